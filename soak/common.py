@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from shioenv.synthesis.drawing import Drawing
-from shioenv.synthesis.sample import Sample, sample_on
+from shioenv.synthesis.sample import sample_on
+from shioenv.synthesis.traces import Sample
 from shioenv.system.store import System, find_system
 
 

@@ -33,7 +33,7 @@ from shioenv.irreducibility.scoring import Scoring
 from shioenv.sandbox.base import LONGEST_INPUT, Limits
 from shioenv.seeding import generator
 from shioenv.synthesis.drawing import Drawing
-from shioenv.synthesis.sample import Sample
+from shioenv.synthesis.traces import Sample
 from shioenv.system.store import find_system
 
 MOST_ARGUMENTS = 400

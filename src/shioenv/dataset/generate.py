@@ -40,7 +40,8 @@ from shioenv.sandbox.base import Limits
 from shioenv.sandbox.default import kernel_of
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.policy import policy_label
-from shioenv.synthesis.sample import Sample, sample_on
+from shioenv.synthesis.sample import sample_on
+from shioenv.synthesis.traces import Sample
 from shioenv.system.catalogue import catalogue
 from shioenv.system.store import System, find_system
 from shioenv.version import package_version

@@ -18,7 +18,7 @@ from shioenv.recording.effort import Effort
 from shioenv.recording.line import Line
 from shioenv.recording.session import SessionRecorder
 from shioenv.seeding import generator
-from shioenv.synthesis.sample import Sample
+from shioenv.synthesis.traces import Sample
 
 
 class Wanted(NamedTuple):

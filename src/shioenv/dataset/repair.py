@@ -33,7 +33,8 @@ from shioenv.files.compressed import lines, reading, sha256_of
 from shioenv.grammar.library import load_grammars
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.recording.line import Line
-from shioenv.synthesis.sample import Sample, sample_on
+from shioenv.synthesis.sample import sample_on
+from shioenv.synthesis.traces import Sample
 from shioenv.system.store import find_system
 
 Samples = Callable[[int], Iterator[Sample]]

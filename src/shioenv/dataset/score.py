@@ -13,7 +13,7 @@ from shioenv.domain.inputs import Input
 from shioenv.errors import DatasetMismatchError, UsageError
 from shioenv.execution.job import Executor
 from shioenv.irreducibility.scoring import Scoring
-from shioenv.synthesis.sample import Sample
+from shioenv.synthesis.traces import Sample
 from shioenv.version import package_version
 
 

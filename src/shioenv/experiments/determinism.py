@@ -44,7 +44,7 @@ from shioenv.experiments.setting import ExperimentSetting, answers, stream_of
 from shioenv.files.durable import locked, storage_errors
 from shioenv.report.tables import Table, grouped
 from shioenv.synthesis.drawing import Drawing
-from shioenv.synthesis.sample import Sample
+from shioenv.synthesis.traces import Sample
 
 NAME = "determinism"
 COUNT = 5000

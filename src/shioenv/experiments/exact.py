@@ -29,7 +29,7 @@ from shioenv.irreducibility.score import Score as InputScore
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.irreducibility.subsets import Kept, kept_of, total_weight
 from shioenv.synthesis.drawing import Drawing
-from shioenv.synthesis.sample import Sample
+from shioenv.synthesis.traces import Sample
 from shioenv.system.store import System
 
 SLOW_SECONDS = 0.1

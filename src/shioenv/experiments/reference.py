@@ -34,7 +34,8 @@ from shioenv.grammar.library import load_grammars
 from shioenv.irreducibility.score import Behave, Contrast, SegmentScore
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.seeding import generator
-from shioenv.synthesis.sample import Sample, sample_on
+from shioenv.synthesis.sample import sample_on
+from shioenv.synthesis.traces import Sample
 
 RULES = ("R*", "rewritten", "strict", "failures", "smoothed", "all four")
 """The score, and what each of the rules makes of it, and all of them together."""

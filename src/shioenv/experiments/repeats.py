@@ -31,7 +31,7 @@ from shioenv.experiments.setting import ExperimentSetting, answers
 from shioenv.grammar.library import shipped_headers
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.recording.session import SessionRecorder
-from shioenv.synthesis.sample import Sample
+from shioenv.synthesis.traces import Sample
 
 
 @cache

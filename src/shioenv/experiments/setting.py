@@ -14,7 +14,8 @@ from shioenv.grammar.library import load_grammars
 from shioenv.recording.bounds import LIMITS
 from shioenv.sandbox.base import Limits
 from shioenv.synthesis.drawing import Drawing
-from shioenv.synthesis.sample import Sample, sample_on
+from shioenv.synthesis.sample import sample_on
+from shioenv.synthesis.traces import Sample
 from shioenv.system.store import System, find_system
 
 Reporter: TypeAlias = Callable[[str, int, int], None]

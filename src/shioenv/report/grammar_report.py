@@ -24,7 +24,8 @@ from shioenv.grammar.symbols import count as size_of
 from shioenv.report.tables import Table, grouped
 from shioenv.report.text import count
 from shioenv.synthesis.drawing import Drawing
-from shioenv.synthesis.sample import Sample, sample_on
+from shioenv.synthesis.sample import sample_on
+from shioenv.synthesis.traces import Sample
 from shioenv.system.store import System, find_system
 
 COMMANDS, NONTERMINALS, PRODUCTIONS = 86, 803, 6222

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from shioenv.domain.argument import Argument
 from shioenv.domain.inputs import Input, Role, Token
-from shioenv.grammar.kinds import Names
+from shioenv.grammar.parts import Names
 from shioenv.grammar.symbols import Grammar, OptionSpec
 from shioenv.grammar.traits import OF_FILES, Traits
 

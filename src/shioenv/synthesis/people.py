@@ -10,7 +10,8 @@ from random import Random
 from typing import TypeAlias
 
 from shioenv.domain.inputs import DUPLICATIONS, REDIRECTIONS, SEPARATORS
-from shioenv.grammar.kinds import KINDS, Names
+from shioenv.grammar.kinds import KINDS
+from shioenv.grammar.parts import Names
 from shioenv.grammar.symbols import Nonterminal
 from shioenv.synthesis.plans import OptionTable
 from shioenv.synthesis.usage import ABOUT_ITSELF, CommandUsage, Usage, Weights, shipped_usage

@@ -15,7 +15,7 @@ from random import Random
 
 from shioenv.domain.argument import Argument
 from shioenv.domain.inputs import Input, Role
-from shioenv.grammar.kinds import Names
+from shioenv.grammar.parts import Names
 from shioenv.grammar.traits import OF_FILES, Traits
 
 MAKE, ENTER, LOOK, CHANGE, REMOVE, OTHER = "make", "enter", "look", "change", "remove", "other"

@@ -5,44 +5,31 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from random import Random
-from typing import TypeAlias
 
-from shioenv.bash.words import split_words
-from shioenv.domain.inputs import REDIRECTIONS, SEPARATORS, Input, Role, Session, Token
+from shioenv.domain.inputs import REDIRECTIONS, SEPARATORS, Input, Role, Token
 from shioenv.errors import SamplesExhaustedError, UnboundTokenError, UsageError
-from shioenv.grammar.arguments import on_files
 from shioenv.grammar.bind import bind, values_of, with_vocabulary
 from shioenv.grammar.library import load_grammars
-from shioenv.grammar.parse import NESTED_DEPTH, InputParser
+from shioenv.grammar.parse import InputParser
 from shioenv.grammar.spelling import spelt
 from shioenv.grammar.symbols import Grammar, Nonterminal
-from shioenv.grammar.traits import Traits
 from shioenv.seeding import generator
 from shioenv.synthesis.compose import Composites, command_tokens, compose, token
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.mistakes import mistaken
-from shioenv.synthesis.nested import (
-    NESTED_ATTEMPTS,
-    NESTED_HORIZON,
-    may_run,
-    run_by,
-    substituted,
-    substitution,
-)
 from shioenv.synthesis.people import LONGEST_SHAPE, People, is_operator
 from shioenv.synthesis.policy import LengthPolicy, Policy, PolicySettings, settings_named
 from shioenv.synthesis.rows import TypedSoFar
 from shioenv.synthesis.samplers import Sampler, check_sampler
+from shioenv.synthesis.traces import Catalogue, DrawingPlace, Sample, SegmentTrace
 from shioenv.synthesis.usage import CommandUsage
-from shioenv.synthesis.writer import CommandWriter, Written
+from shioenv.synthesis.writer import Written
 from shioenv.system.catalogue import catalogue as system_catalogue
 from shioenv.system.store import System
-
-Catalogue: TypeAlias = Mapping[str, Sequence[str]]
 
 USED_UP = 200
 """Draws of one command in a row that gave nothing new, after which it leaves the draw."""
@@ -73,141 +60,6 @@ class _NothingWrittenError(Exception):
 
 class _NoSuchLengthError(Exception):
     """A command made no input of the length asked for."""
-
-
-@dataclass(frozen=True, slots=True)
-class SegmentTrace:
-    """How one command of a sample came about: `Sampler.replay` writes it again from this, or, where
-    the policy leaves more free than productions, `CommandWriter.replay`.
-
-    `volatile` says that an alternative was taken which the grammar marks so.
-    """
-
-    grammar: str
-    piped: bool
-    choices: tuple[int | str, ...]
-    volatile: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """An input to be executed in `cwd`.
-
-    `volatile` says that a grammar in it, or an alternative that was taken, declares that two runs
-    may differ; `trace` holds the choices of each command in order, before a `mistake` was made,
-    which is the class of it (None: there is none), and before its operands were made to name what
-    the inputs of its `history` made, which were typed before it in the same shell.
-    """
-
-    input: Input
-    cwd: str
-    volatile: bool
-    trace: tuple[SegmentTrace, ...]
-    mistake: str | None = None
-    history: tuple[str, ...] = ()
-
-    @property
-    def session(self) -> Session:
-        """The sample as a session of one row."""
-        return Session(self.cwd, (self.input,), self.history)
-
-    def __str__(self) -> str:
-        return self.input.text
-
-
-@dataclass(frozen=True)
-class _Place:
-    """What can be drawn in one start directory."""
-
-    sampler: Sampler
-    grammars: Mapping[str, Grammar]
-    parser: InputParser
-    names: tuple[str, ...]
-    pipes: tuple[str, ...]
-    targets: tuple[str, ...]
-    values: Catalogue
-    people: People | None
-    settings: PolicySettings
-    writers: dict[str, CommandWriter] = field(default_factory=dict)
-    inner: dict[str, CommandWriter] = field(default_factory=dict)
-    """What writes commands that others run."""
-
-    @cached_property
-    def traits(self) -> Mapping[str, Traits]:
-        """What commands are like, by their first word."""
-        return {
-            word: grammar.header.traits
-            for grammar in self.grammars.values()
-            for word in grammar.command_tokens
-        }
-
-    def writer(self, name: str) -> CommandWriter:
-        """What writes inputs of one command freely."""
-        if name not in self.writers:
-            self.writers[name] = CommandWriter(
-                self.grammars[name],
-                self.sampler.table,
-                self.values,
-                self.settings,
-                None if self.people is None else self,
-            )
-        return self.writers[name]
-
-    def run(self, name: str, part: str, before: Sequence[str], random: Random) -> str | None:
-        """See `Nested`: a command as people write it."""
-        assert self.people is not None
-        fifos = self.values.get("Fifo", ())
-        caller = self.grammars[name]
-        for _ in range(NESTED_ATTEMPTS):
-            drawn = self.people.nested(name, random, among_all=not on_files(caller))
-            program = None if drawn is None else self.grammars.get(drawn)
-            if program is not None and may_run(caller, part, program, before, fifos):
-                written = self._inner(program.name, random)
-                traits = program.header.traits
-                return None if written is None else run_by(name, traits, written.words, random)
-        return None
-
-    def words(self, text: str) -> Sequence[str]:
-        """See `Nested`."""
-        command, *words = split_words(text)
-        arguments = self.parser.arguments(command, words, NESTED_DEPTH - 1)
-        return [command, *(argument.marked for argument in arguments)]
-
-    def operand(self, name: str, random: Random) -> str | None:
-        """See `Nested`."""
-        assert self.people is not None
-        inside = substitution(name, self.people.substitutions, random)
-        if inside is None:
-            return None
-        mark, programs = inside
-        known = [program for program in programs if program in self.grammars]
-        if not known:
-            return None
-        program = random.choices(known, [programs[one] for one in known])[0]
-        written = self._inner(program, random)
-        traits = self.grammars[program].header.traits
-        return None if written is None else substituted(mark, traits, written.words)
-
-    def _inner(self, program: str, random: Random) -> Written | None:
-        """A command that another one runs, which runs none itself."""
-        assert self.people is not None
-        if program not in self.inner:
-            self.inner[program] = CommandWriter(
-                self.grammars[program], self.sampler.table, self.values, self.settings
-            )
-        writer, known = self.inner[program], self.people.of(program)
-
-        def write(
-            start: Nonterminal, options: frozenset[str] | None, evenly: bool
-        ) -> Written | None:
-            plan = writer.options.plan(start, options)
-            if plan is None:
-                return None
-            return writer.write(
-                start, plan, random, horizon=NESTED_HORIZON, spelling=known, evenly=evenly
-            )
-
-        return self.people.write(writer, [writer.grammar.start], random, write, piped=False)
 
 
 def grammars_on(system: System) -> tuple[Grammar, ...]:
@@ -318,7 +170,7 @@ def sample(
 
 
 def _with_mistakes(
-    samples: Iterator[Sample], places: Mapping[str, _Place], share: float, random: Random
+    samples: Iterator[Sample], places: Mapping[str, DrawingPlace], share: float, random: Random
 ) -> Iterator[Sample]:
     """The samples, so many of them with a mistake; still all different."""
     made: set[tuple[str, str]] = set()
@@ -341,7 +193,7 @@ def _with_mistakes(
 
 
 def _in_a_row(
-    samples: Iterator[Sample], places: Mapping[str, _Place], length: int, random: Random
+    samples: Iterator[Sample], places: Mapping[str, DrawingPlace], length: int, random: Random
 ) -> Iterator[Sample]:
     """Rows of so many of the samples, what does not fit into any left out; all different."""
     waiting = deque[Sample](maxlen=WAITING)
@@ -385,7 +237,7 @@ def _place(
     parser: InputParser,
     settings: PolicySettings,
     catalogue: Catalogue,
-) -> _Place:
+) -> DrawingPlace:
     bound: dict[str, Grammar] = {}
     for grammar in grammars:
         try:
@@ -398,7 +250,7 @@ def _place(
     people = None
     if settings.people is not None:
         people = People(settings.people, tuple(bound), settings.utility_share, settings.new_sets)
-    return _Place(
+    return DrawingPlace(
         sampler=sampler(tuple(bound.values())),
         grammars=bound,
         parser=parser,
@@ -423,7 +275,7 @@ class _Stream:
 
     composites: Composites
     settings: PolicySettings
-    places: Mapping[str, _Place]
+    places: Mapping[str, DrawingPlace]
     directories: Sequence[str]
     names: Sequence[str]
     lengths: Sequence[int]
@@ -572,7 +424,7 @@ class _Stream:
     def _free(
         self,
         random: Random,
-        place: _Place,
+        place: DrawingPlace,
         name: str,
         start: Nonterminal,
         *,
@@ -590,7 +442,7 @@ class _Stream:
     def _written(
         self,
         random: Random,
-        place: _Place,
+        place: DrawingPlace,
         name: str,
         start: Nonterminal,
         options: frozenset[str] | None,
@@ -654,7 +506,7 @@ class _Stream:
 
 
 def _sample(
-    place: _Place, directory: str, shell_input: Input, traces: Sequence[SegmentTrace]
+    place: DrawingPlace, directory: str, shell_input: Input, traces: Sequence[SegmentTrace]
 ) -> Sample:
     volatile = any(
         trace.volatile or place.grammars[trace.grammar].header.volatile for trace in traces

@@ -16,10 +16,10 @@ from itertools import accumulate
 from random import Random
 from typing import Protocol
 
-from shioenv.domain.inputs import OPERATORS
 from shioenv.errors import TraceError
-from shioenv.grammar.kinds import CLOSED, COMMAND, KINDS, TOKEN_KINDS, Names, ValueKind, draw_number
+from shioenv.grammar.kinds import CLOSED, COMMAND, KINDS, TOKEN_KINDS, ValueKind
 from shioenv.grammar.notation import NO_SPACE
+from shioenv.grammar.parts import Names, draw_number
 from shioenv.grammar.spelling import plain, spelt
 from shioenv.grammar.symbols import (
     MAX_ARGUMENT_LENGTH,
@@ -32,12 +32,16 @@ from shioenv.synthesis.derivation import BREAK, Derivation, ProductionTable
 from shioenv.synthesis.plans import OptionTable, PlanRow, WritingPlan
 from shioenv.synthesis.policy import PolicySettings
 from shioenv.synthesis.usage import ABOUT_ITSELF, CommandUsage
-
-_FIRST_NUMBER = re.compile(r"[0-9]+")
-_OPEN_QUOTE = re.compile(r"'[^']*'|\"(?:\\.|[^\"\\])*\"|\\.|([\"'])")
-
-_BEFORE_VALUE = re.compile(r"[ =:,/]\Z|\A(?:<ns>|-)\w\Z")
-"""What stands before a value that is not in the middle of a word."""
+from shioenv.synthesis.wording import (
+    BEFORE_VALUE,
+    EXPANDED,
+    FIRST_NUMBER,
+    OPEN_TOKENS,
+    depth_later,
+    needs_quotes,
+    open_quote,
+    stays,
+)
 
 DOUBLE_QUOTES = 0.35
 """Share of values in double quotes, of those that need quotes (counted in what people write)."""
@@ -326,7 +330,7 @@ class CommandWriter:
 
     def _drawable(self, symbol: Nonterminal) -> _Drawn | None:
         name = self.grammar.kinds.get(symbol, CLOSED)
-        if symbol.token in TOKEN_KINDS and symbol.token in _OPEN_TOKENS:
+        if symbol.token in TOKEN_KINDS and symbol.token in OPEN_TOKENS:
             name = TOKEN_KINDS[symbol.token]
         if name == COMMAND and self._nested is not None:
             return _Drawn(KINDS[name], symbol.name)
@@ -363,17 +367,17 @@ class CommandWriter:
             return None if len(words) - 1 > derivation.room else text
         if drawn.seeds:
             text = _reseeded(drawn, random)
-            return text if _open_quote(before) else spelt(text)
+            return text if open_quote(before) else spelt(text)
         whole = not before and derivation.at_end
         if value_kind.name == "path" and whole and self._nested is not None:
             operand = self._nested.operand(self.grammar.name, random)
             if operand is not None:
                 return operand
         text = value_kind.part.draw(random, self._names)
-        if quote := _open_quote(before):
+        if quote := open_quote(before):
             special = "'" if quote == "'" else '"\\$`'
             return None if any(character in text for character in special) else text
-        if not text.isprintable() or (before and not _BEFORE_VALUE.search(before)):
+        if not text.isprintable() or (before and not BEFORE_VALUE.search(before)):
             return None
         if value_kind.name == "path" and (before.endswith("/") or not derivation.at_end):
             return None  # a part of a path, as the grammar puts them together
@@ -383,11 +387,11 @@ class CommandWriter:
         one_name = before or not self.grammar.header.traits.takes_several
         if value_kind.name == "path" and one_name and re.search(r"[*?\[]", text):
             return None  # several names, where one is taken
-        if value_kind.name in _EXPANDED and not re.search(r"[\s'\"$&|;<>()\\`#]", text):
+        if value_kind.name in EXPANDED and not re.search(r"[\s'\"$&|;<>()\\`#]", text):
             return text
         if not before and text.startswith("-"):
             return None
-        return spelt(text, '"' if random.random() < DOUBLE_QUOTES and _needs(text) else "")
+        return spelt(text, '"' if random.random() < DOUBLE_QUOTES and needs_quotes(text) else "")
 
     def _is_taken(self, text: str) -> bool:
         """Whether a path is of the sort that the command takes, as far as its name tells."""
@@ -424,7 +428,7 @@ class CommandWriter:
         shown = [self._value_respelt(word, random, usage) for word in shown]
         shown = [*self._merged(shown, random, usage), *words[own:]]
         chance = random.random()
-        if self.permutes and chance < TRAILING + ONE_BEHIND and not any(map(_stays, shown)):
+        if self.permutes and chance < TRAILING + ONE_BEHIND and not any(map(stays, shown)):
             options = [word for word in shown[1:] if word.startswith(("-", NO_SPACE))]
             rest = [word for word in shown[1:] if not word.startswith(("-", NO_SPACE))]
             if chance < TRAILING:
@@ -434,7 +438,7 @@ class CommandWriter:
                 rest.insert(behind, options.pop())
                 shown = [shown[0], *options, *rest]
         if self.grammar.name == "find" and chance < DEPTH_LATER:
-            shown = _depth_later(shown)
+            shown = depth_later(shown)
         return tuple(shown)
 
     def _apart(self, words: Sequence[str]) -> Iterator[str]:
@@ -558,49 +562,17 @@ class CommandWriter:
         }
 
 
-_OPEN_TOKENS = frozenset({"File", "NewFile", "NewDirectory", "Word", "Pattern", "Glob"})
-"""System tokens in whose place other values of their kind may stand; those that name files of one
-sort (`<TarFile>`, `<CsvFile>`) keep to what there is."""
-
-_EXPANDED = frozenset({"path", "url"})
-"""Kinds whose values the shell shall expand."""
-
-
-def _depth_later(words: list[str]) -> list[str]:
-    """The words with a limit of depth behind the test that follows it, where one does."""
-    for place, word in enumerate(words[:-1]):
-        following = words[place + 1]
-        if word.startswith("-maxdepth ") and re.match(r"-(?:i?name|type|size|mtime) ", following):
-            return [*words[:place], following, word, *words[place + 2 :]]
-    return words
-
-
-def _stays(word: str) -> bool:
-    """Whether a word must keep its place: `--`, a redirection, the number of `head -5`."""
-    return word == "--" or word in OPERATORS or re.match(r"-[0-9]", word) is not None
-
-
-def _needs(text: str) -> bool:
-    return spelt(text) != text
-
-
-def _open_quote(text: str) -> str:
-    """The quote that is open at the end of a text, nothing where none is."""
-    matches = [match[1] for match in _OPEN_QUOTE.finditer(text)]
-    return matches[-1] or "" if matches and matches[-1] else ""
-
-
 def _reseeded(drawn: _Drawn, random: Random) -> str:
     """One of the values with its number drawn anew, between those of its unit and sign."""
     seed = drawn.seeds[bisect(drawn.cumulative, random.random() * drawn.cumulative[-1])]
-    match = _FIRST_NUMBER.search(seed)
+    match = FIRST_NUMBER.search(seed)
     if match is None:
         return seed
     around = seed[: match.start()], seed[match.end() :]
     numbers = [
         int(other[0])
         for text in drawn.seeds
-        if (other := _FIRST_NUMBER.search(text))
+        if (other := FIRST_NUMBER.search(text))
         and (text[: other.start()], text[other.end() :]) == around
     ]
     number = draw_number(random, min(numbers), max(numbers))

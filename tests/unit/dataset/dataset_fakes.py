@@ -32,7 +32,7 @@ from shioenv.irreducibility.scoring import Scoring
 from shioenv.sandbox.base import Limits
 from shioenv.seeding import generator
 from shioenv.synthesis.drawing import Drawing
-from shioenv.synthesis.sample import Sample
+from shioenv.synthesis.traces import Sample
 
 HOME = "/home/ubuntu"
 

@@ -21,7 +21,7 @@ from shioenv.dataset.verify import verify
 from shioenv.errors import DatasetCorruptError, RepairError
 from shioenv.execution.local import SerialExecutor
 from shioenv.files.journal import checksummed
-from shioenv.synthesis.sample import Sample
+from shioenv.synthesis.traces import Sample
 
 COUNT = 1050
 SERIAL = SerialExecutor(open_fake)

@@ -33,7 +33,7 @@ from shioenv.recording.session import SessionRecorder
 from shioenv.report.stats import statistics, statistics_of
 from shioenv.sandbox.base import Limits
 from shioenv.seeding import generator
-from shioenv.synthesis.sample import Sample
+from shioenv.synthesis.traces import Sample
 
 STREAM = [
     sample("echo", "n0"),

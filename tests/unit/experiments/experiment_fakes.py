@@ -14,7 +14,7 @@ from shioenv.execution.job import NumberedJob, Tell, silent
 from shioenv.execution.local import SerialExecutor
 from shioenv.experiments.exact import KnownInput, set_of
 from shioenv.experiments.setting import Stream
-from shioenv.synthesis.sample import Sample, SegmentTrace
+from shioenv.synthesis.traces import Sample, SegmentTrace
 
 T = TypeVar("T")
 A = TypeVar("A")

@@ -21,7 +21,7 @@ from shioenv.experiments.determinism import CHANNELS, MASKED, digests
 from shioenv.experiments.repeats import Cause, masked, shows_clock
 from shioenv.experiments.results import Results, read_columns
 from shioenv.experiments.setting import ExperimentSetting, Stream
-from shioenv.synthesis.sample import Sample
+from shioenv.synthesis.traces import Sample
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ from shioenv.experiments.setting import ExperimentSetting
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.irreducibility.subsets import total_weight
 from shioenv.synthesis.drawing import Drawing
-from shioenv.synthesis.sample import Sample
+from shioenv.synthesis.traces import Sample
 
 
 def command(n: int, differing: float) -> ScoredCommand:

@@ -12,9 +12,10 @@ import pytest
 from shioenv.grammar.bind import stand_in_catalogue
 from shioenv.grammar.check import check
 from shioenv.grammar.faults import FaultKind
-from shioenv.grammar.kinds import KINDS, LONGEST, TOKEN_KINDS, draw_number
+from shioenv.grammar.kinds import KINDS, TOKEN_KINDS
 from shioenv.grammar.library import load_grammar
 from shioenv.grammar.load import read_grammar
+from shioenv.grammar.parts import LONGEST, draw_number
 from shioenv.grammar.recognise import Recogniser
 from shioenv.grammar.spelling import plain, spelt
 from shioenv.grammar.tokens import SYSTEM_TOKENS

@@ -16,7 +16,8 @@ from shioenv.grammar.parse import InputParser
 from shioenv.grammar.symbols import Grammar
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.mistakes import MISTAKES, mistaken
-from shioenv.synthesis.sample import Sample, sample
+from shioenv.synthesis.sample import sample
+from shioenv.synthesis.traces import Sample
 
 HERE = ("/home/ubuntu",)
 CATALOGUE = stand_in_catalogue()

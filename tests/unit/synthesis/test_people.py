@@ -25,8 +25,9 @@ from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.nested import may_run, run_by, substituted
 from shioenv.synthesis.people import LONGEST_SHAPE, OTHERS
 from shioenv.synthesis.policy import NAMED, PolicySettings, settings_named
-from shioenv.synthesis.sample import Sample, sample
+from shioenv.synthesis.sample import sample
 from shioenv.synthesis.samplers import Sampler
+from shioenv.synthesis.traces import Sample
 from shioenv.synthesis.usage import (
     CommandUsage,
     Usage,

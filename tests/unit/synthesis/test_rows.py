@@ -18,7 +18,8 @@ from shioenv.grammar.symbols import Grammar
 from shioenv.grammar.traits import Traits
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.rows import CHANGE, ENTER, LOOK, MAKE, OTHER, REMOVE, TypedSoFar
-from shioenv.synthesis.sample import LONGEST_HISTORY, Sample, sample
+from shioenv.synthesis.sample import LONGEST_HISTORY, sample
+from shioenv.synthesis.traces import Sample
 
 HERE = ("/home/ubuntu", "/etc")
 NAMES = {"File": ["a.txt", "docs/b.txt", "/etc/passwd"], "Directory": ["docs", "/tmp"]}

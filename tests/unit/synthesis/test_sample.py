@@ -15,8 +15,9 @@ from shioenv.grammar.load import read_grammar
 from shioenv.grammar.symbols import Grammar
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.policy import LengthPolicy, WeightedPolicy
-from shioenv.synthesis.sample import Sample, sample
+from shioenv.synthesis.sample import sample
 from shioenv.synthesis.samplers import Sampler
+from shioenv.synthesis.traces import Sample
 
 HEADER = "command {}\nmanual x(1), T 1\npackage t\nvolatile {}\n"
 HERE = ("/home/ubuntu",)

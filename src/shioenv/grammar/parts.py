@@ -1,0 +1,193 @@
+"""Pieces of a kind of value: a language as a regular expression, and texts of it drawn."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Protocol, TypeAlias
+
+from shioenv.grammar.spelling import BLANK
+
+Names: TypeAlias = Mapping[str, Sequence[str]]
+"""The values of system tokens, as a catalogue has them."""
+
+LONGEST = 512
+"""Characters of the longest value that is looked at; more are no value of any kind."""
+
+
+class Part(Protocol):
+    """A piece of a kind: its language as a regular expression, and a text of it drawn."""
+
+    @property
+    def pattern(self) -> str:
+        """The regular expression of everything the part can be."""
+        ...
+
+    def draw(self, random: Random, names: Names) -> str:
+        """One text of the language."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FixedText:
+    """A text that stands for itself."""
+
+    text: str
+
+    @property
+    def pattern(self) -> str:
+        """See `Part`."""
+        return re.escape(self.text.replace(" ", BLANK))
+
+    def draw(self, random: Random, names: Names) -> str:
+        """See `Part`."""
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """One of several parts, drawn by weight."""
+
+    parts: tuple[Part, ...]
+    weights: tuple[float, ...]
+
+    @property
+    def pattern(self) -> str:
+        """See `Part`."""
+        return f"(?:{'|'.join(part.pattern for part in self.parts)})"
+
+    def draw(self, random: Random, names: Names) -> str:
+        """See `Part`."""
+        return random.choices(self.parts, self.weights)[0].draw(random, names)
+
+
+@dataclass(frozen=True, slots=True)
+class PartsInRow:
+    """Parts one after another."""
+
+    parts: tuple[Part, ...]
+
+    @property
+    def pattern(self) -> str:
+        """See `Part`."""
+        return "".join(part.pattern for part in self.parts)
+
+    def draw(self, random: Random, names: Names) -> str:
+        """See `Part`."""
+        return "".join(part.draw(random, names) for part in self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class List:
+    """One to so many of a part, separated; one item is commonest, each more half as likely."""
+
+    part: Part
+    separator: str
+    most: int = 4
+
+    @property
+    def pattern(self) -> str:
+        """See `Part`."""
+        item = self.part.pattern
+        return f"{item}(?:{re.escape(self.separator)}{item})*"
+
+    def draw(self, random: Random, names: Names) -> str:
+        """See `Part`."""
+        items = [self.part.draw(random, names)]
+        while len(items) < self.most and random.random() < 0.5:
+            items.append(self.part.draw(random, names))
+        return self.separator.join(items)
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A number between two bounds, drawn as `draw_number` does."""
+
+    low: int
+    high: int
+
+    @property
+    def pattern(self) -> str:
+        """See `Part`."""
+        return "[0-9]{1,20}"
+
+    def draw(self, random: Random, names: Names) -> str:
+        """See `Part`."""
+        return str(draw_number(random, self.low, self.high))
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the system has for a token (`Word`); one of `otherwise` where it has none."""
+
+    token: str
+    otherwise: tuple[str, ...]
+    language: str
+
+    @property
+    def pattern(self) -> str:
+        """See `Part`."""
+        return self.language
+
+    def draw(self, random: Random, names: Names) -> str:
+        """See `Part`."""
+        values = names.get(self.token) or self.otherwise
+        return values[int(random.random() * len(values))]
+
+
+@dataclass(frozen=True, slots=True)
+class Wide:
+    """A part of a larger language, which is what is recognised."""
+
+    language: str
+    part: Part
+
+    @property
+    def pattern(self) -> str:
+        """See `Part`."""
+        return f"(?:{self.language})"
+
+    def draw(self, random: Random, names: Names) -> str:
+        """See `Part`."""
+        return self.part.draw(random, names)
+
+
+def draw_number(random: Random, low: int, high: int) -> int:
+    """A number from `low` to `high`, both included.
+
+    One in ten is a bound; of the others every order of magnitude is equally likely, and two digits
+    at most differ from 0 beyond 20, as people write them.
+    """
+    if low >= high:
+        return low
+    if random.random() < 0.1:
+        return low if random.random() < 0.5 else high
+    span = high - low
+    number = low + int(math.exp(random.random() * math.log(span + 1))) - 1
+    if number > 20 and random.random() < 0.8:
+        unit = 10 ** (len(str(number)) - 1)
+        number = number // unit * unit + (unit // 2 if random.random() < 0.3 else 0)
+    return min(max(number, low), high)
+
+
+def one_of(*parts: Part | str | tuple[Part | str, float]) -> OneOf:
+    """A choice; a text stands for itself, a pair has a weight other than 1."""
+    pairs = [part if isinstance(part, tuple) else (part, 1.0) for part in parts]
+    return OneOf(tuple(_part(part) for part, _ in pairs), tuple(weight for _, weight in pairs))
+
+
+def row(*parts: Part | str) -> PartsInRow:
+    """Parts one after another; a text stands for itself."""
+    return PartsInRow(tuple(_part(part) for part in parts))
+
+
+def maybe(part: Part | str, share: float = 0.5) -> OneOf:
+    """A part or nothing."""
+    return one_of(("", 1 - share), (part, share))
+
+
+def _part(part: Part | str) -> Part:
+    return FixedText(part) if isinstance(part, str) else part

@@ -1,0 +1,165 @@
+"""A drawn input, and what each of its commands was drawn from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from random import Random
+from typing import TypeAlias
+
+from shioenv.bash.words import split_words
+from shioenv.domain.inputs import Input, Session
+from shioenv.grammar.arguments import on_files
+from shioenv.grammar.parse import NESTED_DEPTH, InputParser
+from shioenv.grammar.symbols import Grammar, Nonterminal
+from shioenv.grammar.traits import Traits
+from shioenv.synthesis.nested import (
+    NESTED_ATTEMPTS,
+    NESTED_HORIZON,
+    may_run,
+    run_by,
+    substituted,
+    substitution,
+)
+from shioenv.synthesis.people import People
+from shioenv.synthesis.policy import PolicySettings
+from shioenv.synthesis.samplers import Sampler
+from shioenv.synthesis.writer import CommandWriter, Written
+
+Catalogue: TypeAlias = Mapping[str, Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentTrace:
+    """How one command of a sample came about: `Sampler.replay` writes it again from this, or, where
+    the policy leaves more free than productions, `CommandWriter.replay`.
+
+    `volatile` says that an alternative was taken which the grammar marks so.
+    """
+
+    grammar: str
+    piped: bool
+    choices: tuple[int | str, ...]
+    volatile: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """An input to be executed in `cwd`.
+
+    `volatile` says that a grammar in it, or an alternative that was taken, declares that two runs
+    may differ; `trace` holds the choices of each command in order, before a `mistake` was made,
+    which is the class of it (None: there is none), and before its operands were made to name what
+    the inputs of its `history` made, which were typed before it in the same shell.
+    """
+
+    input: Input
+    cwd: str
+    volatile: bool
+    trace: tuple[SegmentTrace, ...]
+    mistake: str | None = None
+    history: tuple[str, ...] = ()
+
+    @property
+    def session(self) -> Session:
+        """The sample as a session of one row."""
+        return Session(self.cwd, (self.input,), self.history)
+
+    def __str__(self) -> str:
+        return self.input.text
+
+
+@dataclass(frozen=True)
+class DrawingPlace:
+    """What can be drawn in one start directory."""
+
+    sampler: Sampler
+    grammars: Mapping[str, Grammar]
+    parser: InputParser
+    names: tuple[str, ...]
+    pipes: tuple[str, ...]
+    targets: tuple[str, ...]
+    values: Catalogue
+    people: People | None
+    settings: PolicySettings
+    writers: dict[str, CommandWriter] = field(default_factory=dict)
+    inner: dict[str, CommandWriter] = field(default_factory=dict)
+    """What writes commands that others run."""
+
+    @cached_property
+    def traits(self) -> Mapping[str, Traits]:
+        """What commands are like, by their first word."""
+        return {
+            word: grammar.header.traits
+            for grammar in self.grammars.values()
+            for word in grammar.command_tokens
+        }
+
+    def writer(self, name: str) -> CommandWriter:
+        """What writes inputs of one command freely."""
+        if name not in self.writers:
+            self.writers[name] = CommandWriter(
+                self.grammars[name],
+                self.sampler.table,
+                self.values,
+                self.settings,
+                None if self.people is None else self,
+            )
+        return self.writers[name]
+
+    def run(self, name: str, part: str, before: Sequence[str], random: Random) -> str | None:
+        """See `Nested`: a command as people write it."""
+        assert self.people is not None
+        fifos = self.values.get("Fifo", ())
+        caller = self.grammars[name]
+        for _ in range(NESTED_ATTEMPTS):
+            drawn = self.people.nested(name, random, among_all=not on_files(caller))
+            program = None if drawn is None else self.grammars.get(drawn)
+            if program is not None and may_run(caller, part, program, before, fifos):
+                written = self._inner(program.name, random)
+                traits = program.header.traits
+                return None if written is None else run_by(name, traits, written.words, random)
+        return None
+
+    def words(self, text: str) -> Sequence[str]:
+        """See `Nested`."""
+        command, *words = split_words(text)
+        arguments = self.parser.arguments(command, words, NESTED_DEPTH - 1)
+        return [command, *(argument.marked for argument in arguments)]
+
+    def operand(self, name: str, random: Random) -> str | None:
+        """See `Nested`."""
+        assert self.people is not None
+        inside = substitution(name, self.people.substitutions, random)
+        if inside is None:
+            return None
+        mark, programs = inside
+        known = [program for program in programs if program in self.grammars]
+        if not known:
+            return None
+        program = random.choices(known, [programs[one] for one in known])[0]
+        written = self._inner(program, random)
+        traits = self.grammars[program].header.traits
+        return None if written is None else substituted(mark, traits, written.words)
+
+    def _inner(self, program: str, random: Random) -> Written | None:
+        """A command that another one runs, which runs none itself."""
+        assert self.people is not None
+        if program not in self.inner:
+            self.inner[program] = CommandWriter(
+                self.grammars[program], self.sampler.table, self.values, self.settings
+            )
+        writer, known = self.inner[program], self.people.of(program)
+
+        def write(
+            start: Nonterminal, options: frozenset[str] | None, evenly: bool
+        ) -> Written | None:
+            plan = writer.options.plan(start, options)
+            if plan is None:
+                return None
+            return writer.write(
+                start, plan, random, horizon=NESTED_HORIZON, spelling=known, evenly=evenly
+            )
+
+        return self.people.write(writer, [writer.grammar.start], random, write, piped=False)
