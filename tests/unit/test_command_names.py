@@ -20,7 +20,6 @@ ALLOWED = ("grammar/", "bash/builtins.py", "composition/callers.py")
 
 LEFT = {
     "bash/normal.py": "which options of `xargs` and `env` take a value: stands before the grammars",
-    "composition/shell.py": "which commands `composition/callers` runs: it can say so itself",
     "composition/whereabouts.py": "`implied .`",
     "training/samplers.py": "which values are modes, dates or sizes: kinds of value tell it",
 }

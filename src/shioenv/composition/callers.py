@@ -20,7 +20,10 @@ MOST_CALLS = 64
 _LONGEST_CALL = 100_000
 """Bytes of arguments that surely go into one call: both pass on 128 KiB."""
 
-_BUILTINS = BUILTINS - {"echo"} | {"xargs", "find"}
+CALLING = frozenset({"xargs", "find"})
+"""What is taken apart here."""
+
+_BUILTINS = BUILTINS - {"echo"} | CALLING
 """What a shell would run itself where these run a program; and themselves."""
 
 _ACTIONS = re.compile(r"-(ok|okdir|exec|execdir|delete|print0?|printf|ls|fprint.*|fls|quit)")

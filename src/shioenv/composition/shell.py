@@ -31,7 +31,7 @@ from shioenv.bash.program import (
 from shioenv.bash.words import quoted
 from shioenv.composition import builtins
 from shioenv.composition.call import Call, as_text
-from shioenv.composition.callers import Callers
+from shioenv.composition.callers import CALLING, Callers
 from shioenv.composition.changes import composed
 from shioenv.composition.channels import Buffer, Stdin
 from shioenv.composition.environment import UNKNOWN, Environment, Exit, Loop, Over, Return, Streams
@@ -384,7 +384,7 @@ class Shell:
             streams = Streams(opened.fds, opened.stdin)
             call = Call(text, opened.reads, opened.closed)
             is_bare = call.text == text
-            if name in ("xargs", "find") and is_bare and self._callers.run(command, streams):
+            if name in CALLING and is_bare and self._callers.run(command, streams):
                 return
             if text == "cd -" and self._here.own.left is not None:
                 self._go_back(streams)
