@@ -24,6 +24,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,6 +56,9 @@
 #define SHELL_PID 1000
 #define OPEN_FILES 65536  /* of a process; the host's own bound may be lower */
 #define LOOK_NS 50000000ll /* between two looks at what a run uses */
+#define PAGE 4096
+/* Of the memory that shells share, in whole pages: whatever of it can be written can be emptied. */
+#define SHARED_BYTES ((sizeof(struct shared) + PAGE - 1) / PAGE * PAGE)
 
 static int server_socket = -1, shared_fd = -1;
 
@@ -313,11 +317,26 @@ static void answer(struct reply *reply, struct channel *channels, uint32_t keep)
     write_all(control, message.bytes, message.length);
 }
 
+/* Writes over all that is in the memory that shells share, where that is no more than an ordinary run leaves: its pages stay.
+ * False where more is there. Of a text only the pages stay that each has: how many pages a shell finds is told to it. */
+static bool write_over_shared_memory(void)
+{
+    enum { USUAL_STATE = 16 * PAGE };
+    const off_t texts = (offsetof(struct shared, input) / PAGE + 1) * PAGE, state = offsetof(struct shared, state) / PAGE * PAGE;
+    for (off_t from = 0, to; (from = lseek(shared_fd, from, SEEK_DATA)) >= 0; from = to) {
+        to = lseek(shared_fd, from, SEEK_HOLE);
+        if (to < 0 || (to > texts && (from < state || to > state + USUAL_STATE))) return false;
+        memset((char *)shared + from, 0, (size_t)(to - from));
+    }
+    return errno == ENXIO;  /* no data behind it */
+}
+
 /* Empties the memory that shells share, once no process of a run is left to write it: the next one finds nothing
  * there of the last one's text, variables, or whatever else that wrote. */
 static void empty_shared_memory(void)
 {
-    CHECK(fallocate(shared_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, sizeof *shared), "empty the shared memory");
+    if (write_over_shared_memory()) return;
+    CHECK(fallocate(shared_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, SHARED_BYTES), "empty the shared memory");
 }
 
 _Static_assert(ROWS_MAX == STDIN_MAX, "rows come as standard input does");
@@ -527,7 +546,7 @@ int main(int argc, char **argv)
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     shared_fd = memfd_create("shioenv", MFD_CLOEXEC);
     CHECK(shared_fd, "memfd_create");
-    CHECK(ftruncate(shared_fd, sizeof *shared), "size the shared memory");
+    CHECK(ftruncate(shared_fd, SHARED_BYTES), "size the shared memory");
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED, shared_fd, 0);
     if (shared == MAP_FAILED) die("map the shared memory");
     read_configuration();
