@@ -16,11 +16,12 @@ import os
 import re
 import socket
 import subprocess
+import time
 import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -71,7 +72,29 @@ class KeptNamespaces:
         return self.nodes == _nodes()
 
 
+_DIRECTORY = Path(os.path.commonpath(DEVICES))
+_SETTLED_SECONDS = 0.1
+"""After so long (ours) a change has another time than the one before it: clocks of file systems go
+in steps of at most 10 ms."""
+
+
 def _nodes() -> tuple[tuple[int, int], ...]:
+    """The host's device nodes now. Whoever makes, removes or renames one changes their directory:
+    while that is as it was, the nodes are as they were looked at then.
+    """
+    now = _DIRECTORY.stat()
+    if abs(time.time() - now.st_ctime) < _SETTLED_SECONDS:
+        return _nodes_looked_at()
+    return _nodes_of(now.st_dev, now.st_ino, now.st_ctime_ns)
+
+
+@lru_cache(maxsize=1)
+def _nodes_of(*directory: int) -> tuple[tuple[int, int], ...]:
+    """The nodes in the directory that these numbers tell from others, and from itself before."""
+    return _nodes_looked_at()
+
+
+def _nodes_looked_at() -> tuple[tuple[int, int], ...]:
     found = map(os.stat, DEVICES)
     return tuple((status.st_dev, status.st_ino) for status in found)
 
