@@ -134,9 +134,10 @@ def _lines(summary: Summary) -> Iterator[str]:
     }
     effort = summary.effort
     if effort.ran and summary.seconds:
-        rows["executed"] = (
-            f"{effort.ran}, {effort.ran / summary.seconds:.1f}/s, "
-            f"{share(effort.own_seconds, effort.lane_seconds)} of the time in the commands"
+        rows["executed"] = f"{effort.ran}, {effort.ran / summary.seconds:.1f}/s"
+        whole = sum(effort.places.values())
+        rows["time went"] = ", ".join(
+            f"{share(spent, whole)} {place}" for place, spent in effort.places.items()
         )
     limits = manifest.plan.limits
     if limits is not None and limits.without_shell_state:

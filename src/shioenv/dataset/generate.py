@@ -263,7 +263,7 @@ def run(
         teller.kept = store.kept
         teller.tell()
         contexts: Iterable[tuple[int, Wanted | str]] = store.missing_contexts()
-        tasks = chain(contexts, missing(store, samples, count))
+        tasks = chain(contexts, missing(store, teller.drawn(samples), count))
         for number, answer in executor.map(job, tasks, teller.tell):
             for kernel in executor.kernels:
                 store.made_under(kernel)
@@ -311,6 +311,17 @@ class Teller:
     def seconds(self) -> float:
         """Since the run started."""
         return time.monotonic() - self._started
+
+    def drawn(self, samples: Iterable[Sample]) -> Iterator[Sample]:
+        """The samples; counts how long it takes to draw them."""
+        stream = iter(samples)
+        while True:
+            began = time.perf_counter()
+            sample = next(stream, None)
+            self.effort.drawing_seconds += time.perf_counter() - began
+            if sample is None:
+                return
+            yield sample
 
     def add(self, line: Line) -> None:
         """Counts a new record in."""

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from shioenv.domain.behavior import Behavior
@@ -75,6 +76,44 @@ class Reopened(Generic[Sandbox]):
                 close()
 
 
+@dataclass(slots=True)
+class _Share:
+    seconds: float = 0.0
+
+
+class _Crowd:
+    """Those of this process who do the same at once, and hold each other up: what each is told to
+    have taken is its share, so that all together tell how long it took.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._many, self._each, self._last = 0, 0.0, 0.0
+
+    @contextmanager
+    def share(self) -> Iterator[_Share]:
+        """Known at its end."""
+        share = _Share()
+        began = self._change(1)
+        try:
+            yield share
+        finally:
+            share.seconds = self._change(-1) - began
+
+    def _change(self, more: int) -> float:
+        """So many more of them: what one who was there all the time would have taken so far."""
+        with self._lock:
+            now = time.perf_counter()
+            if self._many:
+                self._each += (now - self._last) / self._many
+            self._last = now
+            self._many += more
+            return self._each
+
+
+_OPENING = _Crowd()
+
+
 class Lane(Reopened[Installed]):
     """A sandbox that one task at a time is done in, what that took, and what it shares with others.
 
@@ -94,6 +133,17 @@ class Lane(Reopened[Installed]):
         self.cache = cache
         self._turn, self._by_itself = turn, by_itself
         self._alone = False
+
+    def open(self) -> Installed:
+        """The sandbox; opening it is a part of what records take."""
+        if self._opened is not None:
+            return self._opened
+        began = time.perf_counter()
+        with _OPENING.share() as share:
+            opened = super().open()
+        self.effort.opening_seconds += share.seconds
+        self.effort.lane_seconds -= time.perf_counter() - began - share.seconds
+        return opened
 
     @property
     def system(self) -> Built:
@@ -124,12 +174,14 @@ class Lane(Reopened[Installed]):
         with nullcontext() if self._alone else self._turn():
             self.effort.lane_seconds -= time.perf_counter() - asked
             sandbox = self.open()
-            before = sandbox.seconds
+            before, began = sandbox.seconds, time.perf_counter()
             try:
                 return sandbox.execute(shell_input, state, **how)
             finally:
+                own = sandbox.seconds - before
                 self.effort.ran += 1
-                self.effort.own_seconds += sandbox.seconds - before
+                self.effort.own_seconds += own
+                self.effort.sandbox_seconds += time.perf_counter() - began - own
 
     def alone(self, run: Callable[[], Behavior]) -> Behavior:
         """Runs while nobody else does, but for what slept until its time was over: that lacked no
@@ -137,7 +189,9 @@ class Lane(Reopened[Installed]):
         """
         if self._alone or self.open().waited:
             return run()
+        asked = time.perf_counter()
         with self._by_itself():
+            self.effort.lane_seconds -= time.perf_counter() - asked
             self._alone = True
             try:
                 return run()

@@ -15,8 +15,15 @@ class Effort:
     own_seconds: float = 0.0
     """How long the executed inputs themselves took, from their start to the end of their last
     process: added up over all sandboxes."""
+    sandbox_seconds: float = 0.0
+    """How long their executions took beside that: inputs started, what they changed read and put
+    into a behavior."""
+    opening_seconds: float = 0.0
+    """How long it took to open sandboxes for them."""
     lane_seconds: float = 0.0
     """How long records were in work, waiting for a turn left out: the same sum."""
+    drawing_seconds: float = 0.0
+    """How long it took to draw them, beside all of that: in another process than they run in."""
     asked: int = 0
     """Executions that another record might have shared."""
     found: int = 0
@@ -34,12 +41,26 @@ class Effort:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.trouble = self.trouble or other.trouble
 
+    @property
+    def places(self) -> dict[str, float]:
+        """Where the time went, in seconds: the commands, what executes them, what opens sandboxes,
+        what makes records, and what draws inputs.
+        """
+        executing = self.own_seconds + self.sandbox_seconds + self.opening_seconds
+        return {
+            "commands": self.own_seconds,
+            "sandbox": self.sandbox_seconds,
+            "opening": self.opening_seconds,
+            "recording": max(0.0, self.lane_seconds - executing),
+            "drawing": self.drawing_seconds,
+        }
+
     def to_json(self, seconds: float) -> dict[str, Any]:
         """For programs; `seconds` is how long the run took."""
         return {
             "executed": self.ran,
             "executed_per_second": round(self.ran / seconds, 2) if seconds else None,
-            "in_commands": _share(self.own_seconds, self.lane_seconds),
+            "seconds_in": {name: round(spent, 3) for name, spent in self.places.items()},
             "cache": {
                 "asked": self.asked,
                 "found": self.found,

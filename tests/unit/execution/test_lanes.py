@@ -5,11 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from dataset_fakes import FakeRunner
 
 from shioenv.domain.behavior import Behavior
+from shioenv.domain.runner import State
 from shioenv.execution import lanes
 from shioenv.execution.lanes import Lane, Lanes, Turns
 
@@ -213,3 +215,51 @@ def together(action, times: int) -> None:  # type: ignore[no-untyped-def]
         thread.start()
     for thread in threads:
         thread.join(60)
+
+
+def test_sandboxes_that_are_opened_at_once_share_the_time(tmp_path: Path) -> None:
+    """Each waits for the others: added up, what each saw pass would be more than passed."""
+    beginning, many = threading.Barrier(4), 4
+
+    def opens() -> FakeRunner:
+        beginning.wait()
+        time.sleep(0.02)
+        return FakeRunner(str(tmp_path))
+
+    opened = [Lane(opens) for _ in range(many)]
+    began = time.perf_counter()
+    threads = [threading.Thread(target=lane.open) for lane in opened]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    passed = time.perf_counter() - began
+    told = sum(lane.effort.opening_seconds for lane in opened)
+    assert 0.02 <= told <= passed
+    for lane in opened:
+        seconds = lane.effort.opening_seconds
+        lane.open()
+        assert lane.effort.opening_seconds == seconds, "it is open"
+        assert lane.effort.lane_seconds <= 0, "what others took of it is not its own"
+        lane.close()
+
+
+def test_what_an_execution_took_is_told_apart(tmp_path: Path) -> None:
+    lane = Lane(lambda: Slow(str(tmp_path)))
+    lane.open()
+    began = time.perf_counter()
+    lane.execute("echo a", State(cwd="/home"))
+    passed = time.perf_counter() - began
+    effort = lane.effort
+    assert (effort.ran, effort.own_seconds) == (1, 0.005)
+    assert 0.005 <= effort.sandbox_seconds <= passed - 0.005
+
+
+class Slow(FakeRunner):
+    """Says that inputs take a part of the time that they take."""
+
+    def execute(self, shell_input: str, state: State | None = None, **how: Any) -> Behavior:
+        behavior = super().execute(shell_input, state, **how)
+        time.sleep(0.01)
+        self.seconds += 0.005
+        return behavior
