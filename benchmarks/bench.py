@@ -32,6 +32,7 @@ import peers
 from spawner import Spawner
 
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
+from shioenv.system.build import cache_directory
 from shioenv.system.idmap import find_idmap
 from shioenv.system.store import System, build_system, find_system
 
@@ -69,6 +70,8 @@ class Row:
     must: float | None = None
     aim: float | None = None
     failure: str | None = None
+    beside_built: list[float] = field(default_factory=list)
+    """Measured / bare bash of the built system, where that is not the base."""
 
     def add(self, base: float, measured: float) -> None:
         self.base.append(base)
@@ -150,32 +153,83 @@ def plain_copy(system: System, where: Path) -> Path:
     return root
 
 
+def distributions_own(system: System, built: Path, where: Path) -> Path | None:
+    """The same copy with the distribution's own C library in it, which starts every program: the
+    built system's answers in place of the kernel. None where what it was built from is not kept.
+    """
+    key = system.source.partition("mmdebstrap:")[2]
+    base = next((cache_directory() / "bases").glob(f"*-{key}.tar"), None) if key else None
+    if base is None:
+        return None
+    root, home = where / "own", system.declaration.start_directory.lstrip("/")
+    subprocess.run(["cp", "-al", built, root], check=True)  # a gigabyte need not be copied again
+    subprocess.run(["rm", "-r", root / home], check=True)
+    subprocess.run(["cp", "-a", built / home, root / home], check=True)
+    library = root / LIBRARY
+    mode = library.stat().st_mode
+    library.unlink()
+    with tarfile.open(base) as tar:
+        found = tar.extractfile(f"./{LIBRARY}")
+        assert found is not None
+        library.write_bytes(found.read())
+    library.chmod(mode)
+    return root
+
+
+LIBRARY = "usr/lib/x86_64-linux-gnu/libc.so.6"
+
+
+@dataclass
+class Bares:
+    """What runs bare inputs, and how to describe it."""
+
+    own: Bare | None
+    """The distribution's."""
+    built: Bare
+    """The built system's."""
+    root: Path | None
+    """Where the latter's programs are; None: it is the host's own."""
+    how: str
+
+    @property
+    def base(self) -> Bare:
+        """What a run is held against."""
+        return self.own or self.built
+
+
 @contextmanager
-def bare_bash(system: System) -> Iterator[tuple[Bare, Path | None, str]]:
-    """What runs bare inputs, the root it runs them in, and how to describe it.
+def bare_bash(system: System) -> Iterator[Bares]:
+    """Bare bash in every way that there is here.
 
     Only root can chroot; for everybody else it is the host's own bash in a copy of the home tree.
     """
     session = system.declaration.session
     environment, home = dict(session.environment), system.declaration.start_directory
-    with tempfile.TemporaryDirectory(
-        prefix="bench-", dir=system.path.parent.parent, ignore_cleanup_errors=True
-    ) as directory:
+    with (
+        tempfile.TemporaryDirectory(
+            prefix="bench-", dir=system.path.parent.parent, ignore_cleanup_errors=True
+        ) as directory,
+        ExitStack() as stack,
+    ):
         where = Path(directory)
         if os.geteuid() == 0:
             root = plain_copy(system, where)
-            with Spawner(root) as spawner:
-                bare = Bare(spawner, home, environment)
-                yield bare, root, "the same system's bash and programs in a plain copy (chroot)"
+            original = distributions_own(system, root, where)
+            built = Bare(stack.enter_context(Spawner(root)), home, environment)
+            if original is None:
+                yield Bares(None, built, root, "the built system's, in a plain copy (chroot)")
+                return
+            own = Bare(stack.enter_context(Spawner(original)), home, environment)
+            how = "the distribution's own; beside it the built system's; in plain copies (chroot)"
+            yield Bares(own, built, root, how)
         else:
             copy = where / "home"
             subprocess.run(  # what may not be read is left out
                 ["cp", "-r", f"{system.rootfs}{home}", copy], check=False, stderr=subprocess.DEVNULL
             )
             subprocess.run(["chmod", "-R", "u+rwX", copy], check=True)  # it is copied again
-            with Spawner() as spawner:
-                bare = Bare(spawner, str(copy), environment)
-                yield bare, None, "the HOST's bash and programs (not root: no chroot)"
+            built = Bare(stack.enter_context(Spawner()), str(copy), environment)
+            yield Bares(None, built, None, "the HOST's bash and programs (not root: no chroot)")
 
 
 # ---- the lines --------------------------------------------------------------------------------
@@ -193,22 +247,27 @@ def sandbox_milliseconds(sandbox: SandboxRunner, text: str, cwd: str | None = No
 def measure_inputs(
     rows: list[Row], others: list[tuple[Row, peers.Peer | None]], turns: int, context: Context
 ) -> None:
-    bare, sandbox = context.bare, context.sandbox
+    bares, sandbox = context.bares, context.sandbox
+    sides = [bares.base, None] if bares.own is None else [bares.own, None, bares.built]
     for turn in range(-min(WARM_UP, turns), turns):
-        bare.spawner.copy(bare.home, 2 * len(WRITING))
+        for one in filter(None, sides):
+            one.spawner.copy(one.home, 2 * len(WRITING))
         for row in rows:
             writes = row.name in WRITING
-            pair = [0.0, 0.0]
-            for side in (0, 1) if turn % 2 else (1, 0):
-                if side:
-                    pair[side] = sandbox_milliseconds(sandbox, row.name)
+            taken = [0.0] * len(sides)
+            for side in range(len(sides)) if turn % 2 else reversed(range(len(sides))):
+                bare = sides[side]
+                if bare is None:
+                    taken[side] = sandbox_milliseconds(sandbox, row.name)
                     continue
                 for _ in range(2):  # twice as well: as warm as the other
                     if writes:
                         bare.restore()
-                    pair[side] = bare.milliseconds(row.name)
+                    taken[side] = bare.milliseconds(row.name)
             if turn >= 0:
-                row.add(*pair)
+                row.add(taken[0], taken[1])
+                if len(taken) > 2:
+                    row.beside_built.append(taken[1] / taken[2])
         if turn == -1 or (turn >= 0 and turn % PEER_TURN == 0):
             measure_peers(others, context, counts=turn >= 0)
 
@@ -217,7 +276,7 @@ def measure_peers(
     others: list[tuple[Row, peers.Peer | None]], context: Context, *, counts: bool
 ) -> None:
     """One of each, and once bare: not clean, so that it has least to do."""
-    base = context.bare.milliseconds(peers.TEXT, "/")
+    base = context.bares.base.milliseconds(peers.TEXT, "/")
     for row, peer in others:
         if row.failure is not None:
             continue
@@ -236,7 +295,7 @@ def measure_peers(
 @dataclass
 class Context:
     system: System
-    bare: Bare
+    bares: Bares
     sandbox: SandboxRunner
     spawner: Spawner
 
@@ -245,6 +304,15 @@ def together(rows: Iterable[Row], group: str, must: float, aim: float) -> Row:
     """The line about all pairs of a group."""
     row = Row(group, f"all inputs: {group}", must=must, aim=aim)
     row.ratios = [ratio for each in rows if each.group == group for ratio in each.ratios]
+    return row
+
+
+def beside_built(rows: Iterable[Row], group: str) -> Row:
+    """The same, held against bare bash of the built system."""
+    row = Row(group, f"{group}, beside the built system's")
+    row.ratios = [ratio for each in rows if each.group == group for ratio in each.beside_built]
+    if not row.ratios:
+        row.failure = "there is no other bare bash here"
     return row
 
 
@@ -446,8 +514,9 @@ def main() -> None:
     few = max(2, options.pairs // 10)
     with ExitStack() as stack:
         progress("copying the system for bare bash")
-        bare, root, how = stack.enter_context(bare_bash(system))
-        about = facts(system, how)
+        bares = stack.enter_context(bare_bash(system))
+        root = bares.root
+        about = facts(system, bares.how)
         sandbox = stack.enter_context(open_sandbox(system))
         spawner = stack.enter_context(Spawner())
         work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="shioenv-bench-")))
@@ -457,9 +526,13 @@ def main() -> None:
         others += [(Row("sandboxes", peer.name, failure=peer.failure), peer) for peer in found]
         rows = [Row("reads", text) for text in READING] + [Row("writes", text) for text in WRITING]
         progress(f"measuring {len(rows)} inputs and {len(others)} sandboxes")
-        measure_inputs(rows, others, options.pairs, Context(system, bare, sandbox, spawner))
+        measure_inputs(rows, others, options.pairs, Context(system, bares, sandbox, spawner))
         reads, writes = together(rows, "reads", 1.0, 0.8), together(rows, "writes", 1.5, 1.2)
-        rows = [*rows[: len(READING)], reads, *rows[len(READING) :], writes]
+        many = len(READING)
+        rows = [
+            *[*rows[:many], reads, beside_built(rows, "reads")],
+            *[*rows[many:], writes, beside_built(rows, "writes")],
+        ]
         rows += [row for row, _ in others]
     progress("measuring what opening costs, and age, and a second worker")
     rows += openings(system, few)

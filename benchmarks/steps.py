@@ -144,17 +144,17 @@ def processor_time(system: System, root: Path, times: int) -> dict[str, dict[str
                     command, dict(session.environment), system.declaration.start_directory
                 )
                 spent["bare"] += done.cpu_seconds
-            before = _spent(observer)
+            before = spent_by_processes(observer)
             for _ in range(times):
                 observer.run(text)
-            after = _spent(observer)
+            after = spent_by_processes(observer)
             for name, value in after.items():
                 spent[name] = value - before[name]
             table[text] = {name: value * 1000 / times for name, value in spent.items()}
     return table
 
 
-def _spent(observer: SandboxRunner) -> dict[str, float]:
+def spent_by_processes(observer: SandboxRunner) -> dict[str, float]:
     """Seconds so far. The fork server waits for every input, so their time is added to its own."""
     sandbox = observer._sandbox
     assert isinstance(sandbox, NamespaceSandbox)

@@ -37,7 +37,7 @@ def test_bench_measures_every_line(system: System) -> None:
             assert row["n"] >= 1, row
             assert (row["median"] or row["ratio_median"]) > 0, row
     assert counts.pop("sandboxes") >= 2
-    assert counts == {"reads": 6, "writes": 6, "opening": 3, "workers": 1, "growth": 1}
+    assert counts == {"reads": 7, "writes": 7, "opening": 3, "workers": 1, "growth": 1}
     assert "shioenv" in names
     bounded = {row["group"] for row in rows if row["must"] is not None and row["verdict"]}
     assert bounded == {"reads", "writes", "opening", "workers", "growth"}
@@ -88,3 +88,15 @@ def test_steps_measures_every_step(system: System) -> None:
     }  # fmt: skip
     for spent in report["processor_time"].values():
         assert {*spent} == {"bare", "Python", "supervisor", "fork server", "input"}
+
+
+def test_where_splits_all_of_the_time(system: System) -> None:
+    report: dict[str, Any] = json.loads(printed("where.py", "--count", "12", "--json"))
+    assert system.digest.startswith(report["system"].split()[1])
+    assert report["records"] == 12
+    assert report["executions"] >= report["known"] > 12
+    places = report["milliseconds"]
+    assert len(places) == 6
+    assert all(ms >= 0 for ms in places.values())
+    assert abs(sum(places.values()) - report["an execution"]) < 0.01
+    assert 0 < report["share of the dearest hundredth"] <= 1

@@ -1,0 +1,153 @@
+"""Where the processor time of executions goes, when records are made on this machine.
+
+    python benchmarks/where.py [--count N] [--seed S] [--scored] [--json]
+
+One lane makes the records of the policy `mixed`, one after the other. The kernel tells how much of
+a processor each process used, which other work on the machine hardly changes. Time of inputs comes
+in steps of 10 ms: it is right of many executions, not of one. Not in it are kernel threads, the
+opening of sandboxes, and what an execution used after which its sandbox was ended. What is loaded
+once is loaded before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from steps import spent_by_processes
+
+from shioenv.behavior.observe import SandboxRunner
+from shioenv.dataset.generate import Summary, generate
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.runner import State
+from shioenv.execution.local import SerialExecutor
+from shioenv.irreducibility.scoring import UNSCORED, Scoring
+from shioenv.sandbox.base import Limits
+from shioenv.sandbox.namespaces.backend import NamespaceSandbox
+from shioenv.synthesis.drawing import Drawing
+from shioenv.system.store import System, find_system
+
+PROCESSES = {
+    "input": "inputs: their shells, programs and helpers",
+    "supervisor": "supervisor: checks, what changed, reset",
+    "fork server": "fork of the shell",
+}
+
+
+class Watched(SandboxRunner):
+    """A runner that looks at the time of its processes before each execution: what they used since
+    the look before is that of the execution before, its reset included.
+    """
+
+    def __init__(self, system: System, limits: Limits | None = None) -> None:
+        super().__init__(system, limits)
+        self.executions: list[dict[str, float]] = []
+        """Milliseconds of each, by process."""
+        self.looking = 0.0
+        """Milliseconds that the looks took."""
+        self._last: tuple[int, dict[str, float]] | None = None
+
+    def execute(self, shell_input: str, state: State | None = None, **how: Any) -> Behavior:
+        """The same."""
+        self.look()
+        began = time.thread_time()
+        try:
+            return super().execute(shell_input, state, **how)
+        finally:
+            self.executions.append({"Python": 1000 * (time.thread_time() - began)})
+
+    def look(self) -> None:
+        """Adds what processes used to the newest execution, where they are those of before it."""
+        began = time.thread_time()
+        sandbox = self._sandbox
+        assert isinstance(sandbox, NamespaceSandbox)
+        before, self._last = self._last, None
+        if sandbox._process is not None:
+            self._last = sandbox._process.pid, spent_by_processes(self)
+            if before is not None and before[0] == self._last[0]:
+                used = {name: 1000 * (self._last[1][name] - before[1][name]) for name in PROCESSES}
+                self.executions[-1] |= used
+        self.looking += 1000 * (time.thread_time() - began)
+
+
+def measured(count: int, seed: int, scoring: Scoring | None) -> dict[str, Any]:
+    """Milliseconds of processor time an execution, by place, and how unequal they are."""
+    opened: list[Watched] = []
+
+    def opens(system: str, limits: Limits) -> Watched:
+        opened.append(Watched(find_system(system), limits))
+        return opened[-1]
+
+    def made(directory: Path, count: int) -> Summary:
+        executor = SerialExecutor(opens)
+        drawing = Drawing(policy="mixed", seed=seed)
+        return generate(directory, count=count, drawing=drawing, scoring=scoring, executor=executor)
+
+    with tempfile.TemporaryDirectory() as directory:
+        made(Path(directory, "first"), 10)
+        opened.clear()
+        began = time.process_time()
+        summary = made(Path(directory, "dataset"), count)
+        whole = 1000 * (time.process_time() - began)
+    every = [one for runner in opened for one in runner.executions]
+    known = [one for one in every if len(one) > 1]
+    inside = sum(one["Python"] for one in every)
+    drawing = 1000 * summary.effort.drawing_seconds
+    rest = whole - inside - drawing - sum(runner.looking for runner in opened)
+    places = {name: sum(one[name] for one in known) / len(known) for name in PROCESSES}
+    places["Python in the run"] = inside / len(every)
+    places["Python around it: recording, encoding"] = rest / len(every)
+    places["drawing"] = drawing / len(every)
+    dearest = sorted((sum(one.values()) for one in known), reverse=True)
+    return {
+        "records": summary.new,
+        "executions": len(every),
+        "known": len(known),
+        "milliseconds": {PROCESSES.get(name, name): round(ms, 3) for name, ms in places.items()},
+        "an execution": round(sum(places.values()), 3),
+        "a record": round(sum(places.values()) * len(every) / summary.new, 3),
+        "share of the dearest hundredth": round(
+            sum(dearest[: max(1, len(dearest) // 100)]) / sum(dearest), 3
+        ),
+    }
+
+
+def main() -> None:
+    """The table."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--count", type=int, default=300, help="records (default: 300)")
+    parser.add_argument("--seed", type=int, default=71)
+    parser.add_argument("--scored", action="store_true", help="with scores, as usual")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    options = parser.parse_args()
+    system = find_system()
+    load = os.getloadavg()[0]
+    found = measured(options.count, options.seed, None if options.scored else UNSCORED)
+    about = {
+        "system": f"{system.name} {system.digest[:16]}",
+        "machine": f"{len(os.sched_getaffinity(0))} processors, Linux {platform.release()}",
+        "load": [round(load, 1), round(os.getloadavg()[0], 1)],
+    }
+    if options.json:
+        print(json.dumps({**about, **found}))
+        return
+    for name, value in about.items():
+        print(f"{name:10} {value}")
+    print(f"\n{found['executions']} executions of {found['records']} records")
+    print(f"{'ms of a processor an execution':46}{'':8}{'share':>8}")
+    for name, ms in found["milliseconds"].items():
+        print(f"  {name:44}{ms:8.3f}{100 * ms / found['an execution']:7.1f}%")
+    print(f"  {'all':44}{found['an execution']:8.3f}; a record {found['a record']:.2f}")
+    print(
+        f"  the dearest hundredth of executions has {found['share of the dearest hundredth']:.0%}"
+    )
+
+
+if __name__ == "__main__":
+    main()
