@@ -8,6 +8,7 @@ import pytest
 
 from shioenv.sandbox.base import Request
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
+from shioenv.sandbox.namespaces.wire import ShellMode
 from shioenv.system.store import System
 
 _MAPPED = (
@@ -60,18 +61,23 @@ LEAVING = {
 }
 
 
+@pytest.fixture(scope="module", params=[ShellMode.LATE, ShellMode.MAIN])
+def mode(request: pytest.FixtureRequest) -> ShellMode:
+    return ShellMode(request.param)
+
+
 @pytest.fixture(scope="module")
-def sandbox(system: System) -> Iterator[NamespaceSandbox]:
-    with NamespaceSandbox(system) as opened:
+def sandbox(mode: ShellMode, system: System) -> Iterator[NamespaceSandbox]:
+    with NamespaceSandbox(system, mode=mode) as opened:
         yield opened
 
 
 @pytest.fixture(scope="module")
-def pristine(system: System) -> tuple[bytes, bytes]:
+def pristine(mode: ShellMode, system: System) -> tuple[bytes, bytes]:
     """What both show in sandboxes that ran nothing before."""
     shown = []
     for request in (_FOUND, _PAGES):
-        with NamespaceSandbox(system) as opened:
+        with NamespaceSandbox(system, mode=mode) as opened:
             shown.append(opened.run(request).output)
     return shown[0], shown[1]
 
