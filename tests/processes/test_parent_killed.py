@@ -29,10 +29,10 @@ KILLED = {
     """,
     "an executor": """
         from operator import is_not
-        from shioenv.execution.job import Job
+        from shioenv.execution.job import NumberedJob
         from shioenv.execution.local import LocalExecutor
         with LocalExecutor(2) as executor:
-            list(executor.map(Job(is_not), enumerate(range(4))))
+            list(executor.map(NumberedJob(is_not), enumerate(range(4))))
             tell()
     """,
 }

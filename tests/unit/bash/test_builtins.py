@@ -38,7 +38,8 @@ def test_every_part_of_the_table_is_builtins() -> None:
 
 def test_builtins_that_are_programs_too_are_found_in_path() -> None:
     found = bash(f"for name in {' '.join(sorted(BUILTINS))}; do type -P -- $name; done")
-    assert {path.rpartition("/")[2] for path in found} == WITH_PROGRAMS
+    names = {path.rpartition("/")[2] for path in found}
+    assert WITH_PROGRAMS - {"kill"} <= names <= WITH_PROGRAMS  # /bin/kill is of procps
 
 
 @pytest.mark.parametrize("name", sorted(BUILTINS))

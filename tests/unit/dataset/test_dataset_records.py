@@ -166,7 +166,7 @@ SPOILED: dict[str, tuple[Spoil, str]] = {
     "half a character": (
         lambda rows: [json.dumps({**rows[0], "input": "\ud800"})], "list:1: ",
     ),
-    "nested deeply": (lambda rows: [rows[0], "[" * 5000 + "]" * 5000], "nested too deeply"),
+    "nested deeply": (lambda rows: [rows[0], "[" * 100_000 + "]" * 100_000], "nested too deeply"),
 }  # fmt: skip
 
 
