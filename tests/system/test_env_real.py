@@ -111,6 +111,7 @@ def test_workers_of_a_vector_have_a_sandbox_each() -> None:
         "ShIOEnv-v0",
         num_envs=2,
         vectorization_mode="async",
+        vector_kwargs={"context": "spawn"},  # a fork dies where Ray was started
         wrappers=[IntegerObservation],
         start_directories=[HOME],
     )

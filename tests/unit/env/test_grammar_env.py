@@ -255,6 +255,8 @@ def test_vectors_share_memory(mode: str) -> None:
         commands=COMMANDS,
         catalogue=stand_in_catalogue(),
         runner=ScriptedShell,
+        # a fork of a process in which Ray was started dies at once
+        vector_kwargs={"context": "spawn"} if mode == "async" else {},
     )
     single, _ = make()
     expected, _ = single.reset(seed=0)

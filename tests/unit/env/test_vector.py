@@ -35,6 +35,10 @@ def roll(envs: VectorEnv[Any, Any, Any]) -> list[Any]:
     return results
 
 
+SPAWN = {"context": "spawn"}
+"""A fork of a process in which Ray was started dies at once."""
+
+
 def make(mode: str, **options: Any) -> VectorEnv[Any, Any, Any]:
     return gymnasium.make_vec(
         "ShIOEnv-v0",
@@ -49,7 +53,7 @@ def make(mode: str, **options: Any) -> VectorEnv[Any, Any, Any]:
 
 def test_async_without_shared_memory_shows_what_sync_shows() -> None:
     sync = roll(make("sync"))
-    assert sync == roll(make("async", vector_kwargs={"shared_memory": False}))
+    assert sync == roll(make("async", vector_kwargs={"shared_memory": False, **SPAWN}))
     observation = sync[2][0]
     assert observation[1][0] == ("ls", "é漢😀")
     assert observation[1][1] == ("-l<ns>", "x" * 64)
@@ -63,7 +67,7 @@ def test_integers_carry_the_texts_through_shared_memory(encoding: str) -> None:
     wrapped = make(
         "async",
         wrappers=[lambda env: IntegerObservation(env, encoding)],
-        vector_kwargs={"shared_memory": True},
+        vector_kwargs={"shared_memory": True, **SPAWN},
     )
     assert isinstance(wrapped, AsyncVectorEnv)
     shared = roll(wrapped)
