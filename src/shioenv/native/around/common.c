@@ -5,12 +5,14 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "common.h"
 
 int control, host_proc = -1;
 bool serving_inputs;
+pid_t needed;
 
 void write_all(int fd, const void *bytes, size_t length)
 {
@@ -37,10 +39,22 @@ bool read_all(int fd, void *bytes, size_t length)
     return true;
 }
 
+/* Whether the child that is needed has ended. A signal takes a moment. */
+static bool needed_is_gone(void)
+{
+    if (!needed) return false;
+    for (int tries = 0; tries < 100; tries++) {
+        if (waitpid(needed, NULL, WNOHANG)) return true;
+        usleep(1000);
+    }
+    return false;
+}
+
 void die(const char *format, ...)
 {
     int error = errno;
     if (serving_inputs) _exit(125);  /* the peer waits for answers, not for lines */
+    if (needed_is_gone()) error = ESRCH;  /* and not that the host forbids something */
     char line[512];
     int length = snprintf(line, sizeof line, "E%d ", error);
     va_list more;

@@ -14,6 +14,7 @@ void write_all(int fd, const void *bytes, size_t length);
 /* Tells the peer which step failed ("E<errno> <step>\n") and ends; once inputs are served, just ends. */
 void die(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
 extern bool serving_inputs;
+extern pid_t needed;  /* the child whose death explains what fails, or 0 */
 
 #define CHECK(call, ...) do { if ((call) < 0) die(__VA_ARGS__); } while (0)
 

@@ -112,6 +112,14 @@ static void listen_for_web(void)
     CHECK(listen(web_listener, 64), "listen");
 }
 
+/* This process ends with its parent, the supervisor. To be said anew after each change of credentials: the kernel forgets
+ * it then. */
+static void end_with(pid_t supervisor)
+{
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != supervisor) _exit(0);  /* it died before it could be told */
+}
+
 /* A process of the inner user namespace that can reach the files it serves and nothing else. */
 void start_web(void)
 {
@@ -126,8 +134,7 @@ void start_web(void)
     prctl(PR_SET_NAME, "gateway");
     CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs");
     if (chroot("/empty") || chdir("/") || setns(ns_user, CLONE_NEWUSER)) _exit(125);
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != supervisor) _exit(0);  /* it died before it could be told */
+    end_with(supervisor);
     prctl(PR_SET_DUMPABLE, 0);
     dup2(web_listener, 0);
     dup2(web_root, 1);
@@ -254,12 +261,12 @@ void make_inner_namespaces(uid_t owner)
     if (pipe2(up, O_CLOEXEC) || pipe2(down, O_CLOEXEC)) die("pipe");
     CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), "socketpair");
     int gateway = make_gateway();  /* a socket keeps the network that it was made in */
-    pid_t child = fork();
+    pid_t supervisor = getpid(), child = fork();
     CHECK(child, "fork");
     char byte = 0;
     if (child == 0) {
         become_owner(owner);
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        end_with(supervisor);
         /* The limit that a user namespace's maker has holds for all ids in it together, unseen. */
         rlim_t all = config.processes + PROCESS_SLACK + config.n_processes - 2;  /* but init and the fork server */
         setrlimit(RLIMIT_NPROC, &(struct rlimit){all, all});
@@ -268,6 +275,7 @@ void make_inner_namespaces(uid_t owner)
         if (unshare(CLONE_NEWUSER) || write(up[1], &byte, 1) != 1 || read(down[0], &byte, 1) != 1)
             die("unshare inner user namespace");
         become_its_root();
+        end_with(supervisor);
         CHECK(unshare(CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWPID | CLONE_NEWTIME),
               "unshare inner namespaces");
         quiet_network();
@@ -296,6 +304,7 @@ void make_inner_namespaces(uid_t owner)
     }
     /* none of the child's ends is held here, or nobody would hear of its death */
     close(up[1]); close(down[0]); close(pair[1]);
+    needed = child;
     char path[64];
     if (read(up[0], &byte, 1) != 1) _exit(125);
     snprintf(path, sizeof path, "%d/uid_map", (int)child);
@@ -314,6 +323,7 @@ void make_inner_namespaces(uid_t owner)
     join_namespace(uts, CLONE_NEWUTS, "UTS");
     configure_network(net, gateway);
     close(net); close(ipc); close(uts);
+    needed = 0;
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);
 }
@@ -360,12 +370,12 @@ int renew_network(void)
     close_fd(&ns_gateway);
     int gateway = make_gateway(), up[2];
     if (pipe2(up, O_CLOEXEC)) die("pipe");
-    pid_t child = fork();
+    pid_t supervisor = getpid(), child = fork();
     CHECK(child, "fork");
     char byte = 0;
     if (child == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
         join_namespace(ns_user, CLONE_NEWUSER, "inner user");
+        end_with(supervisor);
         prctl(PR_SET_DUMPABLE, 1);  /* or its network could not be opened from out here */
         allow_networks(true);
         CHECK(unshare(CLONE_NEWNET), "unshare network namespace");
