@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pickle
 import sys
-import tempfile
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
-from typing import IO, Any
+from typing import Any
 
 from shioenv.domain.runner import State, answer_of
 from shioenv.errors import Abstained, AnswerError, HostError
@@ -27,7 +24,7 @@ from shioenv.evaluation.predictor import (
     unable,
 )
 from shioenv.execution.job import STARTING
-from shioenv.execution.supervised import ended, supervised
+from shioenv.execution.process import CLOSING_SECONDS, WorkerProcess
 
 READY_SECONDS = 900.0
 """In which a predictor has to be ready, where nothing else is said: what it has to install or learn
@@ -38,12 +35,6 @@ OWN_SECONDS = 30.0
 
 TRIES = 3
 """Workers of a predictor that may fail to start before it is given up."""
-
-_BOOT = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from shioenv.evaluation.asking import main; main()"
-)
-_CLOSING_SECONDS = 10.0
 
 Task = tuple[str, State]
 
@@ -118,7 +109,7 @@ class PredictorPool:
         for worker in self._workers:
             worker.connection.close()
         for worker in self._workers:
-            worker.end(_CLOSING_SECONDS if worker.resting else 0.0)
+            worker.end(CLOSING_SECONDS if worker.resting else 0.0)
         self._workers.clear()
 
     def __enter__(self) -> PredictorPool:
@@ -171,7 +162,10 @@ class PredictorPool:
     def _lost(self, worker: _Worker, status: Status) -> Iterator[tuple[int, Said]]:
         """A worker died, or is ended because it is late: what it was asked has no answer."""
         self._workers.remove(worker)
-        words = worker.end(0.0)
+        ended, last_words = worker.end(0.0)
+        words = f"its process ended with status {ended}"
+        if last_words:
+            words += f": {last_words.splitlines()[-1]}"
         late = status is Status.TIMED_OUT
         if worker.task is not None:
             why = f"no answer in {self._bounds.answer:g} s" if late else words
@@ -188,26 +182,19 @@ class PredictorPool:
                 raise HostError(f"{self._name} cannot run here: {words}")
 
 
-class _Worker:
+class _Worker(WorkerProcess):
     """One process; `task` is what it was asked, `deadline` when it has to have said something,
     `facts` what it said of itself, and `resting` whether it can be asked.
     """
 
     def __init__(self, given: bytes, seconds: float) -> None:
-        self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long
-        self.connection, theirs = Pipe()
-        self._process = supervised(
-            [sys.executable, "-c", _BOOT, json.dumps(sys.path), str(theirs.fileno())],
-            last_words=self._stderr,
-            pass_fds=[theirs.fileno()],
-        )
-        theirs.close()
+        super().__init__("shioenv.evaluation.asking", programs=True)
         self.task: tuple[int, Task] | None = None
         self.facts: Ready | None = None
         self.resting = False
         self._began = time.monotonic()
         self.deadline = self._began + seconds
-        self._send(given)
+        self.send(given)
 
     @property
     def ready(self) -> bool:
@@ -222,7 +209,7 @@ class _Worker:
         self.task, self.resting = task, False
         self._began = time.monotonic()
         self.deadline = self._began + seconds
-        self._send(pickle.dumps(task[1]))
+        self.send(pickle.dumps(task[1]))
 
     def recover(self, seconds: float) -> None:
         """It has answered, and may have to start a program again before it is asked more."""
@@ -232,19 +219,6 @@ class _Worker:
     def rest(self, facts: Ready) -> None:
         self.facts, self.resting = facts, True
         self.deadline = float("inf")
-
-    def end(self, patience: float) -> str:
-        """Ends the process and all that it started; its last words, or how it ended."""
-        status = ended(self._process, patience)
-        self.connection.close()
-        self._stderr.seek(0)
-        words = self._stderr.read().decode("utf-8", "replace").strip().splitlines()
-        self._stderr.close()
-        return f"its process ended with status {status}" + (f": {words[-1]}" if words else "")
-
-    def _send(self, content: bytes) -> None:
-        with suppress(OSError):  # it is dead: that is seen when its answer is waited for
-            self.connection.send_bytes(content)
 
 
 def main() -> None:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pickle
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import closing, suppress
-from multiprocessing import Pipe
 from multiprocessing.connection import wait
-from typing import IO, Any, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from shioenv.behavior.observe import open_sandbox
 from shioenv.errors import GenerationError, SandboxError
@@ -26,6 +22,7 @@ from shioenv.execution.job import (
     surroundings_of,
 )
 from shioenv.execution.lanes import Lane
+from shioenv.execution.process import CLOSING_SECONDS, WorkerProcess
 from shioenv.execution.schedule import STARTS, Schedule
 from shioenv.execution.worker import BROKEN, DONE, READY
 from shioenv.system.host import OPEN_FILES, allow_open_files
@@ -37,11 +34,6 @@ BATCH = 64
 """Tasks drawn at a time (ours): what draws them is cold again after each wait for a worker, and
 takes a third longer where it draws them one by one."""
 
-_BOOT = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from shioenv.execution.worker import main; main()"
-)
-_CLOSING_SECONDS = 10.0
 _FILES_OF_A_WORKER = 4  # open in this process: its connection, its last words
 
 
@@ -213,7 +205,7 @@ class Crew:
         for worker in self._workers:
             worker.connection.close()
         for worker in self._workers:
-            worker.end()
+            worker.end(CLOSING_SECONDS)
         self._workers.clear()
         self._door.close()
         self._room.close()
@@ -230,7 +222,8 @@ class Crew:
     def _bury(self, worker: _Worker, schedule: Schedule[Any]) -> None:
         """A worker is gone: what it had goes to others."""
         self._workers.remove(worker)
-        why = f"its worker ended with status {worker.end()}{worker.last_words()}"
+        status, words = worker.end(CLOSING_SECONDS)
+        why = f"its worker ended with status {status}" + (f":\n{words}" if words else "")
         self.restarts += 1
         if not worker.ready:
             self._dead_starts += 1
@@ -242,46 +235,16 @@ class Crew:
             schedule.again(number, why)
 
 
-class _Worker:
-    """One process with its connection; `tasks` are what it was given, in that order."""
+class _Worker(WorkerProcess):
+    """One process that does the job; `tasks` are what it was given, in that order."""
 
     def __init__(self, given: bytes, gate: tuple[int, int]) -> None:
-        self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long
-        self.connection, theirs = Pipe()
-        files = (f"/proc/{os.getpid()}/fd/{file}" for file in gate)
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", _BOOT, json.dumps(sys.path), str(theirs.fileno()), *files],
-            stdin=subprocess.DEVNULL,
-            stdout=self._stderr,
-            stderr=self._stderr,
-            pass_fds=[theirs.fileno()],
-            start_new_session=True,  # Ctrl-C is for who started it
-            env=os.environ | {"MALLOC_ARENA_MAX": "1"},  # lanes' threads would scatter memory
-        )
-        theirs.close()
+        files = [f"/proc/{os.getpid()}/fd/{file}" for file in gate]
+        super().__init__("shioenv.execution.worker", files)
         self.tasks: list[int] = []
         self.ready = False
-        self._send(given)
+        self.send(given)
 
     def give(self, task: tuple[int, Any]) -> None:
         self.tasks.append(task[0])
-        self._send(pickle.dumps(task))
-
-    def _send(self, content: bytes) -> None:
-        with suppress(OSError):  # it is dead: the end of what it says tells so
-            self.connection.send_bytes(content)
-
-    def end(self) -> int:
-        """Its status; it is killed where it does not end."""
-        self.connection.close()
-        try:
-            return self._process.wait(_CLOSING_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            return self._process.wait()
-
-    def last_words(self) -> str:
-        self._stderr.seek(0, os.SEEK_END)
-        self._stderr.seek(max(0, self._stderr.tell() - 2000))
-        text = self._stderr.read().decode("utf-8", "replace").strip()
-        return f":\n{text}" if text else ""
+        self.send(pickle.dumps(task))

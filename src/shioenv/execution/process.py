@@ -1,0 +1,78 @@
+"""A worker process, seen from who started it: its connection, its last words and its end."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from typing import IO, Any
+
+from shioenv.execution.supervised import LAST_WORDS, ended, supervised
+
+CLOSING_SECONDS = 10.0
+"""In which a worker at rest has to end once its connection is closed (ours)."""
+
+
+class WorkerProcess:
+    """A Python process that runs `main` of a module, with this process's `sys.path`.
+
+    `sys.argv[2]` of the worker is the number of its end of the connection; `arguments` follow that
+    number. A worker with `programs` runs programs from outside: it is supervised, and its end is
+    the end of all that it started. Errors: OSError where no process can be started.
+    """
+
+    def __init__(
+        self, module: str, arguments: Sequence[str] = (), *, programs: bool = False
+    ) -> None:
+        boot = (
+            "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+            f"from {module} import main; main()"
+        )
+        self._programs = programs
+        self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long
+        self.connection: Connection[Any, Any]
+        self.connection, theirs = Pipe()
+        paths, file = json.dumps(sys.path), theirs.fileno()
+        words = [sys.executable, "-c", boot, paths, str(file), *arguments]
+        with theirs:
+            if programs:
+                self._process = supervised(words, last_words=self._stderr, pass_fds=[file])
+            else:
+                self._process = subprocess.Popen(
+                    words,
+                    stdin=subprocess.DEVNULL,
+                    stdout=self._stderr,
+                    stderr=self._stderr,
+                    pass_fds=[file],
+                    start_new_session=True,  # Ctrl-C is for who started it
+                    env=os.environ | {"MALLOC_ARENA_MAX": "1"},  # threads would scatter memory
+                )
+
+    def send(self, content: bytes) -> None:
+        """Sends bytes; to a worker that is dead, nothing: the end of its connection tells so."""
+        with suppress(OSError):
+            self.connection.send_bytes(content)
+
+    def end(self, patience: float) -> tuple[int, str]:
+        """Closes the connection and kills a worker that has not ended after so many seconds; its
+        status, and the last 2,000 bytes of what it said.
+        """
+        self.connection.close()
+        if self._programs:
+            status = ended(self._process, patience)
+        else:
+            try:
+                status = self._process.wait(patience)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                status = self._process.wait()
+        with self._stderr:
+            self._stderr.seek(0, os.SEEK_END)
+            self._stderr.seek(max(0, self._stderr.tell() - LAST_WORDS))
+            return status, self._stderr.read().decode("utf-8", "replace").strip()
