@@ -191,7 +191,8 @@ def _suite() -> list[str]:
 
 
 def _parse(given: Chosen) -> Part:
-    from shioenv.bash.normal import is_single, normal, utilities
+    from shioenv.bash.normal import is_single, normal
+    from shioenv.evaluation.utilities import utilities
     from shioenv.grammar.examples import example_text
     from shioenv.grammar.library import load_grammars
     from shioenv.grammar.parse import InputParser

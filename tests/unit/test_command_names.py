@@ -18,13 +18,6 @@ SOURCE = Path(shioenv.__file__).parent
 ALLOWED = ("grammar/", "bash/builtins.py", "composition/callers.py")
 """Grammars are called by their names; builtins, and what runs others, have one table each."""
 
-LEFT = {
-    "bash/normal.py": "which options of `xargs` and `env` take a value: stands before the grammars",
-    "composition/whereabouts.py": "`implied .`",
-    "training/samplers.py": "which values are modes, dates or sizes: kinds of value tell it",
-}
-"""Modules that still have such a list, and why, or what takes its place."""
-
 
 @cache
 def names() -> frozenset[str]:
@@ -62,7 +55,7 @@ def test_no_module_lists_commands() -> None:
         if not str(path.relative_to(SOURCE)).startswith(ALLOWED)
         and (listed := [*lists(path.read_text(encoding="utf-8"))])
     }
-    assert set(found) == set(LEFT), found
+    assert found == {}
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What an input is made of, whatever it names: its normal form, its utilities, one step or several.
+"""What an input is made of, whatever it names: its normal form, one step or several.
 
 Two inputs of one normal form differ in their numbers and names alone: who has seen one has seen the
 kind of the other. The definition is that of the statistics of usage: utilities, options (letters of
@@ -14,35 +14,12 @@ from shioenv.bash.program import Simple, Verbatim
 from shioenv.bash.read import Source, read
 from shioenv.bash.scan import Refused
 from shioenv.bash.walk import commands, pieces
-from shioenv.bash.words import is_assignment, split_words, unquoted
+from shioenv.bash.words import split_words, unquoted
 
-_OBJECTS = ("address", "link", "route")
-"""What `ip` is asked about, each a utility of its own."""
 _LONG_VALUE = re.compile(r"^(--[a-zA-Z][^=]*)=.*", re.DOTALL)
 _BUNDLE = re.compile(r"^-([A-Za-z]+)(\d*)$")
 _NUMBER_FIRST = re.compile(r"^-\d+([A-Za-z]+)$")
 _NUMBER = re.compile(r"^[+-]?\d+([.,-]\d*)*[a-zA-Z%]?$")
-_RUNS = {"-exec", "-execdir", "-ok", "-okdir"}
-_WITH_VALUE = {
-    "xargs": frozenset(
-        {
-            "-I",
-            "-n",
-            "-P",
-            "-d",
-            "-L",
-            "-s",
-            "-a",
-            "-E",
-            "--max-args",
-            "--max-procs",
-            "--delimiter",
-            "--arg-file",
-            "--replace-str",
-        }
-    ),
-    "env": frozenset({"-u", "--unset", "-C", "--chdir"}),
-}
 
 
 def normal(text: str) -> str | None:
@@ -64,24 +41,6 @@ def normal(text: str) -> str | None:
         elif isinstance(piece.command, Verbatim):
             _normalised([("word", word) for word in _plain(split_words(piece.command.text))], parts)
     return " ".join(parts) or None
-
-
-def utilities(text: str) -> tuple[str, ...]:
-    """The programs and builtins that an input calls by name, each once, in the order they stand,
-    those in substitutions and behind `find -exec`, `xargs`, `env` and `sudo` too. `ip` is told
-    apart by its object (`ip-addr`).
-    """
-    found: dict[str, None] = {}
-    try:
-        every = commands(read(text))
-    except Refused:
-        return tuple(_called(_plain(split_words(text))))
-    for command, _ in every:
-        if isinstance(command, Simple):
-            found.update(dict.fromkeys(_called(_plain(command.words))))
-        elif isinstance(command, Verbatim):
-            found[command.text[:2]] = None
-    return tuple(found)
 
 
 def is_single(text: str) -> bool:
@@ -133,7 +92,7 @@ def _normalised(events: Iterable[tuple[str, str]], parts: list[str]) -> None:
             parts.append(text)
         elif not (first and text == "sudo"):
             if first:
-                utility = _base(text)
+                utility = base_name(text)
             word = utility if first else _normal_word(text, utility)
             first = False
             if word != "A" or not parts or parts[-1] != "A":
@@ -156,44 +115,8 @@ def _normal_word(word: str, utility: str) -> str:
     return "N" if _NUMBER.match(word) else "A"
 
 
-def _called(words: Sequence[str], depth: int = 0) -> Iterator[str]:
-    """The utility that words call, and those it is told to call itself."""
-    words = list(words)
-    while words and (words[0] == "sudo" or (depth and is_assignment(words[0]))):
-        words.pop(0)
-    if not words or depth > 4:
-        return
-    name = _base(words[0])
-    if name == "ip":
-        words_of_ip = [word for word in words[1:] if not word.startswith("-")]
-        asked = words_of_ip[0] if words_of_ip else ""
-        known = [about for about in _OBJECTS if asked and about.startswith(asked)]
-        known = ["address"] if asked == "addr" else known
-        name = f"ip-{'addr' if known[0] == 'address' else known[0]}" if known else "ip"
-    yield name
-    for inner in _inner(name, words):
-        yield from _called(inner, depth + 1)
-
-
-def _inner(name: str, words: list[str]) -> Iterator[list[str]]:
-    """The commands that a command is told to run, each as its words."""
-    if name == "find":
-        for place, word in enumerate(words):
-            if word in _RUNS:
-                rest = words[place + 1 :]
-                ends = [end for end, text in enumerate(rest) if text in (";", "+")]
-                yield rest[: ends[0]] if ends else rest
-    elif name in _WITH_VALUE:
-        place = 1
-        while place < len(words) and (
-            words[place].startswith("-") or (name == "env" and is_assignment(words[place]))
-        ):
-            place += 2 if words[place] in _WITH_VALUE[name] else 1
-        if place < len(words):
-            yield words[place:]
-
-
-def _base(word: str) -> str:
+def base_name(word: str) -> str:
+    """The name of the program that a command's first word names, without its directory."""
     return word.rstrip("/").rpartition("/")[2].lstrip("\\") or word
 
 

@@ -15,14 +15,14 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch, Operation
 from shioenv.domain.runner import State
 from shioenv.errors import Abstained
+from shioenv.grammar.library import shipped_headers
 
 _IS_ROOT = re.compile(r"\b0\b")
-_HERE = {
-    "ls": re.compile(r"(?P<before>ls(?: -\S+)*)(?P<after>)"),
-    "du": re.compile(r"(?P<before>du(?: -\S+)*)(?: \.)?(?P<after>)"),
-    "find": re.compile(r"(?P<before>find)(?: \.)?(?P<after>(?: -.*)?)", re.DOTALL),
-}
-"""What they are called where they name no other directory, and where its name would stand."""
+_ANYWHERE = re.compile(r"(?P<before>\S+(?: -\S+)*)(?: \.)?(?P<after>)")
+_FIRST = re.compile(r"(?P<before>\S+)(?: \.)?(?P<after>(?: -.*)?)", re.DOTALL)
+"""A command that names no directory but `.`, and where a name would stand: behind the options, or
+before them where their order means something.
+"""
 
 
 def printed_directory(call: Call, state: State) -> Behavior | None:
@@ -92,15 +92,22 @@ def unnamed(text: str, state: State, start: str) -> bool:
     it was often enough executed as it is, and does not name it.
     """
     here = state.before.document["cwd"]
-    pattern = _HERE.get(text.partition(" ")[0])
-    return pattern is not None and here not in {start, "/"} and bool(pattern.fullmatch(text))
+    return here not in {start, "/"} and _nameless(text) is not None
 
 
 def named(text: str, name: str) -> str:
     """An `unnamed` command with the name of its directory."""
-    match = _HERE[text.partition(" ")[0]].fullmatch(text)
+    match = _nameless(text)
     assert match is not None
     return f"{match['before']} {quoted(name)}{match['after']}"
+
+
+def _nameless(text: str) -> re.Match[str] | None:
+    """A command that works on its directory where it names none, and does not name one."""
+    header = shipped_headers().get(text.partition(" ")[0])
+    if header is None or header.traits.implied != "." or not header.traits.operands:
+        return None
+    return (_FIRST if header.traits.ordered else _ANYWHERE).fullmatch(text)
 
 
 def without_name(behavior: Behavior, name: str) -> Behavior:

@@ -9,8 +9,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from shioenv.bash.normal import is_single, utilities
+from shioenv.bash.normal import is_single
 from shioenv.errors import SuiteError, UsageError
+from shioenv.evaluation.utilities import utilities
 from shioenv.files.documents import parse_json
 from shioenv.files.regular import LARGEST_LIST, read_regular
 

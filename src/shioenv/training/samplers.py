@@ -14,6 +14,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from random import Random
 
@@ -25,6 +26,8 @@ from shioenv.domain.argument import Argument
 from shioenv.domain.inputs import Input, Role, without_start
 from shioenv.domain.record import Record
 from shioenv.errors import ModelError
+from shioenv.grammar.library import load_grammar, shipped_headers
+from shioenv.grammar.symbols import reachable
 from shioenv.seeding import generator
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.mistakes import slip
@@ -161,9 +164,6 @@ DATES = (
 _NUMBER = re.compile(r"((?:--?[a-zA-Z][\w-]*[ =]|-[a-zA-Z]|)[+-]?)\d+([a-zA-Z]?)")
 _MODE = re.compile(r"(-m ?|--mode[ =]|)(?:[0-7]{3,4}|[ugoa]*[-+=][rwxXst]*)")
 _DATE = re.compile(r"(-d ?|--date[= ])\S.*")
-_WITH_MODES = frozenset({"chmod", "install", "mkdir", "mkfifo", "mknod", "umask"})
-_WITH_DATES = frozenset({"date", "touch"})
-_WITH_SIZES = frozenset({"dd", "du", "find", "head", "ls", "split", "tail", "truncate"})
 _DRAWN = 50
 """Inputs drawn for each one that is wanted, at most."""
 
@@ -210,6 +210,16 @@ def variants(
                 yield Input((*tokens[:place], changed, *tokens[place + 1 :])).text
 
 
+@cache
+def _value_kinds(command: str) -> frozenset[str]:
+    """The kinds of value that inputs of a command have; none where no grammar is shipped."""
+    if command not in shipped_headers():
+        return frozenset()
+    grammar = load_grammar(command)
+    used = reachable(grammar.productions, grammar.starts)
+    return frozenset(grammar.kinds[symbol] for symbol in used if symbol in grammar.kinds)
+
+
 def _others(
     command: str,
     text: str,
@@ -223,14 +233,15 @@ def _others(
     if token is not None:
         drawn = [quoted(random.choice(names[each])) for each in PATHS if names.get(each)]
         return [*drawn, *OTHERS, slip(text, random)]
-    if command in _WITH_MODES and (found := _MODE.fullmatch(text)):
+    kinds = _value_kinds(command)
+    if "mode" in kinds and (found := _MODE.fullmatch(text)):
         return [f"{found[1]}{mode}" for mode in MODES]
-    if command in _WITH_DATES and (found := _DATE.fullmatch(text)):
+    if "time" in kinds and (found := _DATE.fullmatch(text)):
         return [f"{found[1]}{date}" for date in DATES]
     if found := _NUMBER.fullmatch(text):
         head, letter = found[1], found[2]
         numbers = [f"{head}{number}{letter}" for number in NUMBERS]
-        if command in _WITH_SIZES:
+        if "size" in kinds:
             numbers += [f"{head}2{each}" for each in LETTERS]
         return numbers
     return ()

@@ -1,10 +1,10 @@
-"""Normal forms, utilities and steps of inputs."""
+"""Normal forms and steps of inputs."""
 
 from __future__ import annotations
 
 import pytest
 
-from shioenv.bash.normal import is_single, normal, utilities
+from shioenv.bash.normal import is_single, normal
 
 
 @pytest.mark.parametrize(
@@ -31,27 +31,6 @@ from shioenv.bash.normal import is_single, normal, utilities
 )
 def test_the_normal_form_keeps_utilities_options_and_operators(text: str, form: str | None) -> None:
     assert normal(text) == form
-
-
-@pytest.mark.parametrize(
-    ("text", "names"),
-    [
-        ("ls -l; ls | sort", ("ls", "sort")),
-        ("echo $(date) `id -u`", ("echo", "date", "id")),
-        ("find . -type f -exec grep -l x {} \\; -ok rm {} +", ("find", "grep", "rm")),
-        ("find . | xargs -n 1 wc -l", ("find", "xargs", "wc")),
-        ("env -u HOME A=1 printenv", ("env", "printenv")),
-        ("sudo ip -br a; ip link show; ip r", ("ip-addr", "ip-link", "ip-route")),
-        ("ip -V; /usr/bin/ip foo", ("ip",)),
-        ("for f in *; do basename $f; done", ("basename",)),
-        ("cat 'open", ("cat",)),
-        ("export X=1", ("export",)),
-        ("X=1", ()),
-        ("", ()),
-    ],
-)
-def test_utilities_are_found_wherever_they_are_called(text: str, names: tuple[str, ...]) -> None:
-    assert utilities(text) == names
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from shioenv.bash.normal import utilities
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import State
 from shioenv.evaluation.metrics import PatchLevel
 from shioenv.evaluation.predictor import Setting
+from shioenv.evaluation.utilities import utilities
 
 
 class Trivial:
