@@ -9,8 +9,8 @@ import random
 def generator(seed: int, *names: str | int) -> random.Random:
     """A generator that depends on `seed` and `names` alone.
 
-    Streams with different names are independent: each is seeded with SHA-256 of the whole path, so
-    adding a new consumer never shifts the numbers an existing one draws. Deterministic across
+    Streams with different names are independent. Each is seeded with SHA-256 of the whole path, so
+    a new consumer never shifts the numbers that an existing consumer draws. Deterministic across
     processes and Python versions (`random.Random` seeded with an integer is).
     """
     path = "\x1f".join([str(seed), *(f"{type(name).__name__}:{name}" for name in names)])

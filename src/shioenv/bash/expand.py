@@ -166,8 +166,8 @@ class Expander:
         return fields
 
     def text(self, word: str, *, assigned: bool = False) -> str:
-        """What a word stands for where it is not split, as in `case`; `assigned` where it is the
-        value of a variable, which has more tildes.
+        """What a word stands for where the word is not split, as in `case`. `assigned` says that
+        the word is the value of a variable, which expands more tildes.
         """
         segments = self._word(word, assigned=assigned)
         return "".join(" " if each.text is None else each.text for each in segments)

@@ -1,8 +1,9 @@
 """What an input is made of, whatever it names: its normal form, one step or several.
 
 Two inputs of one normal form differ in their numbers and names alone: who has seen one has seen the
-kind of the other. The definition is that of the statistics of usage: utilities, options (letters of
-a bundle sorted) and operators are kept, numbers become `N`, every other word `A`, runs of `A` one.
+kind of the other. The definition is that of the statistics of usage. Utilities, options (letters of
+a bundle sorted) and operators are kept. A number becomes `N`, every other word `A`, a run of `A`
+one `A`.
 """
 
 from __future__ import annotations

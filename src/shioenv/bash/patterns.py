@@ -191,8 +191,9 @@ def _set_of(members: list[str], negated: bool) -> str:
 
 
 def _member(text: str, index: int, shell: bool, *, is_end: bool = False) -> tuple[str, str, int]:
-    """A character or a class as `re` writes it in a set, the character where a range may begin or
-    end with it, and where it ends. At the end of a range Bash knows no class.
+    """A character or a class as `re` writes it in a set, and where it ends. The character comes
+    with it where a range may begin or end with that character. At the end of a range Bash knows no
+    class.
     """
     named = _NAMED.match(text, index)
     if named is None or (shell and is_end and named[1] != "."):

@@ -60,8 +60,8 @@ class Scanner(ABC):
 
     @abstractmethod
     def _read_inner(self, place: int, *, kept: bool) -> int:
-        """Reads the program of the `$(`, `<(` or `>(` at `place`, and gives where it ends; where
-        one is `kept`, it may be none, and 0 says so. Errors: Refused.
+        """Reads the program of the `$(`, `<(` or `>(` at `place`, and gives where that program
+        ends. Where one is `kept`, there may be no program: 0 says so. Errors: Refused.
         """
 
     @abstractmethod

@@ -147,8 +147,8 @@ class Tokens(Scanner):
     def _document(self, delimiter: str, *, tabs: bool, quoted: bool) -> tuple[str, bool]:
         """The text up to the line that is the delimiter, and whether there is one.
 
-        In a substitution a line that begins with the delimiter and holds a `)` is one as well: what
-        stands behind the delimiter is read on.
+        In a substitution a line that begins with the delimiter and holds a `)` ends the document as
+        well. What stands behind the delimiter is read on.
         """
         lines: list[str] = []
         joint = "" if quoted else r"(?:\\\n)*"

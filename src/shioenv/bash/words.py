@@ -45,8 +45,8 @@ _ANSI_LETTERS = {
 
 
 def quoted(text: str, *, command: bool = False, always: bool = False) -> str:
-    """The text as a word that stands for itself, in quotes only where it needs them, or `always`;
-    where `command`, as the first word of a command.
+    """The text as a word that stands for itself. The word is in quotes where it needs them, or
+    `always`. With `command` it is the first word of a command.
     """
     bare = _COMMAND if command else BARE
     if not always and bare.fullmatch(text) and not (command and text in KEYWORDS):

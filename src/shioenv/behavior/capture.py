@@ -63,10 +63,10 @@ _perms = lru_cache(maxsize=4096)(stat.filemode)
 class Recorder:
     """Turns executions into behaviors: one for a system and a start directory, used for all runs.
 
-    `baseline` is the shell state's dump after an empty input in `start` (None: a sandbox that
-    cannot read shells, whose states then stay unknown), `users` and `groups` are the system's names
-    by number, `instant` is when each run starts, in seconds since 1970: a file time that falls into
-    the run is recorded as that and what had passed of the run (D-4). `network` gives the untouched
+    `baseline` is the shell state's dump after an empty input in `start`; None: the sandbox cannot
+    read shells, whose states stay unknown. `users` and `groups` are the system's names by number.
+    `instant` is when each run starts, in seconds since 1970. A file time that falls into the run is
+    recorded as the instant and what had passed of the run (D-4). `network` gives the untouched
     network, as `Execution.network` describes it, and is called when a run changed that. Errors:
     ContextError for a baseline that is no dump.
     """
@@ -153,8 +153,8 @@ class Recorder:
         return file_key(path, self._start)
 
     def entry(self, file: FileStat, *, own: tuple[float, float] | None = None) -> FileEntry:
-        """The file as a context lists it; times within `own`, the run's first and last moment in
-        seconds since 1970 and `CLOCK_SLACK` around them, are the declared ones.
+        """The file as a context lists it. Times within `own` are the declared ones: `own` is the
+        run's first and last moment in seconds since 1970, with `CLOCK_SLACK` around them.
         """
         seconds, rest = divmod(file.mtime_ns, 1_000_000_000)
         # a time in whole seconds was set as such (utime(2)), perhaps from the run's own clock
@@ -308,8 +308,8 @@ def _moved_trees(
     """For each added path of a directory that was moved: what it was.
 
     The overlay cannot rename a directory of the system itself, so `mv` copies it and removes it:
-    the inodes are new. A tree that is gone and one that is new are one where names, kinds, owners,
-    times and contents of everything in them are the same.
+    the inodes are new. A tree that is gone and a new tree are one tree under one condition: names,
+    kinds, owners, times and contents of everything in them are equal.
     """
     gone = {path: before for group in removed.values() for path, before in group}
     if not any(stat.S_ISDIR(before.mode) for before in gone.values()):

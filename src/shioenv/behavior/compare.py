@@ -37,11 +37,11 @@ def differs(
 ) -> Difference | None:
     """Delta(full, reduced): the first difference, or None where the behaviors count as the same.
 
-    They are the same where exit codes and context patches are equal and the outputs' similarity
-    exceeds the threshold (Section C.3; a similarity equal to it does not). Equal bytes are the same
-    under any threshold, so a threshold of 1 asks for equal bytes. Running into the time or output
-    limit, and the content of files, are told apart as well (ours, because they are effects too).
-    What `ignore` names takes no part.
+    Behaviors are the same where exit codes and context patches are equal and the outputs'
+    similarity exceeds the threshold. A similarity equal to the threshold does not (Section C.3).
+    Equal bytes are the same under any threshold, so a threshold of 1 asks for equal bytes. Running
+    into the time or output limit, and the content of files, are told apart as well (ours, because
+    they are effects too). What `ignore` names takes no part.
     """
     if full.exit_code != reduced.exit_code and not ignore.exit_code:
         return Difference(Channel.EXIT_CODE)

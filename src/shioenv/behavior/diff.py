@@ -18,8 +18,8 @@ def diff(before: Context, after: Context) -> ContextPatch:
 def diff_documents(before: Mapping[str, Any], after: Mapping[str, Any]) -> ContextPatch:
     """The smallest patch of adds, replacements and removals that turns one document into another.
 
-    Objects are compared key by key down to the first difference; lists and other values as wholes,
-    with JSON's types kept apart (1, 1.0 and true are three values).
+    Objects are compared key by key down to the first difference. Lists and other values are
+    compared as wholes. JSON's types are kept apart: 1, 1.0 and true are three values.
     """
     operations: list[Operation] = []
     collect(before, after, "", operations)

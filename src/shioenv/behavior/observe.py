@@ -70,17 +70,18 @@ class SandboxRunner:
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
         """What a fresh `bash --norc --noprofile -c 'cd DIR; INPUT'` does; see `Runner.run`.
 
-        A state with a history is reached by running that first, in the same shell, a line each; how
-        its end is told from the input's own output is said in `execute`. Errors: InputError,
-        StartDirectoryError, SandboxError (the run may be repeated); Abstained where something was
-        on standard input as well, since a history is run again without.
+        A state with a history is reached by running the history first, in the same shell, a line
+        each. `execute` says how the history's end is told from the input's own output. Errors:
+        InputError, StartDirectoryError, SandboxError (the run may be repeated); Abstained where
+        something was on standard input as well, since a history is run again without.
 
-        A run in which a program was killed is made again; where none is killed then, something
-        outside did it, and the behavior is the second run's, and volatile.
+        A run in which a program was killed is made again. Where no program is killed then,
+        something outside did it: the behavior is the second run's, and volatile.
 
-        A run that breaks its sandbox is made again in a new one. One that breaks as many as
-        `Limits.sandboxes`, each of which ran something else when it was new, has a behavior that
-        says nothing else: it was killed, with all that it did (`limits_hit` has `sandboxes`).
+        A run that breaks its sandbox is made again in a new one. An input may break as many
+        sandboxes as `Limits.sandboxes`, each of which ran something else when it was new. Its
+        behavior says nothing but that it was killed, with all that it did (`limits_hit` has
+        `sandboxes`).
         """
         return self.execute(shell_input, state)
 
@@ -98,16 +99,16 @@ class SandboxRunner:
         """The same with what stays below the seam.
 
         `separate` runs with two output channels, which fills `stdout` and `stderr` and loses the
-        order between them; `tty` runs on a pseudo-terminal of 80 columns and 24 rows, as people see
-        it (lines end in CR LF, programs use columns and colours); `wall_seconds` and `sandboxes`
-        stand for the limits of these names; `order` says which of the shell's processes does
+        order between them. `tty` runs on a pseudo-terminal of 80 columns and 24 rows, as people see
+        it: lines end in CR LF, programs use columns and colours. `wall_seconds` and `sandboxes`
+        stand for the limits of these names. `order` says which of the shell's processes does
         something first.
 
-        After a history the behavior is the difference of two executions, the history alone and with
-        the input behind it: of the output what comes after the history's, of the context what the
-        two ends do not share. Where a history does not do the same twice, as many lines of the
-        output are taken off as it wrote the first time (ours), and the behavior says that it is
-        volatile.
+        After a history the behavior is the difference of two executions: the history alone, and the
+        history with the input behind it. Of the output it is what comes after the history's; of the
+        context it is what the two ends do not share. Where a history does not do the same twice,
+        the behavior is volatile. As many lines of the output are taken off as the history wrote the
+        first time (ours).
         """
         cwd = state.cwd if state else self.system.declaration.start_directory
         history = state.history if state else ()
@@ -144,7 +145,7 @@ class SandboxRunner:
         wall_seconds: float | None = None,
     ) -> Behavior:
         """What rows do together in a start directory, one after the other in one shell, from the
-        pristine state; `separate` and `wall_seconds` as `execute` takes them. Rows that are all
+        pristine state. `separate` and `wall_seconds` are as `execute` takes them. Rows that are all
         repeated may be remembered.
 
         Errors: InputError where they are too long (`request_of`), those of `run`.
@@ -296,8 +297,8 @@ class SandboxRunner:
 
 
 def _shows_a_kill(execution: Execution) -> bool:
-    """Whether a program of the run was killed, and by no limit, as far as the shell or what it ran
-    tells: by its exit code, in the last pipeline, or in words.
+    """Whether a program of the run was killed, and by no limit. The exit code, the last pipeline
+    and the shell's words tell that, as far as they can.
 
     The host may have done it (its out-of-memory killer, somebody's `pkill`). What the input does
     itself it does twice.
@@ -375,15 +376,15 @@ def open_sandbox(
 ) -> SandboxRunner:
     """An open sandbox of a built system (None: the default one), ready to run inputs.
 
-    `sandbox` stands for the limit of that name: `namespaces`, or `microvm`, `microvm-bare` or
-    `firecracker` for a machine of its own, where a simulated processor needs other limits of time
+    `sandbox` stands for the limit of that name. It is `namespaces`, or a machine of its own:
+    `microvm`, `microvm-bare` or `firecracker`. A simulated processor needs other limits of time
     than the default ones. In a `microvm-bare` an input is root of the machine, and its shell's
     state is not read.
 
-    Errors: UnknownSystemError, SystemNotBuiltError and SystemCorruptError with what to do,
-    UsageError for what names no system, HostError (exit status 3, with the fix) where this host
-    forbids what isolation needs; ShellStateError, one of them, where what inputs change of their
-    shell cannot be read and `Limits(without_shell_state=True)` does not say to go without.
+    Errors: UnknownSystemError, SystemNotBuiltError and SystemCorruptError say what to do.
+    UsageError: the argument names no system. HostError (exit status 3, with the fix): this host
+    forbids what isolation needs. ShellStateError, a HostError: what inputs change of their shell
+    cannot be read, and `Limits(without_shell_state=True)` does not say to go without.
     """
     built = system if isinstance(system, System) else find_system(system)
     if sandbox is not None:

@@ -1,7 +1,7 @@
 """Rows typed one after the other in one shell, and those that others ran beside it, in one run.
 
-The shell gets them from `native/inside/rows.c`, which calls bash's own functions: a row goes
-through no name that an earlier one can define, disable or alias. Where every input has a bash of
+The shell gets the rows from `native/inside/rows.c`, which calls bash's own functions. A row goes
+through no name that an earlier row can define, disable or alias. Where every input has a bash of
 its own (`Limits.without_shell_state`), nothing of ours is inside: there rows go through `eval`,
 which they can redefine.
 """

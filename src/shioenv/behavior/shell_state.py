@@ -1,9 +1,9 @@
 """The shell's own state, read from the dump it leaves at its end.
 
 The dump is sections, each a NUL byte, a name, a newline and what bash's own builtin of that name
-prints. It comes out of a process that may have done anything to itself, so it is read as
-untrusted: bounded by its own length, in linear time, and what is not exactly as bash writes it
-makes the whole unknown, never an exception.
+prints. The dump comes out of a process that may have done anything to itself, so it is untrusted.
+Reading is bounded by the dump's own length, in linear time. What is not exactly as bash writes it
+makes the whole unknown, and never raises an exception.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ LEFT_OUT = frozenset(
         *("PIPESTATUS", "FUNCNAME", "DIRSTACK", "GROUPS", "SHELLOPTS", "BASHOPTS"),
     }
 )
-"""Variables that are not recorded, with every `BASH_*` and `EPOCH*` (D-3): they count, they say how
-the shell was started, or they repeat `cwd`, `groups`, `settings` or `shell_options`."""
+"""Variables that are not recorded, with every `BASH_*` and `EPOCH*` (D-3). Some count, some say how
+the shell was started, some repeat `cwd`, `groups`, `settings` or `shell_options`.
+"""
 
 _LEVEL = b"declare -x SHLVL="
 _LEFT_OUT_PREFIXES = ("BASH_", "EPOCH")
@@ -131,8 +132,8 @@ class Declarations:
     def unchanged(self, after: bytes) -> bool:
         """Whether only left-out variables differ; False also where that takes parsing to tell.
 
-        Lines are compared as a set. That is sound where every line of the first is a declaration of
-        its own: a value of several lines begins with one that is not among them.
+        Lines are compared as a set. That is sound where every line of the first dump is a
+        declaration of its own. A value of several lines begins with a line that is not among them.
         """
         if not self._comparable:
             return False
@@ -168,9 +169,9 @@ def _contiguous(pattern: re.Pattern[bytes], content: bytes) -> Iterator[re.Match
 def _declarations(content: bytes, _: Mapping[int, str]) -> State:
     """Exported variables as `env`, all others as `settings`.
 
-    A value is its text; an array's is bash's own `([0]="a" [1]="b")`. Where a variable has further
-    attributes, is declared without a value, or is an array under `env`'s flag, the whole
-    declaration stands in `settings`: none of that can be told from a value alone.
+    A value is its text; an array's is bash's own `([0]="a" [1]="b")`. The whole declaration stands
+    in `settings` where a value alone does not tell it. So it is for a variable with further
+    attributes, one declared without a value, and an array under `env`'s flag.
     """
     env: dict[str, str] = {}
     settings: dict[str, str] = {}

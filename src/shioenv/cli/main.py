@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 def main() -> None:
     """Runs the command line and ends the process with its exit status.
 
-    Ctrl-C ends it with 130 at any time: it is an exception while a subcommand works, which has
-    something to put away; before that and after it the process just ends. What Ctrl-C does while
-    Python itself starts, before this is called, is Python's.
+    Ctrl-C ends the command with 130 at any time. While a subcommand works, Ctrl-C is an exception,
+    since the subcommand has something to put away. Before that and after it the process just ends.
+    What Ctrl-C does while Python itself starts, before this is called, is Python's.
     """
     try:
         import signal

@@ -31,7 +31,7 @@ def write(content: bytes) -> None:
 
 def console(*, stderr: bool = False) -> Console:
     """A rich console that takes texts as they are, `[sudo]` and `:bug:` too, and has no colours of
-    its own; it breaks lines on a terminal alone.
+    its own. It breaks lines on a terminal alone.
     """
     from functools import partial
 

@@ -69,8 +69,8 @@ class Meter:
     ) -> None:
         """Shows that so many are done, of how many (0: unknown).
 
-        `kept` of them were there at the start (by default the number told first), which is so many
-        `seconds` ago (by default since the first was told).
+        `kept` of them were there at the start; by default that is the number told first. The start
+        is so many `seconds` ago; by default it is when the first number was told.
         """
         if label != self._label:
             self._begin(label)

@@ -1,7 +1,7 @@
 """Context patches put together, and taken apart again, without losing what was moved.
 
-A file is followed by where it comes from: what is gone in one place and the same in another was
-moved there, through as many steps as it takes.
+A file is followed by where it comes from. What is gone in one place and the same in another place
+was moved there, through as many steps as it takes.
 """
 
 from __future__ import annotations
@@ -82,11 +82,10 @@ class Changes:
         return ContextPatch(tuple(operations))
 
     def whole(self, start: str) -> ContextPatch:
-        """The patch of everything, as a recorder that saw only the two ends writes it: of a
-        directory in which something was added or removed, the size, links and time are not told,
-        and a directory in which anything changed after it was moved is a removed and a new one,
-        in which files were moved.
-        `start` is the directory that names in `fs` are relative to.
+        """The patch of everything, as a recorder writes it that saw only the two ends. Of a
+        directory in which something was added or removed, size, links and time are not told. A
+        directory in which anything changed after it was moved is a removed and a new directory, in
+        which files were moved. `start` is the directory that names in `fs` are relative to.
         """
         patch = self.since(Changes(self._first))
         patch = self._without_broken_trees(patch)

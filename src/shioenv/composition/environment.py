@@ -1,5 +1,5 @@
-"""The environment that a shell's commands run in (POSIX 2.12): what is open, its variables,
-functions and parameters, its status, and the state that the commands before left.
+"""The environment that a shell's commands run in (POSIX 2.12). It has what is open, the variables,
+functions and parameters, the status, and the state that earlier commands left.
 """
 
 from __future__ import annotations

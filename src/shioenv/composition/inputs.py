@@ -18,9 +18,9 @@ from shioenv.errors import Abstained
 class Composition:
     """A runner over one that answers single commands.
 
-    An input of one command is that runner's to answer. Of all others each simple command is asked
-    about in the state that those before it left: their files, their working directory and their
-    variables are in `State`, and what is piped into it is its standard input. `start` is the
+    An input of one command is that runner's to answer. Of all other inputs each simple command is
+    asked about in the state that the commands before it left. Their files, working directory and
+    variables are in `State`. What is piped into the command is its standard input. `start` is the
     pristine state.
     """
 

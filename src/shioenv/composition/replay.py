@@ -28,10 +28,10 @@ _LONG = 2048
 class Replay:
     """Answers a command in a state by running what led there first, unseen and on the same line.
 
-    The `Executing` that it stands before starts from the pristine machine each time. What the
-    command finds on standard input, and in the pipes that the state says are written, is given to
-    it; its patch is the difference that it makes. Errors: those of the runner; Abstained where all
-    of that is too long for one input.
+    The `Executing` that it stands before starts from the pristine machine each time. The command is
+    given what it finds on standard input, and in the pipes that the state says are written. Its
+    patch is the difference that it makes. Errors: those of the runner; Abstained where all of that
+    is too long for one input.
     """
 
     def __init__(self, runner: Executing) -> None:

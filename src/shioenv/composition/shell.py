@@ -499,8 +499,8 @@ class Shell:
 
 
 def _replacing(program: Program) -> int:
-    """Which command Bash becomes instead of waiting for it: the input's last one, where it is a
-    simple command of its own (its `id`; 0 for none).
+    """Which command Bash becomes instead of waiting for it (its `id`; 0 for none). It is the
+    input's last command, where that is a simple command of its own.
     """
     last = program[-1].pipelines[-1][1] if program else None
     if last is None or program[-1].background or last.negated or len(last.stages) > 1:

@@ -88,8 +88,8 @@ def changed_directory(call: Call, state: State) -> Behavior | None:
 
 
 def unnamed(text: str, state: State, start: str) -> bool:
-    """Whether the command works on the directory it is called in, another one than `start`, where
-    it was often enough executed as it is, and does not name it.
+    """Whether the command does not name the directory that it works on, and that directory is
+    another one than `start`. In `start` such commands were executed often enough as they are.
     """
     here = state.before.document["cwd"]
     return here not in {start, "/"} and _nameless(text) is not None

@@ -106,14 +106,15 @@ def export(
 ) -> Exported:
     """Writes a finished dataset to `output`, whole or not at all.
 
-    `parquet` is one file; `hf` a directory that `datasets.load_dataset(output)` opens, with a card
-    that names `licence` (an identifier as the Hugging Face hub knows them); `jsonl` one file of the
-    records as they are, compressed where its name ends in `.gz` or `.zst`; None is the one that
-    `ENDINGS` has for what `output` ends in, `hf` where it ends in none. The same dataset gives
-    the same bytes with the same libraries. `report` is told records done and in all. Errors:
-    UnknownDatasetError, DatasetCorruptError where a shard is not what the manifest says,
-    OutputExistsError, MissingExtraError without pyarrow (Parquet), UsageError for another format, a
-    name that ends in none or another one, or a dataset that is not finished or has no records.
+    `parquet` is one file. `hf` is a directory that `datasets.load_dataset(output)` opens, with a
+    card that names `licence` (an identifier as the Hugging Face hub knows them). `jsonl` is one
+    file of the records as they are, compressed where its name ends in `.gz` or `.zst`. None is the
+    format that `ENDINGS` has for the ending of `output`, and `hf` where `output` has no ending. The
+    same dataset gives the same bytes with the same libraries. `report` is told records done and in
+    all. Errors: UnknownDatasetError. DatasetCorruptError where a shard is not what the manifest
+    says. OutputExistsError. MissingExtraError without pyarrow (Parquet). UsageError for another
+    format, for a name with no or another ending, and for a dataset that is not finished or has no
+    records.
     """
     directory, output = Path(directory), Path(output)
     format = _format_of(output, format)  # noqa: A001

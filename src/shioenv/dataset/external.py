@@ -83,16 +83,16 @@ def import_commands(
 ) -> ImportSummary:
     """A dataset in `directory` of the inputs in a list; run again to go on.
 
-    Each is taken apart by the grammars of the system's versions, executed in a start directory
-    drawn by the list's seed, scored and recorded as `generate` does it: the same bytes for the same
-    list, arguments and system, whatever the executor.
+    Each input is taken apart by the grammars of the system's versions and executed in a start
+    directory drawn by the list's seed. It is scored and recorded as `generate` does it. The same
+    list, arguments and system give the same bytes, whatever the executor.
 
-    What cannot be recorded is left out and told with its line: empty, only a comment, not UTF-8, a
-    NUL byte, half a character, too long, more than 400 arguments, the same as an earlier input,
-    with a history, with `input` or `cwd` twice, in a start directory that is not there or no plain
-    absolute path. Errors: ImportFileError where nothing can be taken or a million lines cannot,
-    those of `find_system` and StartDirectoryError before anything is written; then those of
-    `generate`.
+    What cannot be recorded is left out and told with its line. Of the line: empty, only a comment,
+    not UTF-8, a NUL byte, half a character, too long. Of the input: more than 400 arguments, the
+    same as an earlier one, with a history. Of its fields: `input` or `cwd` twice, a start directory
+    that is missing or no plain absolute path. Errors: ImportFileError where nothing can be taken or
+    a million lines cannot, those of `find_system` and StartDirectoryError before anything is
+    written; then those of `generate`.
     """
     built = find_system(system)
     grammars = load_grammars(versions=built.versions)

@@ -137,12 +137,12 @@ def generate(
 
     A `Destination` also says how its shards are compressed.
 
-    The same bytes for the same arguments and system, whatever the `executor` is (None: processes of
-    this machine, one a processor) and however often the run was killed; of volatile records the
-    same number, input and arguments. A larger `count` makes a dataset longer. `system` is a name or
-    file as `open_sandbox` takes it, `limits` bounds each execution (None: `LIMITS`, 2 seconds of
-    wall time), `scoring` is how they are scored (None: as the records that are there, of a new
-    dataset `Scoring()`), `report` is told of progress.
+    The same arguments and system give the same bytes, whatever the `executor` is and however often
+    the run was killed. `executor` None is processes of this machine, one a processor. Of volatile
+    records number, input and arguments are the same. A larger `count` makes a dataset longer.
+    `system` is a name or file as `open_sandbox` takes it. `limits` bounds each execution (None:
+    `LIMITS`, 2 seconds of wall time). `scoring` is how inputs are scored (None: as the records that
+    are there, of a new dataset `Scoring()`). `report` is told of progress.
 
     KeyboardInterrupt passes through when everything finished is on the disk. Errors: UsageError,
     the errors of `find_system`, `sample` and `open_sandbox`, before anything is written; then
@@ -169,8 +169,8 @@ def generate(
 
 
 def enlarged(count: int, found: int, wanted: int) -> int:
-    """How many records to generate, more than `count`, where `found` of these are of a kind of
-    which `wanted` are needed: as many as their share says, and 5% of what is missing beside.
+    """How many records to generate, more than `count`. `found` of these are of a kind of which
+    `wanted` are needed. The number is what their share says, and 5% of what is missing beside.
     """
     return count + math.ceil(1.05 * (wanted - found) * count / max(found, 1))
 

@@ -128,11 +128,11 @@ def leakage(
 ) -> Leakage:
     """How many inputs of `test` are in `train`, or nearly.
 
-    Each is a dataset's directory, or a file of inputs: one a line, plain or as a JSON object with
-    `input`; a leading `cd` is the start directory. The test set is held in memory, the training set
-    is read once; near duplicates are looked for among inputs of the same commands. `report` is told
-    of training inputs read. Errors: UsageError for a threshold outside 0 to 1, an empty set or an
-    unfinished dataset, UnknownDatasetError, DatasetCorruptError, ImportFileError.
+    Each is a dataset's directory or a file of inputs. A line of the file is an input, plain or as a
+    JSON object with `input`. A leading `cd` is the start directory. The test set is held in memory,
+    the training set is read once; near duplicates are looked for among inputs of the same commands.
+    `report` is told of training inputs read. Errors: UsageError for a threshold outside 0 to 1, an
+    empty set or an unfinished dataset, UnknownDatasetError, DatasetCorruptError, ImportFileError.
     """
     if not 0 < threshold <= 1:
         raise UsageError(f"a threshold is above 0 and at most 1, not {threshold}")

@@ -76,8 +76,8 @@ def read_lines(
     compressed as well. A mark of the byte order before the first is left out.
 
     `pass_on` is given each of them whole, before anything is done with it. Errors: ImportFileError
-    where the file cannot be read, is none, or is no text: by what it begins with, else where more
-    than a tenth of it is no UTF-8 or control characters.
+    where the file cannot be read, is no file, or is no text. The first bytes tell, else a share of
+    more than a tenth that is no UTF-8 or control characters.
     """
     size = foreign = 0
     try:

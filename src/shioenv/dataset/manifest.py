@@ -81,9 +81,10 @@ class Plan:
     compression: str | None = None
     """How its shards are compressed, one of `COMPRESSIONS`; None: they are not."""
     origin: Mapping[str, Any] | None = None
-    """Where the inputs are from, where no sampler drew them here: `kind` is `filter` (a selection
+    """Where the inputs are from, where no sampler drew them here. `kind` is `filter` (a selection
     from a parent), `commands` (a list of inputs), `records` (an export without its manifest) or
-    `released` (records of another make)."""
+    `released` (records of another make).
+    """
 
     @property
     def kind(self) -> str:

@@ -20,11 +20,11 @@ def read_records(
 ) -> Iterator[Record]:
     """The records of the finished shards in order, read a line at a time.
 
-    With `check`, no record is given of a shard whose bytes are not those of the manifest; with
-    `unfinished`, those that are finished of other shards are given as well, in the order of their
-    numbers: what a run that was stopped, or goes on, has in its journals. Errors:
-    UnknownDatasetError at once; DatasetCorruptError with file and line where a record cannot be
-    read, and at the end of a shard that has more or fewer than the manifest says.
+    With `check`, no record is given of a shard whose bytes are not those of the manifest. With
+    `unfinished`, the finished records of other shards are given as well, in the order of their
+    numbers. They lie in the journals of a run that was stopped, or goes on. Errors:
+    UnknownDatasetError at once. DatasetCorruptError with file and line where a record cannot be
+    read, and at the end of a shard that has more or fewer records than the manifest says.
     """
     directory = Path(directory)
     shards = read_manifest(directory).shards

@@ -1,8 +1,8 @@
 """Records that this package exported, brought back as they were; nothing is executed.
 
 A Hugging Face layout holds the manifest of what was exported: that dataset is made again, byte for
-byte. JSON Lines and a Parquet file hold records alone: they are kept as they are, and what only a
-manifest says (digest of the system, seed, limits, contexts) stays unknown.
+byte. JSON Lines and a Parquet file hold records alone, which are kept as they are. What only a
+manifest says stays unknown: digest of the system, seed, limits, contexts.
 """
 
 from __future__ import annotations
@@ -83,16 +83,17 @@ def kind_of(source: str | Path) -> str:
 def import_records(
     source: str | Path, directory: str | Path, *, report: Report = lambda done: None
 ) -> Manifest:
-    """A dataset in `directory` of the records that `shioenv.dataset.export` wrote: a Parquet file,
-    JSON Lines (compressed or not), a directory of such files, or the Hugging Face layout.
+    """A dataset in `directory` of the records that `shioenv.dataset.export` wrote. They are a
+    Parquet file, JSON Lines (compressed or not), a directory of such files, or the Hugging Face
+    layout.
 
     Each record stays as it is, its number, scores and flags included. With the layout's
-    `source-manifest.json` the dataset is the exported one, byte for byte; without it the manifest
-    has the origin `records`, and is empty where records say nothing. `report` is told of records.
-    Errors: ImportFileError with file and line where anything is no record, where records are of
-    several samplers, systems or schema versions, or not in the order of their numbers, where one
-    contradicts itself as `shioenv.dataset.verify` tells, where an input is there twice, where
-    records are not those of the manifest; MissingExtraError without pyarrow (Parquet),
+    `source-manifest.json` the dataset is the exported one, byte for byte. Without that file the
+    manifest has the origin `records`, and is empty where records say nothing. `report` is told of
+    records. Errors: ImportFileError with file and line: something is no record; an input is there
+    twice; records are not those of the manifest, or not in the order of their numbers. So it is
+    where records are of several samplers, systems or schema versions, and where one contradicts
+    itself as `shioenv.dataset.verify` tells. MissingExtraError without pyarrow (Parquet).
     OutputExistsError, DatasetStorageError.
     """
     source, directory = Path(source), Path(directory)

@@ -1,10 +1,10 @@
 """Records as the paper's authors released them, brought into this layout without execution.
 
 Their files hold one object a line with `input`, `input_args`, `output`, `exit_code`,
-`context_patch`, `session_id` and a score. What is known to be special about them (observed in the
-released files): the score is called `redundancy_score`, `input` mostly lacks the `cd`, several
-operands may be one argument, lines may end in CRLF, and exit codes are 0 where many a command
-failed. Fields they do not have stay null or empty.
+`context_patch`, `session_id` and a score. The released files show what is special about them. The
+score is called `redundancy_score`. `input` mostly lacks the `cd`. Several operands may be one
+argument. Lines may end in CRLF. Exit codes are 0 where many a command failed. Fields they do not
+have stay null or empty.
 """
 
 from __future__ import annotations

@@ -83,13 +83,12 @@ def repair(
 ) -> tuple[Repaired, ...]:
     """Makes the damaged shards of a generated dataset again; nothing where none is damaged.
 
-    `system` names the system where it was built from a file, `policy` the policy's file where the
-    inputs were drawn by one, `executor` is as `generate` takes it. Errors: UnknownDatasetError;
-    RepairError for a dataset that was not generated, or bytes that nothing explains;
-    DatasetCorruptError for other inputs than the manifest's; DatasetMismatchError where system,
-    grammars or version are others; DatasetBusyError,
-    DatasetStorageError, those of `find_system` and of opening a sandbox. Nothing is changed then,
-    but for the shards that were finished before.
+    `system` names the system where it was built from a file. `policy` is the policy's file where
+    one drew the inputs. `executor` is as `generate` takes it. Errors: UnknownDatasetError.
+    RepairError for a dataset that was not generated, or bytes that nothing explains.
+    DatasetCorruptError for other inputs than the manifest's. DatasetMismatchError where system,
+    grammars or version are others. DatasetBusyError, DatasetStorageError, those of `find_system`
+    and of opening a sandbox. Nothing is changed then, but for the shards that were finished before.
     """
     directory = Path(directory)
     manifest = read_manifest(directory)

@@ -28,11 +28,11 @@ def add_scores(
 ) -> Summary:
     """A dataset in `directory` of the inputs of `source`, which has no scores; run again to go on.
 
-    The records are those that `generate` or the import would have made with this scoring, byte for
-    byte, volatile ones apart: all of an input is executed again. `system` names the system where it
-    was built from a file. Errors: UsageError where the source is not finished, was scored, or is a
-    selection, whose records are not numbered through; DatasetMismatchError where another release
-    made it; those of `generate`.
+    The records are those that `generate` or the import would have made with this scoring. All of an
+    input is executed again. The bytes are the same but for volatile records. `system` names the
+    system where it was built from a file. Errors: UsageError where the source is not finished, was
+    scored, or is a selection, whose records are not numbered through. DatasetMismatchError where
+    another release made it. Those of `generate`.
     """
     manifest = finished_manifest(source)
     plan = manifest.plan

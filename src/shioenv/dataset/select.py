@@ -23,7 +23,7 @@ class Selection:
     """Which records are kept: those that meet every bound that is given, bounds included.
 
     A record without a score (no argument can be removed) meets no bound on irreducibility, not even
-    0 (D-2), nor one of which `necessary` is not known a bound on that. Errors: UsageError for
+    0 (D-2). A record whose `necessary` is not known meets no bound on that. Errors: UsageError for
     bounds that nothing can meet.
     """
 
@@ -100,9 +100,9 @@ def select(
 
     Lines are those of the source, `session_id` included, so that a record can be found there (and
     executed again). The manifest holds the source's plan, the digest of its manifest and the
-    selection. The same source and selection give the same bytes. Errors: UnknownDatasetError,
-    UsageError where a command has no record or the source is not finished, OutputExistsError,
-    DatasetCorruptError where a shard is not what its manifest says, DatasetStorageError.
+    selection. The same source and selection give the same bytes. Errors: UnknownDatasetError.
+    UsageError where a command has no record, or the source is not finished. OutputExistsError.
+    DatasetCorruptError where a shard is not what its manifest says. DatasetStorageError.
     """
     source, directory = Path(source), Path(directory)
     manifest = finished_manifest(source)

@@ -1,9 +1,9 @@
 """A dataset's files: shards written whole or not at all, journals that keep what is finished.
 
 `data/00000.ndjson` holds exactly 1,000 records, the last shard may be short. Until a shard is full
-its records lie in `data/00000.journal`, in the order they were finished; when it is full they are
-written in order to a temporary file, which takes the shard's name, then the manifest lists it, then
-the journal goes. Killed anywhere in between, the next run finds a journal that still has it all.
+its records lie in `data/00000.journal`, in the order they were finished. A full shard is written in
+order to a temporary file, which takes the shard's name. Then the manifest lists the shard, then the
+journal goes. Killed anywhere in between, the next run finds a journal that still has it all.
 """
 
 from __future__ import annotations
