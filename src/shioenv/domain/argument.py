@@ -1,8 +1,8 @@
 """An argument: text plus its two no-space marks; how arguments are joined into a line.
 
-A list of arguments must stay valid shell input whichever of its members are removed, so bundled
-short options are kept apart and carry marks instead (Appendix A): `-l<ns>`, `<ns>a<ns>`,
-`<ns>T 32` is `-laT 32`, and still is something meaningful without its first or its second member.
+A list of arguments must stay valid shell input whichever of its members are removed. So bundled
+short options are kept apart and carry marks instead (Appendix A): `-l<ns>`, `<ns>a<ns>`, `<ns>T 32`
+is `-laT 32`. It still means something without its first or its second member.
 """
 
 from __future__ import annotations
@@ -61,10 +61,10 @@ class Argument:
 def join(arguments: Iterable[Argument]) -> str:
     """The arguments as one line.
 
-    Two neighbours that both mark their shared border are joined. One that continues a bundle whose
-    beginning is gone gets its dash back: `<ns>a` after anything unmarked is ` -a` (Appendix A shows
-    only the first half of the rule; the second is ours, because sub-inputs need it). All others are
-    separated by one blank.
+    Two neighbours that both mark their shared border are joined. An argument that continues a
+    bundle whose beginning is gone gets its dash back: `<ns>a` after anything unmarked is ` -a`.
+    Appendix A shows only the first half of the rule. The second half is ours, because sub-inputs
+    need it. All others are separated by one blank.
     """
     parts: list[str] = []
     joinable = False

@@ -41,8 +41,9 @@ class Behavior:
     volatile: bool = False
     """Another run of the same input may do something else."""
     shell_state_known: bool = True
-    """False where the shell died before it could say what it changed, or said something that
-    cannot be read: the patch then holds changes of files alone."""
+    """False where the shell died before it could say what it changed, or said something that cannot
+    be read. The patch then holds changes of files alone.
+    """
     died_by_signal: int | None = None
     """The signal that ended the shell itself, else None."""
 

@@ -83,10 +83,10 @@ class Input:
     def from_marked(cls, input_args: Sequence[str]) -> Input:
         r"""The input whose `input_args` these are.
 
-        An operator is recognised only as a whole token (`-exec ls {} \;` holds none), rare
-        redirections together with their target (`3>&-`); the token after another redirection is
-        its target; the first other token of a segment is its command.
-        Errors: InputError for a token without text.
+        An operator is recognised only as a whole token: `-exec ls {} \;` holds none. A rare
+        redirection is one token with its target (`3>&-`). The token after another redirection is
+        its target. The first other token of a segment is its command. Errors: InputError for a
+        token without text.
         """
         tokens = []
         wants_command, wants_target = True, False
@@ -225,8 +225,8 @@ def session_text(cwd: str, shell_input: Input) -> str:
 def without_start(text: str) -> tuple[str, str]:
     """The start directory that an input's leading `cd` names, and the input without it.
 
-    The directory is "" and the input whole where the `cd` could not be put before it again by the
-    directory's name alone: `cd ~; ls` goes elsewhere than `cd '~'; ls`.
+    The directory is "" and the input whole where the directory's name alone could not put the `cd`
+    before it again: `cd ~; ls` goes elsewhere than `cd '~'; ls`.
     """
     match = _START.match(text)
     if match is not None:

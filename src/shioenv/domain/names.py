@@ -36,8 +36,8 @@ def value_text(value: bytes) -> str:
 
 
 def file_key(path: bytes, start: bytes) -> str:
-    """The name of a file in a context's `fs`: by its path relative to the start directory inside
-    that (`.` for itself), by its absolute path outside.
+    """The name of a file in a context's `fs`. Inside the start directory it is the path relative to
+    that directory (`.` for the directory itself), outside it the absolute path.
     """
     inside = start.rstrip(b"/") + b"/"
     if path.startswith(inside):
@@ -48,7 +48,7 @@ def file_key(path: bytes, start: bytes) -> str:
 def place_in_directory(name: bytes) -> int:
     """Where a directory of a pristine system lists a name: the smallest number comes first.
 
-    Ours, as the sandbox fills it (`native/around/tree.c`): the order of the first 8 bytes of the
-    names' SHA-256, little end first, which a file system in memory lists from the last.
+    Ours, as the sandbox fills it (`native/around/tree.c`): by the first 8 bytes of the names'
+    SHA-256, little end first. A file system in memory lists that order from the last.
     """
     return -int.from_bytes(hashlib.sha256(name).digest()[:8], "little")

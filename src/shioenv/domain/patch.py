@@ -26,9 +26,10 @@ class ContextPatch:
 
     A move sorts by where it moves from. A list is one value, no operation addresses an item of it:
     only so can operations on different paths be sorted at all. Where operations depend on each
-    other (the path of one is the path of another, or inside it) their order is meaning and stays as
-    given. Two patches are equal where their operations are. True where there is at least one.
-    Errors: PatchError for an operation of another shape, a path that is no JSON Pointer.
+    other, their order is meaning and stays as given. They do where the path of one is the path of
+    another, or lies inside it. Two patches are equal where their operations are. True where there
+    is at least one. Errors: PatchError for an operation of another shape, a path that is no JSON
+    Pointer.
     """
 
     operations: tuple[Operation, ...] = ()

@@ -1,6 +1,6 @@
 """A dataset record: the paper's seven fields, then ours; encode and decode.
 
-The structs below are the one declaration of a record: what JSON is read and written, the columns of
+The structs below are the one declaration of a record. What JSON is read and written, the columns of
 an export, the dataset card and `docs/reference/record.md` follow from them.
 """
 
@@ -25,9 +25,10 @@ from shioenv.files.schema import fault
 SCHEMA_VERSION: Final = 5
 """Raised whenever a field is added, removed, or changes its meaning."""
 READ: Final = (3, 4, SCHEMA_VERSION)
-"""Versions of records that are read and, in a dataset that has them, written: those of 3 lack
-`necessary`, which is told from their leave-one-outs, those of 3 and 4
-`mistake`, which is null, and `history`, which is empty."""
+"""Versions of records that are read and, in a dataset that has them, written. Records of version 3
+lack `necessary`, which their leave-one-outs tell. Those of 3 and 4 lack `mistake`, which is null,
+and `history`, which is empty.
+"""
 
 Whole: TypeAlias = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 """A number that fits into 64 bits."""
@@ -262,9 +263,10 @@ def _utf8(text: str, session_id: Any) -> bytes:
 def decode(line: bytes | str) -> Record:
     """The record that `encode` wrote.
 
-    Errors: RecordError where the line is not a JSON object, lacks a field, has an unknown one,
-    holds a value of another type (path and both types named), a number that is not finite or does
-    not fit into 64 bits, or text that UTF-8 cannot hold, or is of another schema version.
+    Errors: RecordError where the line is no JSON object, lacks a field, has an unknown one, or is
+    of another schema version. RecordError (path and both types named) for a value of another type.
+    RecordError for a number that is not finite or does not fit into 64 bits, and for text that
+    UTF-8 cannot hold.
     """
     try:
         record, present = _RECORD.decode(line), _KEYS.decode(line)

@@ -25,12 +25,13 @@ Order: TypeAlias = Literal["as it comes", "eager", "lazy"]
 """Which of the processes that a shell starts does something first.
 
 Nobody decides that, so it need not be the same twice. The other two orders lie furthest apart. With
-`eager` the shell goes on once the process that it started, and everything else, sleeps or has
-ended: a pipe is written before anything reads it. With `lazy` a process begins once everything else
-sleeps or has ended, the youngest first: a pipe is read before anything is written. Where a run's
-processes are held for half a second all together, the rest of it goes as it comes. What other
-programs than the shell start begins as it comes, and so does everything in a sandbox that cannot
-hold processes: a bare machine, a bash that is run anew for each input."""
+`eager` the shell goes on once everything else, with the process that the shell started, sleeps or
+has ended. So a pipe is written before anything reads it. With `lazy` a process begins once
+everything else sleeps or has ended, the youngest first: a pipe is read before anything is written.
+Where a run's processes are held for half a second all together, the rest of it goes as it comes.
+What other programs than the shell start begins as it comes. So does everything in a sandbox that
+cannot hold processes: a bare machine, a bash that is run anew for each input.
+"""
 
 
 class Pristine(Protocol):
@@ -259,8 +260,8 @@ class Executing(Runner, Protocol):
         """What `run` says, from an execution of its own: nothing is remembered.
 
         `separate` gives the two output channels a pipe each, which fills `stdout` and `stderr` and
-        loses the order between them; `wall_seconds` and `sandboxes` stand for the limits of these
-        names; `order` says which of the processes that the shell starts does something first.
+        loses the order between them. `wall_seconds` and `sandboxes` stand for the limits of these
+        names. `order` says which of the processes that the shell starts does something first.
         """
         ...
 

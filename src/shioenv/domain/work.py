@@ -1,5 +1,5 @@
-"""How much work one answer takes, in steps that are counted: whoever asks the same is told the same
-on every machine, however fast that is.
+"""How much work one answer takes, in steps that are counted. So the same question has the same
+answer on every machine, however fast the machine is.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def aside(text: str) -> Iterator[None]:
 @contextmanager
 def uncounted() -> Iterator[None]:
     """What is done inside is remembered too, and rests on a model's records alone, not on what is
-    asked: it is no work of an answer.
+    asked. So it is no work of an answer.
     """
     before = _open.set(None)
     try:

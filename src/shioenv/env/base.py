@@ -131,8 +131,8 @@ class SessionEnv(gymnasium.Env[ObsType, ActType]):
     def step(self, action: ActType) -> Step[ObsType]:
         """One action's observation, reward, `terminated`, `truncated` and info.
 
-        Errors: ActionError for what is no action at all; EpisodeError where no episode is running;
-        what the sandbox raises, and then the state is as before and the action may be repeated.
+        Errors: ActionError for what is no action at all. EpisodeError where no episode is running.
+        What the sandbox raises; the state is as before then, and the action may be repeated.
         """
         if not self._running:
             raise EpisodeError("no episode is running", hint="call reset first")

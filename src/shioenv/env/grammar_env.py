@@ -58,19 +58,19 @@ class ActionFault(StrEnum):
 class GrammarEnv(SessionEnv[Observation, SupportsInt]):
     """The leftmost derivation of an input as a Markov decision process (Section 3.2).
 
-    The state is a partly expanded input, an action one of all the productions of the loaded
-    grammars, bound to the system; it expands the leftmost nonterminal. The mask (in the observation
-    and in `info`) permits what the sampler permits there: with `gcs` the productions of that
-    nonterminal, with `ucs` every command's options in an option's place, with `ucs-universal` every
-    production everywhere; always without those with which what is mandatory no longer fits into
-    `max_arguments`. With the last nonterminal gone the input is executed and scored as in
+    The state is a partly expanded input. An action is one of all the productions of the loaded
+    grammars, bound to the system. It expands the leftmost nonterminal. The mask (in the observation
+    and in `info`) permits what the sampler permits there. With `gcs` these are the productions of
+    that nonterminal, with `ucs` every command's options in an option's place, with `ucs-universal`
+    every production everywhere. No production is permitted after which what is mandatory no longer
+    fits into `max_arguments`. With the last nonterminal gone the input is executed and scored as in
     `ShIOEnv-v0`: the same reward, the same info. A masked action, an argument of more than 64
     characters, and an input of nothing end the episode at -10.
 
-    Observation: `symbols`, the state as numbers (0 padding, 1 the end of an argument, then
-    `vocabulary`'s places), `leftmost`, the number of the nonterminal to expand (0 for none), and
-    `action_mask`. `productions[action]` is what an action does; `action_masks()` is the mask as
-    booleans. Inputs have one command: operators are `ShIOEnv-v0`'s.
+    Observation: `symbols` is the state as numbers (0 padding, 1 the end of an argument, then
+    `vocabulary`'s places). `leftmost` is the number of the nonterminal to expand (0 for none).
+    `action_mask` is the mask. `productions[action]` is what an action does; `action_masks()` is the
+    mask as booleans. Inputs have one command: operators are `ShIOEnv-v0`'s.
     """
 
     resets_with = ("cwd", "command")
@@ -93,12 +93,12 @@ class GrammarEnv(SessionEnv[Observation, SupportsInt]):
         the same; nothing is executed.
 
         `commands` limits them (default: all shipped), `grammars` replaces them. `command` is given
-        to every episode, which then begins behind the choice of it: a command's name, or `uniform`
-        for one drawn anew by each reset. `catalogue` holds the values of system tokens, or gives
-        them for a start directory; by default they are the built system's. The other options are as
-        in `ShIOEnv`. Errors: UnknownGrammarError, UnknownSamplerError, UnboundTokenError where no
-        command is left, SystemNotBuiltError without a catalogue, EnvironmentOptionError,
-        UnknownSystemError.
+        to every episode, which then begins behind the choice of it. It is a command's name, or
+        `uniform` for one drawn anew by each reset. `catalogue` holds the values of system tokens,
+        or gives them for a start directory; by default they are the built system's. The other
+        options are as in `ShIOEnv`. Errors: UnknownGrammarError, UnknownSamplerError,
+        UnboundTokenError where no command is left, SystemNotBuiltError without a catalogue,
+        EnvironmentOptionError, UnknownSystemError.
         """
         self.max_arguments = require_count("max_arguments", max_arguments)
         self.max_symbols = require_count("max_symbols", max_symbols)

@@ -81,9 +81,9 @@ class ProductionHistory(gymnasium.ObservationWrapper[Tokens, Any, Any], RecordCo
     """The observation as a few numbers: what is to be expanded, and what was taken last.
 
     They are the leftmost nonterminal, the first production (the command), how many arguments are
-    finished, and the last `length` productions, the newest first; 0 where there is none. All count
-    in one vocabulary of `size` numbers: one embedding of these, its rows put behind each other, is
-    all that a network needs. The mask is in `info` and comes from `action_masks()`.
+    finished, and the last `length` productions, the newest first. 0 stands where there is none. All
+    count in one vocabulary of `size` numbers: one embedding of these, its rows put behind each
+    other, is all that a network needs. The mask is in `info` and comes from `action_masks()`.
     """
 
     def __init__(self, env: Wrapped, length: int = HISTORY) -> None:

@@ -23,9 +23,10 @@ NOTHING: Final = 0.0
 """The reward of every other step that executes nothing, and of what does not pass a gate."""
 
 SEES_ALONE: Final = 24
-"""The budget from which every argument of up to twelve is left out alone: `balanced` does that from
-eleven sub-inputs more than arguments up, `stratified` from twice as many. With less, `necessary`
-pays long inputs next to nothing, and teaches short ones."""
+"""The budget from which every argument of up to twelve is left out alone. `balanced` does that with
+a budget of at least eleven more than arguments, `stratified` with twice as many as arguments. With
+less, `necessary` pays long inputs next to nothing, and teaches short ones.
+"""
 
 FAILED: Final = -1.0
 """What `paper_v1` gives for an input that fails."""
@@ -40,7 +41,7 @@ def irreducibility(scored: ScoredSession) -> float:
 def necessary(scored: ScoredSession) -> float:
     """How many arguments change the behavior when left out alone, over the horizon: 0 to 1 (ours).
 
-    An argument that does nothing, or the same as another, earns nothing; nor does one whose
+    An argument that does nothing, or the same as another, earns nothing. Nor does an argument whose
     omission was not run: score with a budget of `SEES_ALONE`.
     """
     segments = scored.score.segments
@@ -51,11 +52,11 @@ def necessary(scored: ScoredSession) -> float:
 
 
 def paper_v1(margin: float = 0.0) -> Reward:
-    """The last step's reward of the paper's first version: -1 where the input fails, else the share
-    of necessary arguments less the margin, times the number of arguments over the horizon.
+    """The last step's reward of the paper's first version: -1 where the input fails. Else it is the
+    share of necessary arguments less the margin, times the number of arguments over the horizon.
 
-    The first version also paid for what a score gained on the way, which needs an execution at
-    each step; without discounting, this leaves out only that. Errors: EnvironmentOptionError for a
+    The first version also paid for what a score gained on the way, which needs an execution at each
+    step. Without discounting, this leaves out only that. Errors: EnvironmentOptionError for a
     margin that is no share.
     """
     if not 0 <= margin <= 1:
@@ -72,10 +73,10 @@ def _paper_v1(margin: float, scored: ScoredSession) -> float:
 class Gate:
     """A reward that is 0 unless the input did what one wants of it.
 
-    `success`: it ended with exit code 0. `steady`: it is not volatile. `unseen`: nothing of its
-    start directory and words, in whatever order and however quoted, was paid before by this gate,
-    which is why it remembers each input (as a number). Give several environments one gate, or they
-    pay the same input once each.
+    `success`: it ended with exit code 0. `steady`: it is not volatile. `unseen`: this gate paid
+    before for nothing with the input's start directory and words, in whatever order and however
+    quoted. So the gate remembers each input (as a number). Give several environments one gate, or
+    they pay the same input once each.
     """
 
     def __init__(

@@ -64,8 +64,9 @@ class ScoredSession:
     """Of its first run."""
     score: Score
     volatile: bool
-    """Another run may do something else, as far as is known: declared, seen in the noise runs or
-    in the output, out of time; with a record also in the files that were written."""
+    """Another run may do something else, as far as is known: declared, seen in the noise runs or in
+    the output, or out of time. With a record, the files that were written tell as well.
+    """
     horizon: int
     """How many arguments there was room for."""
     record: Record | None
@@ -188,7 +189,7 @@ class SessionScorer:
         """The session's score, and its record where records are made.
 
         The noise runs and each distinct sub-input are executed, all as the session's text, `cd`
-        included (E16); for a record one of the noise runs has two pipes (D-9). A first run that
+        included (E16). For a record one of the noise runs has two pipes (D-9). A first run that
         times out is repeated before it counts (D-10), and such an input is scored from at most 8
         sub-inputs. `seed` decides which sub-inputs are drawn where not all of them fit the budget.
         Where a sandbox that was opened here breaks, everything is done once more in a new one.

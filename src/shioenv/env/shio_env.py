@@ -55,18 +55,18 @@ class ActionFault(StrEnum):
 class ShIOEnv(SessionEnv[Grid, Action]):
     """A shell session as a Markov decision process (Sections 3.1 and C.1).
 
-    An action is a dictionary, or the paper's triple in the same order: `input_addition` (0 to 64
-    characters, with its no-space marks: `-l<ns>`), `exec_action` and `new_global` (0 or 1). It
+    An action is a dictionary, or the paper's triple in the same order. `input_addition` has 0 to 64
+    characters, with its no-space marks: `-l<ns>`. `exec_action` and `new_global` are 0 or 1. It
     appends a cell to the current row, begins a row, or executes; operators (`| && || ; > >>`) are
-    cells of their own. The observation is the whole state: `max_commands + 1` rows of
-    `max_segments * (max_arguments + 4)` cells, padded with "", row 0 being ("cd", start directory).
+    cells of their own. The observation is the whole state: `max_commands + 1` rows of `max_segments
+    * (max_arguments + 4)` cells, padded with "", row 0 being ("cd", start directory).
 
     The executing action ends the episode (`terminated`). Its reward is the irreducibility of what
     was written, 0 where that is undefined, and its info holds every field of a dataset record. So
     does filling the last cell of the last row, with `truncated` as well. All other rewards are 0,
-    except -10 for an action against the rules: it ends the episode, changes and executes nothing,
-    and `info["error"]` says which rule (`ActionFault`). Going past the last cell of a row or past
-    the last row ends it likewise, at reward 0 (D-1).
+    except -10 for an action against the rules. Such an action ends the episode, changes and
+    executes nothing, and `info["error"]` says which rule (`ActionFault`). Going past the last cell
+    of a row or past the last row ends it likewise, at reward 0 (D-1).
 
     `info` always holds `h` (current row), `l` (cells written in it), `cwd`, `row_full` and `error`
     (None or a code). No sandbox is opened before the first execution.

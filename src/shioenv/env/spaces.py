@@ -1,7 +1,7 @@
 """Observation and action spaces: shell text as a Gymnasium space, and grids and triples of it.
 
 Gymnasium's own `Text` keeps its characters in tables, and every cell of a vectorised grid has a
-copy of its own: all of Unicode does not fit. `ShellText` tells membership by rule instead.
+copy of its own. All of Unicode does not fit. `ShellText` tells membership by rule instead.
 """
 
 from __future__ import annotations

@@ -26,9 +26,9 @@ EMBEDDED = 32
 class StableVecEnv(VecEnv):  # type: ignore[misc]
     """A `GrammarVectorEnv` as Stable-Baselines3 wants it; one that defers needs `DeferredRewards`.
 
-    The info of a step that ends an episode is that episode's last one, with `terminal_observation`
-    and, where rewards do not wait, `episode` (`r` its reward, `l` its steps, `t` seconds since this
-    was made). Where they do, `collect` gives the same of each.
+    The info of a step that ends an episode is that episode's last one, with `terminal_observation`.
+    Where rewards do not wait, it has `episode` too: `r` its reward, `l` its steps, `t` seconds
+    since this was made. Where they do, `collect` gives the same of each.
     """
 
     def __init__(self, vector: GrammarVectorEnv) -> None:

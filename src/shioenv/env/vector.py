@@ -107,11 +107,12 @@ class GrammarVectorEnv(VectorEnv[Any, Any, Any]):
     """So many `ShIOEnv-Grammar-v0` that share tables and a few sandboxes.
 
     `gymnasium.make_vec("ShIOEnv-Grammar-v0", num_envs=16)` makes one. A step writes in all
-    environments. Those whose episode ends are reset in the same step (`AutoresetMode.SAME_STEP`:
-    the last observation and info are in `final_obs` and `final_info`), and their inputs are scored
-    side by side. With `defer` a step waits for no score: its rewards of executed episodes are 0,
-    and `collect`, called once a rollout, gives what they earned. Rewards are computed in the order
-    of steps and environments, so a seed gives the same ones either way, whatever ran first.
+    environments. Environments whose episode ends are reset in the same step
+    (`AutoresetMode.SAME_STEP`): the last observation and info are in `final_obs` and `final_info`.
+    Their inputs are scored side by side. With `defer` a step waits for no score: its rewards of
+    executed episodes are 0, and `collect`, called once a rollout, gives what they earned. Rewards
+    are computed in the order of steps and environments, so a seed gives the same ones either way,
+    whatever ran first.
     """
 
     metadata: dict[str, Any] = {  # noqa: RUF012

@@ -183,8 +183,8 @@ class PredictorPool:
 
 
 class _Worker(WorkerProcess):
-    """One process; `task` is what it was asked, `deadline` when it has to have said something,
-    `facts` what it said of itself, and `resting` whether it can be asked.
+    """One process. `task` is what it was asked, `deadline` when it has to have said something.
+    `facts` is what it said of itself, and `resting` says whether it can be asked.
     """
 
     def __init__(self, given: bytes, seconds: float) -> None:

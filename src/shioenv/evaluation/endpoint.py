@@ -42,9 +42,9 @@ class Endpoint:
 
     def reply(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """What it replies to a request for a chat completion: `text`, and the tokens of prompt and
-        reply. Errors: those of `check`; HostError where it would not reply to any other request
-        either (nobody listens, the key is refused, too many were sent); AnswerError for one without
-        end; what its client raises.
+        reply. Errors: those of `check`. HostError where the endpoint would not reply to any other
+        request either (nobody listens, the key is refused, too many were sent). AnswerError for a
+        reply without end. What the endpoint's client raises.
         """
         client = self._opened()
         try:

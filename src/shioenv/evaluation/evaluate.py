@@ -68,13 +68,12 @@ def evaluate(
 ) -> Evaluation:
     """What predictors, by name, say of a suite, and how right that is.
 
-    Each is asked in so many processes (None: one a processor), every input from its own state; an
-    answer that does not come in `timeout` seconds is none, and a predictor that dies is started
-    anew. To be ready it has `start_timeout` seconds apart, as `Bounds.start` says. One that
-    has no answer to anything is not judged, and stands in `unable` with the reason. With `out`
-    every answer is kept there at once, and the same call goes on where one was stopped; answers of
-    another version of a predictor are asked anew. `tell` is told what is waited for. Errors:
-    SuiteError;
+    Each is asked in so many processes (None: one a processor), every input from its own state. An
+    answer that does not come in `timeout` seconds is none. A predictor that dies is started anew.
+    To be ready it has `start_timeout` seconds apart, as `Bounds.start` says. One that has no answer
+    to anything is not judged, and stands in `unable` with the reason. With `out` every answer is
+    kept there at once, and the same call goes on where one was stopped. Answers of another version
+    of a predictor are asked anew. `tell` is told what is waited for. Errors: SuiteError;
     PredictorError for names that nobody has, before anything is asked; UsageError where `out` holds
     an evaluation of another suite; those of directories.
     """

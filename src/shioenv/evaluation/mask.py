@@ -1,11 +1,11 @@
 """What of an input's behavior varies from run to run: the rest is what can be predicted.
 
 A field, line or number that differs between the runs is volatile. Where outputs have as many lines
-in every run, lines are held against each other: words that differ are volatile, or the numbers in
-them alone where the rest of the word stays. What lines of one kind vary in they have in common; so
-has a line that stayed, where more of its kind varied (of 100 passes of `shred` some stay by
-chance). Where the numbers of lines differ, the lines that all runs share in one order stay, and
-anything may stand where any run has more between them.
+in every run, lines are held against each other. Words that differ are volatile; where the rest of a
+word stays, its numbers alone are. What lines of one kind vary in they have in common. So has a line
+that stayed, where more of its kind varied: of 100 passes of `shred` some stay by chance. Where the
+numbers of lines differ, the lines that all runs share in one order stay. Anything may stand where
+any run has more between them.
 """
 
 from __future__ import annotations
@@ -41,8 +41,9 @@ class Mask:
     files: NoisyNames = field(default_factory=NoisyNames)
     """Of files, by their names in `fs`."""
     lines: tuple[str | None, ...] | None = None
-    """One regular expression for each line of the output, None for any number of any lines; the
-    whole is None where every run wrote the same."""
+    """One regular expression for each line of the output, None for any number of any lines. The
+    whole is None where every run wrote the same.
+    """
 
     @property
     def volatile(self) -> bool:

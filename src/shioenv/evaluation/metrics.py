@@ -118,8 +118,8 @@ def mark(case: SuiteCase, said: Said, level: PatchLevel = PatchLevel.FULL) -> Ma
     """How right an answer is.
 
     No answer is wrong in everything: its output is similar to none, its patch shares nothing. Of an
-    invalid one the patch is wrong, and with it every joint metric, whatever it holds; output and
-    exit code are as they were received.
+    invalid answer the patch is wrong, and with it every joint metric, whatever the patch holds.
+    Output and exit code are as they were received.
     """
     behavior = said.behavior
     if behavior is None:

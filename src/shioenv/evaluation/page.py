@@ -95,8 +95,9 @@ def shade(value: float | None) -> str:
 
 
 def heat_map(evaluation: Evaluation) -> list[dict[str, Any]]:
-    """For each utility how many inputs call it, and the share of right ones by predictor: exact
-    match at the level of files, outside what is volatile where the level is the predictor's own.
+    """For each utility how many inputs call it, and the share of right answers by predictor. Right
+    is exact match at the level of files, outside what is volatile where the level is the
+    predictor's own.
     """
     rows = []
     for utility, places in by_utility(evaluation.suite.cases).items():

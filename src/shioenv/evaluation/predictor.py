@@ -41,8 +41,9 @@ OURS = {
 
 
 class Predictor(Runner, Protocol):
-    """A runner that is judged. One that has `close()` is closed when it is asked nothing more; one
-    that has `make_ready()` is told so after each answer, in time that no answer is charged with.
+    """A runner that is judged. A predictor that has `close()` is closed when it is asked nothing
+    more. A predictor that has `make_ready()` is told so after each answer, in time that no answer
+    is charged with.
     """
 
     @property
@@ -84,8 +85,8 @@ def make_predictor(name: str, system: str, start: str, **bounds: float) -> Predi
     """The predictor that a text such as `memory:./dataset` names, ready to be asked; `bounds` are
     those of its `Setting`.
 
-    Errors: PredictorError for a name that nobody has or a text that it cannot take; HostError
-    where it lacks something here; what else its maker raises.
+    Errors: PredictorError for a name that nobody has, or a text that it cannot take. HostError
+    where it lacks something here. What else its maker raises.
     """
     head, _, text = name.partition(":")
     if head in OURS:

@@ -83,13 +83,13 @@ def question_of(document: Mapping[str, Any], number: int, source: str) -> Questi
 
 
 def read_questions(inputs: str | Path) -> list[Question]:
-    """The inputs of a file, one a line: JSON objects with `input`, and perhaps `id`, `cwd`, `kind`,
-    `steps` and `history`, or plain text, where empty lines and comments count for nothing. Also
-    `public`, `public-dev` and `public-test`.
+    """The inputs of a file, one a line. A line is a JSON object with `input`, and perhaps `id`,
+    `cwd`, `kind`, `steps` and `history`. Or it is plain text, where empty lines and comments count
+    for nothing. Also `public`, `public-dev` and `public-test`.
 
     Single is one command without operator, redirection or substitution, all else multi, unless the
-    file says so. Errors: SuiteError for a file that cannot be read or holds none, for lines that
-    are none, and for two inputs of one id; UsageError for a name of no file.
+    file says so. Errors: SuiteError for a file that cannot be read or holds no inputs, for lines
+    that are none, and for two inputs of one id. UsageError for a name of no file.
     """
     questions = list(_read(inputs))
     if not questions:

@@ -69,10 +69,11 @@ def judged(
 def results(suite: Suite, predictors: Sequence[JudgedPredictor]) -> dict[str, Any]:
     """Everything that is told of an evaluation, for programs.
 
-    `predictors`: by name its `version`, `patch_level` and the groups `single`, `multi` and `all`,
-    each with `n` and metrics as `[value, low, high]` (95%, by 1,000 resamples of inputs).
-    `differences`: for each pair and group, the first's less the second's, on the same resamples;
-    metrics at a predictor's own level only where both have the same.
+    `predictors` has by name its `version`, `patch_level` and the groups `single`, `multi` and
+    `all`. Each group has `n` and metrics as `[value, low, high]` (95%, by 1,000 resamples of
+    inputs). `differences` has for each pair and group the first's value less the second's, on the
+    same resamples. Metrics at a predictor's own level are there only where both have the same
+    level.
     """
     places = {
         name: [

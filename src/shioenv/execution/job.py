@@ -26,8 +26,9 @@ WORKER_BYTES = 64 << 20
 """Memory of a worker at least: 40 MiB of its own (measured), and what its sandboxes run."""
 
 STARTING = 2 * len(os.sched_getaffinity(0))
-"""Processes that start at the same time (ours): starting takes a processor most of a second, and
-the first is to be at work while the others start."""
+"""Processes that start at the same time (ours). Starting takes a processor most of a second, and
+the first is to be at work while the others start.
+"""
 
 Tell: TypeAlias = Callable[[str], None]
 
@@ -101,8 +102,9 @@ class Executor(Protocol):
         ...
 
     def check(self, job: NumberedJob[Any, Any]) -> None:
-        """Opens a first sandbox of the job, where this is known to be the machine that opens them:
-        asked before anything is written that the job is for. Errors: those of `map`.
+        """Opens a first sandbox of the job, where this process is known to be on the machine that
+        opens them. It is asked before anything is written that the job is for. Errors: those of
+        `map`.
         """
         ...
 

@@ -1,8 +1,8 @@
 """Sandboxes that are opened again where they broke, and who may execute in them now.
 
 Many inputs wait instead of working (`ping`, a fifo, what runs out of time). A worker has several
-sandboxes for that, its lanes, and goes on in another one meanwhile: their tasks take turns, and one
-of all workers' may be alone.
+sandboxes for that, its lanes, and goes on in another one meanwhile. The lanes' tasks take turns,
+and one task of all workers' may be alone.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ those that work). Each opens when it is first needed."""
 
 PATIENCE = (0.005, 0.05)
 """Seconds, at least and at most, after which an execution that is not done is taken to wait, so
-that the next one may begin beside it: twice what executions usually take (ours; 3 ms on a machine
-that does nothing else, and on a busy one a fixed time would let all lanes begin at once)."""
+that the next may begin beside it. They are twice what executions usually take (ours; 3 ms on a
+machine that does nothing else). On a busy machine a fixed time would let all lanes begin at once.
+"""
 
 
 Sandbox = TypeVar("Sandbox")
@@ -82,8 +83,8 @@ class _Share:
 
 
 class _Crowd:
-    """Those of this process who do the same at once, and hold each other up: what each is told to
-    have taken is its share, so that all together tell how long it took.
+    """The executions of this process that run at once and hold each other up. What each is told to
+    have taken is its share, so all together tell how long it took.
     """
 
     def __init__(self) -> None:
@@ -202,8 +203,8 @@ class Lane(Reopened[Installed]):
 class Turns:
     """Lets one task at a time execute, and the next one as well where an execution takes long.
 
-    A task keeps its turn from one execution to the next, unless one that began before it waits:
-    so tasks go through one sandbox, which is warm, one after the other, and another one is begun
+    A task keeps its turn from one execution to the next, unless a task that began before it waits.
+    So tasks go through one sandbox, which is warm, one after the other. Another sandbox is begun
     beside them only while something waits. Of those that wait, only the first one watches the time,
     since every thread that wakes takes the interpreter from one that has work.
     """

@@ -31,8 +31,9 @@ T = TypeVar("T")
 A = TypeVar("A")
 
 BATCH = 64
-"""Tasks drawn at a time (ours): what draws them is cold again after each wait for a worker, and
-takes a third longer where it draws them one by one."""
+"""Tasks drawn at a time (ours). What draws tasks is cold again after each wait for a worker, and
+takes a third longer where it draws them one by one.
+"""
 
 _FILES_OF_A_WORKER = 4  # open in this process: its connection, its last words
 
@@ -84,12 +85,11 @@ class SerialExecutor:
 class LocalExecutor:
     """Does jobs in so many processes of this machine (None: one a processor).
 
-    `opener` opens sandboxes there and must be importable; executions are shared with
-    other processes and runs through a file of at most about `cache_bytes` in the user's cache
-    directory (0: through none), which changes no record (`docs/design/execution-cache.md`).
-    Processes start with the first task, go on with the next tasks of the same job, and end with
-    this one however that ends. Errors: UsageError for less than one process, or more than memory
-    holds.
+    `opener` opens sandboxes there and must be importable. Executions are shared with other
+    processes and runs through a file of at most about `cache_bytes` in the user's cache directory
+    (0: through none). That changes no record (`docs/design/execution-cache.md`). Processes start
+    with the first task, go on with the next tasks of the same job, and end with this one however
+    that ends. Errors: UsageError for less than one process, or more than memory holds.
     """
 
     def __init__(

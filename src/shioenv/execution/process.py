@@ -60,8 +60,8 @@ class WorkerProcess:
             self.connection.send_bytes(content)
 
     def end(self, patience: float) -> tuple[int, str]:
-        """Closes the connection and kills a worker that has not ended after so many seconds; its
-        status, and the last 2,000 bytes of what it said.
+        """Closes the connection and kills a worker that has not ended after so many seconds. Gives
+        the worker's status, and the last 2,000 bytes of what it said.
         """
         self.connection.close()
         if self._programs:

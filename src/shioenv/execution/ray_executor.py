@@ -1,8 +1,8 @@
 """Jobs done on the nodes of a Ray cluster: one actor a node, with a crew of processes there.
 
-Who has the job stays where it is: it draws the tasks, gives each node a few more than it can work
-on, and gets the answers. A node holds nothing that is not in its hands as well, so one that is lost
-costs the time of what it had in work.
+The process that has the job stays where it is. It draws the tasks, gives each node a few more than
+the node can work on, and gets the answers. A node holds nothing that is not in that process's hands
+as well. So a node that is lost costs the time of what it had in work.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ T = TypeVar("T")
 A = TypeVar("A")
 
 STAND_BY = 2
-"""Tasks a node is given for each of its workers besides those that its crew hands out, so that they
-stand by while more are asked for."""
+"""Tasks a node is given for each of its workers besides those that its crew hands out. They stand
+by while more are asked for.
+"""
 
 LOOK_SECONDS = 2.0
 """Between two looks at which nodes the cluster has."""

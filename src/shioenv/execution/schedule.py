@@ -21,8 +21,9 @@ STARTS = 3
 """Workers in a row that may die before their sandbox is open."""
 
 WINDOW = 4096
-"""How far the newest task in work may be ahead of the oldest: one that waits (`ping`, 64 times)
-takes two minutes, in which others are made by the thousand."""
+"""How far the newest task in work may be ahead of the oldest. A task that waits (`ping`, 64 times)
+takes two minutes, in which others are made by the thousand.
+"""
 
 
 class Schedule(Generic[T]):
@@ -78,8 +79,8 @@ class Schedule(Generic[T]):
         return number, self._unfinished[number]
 
     def alone(self, numbers: Iterable[int]) -> bool:
-        """Whether one of the tasks was begun before: a worker does it alone, so that one that kills
-        its worker takes no others with it every time.
+        """Whether one of the tasks was begun before. A worker does such a task alone, so a task
+        that kills its worker takes no others with it every time.
         """
         return any(number in self._attempts for number in numbers)
 

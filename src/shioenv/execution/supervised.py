@@ -1,7 +1,7 @@
 """Programs from outside, which end with who started them, and with them all that they started.
 
 Between the two stand two supervisors, small processes for each program. The kernel tells them the
-end of who asked, whatever ends that, and gives them every process of the program's whose parent is
+end of who asked, whatever ends that. It gives them every process of the program's whose parent is
 gone: none gets away by a session of its own. The outer supervisor watches the inner one, and the
 inner one the outer: either ends the program where the other is killed. Only where both are killed
 in one instant, what the program started stays, and a directory, which the next start removes.
@@ -48,9 +48,9 @@ def supervised(
 
     `terminate` ends the program and all that it started; so do the end of this process and that of
     the program itself. It has a session and a directory for its temporary files (TMPDIR), which is
-    removed afterwards. What it says goes where `stdout` says and to this process's standard error;
-    or the last 2,000 bytes of both to the file `last_words`, once it has ended. Errors: OSError
-    where it cannot be run.
+    removed afterwards. What it says goes where `stdout` says and to this process's standard error.
+    With `last_words` the last 2,000 bytes of both go to that file, once the program has ended.
+    Errors: OSError where it cannot be run.
     """
     kept, lock = _scratch()
     said, told = os.pipe()

@@ -22,8 +22,10 @@ from shioenv.execution.lanes import Lane, Lanes, Turns
 from shioenv.execution.schedule import Failure
 
 READY, DONE, BROKEN, FAILED = range(4)
-"""What a worker says: its sandbox is open; a task's number and answer; a task's number and why its
-sandbox broke; the number of a task, or None, and the `Failure` after which it cannot go on."""
+"""What a worker says. READY: its sandbox is open. DONE: a task's number and answer. BROKEN: a
+task's number and why its sandbox broke. FAILED: the number of a task, or None, and the `Failure`
+after which the worker cannot go on.
+"""
 
 _LAST_WORDS_SECONDS = 8.0
 """How long a worker at rest may take to close its sandbox once what started it is gone."""

@@ -77,8 +77,8 @@ def run(
 
     `executors` gives what executes the pass of a number, and as that of 0 what is to be explained.
 
-    Errors: UsageError for fewer than two passes; those of `experiment`; DatasetMismatchError where
-    the passes that are there are of other inputs, DatasetBusyError, DatasetCorruptError; those of
+    Errors: UsageError for fewer than two passes. Those of `experiment`. DatasetMismatchError where
+    the passes that are there are of other inputs. DatasetBusyError, DatasetCorruptError; those of
     `passes`.
     """
     from shioenv.experiments import charts

@@ -1,8 +1,8 @@
 """The paper's figures of its method, drawn from what really happens on a system.
 
-Three pictures, each as SVG for a light and a dark page: the life of an input from state and action
-through production and execution to its score; what one of its options expands; the files that a
-session finds.
+Three pictures, each as SVG for a light and a dark page. One shows the life of an input from state
+and action through production and execution to its score. One shows what one of its options expands,
+and one the files that a session finds.
 """
 
 from __future__ import annotations

@@ -37,10 +37,9 @@ class InputJournal(Generic[Line]):
     """The inputs tried so far, in a directory of their own; what is damaged or was not finished is
     forgotten, hence executed again. A context manager that locks the directory.
 
-    `plan` is what decides which inputs they are and what is kept of them; `read` makes what was
-    added of a line (ValueError, InputError for none). Errors on entering: DatasetMismatchError
-    where the directory's plan is another one, DatasetBusyError, DatasetCorruptError,
-    DatasetStorageError.
+    `plan` decides which inputs they are and what is kept of them. `read` makes what was added of a
+    line (ValueError, InputError for none). Errors on entering: DatasetMismatchError where the
+    directory's plan is another one, DatasetBusyError, DatasetCorruptError, DatasetStorageError.
     """
 
     def __init__(

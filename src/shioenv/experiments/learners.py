@@ -87,8 +87,8 @@ def run(
     seeds: int = SEEDS,
     evaluated: int = EVALUATED,
 ) -> Findings:
-    """Trains a network of each constraint with each seed on `episodes` executed inputs, and judges
-    it and uniformly drawn actions by `evaluated` further ones, each given a command.
+    """Trains a network of each constraint with each seed on `episodes` executed inputs. It judges
+    the network and uniformly drawn actions by `evaluated` further inputs, each given a command.
 
     Errors: those of `experiment`, MissingExtraError without the extra `rl`.
     """

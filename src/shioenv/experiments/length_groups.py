@@ -14,8 +14,9 @@ from shioenv.report.means import MeanDifference, Moments
 from shioenv.report.tables import Key, grouped
 
 FEW = 20
-"""Inputs whose mean is not worth a point in the picture, and from which on a normal interval is one
-of 95% (of 93 to 95%, simulated with the exact scores of the first experiment)."""
+"""Inputs whose mean is not worth a point in the picture. From so many on a normal interval is one
+of 95% (of 93 to 95%, simulated with the exact scores of the first experiment).
+"""
 
 FEW_OF_A_COMMAND = 5
 """Inputs of one command and length whose mean is compared with that of another sampler's."""
@@ -79,8 +80,9 @@ def gains_of(scores: Sequence[ScoredRecord], holds: Condition) -> dict[int, Mean
 
 
 def gains_by_command(scores: Sequence[ScoredRecord], holds: Condition) -> dict[int, MeanDifference]:
-    """As `gains_of`, between inputs of the same command: the mean of the commands' differences,
-    weighted by their numbers of UCS inputs, of commands with `FEW_OF_A_COMMAND` inputs of both.
+    """As `gains_of`, between inputs of the same command. It is the mean of the commands'
+    differences, weighted by their numbers of UCS inputs, of commands with `FEW_OF_A_COMMAND` inputs
+    of both.
 
     Samplers do not write, and do not get to succeed, the same commands equally often.
     """

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 ERRORS = {32: 0.03, 64: 0.02}
 """Mean absolute error by budget, of "12-argument inputs" (Section 4.2). The shares of all
-sub-inputs it names, 1.5% and 3.125%, are those of 11 removable arguments: its 12 may count the
-command, so it is shown from 11 to 12."""
+sub-inputs that the paper names, 1.5% and 3.125%, are those of 11 removable arguments. Its 12 may
+count the command, so the range from 11 to 12 is shown.
+"""
 
 LENGTH = 11
 """Of the input length whose means it names (Section 4.3)."""

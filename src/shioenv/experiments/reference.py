@@ -1,8 +1,8 @@
 """Scores by the rules of the reference implementation, from the same executions as ours.
 
-It rewrites outputs before it compares them and allows them no difference where runs agree, takes
-two failures with one exit code for the same, and counts one more in numerator and denominator
-(SPEC I4 to I7, U2-3, U2-4, U2-8).
+The reference rewrites outputs before it compares them, and allows them no difference where runs
+agree. It takes two failures with one exit code for the same. It counts one more in numerator and
+denominator (SPEC I4 to I7, U2-3, U2-4, U2-8).
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ _NUMBER = re.compile(r"\b\d+\b")
 
 def rewritten(output: bytes) -> bytes:
     """An output as the reference implementation compares it: small letters, no empty lines, one
-    blank for any number of them, and for each number that stands alone which of the output's
-    different numbers it is and how many digits it has (SPEC I7 and U2-8).
+    blank for any number of them. For each number that stands alone it says which of the output's
+    different numbers it is, and how many digits it has (SPEC I7 and U2-8).
     """
     places: dict[str, int] = {}
 
@@ -95,9 +95,9 @@ def by_rule(commands: Sequence[ScoredCommand], ranges: int) -> ByRule:
     """The scores of an input of these commands, at least one, in the order of `RULES`.
 
     Ours averages commands by number of arguments. The reference adds up what they weigh, with one
-    more in numerator and denominator for each of its `ranges`: every command, also without an
-    argument, and every target of a redirection. The command alone, the only sub-input where there
-    is one argument, weighs nothing there.
+    more in numerator and denominator for each of its `ranges`. A range is a command, also without
+    an argument, or a target of a redirection. The command alone, the only sub-input where there is
+    one argument, weighs nothing there.
     """
     arguments = sum(command.n for command in commands)
     several = [command for command in commands if command.n > 1]
@@ -214,8 +214,8 @@ class Rescoring:
 
 
 def evenly(scores: Sequence[ScoredRecord], count: int) -> list[ScoredRecord]:
-    """At most `count` of the records that have an argument and are not volatile, evenly spaced:
-    later inputs of a stream are longer, because short ones run out.
+    """At most `count` of the records that have an argument and are not volatile, evenly spaced.
+    Later inputs of a stream are longer, because short ones run out.
     """
     usable = [score for score in scores if score.n_arguments and not score.volatile]
     count = min(count, len(usable))

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 def curves(rows: Sequence[RegimeRow]) -> alt.TopLevelMixin:
-    """EM by how many records a model is of: a line for each model and regime through the means of
-    its draws, each draw a point, a panel for each suite and number of steps.
+    """EM by how many records a model is of. There is a panel for each suite and number of steps, in
+    it a line for each model and regime through the means of its draws, and a point for each draw.
     """
     draws: dict[tuple[str, ...], dict[int, list[RegimeRow]]] = {}
     for row in rows:

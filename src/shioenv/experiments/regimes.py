@@ -73,8 +73,9 @@ REGIMES: Mapping[str, tuple[str, Callable[[Record], bool]]] = {
     "nl2cmd": ("nl2cmd", lambda record: True),
     "people": ("people", lambda record: True),
 }
-"""A pool, and which of its records are in: the paper's five, GCS chosen by the share of arguments
-that are necessary, and inputs drawn by what people use (ours)."""
+"""A pool, and which of its records are in. There are the paper's five, GCS chosen by the share of
+arguments that are necessary, and inputs drawn by what people use (ours).
+"""
 
 PAIRS = (
     ("gcs-high", "gcs"),
@@ -153,11 +154,11 @@ def run(
     """Makes a memory of each regime, size and seed, and asks it all suites; with `training` a
     sequence model of the same records as well.
 
-    `pools` are datasets to draw from, by the name of `POOLS`; all but `nl2cmd` are generated where
-    they are not given, `gcs` until both halves of its scores are as many as the largest size.
-    A model or an answer that is there is not made again. Errors: those of `experiment`, `made`,
-    reading and evaluation; DatasetMismatchError for a pool of another system than a suite's;
-    MissingExtraError without the extra `train`.
+    `pools` are datasets to draw from, by the name of `POOLS`. All but `nl2cmd` are generated where
+    they are not given. `gcs` is generated until both halves of its scores are as many as the
+    largest size. A model or an answer that is there is not made again. Errors: those of
+    `experiment`, `made`, reading and evaluation; DatasetMismatchError for a pool of another system
+    than a suite's; MissingExtraError without the extra `train`.
     """
     needed = ("sklearn", "torch", "transformers") if training else ("sklearn",)
     for library in needed:

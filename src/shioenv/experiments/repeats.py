@@ -160,7 +160,7 @@ def marked(sample: Sample, volatile: Container[str]) -> list[str]:
 
 def shows_clock(sample: Sample, volatile: Container[str]) -> bool:
     """Whether a command prints the clock, the load or how long the system is up, and no other of
-    its commands is volatile; `volatile` are the grammars that are so as wholes.
+    its commands is volatile. `volatile` are the grammars that are volatile as wholes.
     """
     present = show_present()
     shows = not present.isdisjoint(commands_of(sample))

@@ -38,8 +38,8 @@ def run(
     longest: int = LONGEST,
     replays: int = REPLAYS,
 ) -> Findings:
-    """Executes `count` inputs of each length from 8 arguments on and four times as many shorter
-    ones, replays every estimator `replays` times on each, and writes what came out.
+    """Executes `count` inputs of each length from 8 arguments on, and four times as many shorter
+    inputs. It replays every estimator `replays` times on each, and writes what came out.
 
     Errors: those of `experiment` and `collect`.
     """

@@ -22,10 +22,10 @@ def train(
 ) -> Callable[[Any, Any], Any]:
     """What the trained policy chooses for observations and masks; the vector is closed.
 
-    `told` is given the executed episodes of each rollout and says how many there are; training ends
+    `told` is given the executed episodes of each rollout and says how many there are. Training ends
     with the rollout in which they are as many as `episodes`. Batches, epochs, discount and entropy
-    are those of the paper's first version; the network is smaller (two layers of 64 behind an
-    embedding), the learning rate the library's.
+    are those of the paper's first version. The network is smaller (two layers of 64 behind an
+    embedding). The learning rate is the library's.
     """
     env = StableVecEnv(vector)
     try:

@@ -46,8 +46,8 @@ def reading(path: Path) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def unpacking(path: Path) -> Iterator[io.BufferedReader[Any]]:
-    """What a regular file holds, as a stream that can be peeked at; compressed by gzip or Zstandard
-    where it begins as these do, whatever it is called. Errors: as `reading`.
+    """What a regular file holds, as a stream that can be peeked at. It is decompressed where it
+    begins as gzip or Zstandard does, whatever the file is called. Errors: as `reading`.
     """
     with open_regular(path) as file:
         begin = file.peek(len(_ZSTANDARD))

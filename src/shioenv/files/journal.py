@@ -41,10 +41,11 @@ def sound_lines(path: Path) -> Iterator[bytes]:
 class Journal(Generic[Value]):
     """A file of lines by number, opened by one process; who opens it holds the directory's lock.
 
-    `read` gives the number of a line and what is to be known of it, None for a line that is none.
-    When opened, a torn tail, what a killed process or a power cut leaves, is cut off, and damaged
-    lines before it are left out; `report` is told. Of two lines of a number the later counts: the
-    earlier was left out when that was written. OSError and whatever `read` raises pass through.
+    `read` gives the number of a line and what is to be known of it, None for a line that is none. A
+    torn tail is what a killed process or a power cut leaves. When a journal is opened, such a tail
+    is cut off, and damaged lines before it are left out; `report` is told. Of two lines of a number
+    the later counts: the earlier was left out when that was written. OSError and whatever `read`
+    raises pass through.
     """
 
     def __init__(

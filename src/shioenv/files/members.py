@@ -1,5 +1,5 @@
-"""The files of a model, which somebody else may have made, or a disk may have damaged: what each of
-them has to be, and one error for whatever it is instead.
+"""The files of a model, which somebody else may have made, or a disk may have damaged. It says what
+each file has to be, and raises one error for whatever else it is.
 """
 
 from __future__ import annotations

@@ -44,8 +44,8 @@ def seal(directory: Path) -> None:
 
 
 def is_sealed(directory: Path) -> bool:
-    """Whether a directory is this user's own, nobody else can write to it, and its files are those
-    that were there when it was sealed: none was added, removed, replaced or written to.
+    """Whether a directory is this user's own and nobody else can write to it. Its files have to be
+    those that were there when it was sealed: none was added, removed, replaced or written to.
     """
     try:
         status = directory.lstat()

@@ -77,12 +77,11 @@ class ShioenvSandbox(SandboxEnvironment):
     nothing runs between two calls, and no file of the host can be reached.
 
     `type` types into one shell that goes on. `exec`, `read_file` and `write_file` each have a shell
-    of their own beside it, in the start directory: what was typed reaches them through files (and
-    the network) alone, not through its functions, aliases, variables, traps or processes. Each has
-    the limits of a run to itself.
-    Inspect's tools that need a server inside (`bash_session`, `text_editor`) do not work. A program
-    with its arguments and its input has 128 KiB at most, and all that a sample types, executes and
-    writes one MiB, since it is run again for the next one.
+    of their own beside it, in the start directory. What was typed reaches them through files (and
+    the network) alone. Its functions, aliases, variables, traps and processes do not. Each has the
+    limits of a run to itself. Inspect's tools that need a server inside (`bash_session`,
+    `text_editor`) do not work. A program with its arguments and its input has 128 KiB at most. All
+    that a sample types, executes and writes has one MiB, since it is run again for the next one.
     """
 
     def __init__(self, seat: Seat, start: Start) -> None:
@@ -151,8 +150,8 @@ class ShioenvSandbox(SandboxEnvironment):
     ) -> ExecResult[str]:
         """What a program does, started in the sample's start directory, or in `cwd`.
 
-        Errors: TimeoutError where it runs out of `timeout`, by default of the five seconds that a
-        run has, and then it was not run at all; PermissionError, OutputLimitExceededError;
+        Errors: TimeoutError where it runs out of `timeout`, and then it was not run at all; by
+        default that is the five seconds of a run. PermissionError, OutputLimitExceededError.
         TerminalError where what was typed kills it.
         """
         given = [f"{name}={value}" for name, value in (env or {}).items()]

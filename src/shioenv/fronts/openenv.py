@@ -145,8 +145,8 @@ def application(
 ) -> Any:
     """The server as an ASGI application; each session, which is a WebSocket, has a sandbox.
 
-    Plain HTTP has no sessions in OpenEnv: a request has an environment of its own, so that `reset`
-    says a task and `step` has none to go on with (`STATUSES`). Errors: TaskError.
+    Plain HTTP has no sessions in OpenEnv: a request has an environment of its own. So `reset` says
+    a task, and `step` has none to go on with (`STATUSES`). Errors: TaskError.
     """
     chosen = read_tasks(tasks) if isinstance(tasks, str | Path) else list(tasks)
     factory = partial(TaskEnvironment, chosen, max_turns, limits)

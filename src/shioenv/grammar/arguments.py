@@ -54,11 +54,11 @@ def on_files(grammar: Grammar) -> bool:
 class ArgumentSplitter:
     """Finds the arguments in the words of one command.
 
-    An option is one argument with its value (`-n 5`, `-n5`, `--lines=5`, `--lines 5`); letters
-    bundled after one dash are arguments with no-space marks; after `--`, and for programs that do
-    not permute after the first operand, every word is an operand. Values need not be among the
-    grammar's. Long options may be abbreviated. Programs with names of several letters after one
-    dash (`find`) go on with them after `--`.
+    An option is one argument with its value (`-n 5`, `-n5`, `--lines=5`, `--lines 5`). Letters
+    bundled after one dash are arguments with no-space marks. After `--` every word is an operand.
+    So is every word after the first operand, for programs that do not permute. Values need not be
+    among the grammar's. Long options may be abbreviated. Programs with names of several letters
+    after one dash (`find`) go on with them after `--`.
     """
 
     def __init__(self, grammar: Grammar) -> None:
@@ -163,8 +163,8 @@ class ArgumentSplitter:
         return next(iter(matches.values())) if name and len(matches) == 1 else None
 
     def bundle(self, word: str, following: str | None) -> tuple[list[Argument], int]:
-        """Letters after one dash. In a short bundle one that the program does not have is told
-        apart like one that takes no value, as getopt(3) does it; else all are one argument.
+        """Letters after one dash. In a short bundle a letter that the program does not have is told
+        apart like one that takes no value, as getopt(3) does it. Else all are one argument.
         """
         whole = [Argument(word)], 1
         members: list[str] = []
@@ -198,8 +198,8 @@ class ArgumentSplitter:
         ], used
 
     def unknown(self, arguments: Iterable[Argument]) -> list[str]:
-        """The options among these arguments that the program does not have, as they are written:
-        whether a word behind one of them is its value, nobody can tell.
+        """The options among these arguments that the program does not have, as they are written.
+        Whether a word behind such an option is its value, nobody can tell.
         """
         return [argument.text for argument in arguments if not self._knows(argument)]
 

@@ -40,7 +40,7 @@ def values_of(token: Nonterminal, catalogue: Mapping[str, Sequence[str]]) -> tup
     """What a system token becomes: shell text, quoted where the value needs it.
 
     Inside quotes (`'File`) only values that need no quoting of their own are used. Over-long values
-    and those with a newline, NUL or bytes that are no text are left out; one that begins with a
+    and those with a newline, NUL or bytes that are no text are left out. A value that begins with a
     dash is given a `./`.
     """
     name = token.token

@@ -161,7 +161,7 @@ def check(loaded: Loaded) -> tuple[Fault, ...]:
     """The faults of a grammar as a whole: unreachable, endless, over-long, wrong examples.
 
     What can be seen in one line alone (syntax, undefined names, duplicates) is among the faults of
-    `loaded` already; while there are undefined names, only those are worth knowing.
+    `loaded` already. While there are undefined names, only those are worth knowing.
     """
     if any(fault.kind is FaultKind.UNDEFINED for fault in loaded.faults):
         return ()

@@ -40,12 +40,13 @@ class DescribedArgument:
     """One removable argument.
 
     `text` carries its no-space marks. `option` is the option's name as written (`-n`, also of a
-    flag in a cluster), None for other kinds; `value` its value, None where it has none. `derivable`
-    says whether the command's grammar can write this argument, and `cause` why it cannot: "unknown
-    option", "missing value", "unexpected value", "value" or "operand" (None where it can, or where
-    no grammar knows the command). `spelling` is how an option and its value are written: "short",
-    "cluster" or "long" (None for other kinds), with "separate", "joined" or "=" before its value.
-    `value_kind` names the kind of value that an option's value is, None where it is no kind.
+    flag in a cluster), None for other kinds. `value` is its value, None where it has none.
+    `derivable` says whether the command's grammar can write this argument. `cause` says why it
+    cannot: "unknown option", "missing value", "unexpected value", "value" or "operand". It is None
+    where the grammar can, or where no grammar knows the command. `spelling` is how an option and
+    its value are written: "short", "cluster" or "long", with "separate", "joined" or "=" before its
+    value. It is None for other kinds. `value_kind` names the kind of value that an option's value
+    is, None where it is no kind.
     """
 
     text: str
@@ -62,13 +63,13 @@ class DescribedArgument:
 class DescribedSegment:
     """One command of an input.
 
-    `operator` is what joins it to the one before (None for the first), `assignments` stand before
-    the command, `redirections` are pairs of operator and target (None where it has none: `2>&1`).
+    `operator` is what joins it to the one before (None for the first). `assignments` stand before
+    the command. `redirections` are pairs of operator and target (None where it has none: `2>&1`).
     `grammar` names the grammar that knows the command, None where none does. `derivable` says that
     the grammar derives the whole command, its options in any order, `digits` that it has options
-    that are digits (`-1`). `nested` are the commands that
-    it runs (`find -exec`, `xargs`), `substituted` those in its arguments' `$( )` and `<( )`. Both
-    are described by their own grammars, two deep at most.
+    that are digits (`-1`). `nested` are the commands that it runs (`find -exec`, `xargs`),
+    `substituted` those in its arguments' `$( )` and `<( )`. Both are described by their own
+    grammars, two deep at most.
     """
 
     operator: str | None

@@ -22,9 +22,9 @@ _ASSIGNED = re.compile(r"(?:<EnvVar>|[A-Za-z_]\w*)\+?=")
 def check_traits(grammar: Grammar) -> Iterator[Fault]:
     """Faults of a header that says what the grammar does not derive.
 
-    A role needs an operand of its kind, options of an effect need to be options of the command,
-    and what is said of files needs something that names a file. An example that ends well has no
-    more operands than the header permits.
+    A role needs an operand of its kind. Options of an effect need to be options of the command.
+    What is said of files needs something that names a file. An example that ends well has no more
+    operands than the header permits.
     """
     traits, kinds = grammar.header.traits, operand_kinds(grammar)
 

@@ -1,8 +1,9 @@
 """Options read from a program's own help text, whatever its style.
 
-Most programs list options one to a line, as GNU and util-linux do. A few have a style of their own
-(`find`'s menus, `ps`'s letters without a dash, `dd`'s operands, `ip`'s grammar, `ethtool`'s and
-`netstat`'s usage lines); they are read by their own rule, chosen by the command's name.
+Most programs list options one to a line, as GNU and util-linux do. A few commands have a style of
+their own, and are read by their own rule, chosen by the command's name. They are `find`'s menus,
+`ps`'s letters without a dash, `dd`'s operands, `ip`'s grammar, `ethtool`'s and `netstat`'s usage
+lines.
 """
 
 from __future__ import annotations

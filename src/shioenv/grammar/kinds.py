@@ -1,8 +1,8 @@
 """Kinds of value: what may stand where a number, a mode or a pattern is wanted, and what is drawn.
 
 A kind is declared once, as a tree of parts. Every part is a language (a regular expression, for
-recognising) and a generator (for drawing, always inside that language). Where a kind is known to be
-wider than what is worth drawing, `wide` says so: any mode of four digits is recognised, the usual
+recognising) and a generator (for drawing, always inside that language). A kind may be wider than
+what is worth drawing, and then `wide` says so: any mode of four digits is recognised, the usual
 ones are drawn. Texts are plain (`shioenv.grammar.spelling`): quotes are the spelling's business.
 """
 
@@ -33,9 +33,9 @@ class ValueKind:
     """A kind of value.
 
     `about` describes it for the documentation, `part` is its language and generator. `dashed` says
-    that a value which stands alone may begin with a dash, like a mode; `seeded` that drawing varies
-    the numbers of a grammar's own alternatives, so that units, signs and bounds are the program's;
-    `drawn` is False where only the grammar knows what makes sense (columns, directives).
+    that a value which stands alone may begin with a dash, like a mode. `seeded` says that drawing
+    varies the numbers of a grammar's own alternatives, so that units, signs and bounds are the
+    program's. `drawn` is False where only the grammar knows what makes sense (columns, directives).
     """
 
     name: str

@@ -361,9 +361,9 @@ def read_grammar(text: str, path: str, versions: Mapping[str, str] | None = None
     """The grammar in `text` with the faults that reading it showed, never an exception.
 
     `path` is what faults call the file; its stem must be the command's name. `versions` is
-    `System.versions` of the target system: guards compare with its version of the package (default:
-    the manual line's), and a `clock` that is `host` tells programs the host's time, which no two
-    runs share.
+    `System.versions` of the target system. Guards compare with its version of the package (default:
+    the manual line's). A `clock` that is `host` tells programs the host's time, which no two runs
+    share.
     """
     versions = versions or {}
     host_clock = versions.get("clock") == "host"

@@ -1,8 +1,9 @@
 """The notation of items: what stands right of `=` and `start`, read into a small tree.
 
-A blank separates arguments, `{…}` with a blank in it is one argument, `<name>` a nonterminal,
-`( | )` a group, `* + ?` right after one of these repetition, `%word` an attribute, and shell
-quoting means what it means in a shell. docs/reference/grammar-format.md describes it for authors.
+A blank separates arguments, and `{…}` with a blank in it is one argument. `<name>` is a
+nonterminal, `( | )` a group, `%word` an attribute. `* + ?` right after one of these is repetition.
+Shell quoting means what it means in a shell. docs/reference/grammar-format.md describes it for
+authors.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Any Bash input taken apart into commands, operators, redirections and arguments.
 
 The reader of Bash finds the commands, the grammars their arguments. What is no simple command (a
-loop, a subshell) stays whole as a command token; what has a here-document, or cannot be read at
+loop, a subshell) stays whole as a command token. What has a here-document, or cannot be read at
 all, becomes one command with its words. Never an exception: bash's own error is then the input's
 behavior.
 """
@@ -82,8 +82,8 @@ class InputParser:
     def grammar(self, command: str, words: Sequence[str]) -> Grammar | None:
         """The grammar that knows a command with these words; None where none does.
 
-        Grammars that share a command token are told apart by the word they all have (`ip link …`);
-        as the program does, an abbreviation of it will do (`ip l`).
+        Grammars that share a command token are told apart by the word that every input of theirs
+        has (`ip link …`). As with the program, an abbreviation of the word will do (`ip l`).
         """
         name = command.rpartition("/")[2] if command.startswith("/") else command
         grammars = self._grammars.get(name, ())

@@ -158,8 +158,8 @@ class Wide:
 def draw_number(random: Random, low: int, high: int) -> int:
     """A number from `low` to `high`, both included.
 
-    One in ten is a bound; of the others every order of magnitude is equally likely, and two digits
-    at most differ from 0 beyond 20, as people write them.
+    One in ten is a bound. Of the others every order of magnitude is equally likely. Beyond 20 two
+    digits at most differ from 0, as people write them.
     """
     if low >= high:
         return low

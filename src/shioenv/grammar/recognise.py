@@ -179,8 +179,8 @@ class Recogniser:
         return any(match.is_word(argument, 0) for argument in self._whole) or self._spells(word)
 
     def kind_of_value(self, option: str, value: str) -> str | None:
-        """The name of the kind that a value of an option is, None where it is of no kind; of
-        several the one that is named first in the table of kinds.
+        """The name of the kind that a value of an option is, None where the value is of no kind. Of
+        several kinds it is the one that is named first in the table of kinds.
         """
         word = f"={plain(value)}"
         found = set()

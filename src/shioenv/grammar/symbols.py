@@ -1,9 +1,9 @@
 """Terminals, nonterminals, productions, and the grammar of one command.
 
-A production's body is a tuple of *arguments*, each a tuple of symbols: Section 3.2 types a partly
-expanded argument as one nonterminal or one text, but `--block-size=<size>` is both. Where a
-nonterminal is replaced by a body of several arguments, the first joins what stands to its left in
-the same argument and the last what stands to its right.
+A production's body is a tuple of *arguments*, each a tuple of symbols. Section 3.2 types a partly
+expanded argument as one nonterminal or one text, but `--block-size=<size>` is both. A body of
+several arguments may replace a nonterminal. Its first argument then joins what stands to the left
+in the same argument, its last what stands to the right.
 """
 
 from __future__ import annotations
@@ -37,9 +37,10 @@ class TerminalText:
 class Nonterminal:
     """A name that productions expand.
 
-    Names are unique over all grammars: `df:option` is df's own (`df:start` is where its inputs
-    begin), `size` is shared, `File` (it starts with a capital letter) is a system token, and
-    `'File` the same token where it stands inside quotes, so that its values need none of their own.
+    Names are unique over all grammars. `df:option` is df's own (`df:start` is where its inputs
+    begin), and `size` is shared. `File` is a system token, since it starts with a capital letter.
+    `'File` is the same token where it stands inside quotes, so that its values need none of their
+    own.
     """
 
     name: str
@@ -158,7 +159,7 @@ class Header:
     """What a grammar file says about its command.
 
     `permutes` is False for programs that take everything after their first operand as operands
-    (`xargs`, `env`), `runs` is True where these are a command of their own. `version` is the last
+    (`xargs`, `env`). `runs` is True where these are a command of their own. `version` is the last
     word of the manual line, `clock` says that it tells the time, `traits` is what the command is
     like.
     """
@@ -180,10 +181,10 @@ class Grammar:
     """The grammar of one command: a start symbol and the productions reachable from it.
 
     `pipe` is the start symbol of inputs that stand to the right of a `|`, None where the command
-    has no business there. `kinds` are the kinds of value by the nonterminals that have one,
-    `option_values` pairs of an option's name and the symbols of a value, None for standing alone.
-    Every production's head is in `productions`; system tokens are heads only once bound. Compared
-    and hashed by identity.
+    has no business there. `kinds` are the kinds of value by the nonterminals that have one.
+    `option_values` are pairs of an option's name and the symbols of a value, None for standing
+    alone. Every production's head is in `productions`; system tokens are heads only once bound.
+    Compared and hashed by identity.
     """
 
     header: Header
@@ -276,8 +277,8 @@ def leading_to(
 class Counts:
     """How big grammars are (our counting rule; shared definitions count once).
 
-    `nonterminals` includes system tokens, each once; `productions` are the distinct pairs of head
-    and body before binding; `grounded` are those that binding to a system adds.
+    `nonterminals` includes system tokens, each once. `productions` are the distinct pairs of head
+    and body before binding. `grounded` are those that binding to a system adds.
     """
 
     nonterminals: int

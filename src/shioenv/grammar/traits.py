@@ -101,11 +101,11 @@ class RoleChange:
 class Traits:
     """What a command is like. A command of which nothing is said takes no operands.
 
-    `implied` is what it works on without operands, `makes`, `changes` and `shows` are keys of the
-    tables of these names or "", `removes` says that what it names is gone afterwards, `opens` that
-    it opens what it names (and waits where that is a named pipe), `ordered` that the order of its
-    options and operands means something. `help` is how its help is asked for, "" for the usual way.
-    `lines` says where in the file each keyword stands.
+    `implied` is what it works on without operands. `makes`, `changes` and `shows` are keys of the
+    tables of these names or "". `removes` says that what it names is gone afterwards. `opens` says
+    that it opens what it names (and waits where that is a named pipe). `ordered` says that the
+    order of its options and operands means something. `help` is how its help is asked for, "" for
+    the usual way. `lines` says where in the file each keyword stands.
     """
 
     operands: tuple[OperandSpec, ...] = ()

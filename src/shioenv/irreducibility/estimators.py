@@ -51,8 +51,9 @@ class SamplePart:
 
 
 Estimator: TypeAlias = Callable[[int, int, random.Random, Look], Sequence[SamplePart]]
-"""Given n, a budget below 2^n - 1, a generator and a way to look at sub-inputs beforehand: the
-parts whose weighted mean of Delta is the estimate. No more sub-inputs than the budget are new."""
+"""Given n, a budget below 2^n - 1, a generator and a way to look at sub-inputs beforehand. It gives
+the parts whose weighted mean of Delta is the estimate. No more sub-inputs than the budget are new.
+"""
 
 
 def estimator_named(name: str) -> Estimator:
@@ -117,10 +118,10 @@ def _allotted(weights: Sequence[float], caps: Sequence[int], draws: int) -> list
 def balanced(n: int, budget: int, rng: random.Random, look: Look) -> list[SamplePart]:
     """Every leave-one-out, then balanced samples of what they leave open (ours).
 
-    An argument that matters when it alone is left out mostly matters whatever else is left out
-    too. So there are two populations. Those that keep all such arguments are taken whole where they
-    are few, else by an orthogonal array, in which the effects of single arguments and, from 16 rows
-    on, mostly those of pairs and triples cancel. The others get what is left, drawn as by `pps`. A
+    An argument that matters when it alone is left out mostly matters whatever else is left out too.
+    So there are two populations. Those that keep all such arguments are taken whole where they are
+    few, else by an orthogonal array. In an array the effects of single arguments cancel; from 16
+    rows on those of pairs and triples mostly do. The others get what is left, drawn as by `pps`. A
     budget that reaches little beyond leave-one-out is spent on arrays over all sub-inputs.
     """
     alone = [leave_out(n, index) for index in range(n)]
@@ -183,10 +184,11 @@ def _array(
     """An orthogonal array of 2^bits rows: the `needed` arguments and some of the `free` ones kept.
 
     The rows are a coset of a random linear code, drawn with a probability proportional to the
-    arguments that it keeps, the full input's row left out; so the mean over its rows, each weighing
-    what it keeps, is unbiased, and never outside 0 to 1. A column for each free argument; none is
-    zero, so a single argument is kept in half of the rows; where there are enough columns they
-    differ, so two are kept in a quarter; and if they all are odd, three in an eighth.
+    arguments that it keeps. The full input's row is left out. So the mean over its rows, each
+    weighing what it keeps, is unbiased, and never outside 0 to 1. There is a column for each free
+    argument. None is zero, so a single argument is kept in half of the rows. Where there are enough
+    columns they differ, so two are kept in a quarter. Where they all are odd, three are kept in an
+    eighth.
     """
     base = sum(1 << index for index in needed)
     most = (len(needed) + len(free) / (2 if bits else 1)) * (1 << bits)

@@ -62,8 +62,9 @@ class Contrast:
     text: str
     """The sub-input as it was run."""
     weight: float
-    """What the contrast counts in the mean, all its draws together; 0 where it was run for the
-    explanation only, or to decide what to draw."""
+    """What the contrast counts in the mean, all its draws together. It is 0 where the contrast was
+    run for the explanation only, or to decide what to draw.
+    """
     difference: Difference | None
     """What differed under the noise threshold; None where the behaviors are the same."""
     strict: Difference | None
@@ -96,9 +97,10 @@ class ArgumentEffect:
     channel: Channel | None
     """What changed then."""
     contribution: float | None
-    """How much oftener the behavior differs without the argument than with it, -1 to 1, over the
-    sub-inputs looked at (and the full input where the score is exact); None where they all have it,
-    or none does."""
+    """How much oftener the behavior differs without the argument than with it, -1 to 1. It is over
+    the sub-inputs looked at (and the full input where the score is exact). None where they all have
+    the argument, or none does.
+    """
 
     def to_json(self) -> dict[str, Any]:
         """The effect as `shioenv score --json` shows it."""
@@ -154,9 +156,10 @@ class Score:
     irreducibility_strict: float | None
     """0 to 1 where outputs must be equal bytes, as far as the runs allow (D-2s)."""
     necessary: float | None
-    """Share of the arguments whose omission alone changes the behavior, 0 to 1 (ours: a few of them
-    make nearly every sub-input differ, whatever the others do); None where no argument can be
-    removed, or one's omission was not run."""
+    """Share of the arguments whose omission alone changes the behavior, 0 to 1. None where no
+    argument can be removed, or one's omission was not run. Ours: a few such arguments make nearly
+    every sub-input differ, whatever the others do.
+    """
     exact: bool
     """Every proper sub-input that weighs anything was run (also where there is none)."""
     standard_error: float | None
@@ -216,15 +219,16 @@ def estimate_irreducibility(
     """The score of an input, or of a session's rows (earlier ones held constant).
 
     Exact where 2^n - 1 <= budget, else estimated from at most `scoring.budget` sub-inputs, chosen
-    as its `estimator` does it. With a `target_se` they are looked at in batches, 16 at first (of an
-    estimator that begins with every leave-one-out these and some more) and then as many as there
-    have been draws, until the standard error is at most that, for each segment, and the interval no
-    wider than it says; whatever the budget covers, the score is exact only where all were looked
-    at. Batches are samples of their own, so where nothing is spared the estimate is a little less
-    sure than without a target; and to stop where draws agree is not quite unbiased.
+    as its `estimator` does it. With a `target_se` they are looked at in batches. The first batch
+    has 16, and of an estimator that begins with every leave-one-out these and some more. Each later
+    one has as many as there have been draws. Batches end where the standard error of each segment
+    is at most the target, and the interval no wider than the target says. Whatever the budget
+    covers, the score is exact only where all were looked at. Batches are samples of their own. So
+    where nothing is spared the estimate is a little less sure than without a target. To stop where
+    draws agree is not quite unbiased.
 
     An input of several segments scores each on the prefix that ends with it, with noise runs and a
-    threshold of its own; the scores are averaged by number of arguments, and the budget is spread
+    threshold of its own. The scores are averaged by number of arguments, and the budget is spread
     over the segments (D-2, I13). One argument: Delta against the command alone. None: no score, but
     the full input is run all the same.
 

@@ -54,8 +54,8 @@ class Scoring:
         """The sizes of the samples of n arguments taken one after the other, `share` sub-inputs at
         most; None for every sub-input.
 
-        The first reaches all that the estimator looks at before it draws, later ones draw as many
-        as there have been draws, and none is too small to draw from.
+        The first reaches all that the estimator looks at before it draws. Later ones draw as many
+        as there have been draws. None is too small to draw from.
         """
         every, done = (1 << n) - 1, 0
         alone = n if self.estimator in DRAWS else 0

@@ -140,16 +140,16 @@ def adapt(
 ) -> Adapted:
     """Inputs rewritten for a system: what they name and it lacks becomes something it has.
 
-    Files become files of their type, and so directories, users, groups, hosts, interfaces, disks,
-    process numbers and generic words (`File`, `<file name>`, `$FILE` where nothing sets it); a word
+    A file becomes a file of its type. So do directories, users, groups, hosts, interfaces, disks,
+    process numbers and generic words (`File`, `<file name>`, `$FILE` where nothing sets it). A word
     becomes the same wherever it stands in an input and its history. What is there, and what is to
     be made where it can be made, stays. `sudo` is taken off.
 
     One adaptation of each, in their order; with `count` as many rounds as make so many different
     inputs, fewer where there are no more. Drawn by `seed`: the same for the same inputs and system.
     Set aside are inputs with placeholders that stand for nothing in particular, dangerous and
-    endless ones, those that are empty or too long, and equal ones. `report` is told how many are
-    made. Errors: UsageError for a count below 1, StartDirectoryError.
+    endless inputs, empty and too long inputs, and equal ones. `report` is told how many are made.
+    Errors: UsageError for a count below 1, StartDirectoryError.
     """
     if count is not None and count < 1:
         raise UsageError(f"at least one input is made, not {count}")

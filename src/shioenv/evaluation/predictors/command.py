@@ -20,9 +20,9 @@ from shioenv.evaluation.predictors.lines import LineProcess
 class CommandPredictor:
     """The predictor `command:PROG ARGS`: a line of JSON in for each input (`input`, `cwd`,
     `history`), a line of JSON out. It is started once and asked one input at a time; what it writes
-    on standard error is the user's to see. The first line asks who it is (`{"hello": true}`): it
-    may answer with `version`, `patch_level` and `training` (a dataset, or a file of the inputs that
-    it was trained on), or with any other JSON object.
+    on standard error is the user's to see. The first line asks who it is: `{"hello": true}`. The
+    answer is a JSON object. It may have `version`, `patch_level` and `training` (a dataset, or a
+    file of the inputs that it was trained on).
     """
 
     def __init__(self, setting: Setting) -> None:
@@ -79,8 +79,8 @@ class CommandPredictor:
 
 
 def _version(words: list[str]) -> str:
-    """The program's name and a digest of it, and of the script that it is given first: once one of
-    them is changed, it is another predictor.
+    """The program's name and a digest of the program, and of the script that is its first argument.
+    Once one of the two is changed, it is another predictor.
     """
     digest = hashlib.sha256()
     for word in words[:2]:

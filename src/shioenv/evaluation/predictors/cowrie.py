@@ -1,8 +1,8 @@
 """Cowrie: the honeypot itself, over real SSH, configured to the system.
 
-It lives in an environment of its own in the user's cache directory, made on first use: from the
-system's description come its file tree with contents, /proc, the commands that it lacks and that
-print the same every time, processes, and what `uname` says.
+Cowrie lives in an environment of its own in the user's cache directory, made on first use. From the
+system's description come its file tree with contents, /proc, processes, and what `uname` says. So
+do the commands that Cowrie lacks and that print the same every time.
 """
 
 from __future__ import annotations

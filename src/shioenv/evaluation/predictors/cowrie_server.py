@@ -1,5 +1,5 @@
-"""Cowrie as it is, run in its own environment; when an input ends, what it changed of its virtual
-file system is written down, a line of JSON each: `{"code": ..., "files": {path: state}}`.
+"""Cowrie as it is, run in its own environment. When an input ends, what the input changed of the
+virtual file system is written down, a line of JSON each: `{"code": ..., "files": {path: state}}`.
 
 Standard library and Cowrie only: this is a program for another environment.
 """

@@ -55,12 +55,11 @@ class LineProcess:
     def ask(self, document: Mapping[str, Any], read: Callable[[dict[str, Any]], T]) -> T:
         """What `read` makes of the JSON object that it answers.
 
-        One that ended between two questions is started again. Errors: EOFError where it ends
-        instead; TimeoutError where it says nothing in time;
-        AnswerError where the line is no JSON object or does not end, where the line comes before
-        the question is read, and where a line came before that nobody asked for. After each the
-        program is ended: the next line could be the answer to this question. So it is where `read`
-        raises an AnswerError that received nothing.
+        One that ended between two questions is started again. Errors: EOFError where the program
+        ends instead. TimeoutError where it says nothing in time. AnswerError where the line is no
+        JSON object, does not end, or comes before the question is read, and where a line came
+        before that nobody asked for. After each the program is ended: the next line could be the
+        answer to this question. So it is where `read` raises an AnswerError that received nothing.
         """
         self.make_ready()
         question = json.dumps(document).encode() + b"\n"
@@ -228,8 +227,8 @@ def _unread(pipe: IO[bytes]) -> int:
 
 
 def installed(name: str, install: Callable[[Path], None]) -> Path:
-    """The directory in the cache where something lies that a predictor needs; `install` puts it
-    there on first use, which one process does while others wait.
+    """The directory in the cache where something lies that a predictor needs. `install` puts it
+    there on first use. One process does so while others wait.
 
     Errors: those of `install`; nothing half-installed stays behind.
     """

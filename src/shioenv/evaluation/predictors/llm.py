@@ -1,8 +1,8 @@
 """Prompted language models behind any endpoint that speaks OpenAI's protocol.
 
-Two prompts: the paper's (Appendix B), filled from the real context before the input; and one of
-ours, which asks for the exit code too and shows the nearest executed inputs. Every reply is kept in
-a file, from which the same evaluation is repeated without the endpoint.
+Two prompts. The paper's (Appendix B) is filled from the real context before the input. The other is
+ours: it asks for the exit code too and shows the nearest executed inputs. Every reply is kept in a
+file, from which the same evaluation is repeated without the endpoint.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class PromptedModel:
     """Answers as the model replies, each input by itself, at temperature 0.
 
     The paper's prompt asks for no exit code: 0 is taken. One newline or blank at either end of the
-    output is the format's; an output that then lacks its last newline gets it, because the format
+    output is the format's. An output that then lacks its last newline gets one, because the format
     cannot tell. `tokens` are those of the newest reply, of the prompt and said, and `cost` what
     they cost, also where the reply was kept from earlier.
     """

@@ -1,6 +1,6 @@
 """A sequence model by itself: `seq2seq:MODEL`, `seq2seq:MODEL,memory=MODEL`.
 
-What it is asked about is the system that the suite was recorded on: another one than those it was
+It is asked about the system that the suite was recorded on. Another system than those it was
 trained on has to be built here, and is only looked at.
 """
 
