@@ -153,8 +153,9 @@ class Commands:
         return None if exact is None else Step(call.text, exact, ((call.text, 0.0),))
 
     def _unnamed(self, call: Call, state: State) -> Step | None:
-        """What a command does that works on its directory without naming it: what it does from
-        where the memory was made, where nothing else was changed before, with the name.
+        """What a command does that works on its directory without naming it. It does what the same
+        command with the name does from where the memory was made, where nothing else was changed
+        before.
         """
         if not unnamed(call.text, state, self._world.start):
             return None

@@ -19,8 +19,8 @@ from shioenv.model.forms import ASSIGNMENT, Form
 from shioenv.system.world import World
 
 CLASSES = "NGUHWmMfdlsx"
-"""Of operands: number, pattern, address of a page, of a host, other word; missing in a directory
-that is there, missing with its directory; file, directory, link, special file; standard input.
+"""Of operands: number, pattern, address of a page, of a host, other word; file, directory, link,
+special file; standard input. A missing operand is told apart by whether its directory is there.
 """
 
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?[a-zA-Z%]{0,2}")
@@ -60,8 +60,8 @@ class Tree:
 
     @cached_property
     def entries(self) -> tuple[tuple[str, str], ...] | None:
-        """The names below it, each with the letter of its kind (`-`, `d`, `l`), as who goes through
-        it meets them: each directory before what is in it. None for more than `MOST_ENTRIES`.
+        """The names below it, each with the letter of its kind (`-`, `d`, `l`), in the order of a
+        walk: each directory before what is in it. None for more than `MOST_ENTRIES`.
         """
         found = list(islice(self._below(""), MOST_ENTRIES + 1))
         return tuple(found) if len(found) <= MOST_ENTRIES else None
@@ -138,8 +138,8 @@ class Operand:
 
 
 def operands(form: Form, state: State) -> tuple[Operand, ...]:
-    """What the operands of a form are in a state; standard input is what `-` names, or one behind
-    them, where the command is a filter that is given some and no file.
+    """What the operands of a form are in a state. `-` names standard input. So does a filter that
+    is given some and no file: standard input stands behind its operands.
     """
     looked_through = len(state.context.document["fs"]) // 10 if state.context else 0
     spend((_LOOK_UP + looked_through) * len(form.operands))

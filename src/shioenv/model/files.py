@@ -198,8 +198,8 @@ def located(name: str | Path) -> Path:
 
 
 def opened(path: Path) -> Path:
-    """The directory of a model; a packed one is unpacked into the cache when it is first opened,
-    and again where what is there is not as it was left, or anybody else's.
+    """The directory of a model. A packed model is unpacked into the cache when it is first opened.
+    It is unpacked again where what is there is not as it was left, or is anybody else's.
 
     Errors: ModelError for a file that is no model; HostError for a cache of somebody else's.
     """

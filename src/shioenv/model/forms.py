@@ -67,7 +67,7 @@ class Forms:
 
     def form(self, written: Sequence[str], state: State) -> Form | None:
         """The form of one simple command without redirections in a state, of its assignments and
-        words as they are written; None where there is no command in it.
+        words as they are written. None where the words hold no command.
         """
         spend(sum(map(len, written)))
         begin = n_assignments(written)

@@ -132,8 +132,8 @@ class Model:
         return replace(self._reached[key], stdin=placed.stdin)
 
     def _written(self, behavior: Behavior, before: State) -> dict[str, bytes]:
-        """What is in the files that an input wrote, by name, where that is what one of its commands
-        printed, by itself or behind what was there.
+        """What is in the files that an input wrote, by name. A file is there where one of the
+        input's commands printed its content, by itself or behind what was there.
         """
         printed = [b""]
         for step in self.steps:

@@ -1,7 +1,7 @@
 """What a memory of one machine says, said of another one: its names, addresses and instants.
 
-No table says what is called how. What stands at the same place of the same file of both machines
-is the same thing, and an instant is the same that is as long after the machine was started.
+No table says what is called how. What stands at the same place of the same file of both machines is
+the same thing. Two instants are the same that are as long after the machine was started.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from shioenv.domain.context import MONTHS, OF_DATE
 from shioenv.system.world import World
 
 _OWN = timedelta(days=31)
-"""How far from its start what happens on a machine is: what is further is a date that somebody
-chose, or of a file that came with the system (ours)."""
+"""How far from its start what happens on a machine is. An instant further away is a date that
+somebody chose, or of a file that came with the system (ours).
+"""
 
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
@@ -153,9 +154,11 @@ _FORMATS: tuple[tuple[re.Pattern[str], Callable[[_Parts, datetime], str]], ...] 
         (rf"(?<!\()(?!00:){_CLOCK}", _clock),
     )
 )
-"""How programs write an instant, and what writes another one in the same way: `2025-10-16 19:43`;
-`Thu Oct 16 19:43:00 UTC 2025`, `Oct 16 19:43`, `Oct15`; `Thu, 16 Oct 2025 19:43:00`; seconds since
-1970; `19:43`, which is a duration where it begins with `00:`, or stands in brackets."""
+"""How programs write an instant, and what writes another instant in the same way. The forms are
+`2025-10-16 19:43`; `Thu Oct 16 19:43:00 UTC 2025`, `Oct 16 19:43`, `Oct15`; `Thu, 16 Oct 2025
+19:43:00`; seconds since 1970; `19:43`. The last one is a duration where it begins with `00:`, or
+stands in brackets.
+"""
 
 _JOINED = re.compile(r"(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?")
 
@@ -263,8 +266,8 @@ def _names(theirs: World, ours: World) -> dict[str, str]:
 
 
 def _aligned(path: str, old: list[str], new: list[str]) -> Iterator[tuple[str, str]]:
-    """Lines that are of the same thing: of users and groups those of the same number, elsewhere
-    those at the same place of files of as many lines.
+    """Lines that are of the same thing. Of users and groups they are those of the same number,
+    elsewhere those at the same place of files of as many lines.
     """
     if path in _BY_NUMBER:
         numbered = {line.split(":")[2]: line for line in new if line.count(":") > 2}

@@ -35,8 +35,9 @@ CACHE_BYTES = 512 * MEBIBYTE
 
 MAX_AGE = 86_400.0
 """Seconds that a stored behavior stands for its input. A program that asks the kernel itself sees
-real time, as all do where a system is told the host's (D-4), and what depends on it (`find -mtime`,
-the year in `ls -l`) need not show it (ours)."""
+real time; where a system is told the host's, all programs do (D-4). What depends on real time
+(`find -mtime`, the year in `ls -l`) need not show it (ours).
+"""
 
 CHECKED_SHARE = 0.02
 """Of the behaviors found, those that are executed all the same and compared (ours)."""
@@ -203,7 +204,7 @@ class ExecutionCache:
 
     def _bound(self) -> None:
         """Removes what was written first where the file has reached its bound, but what is struck
-        off, and gives what is free above the bound back: a little at a time, since all wait.
+        off. It gives back what is free above the bound, a little at a time, since all wait.
         """
         assert self._connection is not None
         pages, free = (

@@ -23,8 +23,9 @@ class Effort:
     lane_seconds: float = 0.0
     """How long records were in work, waiting for a turn left out: the same sum."""
     drawing_seconds: float = 0.0
-    """How much of a processor it took to draw them, beside all of that: this process does it, and
-    only waits where others have the processors."""
+    """How much of a processor it took to draw them, beside all of that. This process draws, and
+    only waits where others have the processors.
+    """
     asked: int = 0
     """Executions that another record might have shared."""
     found: int = 0

@@ -17,8 +17,8 @@ CACHED_OUTPUT = 65_536
 
 
 class SessionExecutions:
-    """Behaviors of one session by text, and behind them those that others left, while they `hold`:
-    once a sub-input ran out of time, others had more of it.
+    """Behaviors of one session by text, and behind them those that other sessions left, while they
+    `hold`. They do not hold once a sub-input ran out of time, since others had more of it.
     """
 
     def __init__(self, others: Cache | None, hold: Callable[[], bool]) -> None:

@@ -12,9 +12,10 @@ from shioenv.domain.inputs import Session, started
 from shioenv.domain.runner import Executing, Order, State
 
 HURRIED_SECONDS = 0.25
-"""Wall time at least of the further sub-inputs of a session one of whose sub-inputs ran out of time
-though the session itself did not: what hangs without one argument (`ping` without its count) hangs
-without it and any others (ours)."""
+"""Wall time at least of the further sub-inputs of a session. It is for sessions of which one
+sub-input ran out of time though the session itself did not. What hangs without one argument (`ping`
+without its count) hangs without it and any others (ours).
+"""
 
 HASTE = 4
 """So many times as long as before may run what was busy when its time was over (ours)."""
@@ -38,12 +39,13 @@ class Patience:
     """Executes a session and its sub-inputs, with as much wall time as each is worth.
 
     A first run that times out is repeated once through `alone`, and the second run counts. A
-    sub-input that times out though the session does not is repeated so, too; where it still does,
-    and where the session is `volatile` anyway, the further ones get 20 times the session's own
-    time, at most what this one had, and no repetition. What went on behind the shell's end until
-    its time there was over is repeated once as well, where it matters: of the session, and of a
-    sub-input of one that does not do so. What was still at work when a sub-input's time was over,
-    not asleep, lacked time instead of hanging: it gets four times as much, then what every run has.
+    sub-input that times out though the session does not is repeated so, too. The further sub-inputs
+    are hurried where it times out again, and where the session is `volatile` anyway. They get 20
+    times the session's own time, at most what this one had, and no repetition. What went on behind
+    the shell's end until its time there was over is repeated once as well, where it matters. It
+    matters of the session, and of a sub-input whose session does not do so. A sub-input may be
+    still at work when its time is over, not asleep: it lacked time instead of hanging. It gets four
+    times as much, then what every run has.
 
     A run that breaks its sandboxes is repeated once through `alone`, too: a neighbour may have
     taken what it needed. What breaks them again has done so itself, and its further runs get one

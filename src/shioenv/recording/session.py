@@ -45,8 +45,8 @@ ORDERS: tuple[Order, ...] = ("eager", "lazy")
 """Further runs of an input with processes beside each other, only to tell whether it is volatile.
 
 The two orders lie furthest apart, so the same is found each time. The first run and the one with
-two pipes go as they come (ours: `soak/orders.py` shows that a further run as it comes finds nothing
-more).
+two pipes go as they come. Ours: `soak/orders.py` shows that a further run as it comes finds nothing
+more.
 """
 
 
@@ -99,8 +99,9 @@ class Recorded:
 
     session: Session
     behavior: Behavior
-    """Of its first run, the one that counts, with the channels of another one where the two did the
-    same; else all of one of them."""
+    """Of its first run, the one that counts, with the channels of another run where the two did the
+    same. Else all is of one of them.
+    """
     score: Score | None
     """None where the budget was 0."""
 
@@ -114,7 +115,7 @@ class Recorded:
         mistake: str | None = None,
     ) -> Record:
         """The session as a record of this number, of a sample that `sampler` wrote, in the layout
-        of this version; `mistake` is the class of what was done wrong in it.
+        of this version. `mistake` is the class of what was done wrong in it.
         """
         scored = self._unscored if self.score is None else self.score.record_fields()
         return Record(
@@ -157,8 +158,9 @@ class SessionRecorder:
     scoring: Scoring
     cache: Cache | None = None
     """Shares executions of sub-inputs with other sessions of the same system, start directory and
-    limits. What a volatile session ran never enters it, nor what may do something else another
-    time (`shareable`), and nothing of it is used once a sub-input ran out of time."""
+    limits. What a volatile session ran never enters it, nor what may do something else another time
+    (`shareable`). Nothing of it is used once a sub-input ran out of time.
+    """
     orders: tuple[Order, ...] = ORDERS
     """Of the further runs of an input whose shell has processes beside each other."""
     thorough: bool = True
@@ -179,17 +181,17 @@ class SessionRecorder:
 
         One run has two pipes, which fills `stdout` and `stderr` (D-9). It counts as the last noise
         run where it did the same as the first and one channel stayed empty, so that no order
-        between them is lost: the noise threshold is what a run with one pipe would give.
+        between them is lost. The noise threshold is then what a run with one pipe would give.
 
-        The behavior is volatile where `volatile` says that it is declared so, where any run of the
-        whole did something else (D-2v) or reached a limit of `FOUND_BY_LOOKING`, or where its
-        output or the files it wrote show the date of the run or how long something took, or files
-        got that date as theirs. Where its shell has processes beside each other, runs in other
-        orders (`ORDERS`) have to do the same. Output, exit code, patch and channels are those of
-        runs that did the same, or of one run. Files are
-        looked at by one more run, of the session with a `cat` behind it; by several where their
-        names are more than an input has room for. Where they are more than `LOOKS` runs could
-        show, nobody looks, and it is volatile as well.
+        The behavior is volatile where `volatile` says that it is declared so, and where any run of
+        the whole did something else (D-2v). It is volatile where a run reached a limit of
+        `FOUND_BY_LOOKING`. It is volatile where its output or the files it wrote show the date of
+        the run or how long something took, or files got that date as theirs. Where its shell has
+        processes beside each other, runs in other orders (`ORDERS`) have to do the same. Output,
+        exit code, patch and channels are those of runs that did the same, or of one run. Files are
+        looked at by one more run, of the session with a `cat` behind it. There are several such
+        runs where the names are more than an input has room for. Where they are more than `LOOKS`
+        runs could show, nobody looks, and it is volatile as well.
 
         Deterministic for the runner and the generator's state. What the runner raises passes
         through, so nothing is recorded that did not happen.

@@ -24,8 +24,9 @@ class Reading:
 
     input: Input
     unknown: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """Commands by whose grammar was read, each with the options that it does not have: a word
-    behind one may be its value, and is read as an argument of its own."""
+    """Commands by whose grammar was read, each with the options that it does not have. A word
+    behind such an option may be its value, and is read as an argument of its own.
+    """
     words: tuple[str, ...] = ()
     """Commands without a grammar: every word is an argument."""
 
@@ -79,9 +80,9 @@ def score(
 
     Exact where the budget covers every sub-input, else estimated from so many of them at most,
     drawn by `seed` (`estimate_irreducibility`). `cwd` is a start directory. A sandbox is opened for
-    the call unless a `runner` is given, any that answers: `limits` are its own then, and `system`
-    says by whose version of a command its arguments are told. Errors: UsageError, and those of
-    `open_sandbox` and the runner.
+    the call unless a `runner` is given, any that answers. `limits` are the runner's own then.
+    `system` says by whose version of a command its arguments are told. Errors: UsageError, and
+    those of `open_sandbox` and the runner.
     """
     if runner is None:
         with open_sandbox(system, limits) as opened:

@@ -21,8 +21,9 @@ FOUND_BY_LOOKING = frozenset(
 when."""
 
 _PROC = re.compile(rb"dr-xr-xr-x +\d+ (nobody|nogroup|65534) ")
-"""/proc in a long listing, of a system that is told the host's time: its links are the processes of
-the host, its time is the mount's. Else it is root's, with the same links everywhere."""
+"""/proc in a long listing, of a system that is told the host's time. Its links are the processes of
+the host, its time is the mount's. Else it is root's, with the same links everywhere.
+"""
 
 
 _BESIDES = re.compile(r"(?<!\|)\|(?!\|)|(?<![&>])&(?![&>])|[<>]\(|\bcoproc\b")
@@ -51,8 +52,8 @@ _effects = attrgetter(
 def disagree(first: Behavior, other: Behavior, *, ordered: bool = False) -> bool:
     """Whether another run did something else.
 
-    Where the other run had two pipes the order between the channels is lost: their outputs have to
-    make up the first one's in some order, unless the outputs are to be `ordered`.
+    Where the other run had two pipes the order between the channels is lost. Their outputs then
+    have to make up the first one's in some order, unless the outputs are to be `ordered`.
     """
     return (
         _effects(first) != _effects(other)
@@ -80,8 +81,9 @@ def of_one_run(first: Behavior, channels: Behavior) -> Behavior:
 
 
 def _made_up(output: bytes, other: Behavior) -> bool:
-    """Whether the other run's channels, in some order, make up an output: both lie in it as they
-    are, with gaps, and no other bytes do (ours; whether the gaps fit together is not looked at).
+    """Whether the other run's channels, in some order, make up an output. Both lie in the output as
+    they are, with gaps, and no other bytes do (ours; whether the gaps fit together is not looked
+    at).
     """
     if not (other.stdout and other.stderr):
         return output == other.output
@@ -101,7 +103,7 @@ def races(text: str) -> bool:
 
 
 def unsettled(output: bytes) -> bool:
-    """Whether an output tells by itself that another run's may be another one: it says how long
+    """Whether an output tells by itself that another run's may be another one. It says how long
     something took, or what two processes wrote in an order that neither of them waits for.
     """
     return bool(_TOOK.search(output) or _WHILE_OTHERS_WRITE.search(output))
@@ -109,7 +111,8 @@ def unsettled(output: bytes) -> bool:
 
 def dated(behavior: Behavior, moments: Iterable[float]) -> bool:
     """Whether the output shows the date of one of these moments of the host (seconds since 1970),
-    or a file got it as its own: whoever sees real time (D-4) will show another one tomorrow.
+    or a file got that date as its own. Whoever sees real time (D-4) will show another date
+    tomorrow.
     """
     return any(
         shows_date(behavior.output, moment) or _sets_date(behavior.patch, moment)
@@ -122,7 +125,7 @@ def shows_date(output: bytes, moment: float) -> bool:
     first seven digits of its seconds since 1970.
 
     /proc shows such a moment as well. Every form tells the year, or what is young enough to be
-    printed without it: nothing of a system itself is as young as a run.
+    printed without it. Nothing of a system itself is as young as a run.
     """
     if _PROC.search(output):
         return True
@@ -132,8 +135,8 @@ def shows_date(output: bytes, moment: float) -> bool:
 def shareable(text: str, behavior: Behavior, moments: Iterable[float]) -> bool:
     """Whether one execution of a sub-input may stand for others.
 
-    Not where it reached a limit or shows the date, and not with a pipe: what a program makes of its
-    input may depend on the pieces it arrives in.
+    It may not where it reached a limit or shows the date, and not with a pipe. What a program makes
+    of its input may depend on the pieces it arrives in.
     """
     return not (behavior.volatile or behavior.limits_hit or "|" in text or dated(behavior, moments))
 

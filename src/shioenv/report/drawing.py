@@ -1,8 +1,8 @@
 """How pictures look, and how they are drawn: Altair charts as SVG and PNG.
 
-Altair's specifications are drawn by `vl-convert`, because one of them gives SVG, PNG and PDF, text
-stays text (so it can be read aloud, searched and restyled), marks and axes carry labels for screen
-readers, and it takes no browser, no display and no network.
+`vl-convert` draws Altair's specifications: one specification gives SVG, PNG and PDF. Text stays
+text, so it can be read aloud, searched and restyled. Marks and axes carry labels for screen
+readers. Drawing takes no browser, no display and no network.
 """
 
 from __future__ import annotations
@@ -127,8 +127,8 @@ def picture(chart: alt.TopLevelMixin) -> tuple[bytes, bytes]:
 
 
 def element(chart: alt.TopLevelMixin, label: str, width: float) -> str:
-    """The chart as an `<svg>` of a page, with a spoken label; it takes the width it is given, and
-    is as wide as one of `width` pixels at least, so that text has the same size in all.
+    """The chart as an `<svg>` of a page, with a spoken label. It takes the width it is given. It is
+    at least as wide as a chart of `width` pixels, so that text has the same size in all.
     """
     import vl_convert
 

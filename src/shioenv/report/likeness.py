@@ -53,11 +53,12 @@ class Derivable:
 class Likeness:
     """Drawn inputs beside those of people.
 
-    `options` and `operands` are means per command, `repeated` the commands that repeat an option
-    among those that have two or more, `repeated_in_vain` those that repeat one that their program
-    takes once. The distances are Jensen-Shannon divergences in bits, 0 to 1, to a table of usage:
-    of option sets (with their utility; and given it, weighed by people's utilities), utilities and
-    operators. `normal_forms` are the forms of people's single inputs that were drawn.
+    `options` and `operands` are means per command. `repeated` are the commands that repeat an
+    option among those that have two or more. `repeated_in_vain` are those that repeat an option
+    that their program takes once. The distances are Jensen-Shannon divergences in bits, 0 to 1, to
+    a table of usage. They are of utilities, of operators, of option sets with their utility, and of
+    option sets given it, weighed by people's utilities. `normal_forms` are the forms of people's
+    single inputs that were drawn.
     """
 
     drawn: int
@@ -80,7 +81,7 @@ class Likeness:
 class Comparison:
     """A list of people's inputs beside what policies draw.
 
-    `means` are people's own options and operands per command, `milliseconds` the processor time
+    `means` are people's own options and operands per command. `milliseconds` is the processor time
     that drawing an input took by each policy, grammars read in the first place not counted.
     """
 

@@ -46,8 +46,8 @@ def write_report(
 
     The file is written whole or not at all. Equal datasets give equal bytes with the same versions
     of the libraries and the same fonts. `report` is told how many records are read, and of how
-    many. Errors: those of `collect`; MissingExtraError where the extra is not installed; UsageError
-    for a directory in the file's place, DatasetStorageError where the file cannot be written.
+    many. Errors: those of `collect`. MissingExtraError where the extra is not installed. UsageError
+    for a directory in the file's place. DatasetStorageError where the file cannot be written.
     """
     require_libraries("a report", "report", *LIBRARIES)
     path = Path(directory) / FILE if file is None else Path(file)

@@ -94,8 +94,8 @@ def means(
     interval: Literal["band", "rule"] | None = None,
     line: bool = True,
 ) -> alt.LayerChart:
-    """Points of `mean` along x, with a line through those of a series and from `low` to `high` a
-    band or a rule each; `series` are encodings as `styled` gives them, and `detail`.
+    """Points of `mean` along x, with a line through those of a series, and a band or a rule from
+    `low` to `high`. `series` are encodings as `styled` gives them, and `detail`.
     """
     whole = chart(rows).encode(x=x, color=series["color"])
     ends = {"y": y("low"), "y2": "high:Q"}

@@ -54,8 +54,9 @@ class Chosen:
 
 
 class Samples:
-    """Chooses records while they pass: the first of each pair of command and exit code, then those
-    whose place has the smallest hashes, which is a uniform sample and the same on every run.
+    """Chooses records while they pass. First comes the first record of each pair of command and
+    exit code. Then come those whose place has the smallest hashes, which is a uniform sample and
+    the same on every run.
     """
 
     def __init__(self) -> None:

@@ -85,7 +85,8 @@ class GroupStatistics:
     """Over the records of which `necessary` is known."""
     quartiles: tuple[float, ...]
     """Lower, middle, upper: the smallest score, in steps of 1/200, that as large a share of the
-    scored records reaches or stays below; none where none is scored."""
+    scored records reaches or stays below. None where none is scored.
+    """
     mean_arguments: float | None
 
 
@@ -164,8 +165,9 @@ class Statistics:
     effects: Mapping[str, int]
     """Records that changed something of this kind, in the order of `EFFECTS`."""
     output_sizes: Mapping[int, int]
-    """Records by size of their output in bytes: the lower bound of a class (0, then powers of 4;
-    each class ends where the next begins)."""
+    """Records by size of their output in bytes, by the lower bound of a class. The bounds are 0,
+    then powers of 4; each class ends where the next begins.
+    """
     expensive: tuple[Expensive, ...]
     """The inputs that took most executions, the most first."""
 

@@ -16,8 +16,8 @@ LIBRARIES = ("jinja2",)
 
 def rendered(package: str, *, style: str = "", **values: Any) -> str:
     """The page of a package's `templates/page.html`, which extends the `base.html` that all pages
-    share, with the script and style that they share, its own `page.js`, `style`, and its own
-    `page.css` where it has one. `data` is what the script reads.
+    share. It has the shared script and style, its own `page.js`, `style`, and its own `page.css`
+    where there is one. `data` is what the script reads.
 
     A content security policy admits this style and this script only. Beside `values` the template
     knows `markup`, `visible`, `fixed`, `count` and `share`.

@@ -76,16 +76,18 @@ class Limits:
     """Sandboxes that a run may break, one after the other; past it nothing is known of the run but
     that. A `Sandbox` takes no notice of it: whoever runs inputs in one opens the next."""
     without_shell_state: bool = False
-    """Nothing is read of what a run changes of the shell itself (its directory, variables,
-    functions, options): each has a newly executed bash, and its shell state stays unknown. What is
-    left where no fork server can serve a system's bash, and the same wherever it is asked for."""
+    """Nothing is read of what a run changes of the shell itself: its directory, variables,
+    functions, options. Each run has a newly executed bash, and its shell state stays unknown. What
+    is left where no fork server can serve a system's bash, and the same wherever it is asked for.
+    """
 
     sandbox: str = "namespaces"
-    """What stands around every run, one of `SANDBOXES`: namespaces of this host's kernel, or a
-    machine of its own with namespaces inside, in QEMU (`microvm`) or in Firecracker. In a
-    `microvm-bare` an input is root of the machine itself, as in the paper: the machine is restored
-    before each input, nobody reads the shell's state (`without_shell_state` is true), and
-    `disk_bytes` and `disk_inodes` are what the disk has."""
+    """What stands around every run, one of `SANDBOXES`. It is namespaces of this host's kernel, or
+    a machine of its own with namespaces inside, in QEMU (`microvm`) or in Firecracker. In a
+    `microvm-bare` an input is root of the machine itself, as in the paper. The machine is restored
+    before each input, and nobody reads the shell's state (`without_shell_state` is true).
+    `disk_bytes` and `disk_inodes` are what the disk has.
+    """
     revert: int = 1
     """Of a machine: it is restored to its snapshot before every so many runs. 1: before each, as
     in the paper; 0: only where what a run left cannot be undone from within. Between two restores
@@ -145,8 +147,9 @@ class Request:
     """In which order the shell's processes begin; see `Order`."""
     stdin: bytes = b""
     """What standard input holds. It is a pipe, as in `printf ... | bash -c ...`, that ends after
-    these bytes, at most `LONGEST_STDIN` of them; up to 64 KiB lie in it before the shell starts.
-    Empty: standard input is at its end, as /dev/null is. On a terminal it has to be empty."""
+    these bytes, at most `LONGEST_STDIN` of them. Up to 64 KiB lie in it before the shell starts.
+    Empty: standard input is at its end, as /dev/null is. On a terminal it has to be empty.
+    """
     rows: bool = False
     """`stdin` is rows (`behavior/rows.py`), which `. /dev/stdin` runs one after the other; standard
     input is at its end. No shell that is executed anew for each input can do that."""
@@ -240,23 +243,26 @@ class Execution:
     timed_out: bool = False
     """The wall time ran out."""
     waited: bool = False
-    """The wall time ran out, and all of the run's processes slept nearly always when it was looked
-    at (every 50 ms), or all through the last half of its time: no faster machine would have helped
-    it, but where what it slept for was about to come. A bare machine sees the former alone."""
+    """The wall time ran out, and no faster machine would have helped, but where what the run slept
+    for was about to come. All of the run's processes slept nearly always when it was looked at
+    (every 50 ms), or all through the last half of its time. A bare machine sees the former alone.
+    """
     output_truncated: bool = False
     """More was written than `output` holds."""
     limits_hit: tuple[str, ...] = ()
-    """The fields of `Limits` that the run reached. `processes` where a look (every 50 ms) found so
-    many, `disk_bytes` and `disk_inodes` where the disk was full at the end, `background_seconds`
-    where something still ran when that time was over."""
+    """The fields of `Limits` that the run reached. `processes` is there where a look (every 50 ms)
+    found so many, `disk_bytes` and `disk_inodes` where the disk was full at the end.
+    `background_seconds` is there where something still ran when that time was over.
+    """
     signal: int | None = None
     """The signal that ended the shell, else None."""
     hostname: bytes | None = None
     """The host's name after the run, where it changed."""
     network: bytes | None = None
-    """The network after the run as JSON, where it changed: an object of `links`, `addresses`,
+    """The network after the run as JSON, where it changed. It is an object of `links`, `addresses`,
     `routes` (the lists `ip -json link/address/route show` prints) and `firewall` (its rules as a
-    list of lines, or as one text in hexadecimal). None where nothing changed."""
+    list of lines, or as one text in hexadecimal). None where nothing changed.
+    """
 
 
 class Sandbox(Protocol):

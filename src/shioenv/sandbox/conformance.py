@@ -26,9 +26,9 @@ LIMITS = Limits(
 )
 """What a sandbox must be opened with for the checks: small, so that reaching them is quick.
 
-Each is what one of the checks goes past, and the others keep within: one second (a sleep of 60),
-192 MiB of memory (a text of 900 MiB), 64 processes (100 in the background), a disk of 16 MiB and
-2,048 files (100 MiB, 4,000 files), and output of which 64 KiB are kept and 1 MiB is read (300,000
+Each is what one of the checks goes past, and the others keep within. One second (a sleep of 60);
+192 MiB of memory (a text of 900 MiB); 64 processes (100 in the background). A disk of 16 MiB and
+2,048 files (100 MiB, 4,000 files). Output of which 64 KiB are kept and 1 MiB is read (300,000
 bytes, and `yes`).
 """
 

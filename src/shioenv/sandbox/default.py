@@ -27,9 +27,9 @@ _BACKENDS: Mapping[str, type[NamespaceSandbox]] = {
 def default_sandbox(system: System, limits: Limits | None = None) -> Sandbox:
     """An open sandbox of a built system, which serves inputs as that system's bash bears it.
 
-    Errors: HostError (exit status 3, with the fix) where this host forbids what isolation needs,
+    Errors: HostError (exit status 3, with the fix) where this host forbids what isolation needs.
     ShellStateError where no bash of the system can be served and the limits do not say
-    `without_shell_state`, SandboxError where it could not be opened for another reason, as with a
+    `without_shell_state`. SandboxError where it could not be opened for another reason, as with a
     damaged system.
     """
     limits = limits or Limits()
@@ -45,9 +45,9 @@ def default_sandbox(system: System, limits: Limits | None = None) -> Sandbox:
 
 
 def lower_layer() -> str:
-    """What inputs see of systems' files on this host, such as `names over ext4`: how much of a tree
-    is in memory (`LowerForm`), and on which file system the cache directory lies. `unknown` where
-    no sandbox opens.
+    """What inputs see of systems' files on this host, such as `names over ext4`. It is how much of
+    a tree is in memory (`LowerForm`), and on which file system the cache directory lies. `unknown`
+    where no sandbox opens.
     """
     try:
         return f"{form_here()} over {file_system_of(cache_directory())}"

@@ -21,8 +21,8 @@ from shioenv.system.store import System, find_system
 def check_host() -> list[HostCheck]:
     """Every check in the order in which one thing needs the other; nothing stays behind.
 
-    The last are a sandbox, which lacks what was found missing before: that is said once, and, where
-    it opens, whether it can read what inputs change of their shell.
+    The last are a sandbox, which lacks what was found missing before: that is said once. Where the
+    sandbox opens, it is told whether it can read what inputs change of their shell.
     """
     system = _built()
     parts = [*host_checks(), *building_checks(needed=system is None)]

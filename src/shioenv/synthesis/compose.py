@@ -23,9 +23,10 @@ OPERATOR_WEIGHTS: Mapping[str, float] = MappingProxyType(
 class Composites:
     """How inputs are composed.
 
-    `share` is the probability that an input is composite at all (0.25: ours, the paper gives none),
-    and that a composite one goes on after each further command. `max_segments` bounds the commands,
-    `operators` weighs what follows a command; a redirection always ends the input.
+    `share` is the probability that an input is composite at all (0.25: ours, the paper gives none).
+    It is also the probability that a composite input goes on after each further command.
+    `max_segments` bounds the commands, `operators` weighs what follows a command; a redirection
+    always ends the input.
     """
 
     share: float = 0.25
@@ -50,8 +51,9 @@ def compose(
 ) -> Input:
     """A composite input that begins with the words `first`.
 
-    `draw(piped)` draws a further command, `targets` are what output may be redirected to; where
-    there are none, and where `pipes` is false, the operators that would need them are not used.
+    `draw(piped)` draws a further command, `targets` are what output may be redirected to. Operators
+    that need targets are not used where there are none, and pipes are not used where `pipes` is
+    false.
     """
     tokens = list(command_tokens(first))
     operators = {

@@ -1,7 +1,7 @@
 """Leftmost derivation at speed: the same steps as `PartialInput.expand`, on a stack.
 
 A `ProductionTable` holds every production as codes; a `Derivation` pushes and pops them. Terminals
-are strings, `BREAK` ends an argument, and a nonterminal is a number whose last bit says whether it
+are strings, and `BREAK` ends an argument. A nonterminal is a number whose last bit says whether it
 stands inside an argument with other symbols: there, expanding it makes no argument of its own.
 """
 
@@ -73,7 +73,7 @@ class CompiledChoices(Choices):
 class ProductionTable:
     """Productions compiled for derivations.
 
-    `permitted` says which productions may be taken at each nonterminal (a sampler's action set);
+    `permitted` says which productions may be taken at each nonterminal (a sampler's action set).
     `productions` are the grammars' own, by which an input is finished in the shortest way.
     """
 

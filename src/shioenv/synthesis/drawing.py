@@ -33,8 +33,9 @@ class Drawing:
     composite_share: float = 0.25
     """Share of draws that are composed of several commands, 0 to 1."""
     max_segments: int = 3
-    """Commands of one input at most, where it is composed by operators' weights; a shape that
-    people write may have six, or as many as this where it is less than 3."""
+    """Commands of one input at most, where operators' weights compose it. A shape that people write
+    may have six, or as many as this where it is less than 3.
+    """
     mistakes: float = 0.0
     """Share of inputs that get a mistake, 0 to 1 (`shioenv.synthesis.mistakes`)."""
     session_length: int = 1

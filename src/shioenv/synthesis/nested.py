@@ -42,7 +42,7 @@ def may_run(
 ) -> bool:
     """Whether a command may run a program there: none that waits, or lacks what it needs.
 
-    `before` are the words before it, the command's own among them, `fifos` what nobody writes to:
+    `before` are the words before it, the command's own among them, `fifos` what nobody writes to.
     `find` may run what opens files where it looks at regular files, and by name or for none of
     these.
     """
@@ -140,8 +140,9 @@ PLUS = 0.2
 # Substitutions ----------------------------------------------------------------------------------
 
 SHARES = MappingProxyType({"$(": 0.06, "<(": 0.25})
-"""Share of operands, where a table has substitutions of that sort, that are one: of file operands
-that people write 2% is a `$( )` (the other is ours)."""
+"""Share of operands that are a substitution, where a table has substitutions of that sort. Of file
+operands that people write 2% are a `$( )` (the other is ours).
+"""
 
 
 def substitution(

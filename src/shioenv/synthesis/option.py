@@ -77,8 +77,8 @@ class Options:
     ) -> list[OptionStep]:
         """Every step from `state` until it holds no nonterminal (or for `max_steps` steps).
 
-        A step with `terminated` is the last of its option; the next step belongs to the option of
-        the nonterminal that is leftmost then, which may be the same one started anew.
+        A step with `terminated` is the last of its option. The next step belongs to the option of
+        the nonterminal that is leftmost then, which may be the same option started anew.
         """
         steps: list[OptionStep] = []
         while (leftmost := state.leftmost) is not None:

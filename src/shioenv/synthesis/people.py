@@ -21,8 +21,9 @@ LONGEST_SHAPE = 6
 """Commands of one input at most, where a shape is drawn."""
 
 UNSEEN = 3.0
-"""So many inputs of a command the table might have had with options drawn anew (ours): of a command
-that it has seldom, what it says counts for little."""
+"""So many inputs of a command the table might have had with options drawn anew (ours). Of a command
+that the table has seldom, what it says counts for little.
+"""
 
 UNSEEN_OPTION = 0.5
 """The count of an option that the table has not seen (ours)."""
@@ -53,7 +54,7 @@ Write: TypeAlias = Callable[[Nonterminal, frozenset[str] | None, bool], Written 
 class People:
     """Draws by one table of usage, among the commands that can be written.
 
-    `utility_share` of the commands are drawn as often as the table says, the others uniformly; of
+    `utility_share` of the commands are drawn as often as the table says, the others uniformly. Of
     `new_sets` of them the options are no set that the table names.
     """
 
@@ -137,9 +138,9 @@ class People:
     ) -> Written | None:
         """One command with options and operands of the table, None where nothing came of it.
 
-        `starts` are tried in order, of a command without operands in the opposite one (what reads
-        its standard input); `write` writes along a set of options, or along all of them, and
-        evenly or not: where half of the attempts gave nothing.
+        `starts` are tried in order; a command without operands, which reads its standard input,
+        tries them in the opposite order. `write` writes along a set of options, or along all of
+        them. It writes evenly where half of the attempts gave nothing.
         """
         known = self.of(writer.grammar.name)
         options = self._options(writer, random)
@@ -232,7 +233,7 @@ class _Singles:
 
     They stand for what the table has left of its counts once the sets that it names are taken off:
     `counts` how many, `options` which. `beside` are those that stand beside an option, `lines` what
-    options are one option, `sets` the sets that it names, by how many options they have.
+    options are one option. `sets` are the sets that it names, by how many options they have.
     """
 
     counts: Weights[str]

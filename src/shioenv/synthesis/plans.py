@@ -233,8 +233,8 @@ class OptionTable:
 
 @dataclass(frozen=True, slots=True)
 class _Body:
-    """A production that no mistake is written by: its place among its head's, what its rows share
-    in all plans, and the heads that it needs, as numbers and as bits.
+    """A production that no mistake is written by. It has its place among its head's, what its rows
+    share in all plans, and the heads that it needs, as numbers and as bits.
     """
 
     index: int
@@ -259,7 +259,7 @@ class _Body:
 @dataclass(frozen=True, slots=True)
 class _Part:
     """What derivations from one start symbol can meet: the heads by number, the start the last one,
-    and of each that is no mistake its bodies.
+    and of each head its bodies but those that are mistakes.
     """
 
     heads: Sequence[Nonterminal]
@@ -267,7 +267,7 @@ class _Part:
 
 
 def _innermost_first(productions: Productions, start: Nonterminal) -> list[Nonterminal]:
-    """The heads that derivations can meet, each mostly behind those that it needs: what is worked
+    """The heads that derivations can meet, each mostly behind those that it needs. What is worked
     out from the inside is there after one look at each.
     """
     order: list[Nonterminal] = []

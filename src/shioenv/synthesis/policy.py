@@ -80,8 +80,8 @@ class WeightedPolicy:
     """Productions as often as their weights say; repetitions stop with a fixed probability.
 
     `weights` overrides the grammars' own, by the text of a production as `shioenv grammar show
-    --productions` prints it, for example from a file of counts; what it does not name keeps its
-    weight, and so does a nonterminal all of whose counts are 0.
+    --productions` prints it, for example from a file of counts. What it does not name keeps its
+    weight. So does a nonterminal all of whose counts are 0.
     """
 
     def __init__(
@@ -121,8 +121,8 @@ class LengthPolicy:
     """Every number of arguments equally often, as far as there are different inputs of it.
 
     Who samples chooses `lengths` in turn and asks for inputs of just that length. Choices are those
-    of `base`, so that inputs of one length are distributed as the base policy distributes them;
-    where it does not come by the length itself, `steering` decides about repetitions.
+    of `base`, so that inputs of one length are distributed as the base policy distributes them.
+    Where `base` does not come by the length itself, `steering` decides about repetitions.
     """
 
     def __init__(self, lengths: Sequence[int] = LENGTHS, base: Policy | None = None) -> None:
@@ -193,8 +193,9 @@ class PolicySettings:
     utility_share: float = 0.5
     """Of these, share whose command is drawn as often as `usage` says; the others uniformly."""
     new_sets: float = 0.0
-    """Of their commands, share whose options are no set that `usage` names, beside those that are
-    so by its own counts: options that stand alone, or beside those of a set."""
+    """Of their commands, the share whose options are no set that `usage` names, beside those that
+    are so by its own counts. Such options stand alone, or beside those of a set.
+    """
 
     def __post_init__(self) -> None:
         if not 0 < self.stop <= 1:

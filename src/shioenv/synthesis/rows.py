@@ -1,7 +1,7 @@
 """Inputs typed in a row: something is made, entered, looked at, changed and removed.
 
 Samples of one stream are put in such an order, and their operands name what earlier inputs made, as
-far as the words tell: nothing is executed, and nothing else of an input changes. What people do
+far as the words tell. Nothing is executed, and nothing else of an input changes. What people do
 with a file from one input to the next is counted nowhere, so the weights are ours.
 """
 
@@ -81,7 +81,7 @@ class TypedSoFar:
         return posixpath.normpath(posixpath.join(self.start, word))
 
     def threaded(self, shell_input: Input, random: Random) -> Input:
-        """The input as it is typed now: operands that name what the system has name what was made,
+        """The input as it is typed now. Operands that name what the system has name what was made,
         or are called as they are from the present directory.
         """
         tokens = list(shell_input.tokens)

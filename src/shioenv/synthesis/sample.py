@@ -106,18 +106,18 @@ def sample(
 ) -> Iterator[Sample]:
     """`count` samples (None: without end), all different, the same for the same arguments.
 
-    Two samples differ in their start directory or their text. Each draw takes a start directory
-    and a command, both uniformly; a command that gave nothing new 200 times in a row is used up and
+    Two samples differ in their start directory or their text. Each draw takes a start directory and
+    a command, both uniformly. A command that gave nothing new 200 times in a row is used up, and
     only occurs in composite inputs from then on. `catalogue` holds the system's values for tokens,
     or gives them for a start directory, since paths are relative to it. `versions` are the target
     system's packages, `grammars` replaces the shipped ones, `policy` the one the drawing names. A
-    share of 0 for composites gives single commands only.
-    With a `LengthPolicy` every number of arguments (in composite inputs: of the first command) gets
-    its turn equally often, and the command is drawn among those that have inputs of that length.
+    share of 0 for composites gives single commands only. With a `LengthPolicy` every number of
+    arguments (in composite inputs: of the first command) gets its turn equally often. The command
+    is drawn among those that have inputs of that length.
 
     A share of the inputs gets a mistake; the others are those of the stream without mistakes. Where
-    a session has several (`drawing.session_length`), each has those before it as its history, and
-    of the stream those are taken that fit into sessions (`synthesis/rows.py`).
+    a session has several inputs (`drawing.session_length`), each has those before it as its
+    history. Of the stream those inputs are taken that fit into sessions (`synthesis/rows.py`).
 
     A longer stream begins with the shorter one. Errors: UnknownSamplerError, UnknownGrammarError,
     UnboundTokenError, UsageError, all before the first sample; SamplesExhaustedError.
@@ -328,7 +328,7 @@ class _Stream:
         """The stream of one seed that fills every length equally.
 
         Rounds of all lengths in random order, each kept until it has a new input. A command that
-        cannot make a length, or gives nothing new, leaves the draw for that length; a length for
+        cannot make a length, or gives nothing new, leaves the draw for that length. A length for
         which no command is left leaves the rounds.
         """
         random = generator(seed, "sample", "lengths")

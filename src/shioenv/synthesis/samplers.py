@@ -1,8 +1,8 @@
 """Samplers: which productions may be taken where, and inputs drawn by them.
 
 `gcs` permits the leftmost nonterminal's own productions (Section 4.3). The paper's unconstrained
-sampling has two readings, and both are here: `ucs` opens only the option slots to every command's
-options, as the released rows look; `ucs-universal` permits every production everywhere.
+sampling has two readings, and both are here. `ucs` opens only the option slots to every command's
+options, as the released rows look. `ucs-universal` permits every production everywhere.
 """
 
 from __future__ import annotations
@@ -122,9 +122,9 @@ def permitted_by(sampler: str, grammars: Sequence[Grammar]) -> Permitted:
 class Sampler:
     """Draws inputs of one command each from bound grammars.
 
-    Never more than `horizon` arguments: a production that would make more, counting what the rest
-    of the input makes at least, is not taken; so repetitions end there and everything mandatory
-    still fits (where it cannot, the shortest is taken).
+    Never more than `horizon` arguments: a production is not taken that would make more, counting
+    what the rest of the input makes at least. So repetitions end there and everything mandatory
+    still fits; where it cannot, the shortest is taken.
     """
 
     def __init__(
@@ -148,9 +148,9 @@ class Sampler:
     def draw(self, start: Nonterminal, random: Random) -> Drawn:
         """One input derived from `start`.
 
-        Drawn again as a whole where an argument is over-long, nothing at all was written, or
-        `ucs-universal` went past the horizon; a GrammarError after 200 attempts names the start
-        symbol (its grammar cannot be right).
+        An input is drawn again as a whole where an argument is over-long, nothing at all was
+        written, or `ucs-universal` went past the horizon. A GrammarError after 200 attempts names
+        the start symbol (its grammar cannot be right).
         """
         for _ in range(MAX_ATTEMPTS):
             drawn = self._attempt(start, random, self.policy, self.horizon)
@@ -164,9 +164,9 @@ class Sampler:
     def draw_length(self, start: Nonterminal, random: Random, length: int) -> Drawn | None:
         """One input with just so many arguments; None where none was found.
 
-        The policy's own draws first, never going past the length; then, where it is a LengthPolicy,
-        some whose repetitions are steered, or with `ucs-universal` many more of its own. The same
-        errors as `draw` are no errors here.
+        The policy's own draws come first, never going past the length. Then, where it is a
+        LengthPolicy, come some whose repetitions are steered, or with `ucs-universal` many more of
+        its own. The same errors as `draw` are no errors here.
         """
         if length > self.horizon:
             return None

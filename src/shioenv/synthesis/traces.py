@@ -49,9 +49,9 @@ class Sample:
     """An input to be executed in `cwd`.
 
     `volatile` says that a grammar in it, or an alternative that was taken, declares that two runs
-    may differ; `trace` holds the choices of each command in order, before a `mistake` was made,
-    which is the class of it (None: there is none), and before its operands were made to name what
-    the inputs of its `history` made, which were typed before it in the same shell.
+    may differ. `trace` holds the choices of each command in order, before a `mistake` was made and
+    before its operands were made to name what its `history` made. `mistake` is the class of the
+    mistake (None: there is none). `history` are inputs that were typed before it in the same shell.
     """
 
     input: Input

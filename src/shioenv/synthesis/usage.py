@@ -73,12 +73,13 @@ class Weights(Generic[Item]):
 class CommandUsage:
     """How one command is used.
 
-    `option_sets` are sets of options, sorted and joined by blanks ("" is none, "*" all that are too
-    rare to be named: single options are drawn), `options` single ones, `n_options` how many there
-    are, `pairs` two of them, `spellings` "short", "cluster" and "long". `operands` are
-    forms of operands in a row by option set ("" where nothing is known of the set), `piped` the
-    same to the right of a `|`, and `styles` how an option's value is written: "separate", "joined"
-    or "=". `nested` are the commands that it runs (`find -exec`, `xargs`), by grammar.
+    `option_sets` are sets of options, sorted and joined by blanks: "" is none, "*" all that are too
+    rare to be named, in whose place single options are drawn. `options` are single ones,
+    `n_options` how many there are, `pairs` two of them, `spellings` "short", "cluster" and "long".
+    `operands` are forms of operands in a row by option set ("" where nothing is known of the set),
+    `piped` the same to the right of a `|`. `styles` say how an option's value is written:
+    "separate", "joined" or "=". `nested` are the commands that it runs (`find -exec`, `xargs`), by
+    grammar.
     """
 
     option_sets: Mapping[str, float] = field(default_factory=dict)
@@ -96,10 +97,11 @@ class CommandUsage:
 class Usage:
     """A table of usage.
 
-    `utilities` counts commands by grammar, `commands` inputs by how many commands they have,
-    `shapes` inputs of several commands as grammars and operators (`du | sort`, `echo >`), `follows`
-    pairs of them, `targets` redirections with the form of their target (`> file name`), and
-    `substitutions` programs in `$( )` and `<( )` that stand as an operand (`ls $( find`).
+    `utilities` counts commands by grammar, `commands` inputs by how many commands they have.
+    `shapes` counts inputs of several commands as grammars and operators (`du | sort`, `echo >`),
+    `follows` pairs of them. `targets` counts redirections with the form of their target (`> file
+    name`). `substitutions` counts programs in `$( )` and `<( )` that stand as an operand (`ls $(
+    find`).
     """
 
     about: str

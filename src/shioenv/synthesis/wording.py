@@ -15,8 +15,9 @@ BEFORE_VALUE = re.compile(r"[ =:,/]\Z|\A(?:<ns>|-)\w\Z")
 """What stands before a value that is not in the middle of a word."""
 
 OPEN_TOKENS = frozenset({"File", "NewFile", "NewDirectory", "Word", "Pattern", "Glob"})
-"""System tokens in whose place other values of their kind may stand; those that name files of one
-sort (`<TarFile>`, `<CsvFile>`) keep to what there is."""
+"""System tokens in whose place other values of their kind may stand. Tokens that name files of one
+sort (`<TarFile>`, `<CsvFile>`) keep to what there is.
+"""
 
 EXPANDED = frozenset({"path", "url"})
 """Kinds whose values the shell shall expand."""

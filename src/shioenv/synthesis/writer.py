@@ -1,8 +1,8 @@
 """Commands written freely: along a plan of options, with other values, spelt as people do.
 
-Every step is one of the grammar's productions, so that conflicts stay impossible; what is free is
-which options (a `WritingPlan`), values of a kind (written by the kind's generator, or with the
-numbers of the grammar's own list drawn anew), and how an option is spelt.
+Every step is one of the grammar's productions, so that conflicts stay impossible. What is free is
+which options (a `WritingPlan`), the values of a kind, and how an option is spelt. The kind's
+generator writes a value, or the numbers of the grammar's own list are drawn anew.
 """
 
 from __future__ import annotations
@@ -95,8 +95,8 @@ class Nested(Protocol):
 class Written:
     """A command as written, and the choices that led to it.
 
-    `trace` has the index of a production for each step, or the text of a value that was drawn anew;
-    where people's spelling was asked for, its last entry is the seed of that.
+    `trace` has the index of a production for each step, or the text of a value that was drawn anew.
+    Where people's spelling was asked for, its last entry is the seed of that.
     """
 
     words: tuple[str, ...]
@@ -109,8 +109,8 @@ class _State:
     """What a derivation has written and must still write, as bits of options.
 
     `wanted` are those of the plan, `needed` those not written yet, `later` those that nonterminals
-    behind the leftmost one may write; `planned` says that there are wanted ones at all, `evenly`
-    that weights do not count and options may come again.
+    behind the leftmost one may write. `planned` says that there are wanted ones at all. `evenly`
+    says that weights do not count and options may come again.
     """
 
     stop: float
@@ -168,8 +168,9 @@ class CommandWriter:
 
         Every wanted option is written at least once, and with a plan of all options none twice,
         unless its program takes it several times. `spelling` is how this command's options are
-        spelt (None: as the grammar writes them); `evenly` takes options that the plan allows
-        whatever they weigh, and one again where its program does: where usual ways led nowhere.
+        spelt (None: as the grammar writes them). `evenly` is for where usual ways led nowhere:
+        options that the plan allows are taken whatever they weigh, and one again where its program
+        does.
         """
         derived = self._derive(start, plan, random, horizon + 1, evenly=evenly)
         if derived is None:

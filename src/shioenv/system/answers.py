@@ -1,14 +1,15 @@
 """What a system's own C library answers in place of the host's kernel: the declared clock, kernel,
 disk and mounts, by the code of `native/library`.
 
-Every program asks the C library. The code is put behind that library's last byte, and one of its
-two headers for the same note becomes that of one more segment, in memory behind all others; then
-the names of the functions that tell the time, name the kernel, show files, disks and directories or
-open the list of mounts lead there. The order of everything else in it and what its other functions
-do stay as they were, nothing is loaded in addition, and no file, variable or mount tells programs
-about it. The code is compiled once and committed, since inputs can see the library's bytes; filled
-in are the declared moments, names and mounts, what of the disk is in use, and where the library's
-own functions lie. So the same library gives the same bytes on every host.
+Every program asks the C library. The code is put behind that library's last byte. One of the
+library's two headers for the same note becomes that of one more segment, in memory behind all
+others. Then the names of functions lead there: those that tell the time, name the kernel, show
+files, disks and directories or open the list of mounts. The order of everything else in the library
+and what its other functions do stay as they were. Nothing is loaded in addition, and no file,
+variable or mount tells programs about it. The code is compiled once and committed, since inputs can
+see the library's bytes. Filled in are the declared moments, names and mounts, what of the disk is
+in use, and where the library's own functions lie. So the same library gives the same bytes on every
+host.
 """
 
 from __future__ import annotations

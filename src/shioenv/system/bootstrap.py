@@ -33,8 +33,9 @@ _ONE_LOCALE_FILE = (
     'test ! -d "$1/usr/lib/locale/C.utf8" || '
     'chroot "$1" localedef --add-to-archive /usr/lib/locale/C.utf8'
 )
-"""Has the system's own tool put the files of its locale into one, as on a machine with locales:
-24 of the 34 files that `ls` would open are those."""
+"""Has the system's own tool put the files of its locale into one, as on a machine with locales. 24
+of the 34 files that `ls` would open are those.
+"""
 
 _OF_THE_HOST = re.compile(
     r"PATH|HOME|TMPDIR|APT_CONFIG|SSL_CERT_(FILE|DIR)|(HTTPS?|FTP|ALL|NO)_PROXY", re.IGNORECASE
@@ -42,7 +43,8 @@ _OF_THE_HOST = re.compile(
 
 _ENVIRONMENT = {"LC_ALL": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1"}
 """Of mmdebstrap, hence of what packages run when they are installed. Of the host's variables it has
-those alone that a download may need: whether bytecode of an import is kept was up to one of them.
+those alone that a download may need. Whether bytecode of an import is kept was up to one of the
+others.
 """
 
 
@@ -104,8 +106,9 @@ _BASE_BYTES = 300 << 20
 
 
 def _full_disk(cache: Path) -> SystemStorageError:
-    """Which disk mmdebstrap has filled: that of the cache, which holds the tar that it makes, or
-    that of temporary files, where it unpacks the packages and from which it removes them again.
+    """Which disk mmdebstrap has filled. It is that of the cache, which holds the tar that
+    mmdebstrap makes, or that of temporary files, where it unpacks the packages and removes them
+    again.
     """
     temporary = Path(tempfile.gettempdir())
     of_cache = shutil.disk_usage(cache).free < _BASE_BYTES
@@ -143,7 +146,7 @@ def _bootstrap_failed(status: int, log: list[str], sources: list[str], cache: Pa
 def mmdebstrap_command(distribution: Distribution, target: Path, sources: list[str]) -> list[str]:
     """The command that makes the base, as root or as an ordinary user.
 
-    Texts of the declaration stand behind `--`, or behind the name of one option each: none of them
+    Texts of the declaration stand behind `--`, or behind the name of one option each. None of them
     can be an option, and the patterns of `declare` leave no room for a second line or a file's
     name.
     """

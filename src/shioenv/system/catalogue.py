@@ -1,8 +1,8 @@
 """System tokens: the names that grammars are filled in with, read from a built system's index.
 
-Nothing is executed. Values are raw names, in the order of their bytes: the odd ones, with blanks,
-quotes and newlines, are among them, and quoting is the grammar's part (`quoted` does it for
-everybody else). What lies in the start directory is named relative to it, all else absolutely.
+Nothing is executed. Values are raw names, in the order of their bytes, the odd ones with blanks,
+quotes and newlines among them. Quoting is the grammar's part (`quoted` does it for everybody else).
+What lies in the start directory is named relative to it, all else absolutely.
 """
 
 from __future__ import annotations

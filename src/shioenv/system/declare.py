@@ -2,8 +2,8 @@
 
 The files ship in `shioenv/systems/`; others come from anybody, and what they say goes into
 commands, paths and lines of files. So every text has a pattern for all that it may be. A fault
-names its place as a path into the file (`$.machine.memory`), the value found and what was expected;
-an unknown key names its nearest known one.
+names its place as a path into the file (`$.machine.memory`), the value found and what was expected.
+An unknown key names its nearest known one.
 """
 
 from __future__ import annotations
@@ -413,8 +413,8 @@ def reason(error: OSError | ValueError) -> str:
 def read_text(name: str | None = None) -> str:
     """The text of a declaration, by shipped name or by the path of a file that ends in `.toml`.
 
-    Raises UnknownSystemError for a name that is not declared, SystemDeclarationError for a file
-    that cannot be read, is none (a pipe, a device), or has more than `LARGEST_FILE` bytes.
+    Raises UnknownSystemError for a name that is not declared. Raises SystemDeclarationError for a
+    file that cannot be read, is none (a pipe, a device), or has more than `LARGEST_FILE` bytes.
     """
     name = name or DEFAULT_SYSTEM
     if name.endswith(".toml"):

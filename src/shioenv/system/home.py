@@ -1,9 +1,9 @@
 """The home tree as entries with bytes and attributes: the same bytes on every host, every time.
 
 Text lives as plain files beneath `systems/<source>/files/`, attributes in
-`systems/<source>/tree.toml`; what is binary or long is generated here. Nothing depends on the
-host, the clock, the version of Python or of a compression library (the deflate coder is our own,
-because zlib's output is not the same everywhere).
+`systems/<source>/tree.toml`; what is binary or long is generated here. Nothing depends on the host,
+the clock, the version of Python or of a compression library. The deflate coder is our own, because
+zlib's output is not the same everywhere.
 
 A tree that does not ship comes from anybody. Nothing outside its directory is read for it, and what
 it may ask for is bounded.

@@ -20,8 +20,9 @@ ROOM_BYTES = 1_500_000_000
 
 
 OPEN_FILES = 256
-"""Files that a process has open at most while it works in one sandbox, or in all lanes of a worker;
-the supervisor numbers its own up to 206."""
+"""Files that a process has open at most while it works in one sandbox, or in all lanes of a worker.
+The supervisor numbers its own up to 206.
+"""
 
 
 def allow_open_files(needed: int = OPEN_FILES) -> None:

@@ -1,8 +1,8 @@
 """One canonical tar per system: base, home tree and machine profile, and the index of its entries.
 
-Canonical means that nothing but the inputs decides a byte: entries sorted by path, numeric owners,
-no device nodes, no caches or logs, no time after the system's own. The same inputs give the same
-sha256 on every host.
+Canonical means that nothing but the inputs decides a byte. Entries are sorted by path, owners are
+numeric. There are no device nodes, no caches or logs, no time after the system's own. The same
+inputs give the same sha256 on every host.
 """
 
 from __future__ import annotations
@@ -95,7 +95,8 @@ def read_base(base: Path, latest: int) -> dict[str, ImageEntry]:
     """The entries of a root filesystem's tarball that are kept, by path.
 
     Times after `latest` become `latest`. Raises RootfsTarError for what is no tarball, is cut off,
-    holds names that no file can have or that lead out of it, sparse files, or no root filesystem.
+    or holds no root filesystem. Raises it for names that no file can have or that lead out of it,
+    and for sparse files.
     """
     entries: dict[str, ImageEntry] = {}
     origins: dict[str, str] = {}
@@ -173,8 +174,8 @@ def _parts(name: str) -> list[str]:
 
 
 def _separate(entries: dict[str, ImageEntry], origins: Mapping[str, str]) -> None:
-    """Makes each name of a hard-linked file a file of its own, with the content and attributes of
-    the one it is a link to (`origins`): see "Hard links" in docs/design/decisions.md.
+    """Makes each name of a hard-linked file a file of its own. It has the content and attributes of
+    the file it is a link to (`origins`): see "Hard links" in docs/design/decisions.md.
     """
     for path, origin in origins.items():
         seen = {path}
@@ -208,8 +209,8 @@ def device(kind: str, major: int, minor: int, mode: int = 0o600, gid: int = 0) -
     """Of `Placed`, what makes it stand for a device: a block (b) or character one (c), or a socket
     (s) that nobody listens on.
 
-    Nobody may make device nodes where systems are built and used, so a link says what is meant, and
-    the sandbox makes of it what programs see as one (`native/around/tree.c`).
+    Nobody may make device nodes where systems are built and used, so a link says what is meant. The
+    sandbox makes of the link what programs see as a device (`native/around/tree.c`).
     """
     return {"target": f"{_DEVICE}{kind} {major} {minor} {mode:o}", "gid": gid}
 

@@ -3,8 +3,8 @@
     systems/<digest>/microvm/<key>/   vmlinux  initramfs  disk0 ...  microvm.json
     kernels/<sha256>.deb              packages that kernels come from
 
-All of it is made without root, on demand (`shioenv system build --microvm`), and the same bytes
-come of the same system, kernel and helpers: the key is a digest of these three.
+All of it is made without root, on demand (`shioenv system build --microvm`). The same bytes come of
+the same system, kernel and helpers: the key is a digest of these three.
 """
 
 from __future__ import annotations
@@ -431,8 +431,9 @@ tar -c --sort=name --numeric-owner --xattrs --xattrs-include='*' -C rootfs . |
         --delay-directory-restore -C /mnt
 exec "$@"
 """
-"""`mke2fs` takes the names of a directory in the order in which it is given them: that of a tmpfs
-is that in which they were made, and not the host's."""
+"""`mke2fs` takes the names of a directory in the order in which it is given them. The order of a
+tmpfs is that in which the names were made, and not the host's.
+"""
 
 
 def _inodes(system: System) -> int:

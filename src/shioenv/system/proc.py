@@ -94,8 +94,8 @@ def live_proc_files(
 ) -> dict[str, bytes]:
     """The entries of `proc_files` that agree with a run's own clock and kernel.
 
-    `stat` says when the machine was booted (`now`, in seconds since 1970, less the declared uptime,
-    as the time namespace has it); `version` names the `release` that `uname` shows.
+    `stat` says when the machine was booted: `now`, in seconds since 1970, less the declared uptime,
+    as the time namespace has it. `version` names the `release` that `uname` shows.
     """
     machine = declaration.machine
     return {

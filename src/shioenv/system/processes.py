@@ -1,8 +1,8 @@
 """What /proc says of the machine's own processes: a directory of files for each of them.
 
 They are real processes that do nothing (`native/around/processes.c`). What the kernel would say of
-them is of the host's making (when they started, which program they run), so such a directory stands
-over each of theirs: the same on every host, in every run. It is gone with its process.
+them is of the host's making: when they started, which program they run. So such a directory stands
+over each of theirs, the same on every host, in every run. It is gone with its process.
 
 The files are written as `processes/PID.UID.GID/NAME` beside the root filesystem. What is a link in
 /proc is a file that holds where it leads to; the supervisor knows which those are.

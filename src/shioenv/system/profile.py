@@ -1,10 +1,10 @@
 """The machine profile as files: what programs read to learn about the machine they run on.
 
-Two groups, both pure functions of the declaration. `root_files` lie in the root filesystem itself:
-the files of /etc that name the host, login records, the kernel log, what stands for devices in
-/dev, and a tree of ordinary files and links under /sys, of which the sandbox makes a read-only
-copy. `proc_files` lie beside the root filesystem and are bound over entries of /proc.
-`live_proc_files` are those that must agree with the clock or the kernel a run really has.
+Two groups, both pure functions of the declaration. `root_files` lie in the root filesystem itself.
+They are the files of /etc that name the host, login records, the kernel log, what stands for
+devices in /dev. A tree of ordinary files and links under /sys is among them, of which the sandbox
+makes a read-only copy. `proc_files` lie beside the root filesystem and are bound over entries of
+/proc. `live_proc_files` are those that must agree with the clock or the kernel a run really has.
 """
 
 from __future__ import annotations

@@ -102,8 +102,8 @@ class System:
 
     @property
     def tree_sums(self) -> Mapping[str, str]:
-        """What the tree's names and attributes come to, by the form in which it is kept in memory;
-        nothing for systems that were built before that was written down.
+        """What the tree's names and attributes come to, by the form in which it is kept in memory.
+        Nothing for systems that were built before that was written down.
         """
         return MappingProxyType(dict(self.facts.get("tree_sums", {})))
 
@@ -180,7 +180,7 @@ class System:
         yield from (f"{name}: is gone" for name in digests if not name.startswith("rootfs/"))
 
     def read(self, path: str) -> bytes:
-        """The content of a file of the root filesystem, by its absolute path, whoever asks: what
+        """The content of a file of the root filesystem, by its absolute path, whoever asks. What
         this user may not read is read as the system's own root.
 
         Errors: OSError where there is no such file, HostError where this host forbids to be that
@@ -283,9 +283,9 @@ def _corrupt(name: str, path: Path, error: Exception | str) -> SystemCorruptErro
 def find_system(name: str | None = None) -> System:
     """The built system of this name, by default `debian-12`.
 
-    `name` may be a shipped name, the name of a system built from a TOML file of one's own, or the
-    path of such a file. Raises UnknownSystemError with the nearest name, SystemNotBuiltError where
-    it is declared but not built or was built from another version of its declaration,
+    `name` may be a shipped name, the name of a system built from one's own TOML file, or the path
+    of such a file. Raises UnknownSystemError with the nearest name. Raises SystemNotBuiltError
+    where it is declared but not built, or was built from another version of its declaration. Raises
     SystemCorruptError where its files are damaged, SystemStorageError where they may not be read,
     and UsageError for what is no name.
     """
@@ -356,15 +356,15 @@ def build_system(
     """The system of this name, built where it is not there yet.
 
     `rootfs_tar` takes a tarball (plain, gzip, bzip2, xz or zstd) as the base instead of running
-    mmdebstrap; home tree, accounts and machine profile are added all the same. The system is
-    then `called` so, by default as its declaration says. `fresh` downloads the packages again.
-    `report` is given one line of progress at a time. Safe to call from several processes at once.
-    Nothing half-built stays behind an error or an interrupt, and no system of the same name that
-    was made from something else is replaced.
+    mmdebstrap. Home tree, accounts and machine profile are added all the same. The system is then
+    `called` so, by default as its declaration says. `fresh` downloads the packages again. `report`
+    is given one line of progress at a time. Safe to call from several processes at once. Nothing
+    half-built stays behind an error or an interrupt, and no system of the same name that was made
+    from something else is replaced.
 
     Raises UnknownSystemError, SystemDeclarationError, SystemBuildError, RootfsTarError,
-    SystemStorageError, UsageError for a name that cannot be had, and HostError (exit status 3)
-    where this host lacks a program or right.
+    SystemStorageError. Raises UsageError for a name that cannot be had, and HostError (exit status
+    3) where this host lacks a program or right.
     """
     name = name or DEFAULT_SYSTEM
     declaration, text = load_declaration(name), read_text(name)

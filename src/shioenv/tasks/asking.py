@@ -131,8 +131,9 @@ def _told(words: Sequence[str], piped: bool) -> str | None:
 
 
 _BLANK, _EMPTY = "\x01", "\x02"
-"""What stands for a blank inside a word, which is none between a name and its value, and for a word
-without text, which no argument is."""
+"""What stands for a blank inside a word, which is none between a name and its value. It stands for
+a word without text as well, which no argument is.
+"""
 
 
 @cache
@@ -141,8 +142,8 @@ def _splitter(name: str) -> ArgumentSplitter:
 
 
 def _taken(name: str, words: Sequence[str]) -> tuple[dict[str, str], list[str]] | None:
-    """Options by their short names and operands, as the command's grammar takes them; None for what
-    it has not, and where an option is given twice with two values.
+    """Options by their short names and operands, as the command's grammar takes them. None for an
+    option that the grammar has not, and where an option is given twice with two values.
     """
     splitter = _splitter(name)
     options: dict[str, str] = {}

@@ -80,10 +80,10 @@ class Judge:
 
         Everything outside the shell (files, network, host name) has to be as the goal says, and
         otherwise as it was. Of the shell itself (working directory, variables, functions, options)
-        only what the goal says counts. File times do not, but for those that were set to another
-        time than that of the session, and those that are all that was to change. Regular files have
-        the goal's content. An output is compared line by line, runs of blanks as one, without blank
-        lines at its end; the last row's counts.
+        only what the goal says counts. File times do not, with two exceptions: those that were set
+        to another time than that of the session, and those that are all that was to change. Regular
+        files have the goal's content. An output is compared line by line, runs of blanks as one,
+        without blank lines at its end; the last row's counts.
         """
         repeated = terminal.repeated()
         verdict = self.verdict(terminal.since_start(repeated), terminal.printed)
@@ -94,9 +94,10 @@ class Judge:
 
     def _otherwise(self, terminal: Terminal, repeated: Behavior) -> int:
         """The number of the first row that did something else to the machine when it was repeated
-        than when it was typed, or of the last one that printed something else where that counts; 0
-        where there is none. Files that neither were there at the start nor are in the end may have
-        any name: how many there are of which kind, in which directory, is compared.
+        than when it was typed. Where printing counts, it is that of the last row that printed
+        something else. 0 where there is none. Files that neither were there at the start nor are in
+        the end may have any name. How many there are of which kind, in which directory, is
+        compared.
         """
         lasting = _names(self._pristine) | _names(repeated.patch.apply(self._pristine))
         last = 0
@@ -250,7 +251,7 @@ def is_now(parts: tuple[Any, ...], instant: datetime) -> bool:
 
 def digest_in(machine: Pristine, cwd: str, name: str) -> str | None:
     """SHA-256 (hex) of a file of the pristine system, by its name in the `fs` of a context that
-    begins in `cwd`; None where there is none, or it cannot be read.
+    begins in `cwd`. None where there is no such file, or it cannot be read.
     """
     path = posixpath.normpath(posixpath.join(cwd, os.fsdecode(name_bytes(name))))
     content = machine.read(path)

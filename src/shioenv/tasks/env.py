@@ -43,10 +43,10 @@ class TaskEnv(gymnasium.Env[str, str]):
     """Tasks as a Gymnasium environment of texts.
 
     The first observation is what the agent is told; an action is a line of Bash (or several), the
-    observation after it what that printed. The reward is 1 once the goal is reached, which ends
-    the episode (`terminated`), else 0; the last of `max_turns` lines ends it too (`truncated`).
-    `info` holds `task` (its id), `progress` (share of the goal that holds), `turns`, and `missing`
-    and `extra` as the check tells them, which an agent should not be shown.
+    observation after it what that printed. The reward is 1 once the goal is reached, which ends the
+    episode (`terminated`), else 0; the last of `max_turns` lines ends it too (`truncated`). `info`
+    holds `task` (its id), `progress` (share of the goal that holds), `turns`, and `missing` and
+    `extra` as the check tells them. An agent should not be shown `missing` and `extra`.
 
     Options of `reset`: `task`, an id; else one is drawn uniformly. Nothing is opened before that.
     """
@@ -114,8 +114,8 @@ class TaskEnv(gymnasium.Env[str, str]):
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         """What a line of Bash prints, reward, `terminated`, `truncated`, info.
 
-        Errors: ActionError for what is no text of the action space, EpisodeError where no episode
-        is running; those of sandboxes, and the line may be typed again.
+        Errors: ActionError for what is no text of the action space. EpisodeError where no episode
+        is running. Those of sandboxes, and the line may be typed again.
         """
         if self._episode is None or self._episode.over:
             raise EpisodeError("no episode is running", hint="call reset first")

@@ -73,10 +73,10 @@ def make_tasks(
     """A task of each record that makes one, in the records' order.
 
     A record does where it was made on this system, ended with 0, is not volatile, within all limits
-    and at least so irreducible, where its goal can be told without telling how it is reached, and
-    where that is proved: the recorded input passes, doing nothing fails, and so does the input
-    without one of its arguments. Goals are about the machine, about what is printed, or both.
-    Errors: those of `find_system` and sandboxes.
+    and at least so irreducible. Its goal can be told without telling how it is reached. That is
+    proved: the recorded input passes, doing nothing fails, and so does the input without one of its
+    arguments. Goals are about the machine, about what is printed, or both. Errors: those of
+    `find_system` and sandboxes.
     """
     built = find_system(system)
     chosen = [one for one in records if suits(one, built.name, min_irreducibility)]

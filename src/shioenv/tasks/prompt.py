@@ -76,8 +76,8 @@ class Content:
 
 
 def family(commands: Sequence[str], areas: Collection[str]) -> str:
-    """What kind of work an input is, by the areas of the context that it changes, and for files by
-    its last command that is known to change some.
+    """What kind of work an input is, by the areas of the context that it changes. For files it is
+    by the input's last command that is known to change some.
     """
     for area in ("network", "cwd", "env", "limits"):
         if area in areas:
@@ -106,7 +106,7 @@ def told(
     contents: Mapping[str, Content],
     is_now: Callable[[Mapping[str, Any]], bool],
 ) -> list[str] | None:
-    """What a goal says about the machine, a line or more each; None where it cannot be told: a
+    """What a goal says about the machine, a line or more each. None where it cannot be told: a
     content that is no text, or too long. `is_now` says whether a file's time is the session's own.
     """
     changed: dict[str, dict[str, Any]] = {}

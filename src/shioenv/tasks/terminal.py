@@ -1,12 +1,12 @@
 """A shell that goes on from row to row, goes back, and forks: rows are replayed.
 
-Nothing is kept running. A row is executed on the pristine system after all rows before it, so that
-going back is forgetting rows, and a fork is a copy of the list. What each had done when it was
-typed is kept, so that who judges can hold it against what the repetition did.
+Nothing is kept running. A row is executed on the pristine system after all rows before it. So going
+back is forgetting rows, and a fork is a copy of the list. What each had done when it was typed is
+kept, so that who judges can hold it against what the repetition did.
 
-Beside it stands, for each question that somebody else asks of the machine, a shell of its own:
-whoever judges what was typed must not ask the shell in which it was typed, whose functions,
-aliases, traps and variables answer as their owner likes.
+Beside it stands, for each question that somebody else asks of the machine, a shell of its own.
+Whoever judges what was typed must not ask the shell in which it was typed: its functions, aliases,
+traps and variables answer as their owner likes.
 """
 
 from __future__ import annotations
@@ -90,13 +90,13 @@ class Terminal:
 
     `run` types a row. Each is read by itself: what is wrong with one (a quote that is not closed)
     does not reach into the next. Rows share all that a shell keeps: directory, variables,
-    functions, files. After `exit` or `exec` nothing runs any more, as in any shell; what `exec`
+    functions, files. After `exit` or `exec` nothing runs any more, as in any shell. What `exec`
     alone redirects is so for its own row only (ours: rows that were typed print nothing again). A
     row that runs out of time is taken back, with all that it did (ours: Ctrl-C, and nothing half
     done). `beside` runs a row in another shell.
 
-    The machine's limit of real time is that of each row, and a row is as long as an input may be;
-    all rows together have at most `LONGEST_STDIN` bytes. The machine is shared between forks and
+    The machine's limit of real time is that of each row, and a row is as long as an input may be.
+    All rows together have at most `LONGEST_STDIN` bytes. The machine is shared between forks and
     stays its owner's.
     """
 
@@ -139,7 +139,7 @@ class Terminal:
     def beside(
         self, row: str, *, separate: bool = False, wall_seconds: float | None = None
     ) -> Behavior:
-        """What a row does in a shell of its own, in the start directory: of all that was typed it
+        """What a row does in a shell of its own, in the start directory. Of all that was typed it
         finds what became of the machine (files, network, host name), and nothing of the shell.
 
         Processes that typed rows left behind are ended first. What it does to the machine is there
@@ -167,7 +167,7 @@ class Terminal:
 
     def repeated(self) -> Behavior:
         """What all rows do together when they are run once more, from the pristine state on, the
-        history before them included; the last of them prints, if it was typed.
+        history before them included. The last of them prints, if it was typed.
         """
         rows = [*self._history, *(one.again for one in self._rows)]
         last = Row(RowKind.TYPED, ":" if self.ends_beside else rows.pop().text)
@@ -175,7 +175,7 @@ class Terminal:
 
     def since_start(self, repeated: Behavior | None = None) -> Behavior:
         """What all rows did together, typed as `run` typed the last of them, of what `repeated`
-        gave (None: asked now); of the output, that of the last row.
+        gave (None: asked now). Of the output it is that of the last row.
         """
         whole = repeated or self.repeated()
         before = self._alone(self._history)
@@ -183,7 +183,7 @@ class Terminal:
 
     def repetitions(self, repeated: Behavior) -> Iterator[tuple[Behavior, Behavior]]:
         """For each row, everything from the pristine state on once it was typed, and the same once
-        it was repeated for the row after it; for the last row, what `repeated` gave.
+        it was repeated for the row after it. For the last row it is what `repeated` gave.
         """
         for number, row in enumerate(self._rows, 1):
             again = self._rows[number].before if number < len(self._rows) else repeated
@@ -222,9 +222,10 @@ class Terminal:
         return behavior
 
     def _patience(self, seconds: float | None) -> float:
-        """Seconds that a run may take: a row's own, and what those before it needed, which are all
-        run again, and half of that for a machine that is busier now; never more than all of them
-        were allowed. Whole ones, so that the same rows are remembered by the machine.
+        """Seconds that a run may take: a row's own, and what the rows before it needed, which are
+        all run again. Half of that is added for a machine that is busier now. They are never more
+        than all of them were allowed. Whole ones, so that the same rows are remembered by the
+        machine.
         """
         own = seconds or self.machine.limits.wall_seconds
         before = min(ceil(1.5 * self._spent), ceil(sum(row.allowed for row in self._rows)))

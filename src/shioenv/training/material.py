@@ -65,9 +65,10 @@ class MaterialPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     seed: int
     policy: str = "people"
     sampler: str = "gcs"
-    """`gcs`, `ucs`, `ucs-universal`; `probes` or `filters`, which have no policy; `crossed`: single
-    commands, each operand and value in turn replaced by others; or `stages`: commands behind a
-    pipe, given what inputs of the parts before it printed."""
+    """`gcs`, `ucs`, `ucs-universal`; `probes` or `filters`, which have no policy. `crossed`: single
+    commands, each operand and value in turn replaced by others. `stages`: commands behind a pipe,
+    given what inputs of the parts before it printed.
+    """
     horizon: int = HORIZON
     """Arguments of one command at most."""
     composite_share: float = 0.0
@@ -261,7 +262,8 @@ def _select(
 
 def probes(system: System, count: int, seed: int) -> list[str]:
     """Inputs that show what each command does with nothing, for help, and with every letter and
-    digit as its option: by itself and before a file of the home tree, drawn by the seed.
+    digit as its option. Each is there by itself and before a file of the home tree, drawn by the
+    seed.
     """
     files = _files(system)
     rng = random.Random(seed)
@@ -334,8 +336,8 @@ def _tell(report: Callable[[int, int, int], None], progress: Progress) -> None:
 
 
 def described(dataset: Path) -> dict[str, Any]:
-    """A dataset as the card of a model that learned from it tells: how it was drawn, of which
-    system, by which version, grammars and recipe ("" where no recipe made it).
+    """A dataset as the card of a model that learned from it tells. The card says how it was drawn,
+    of which system, by which version, grammars and recipe ("" where no recipe made it).
 
     Errors: those of `read_manifest`.
     """

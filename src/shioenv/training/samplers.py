@@ -55,8 +55,8 @@ def parted(text: str) -> tuple[str, str]:
 
 
 def is_source(record: Record) -> bool:
-    """Whether what a record printed is what its input gives into a pipe: it printed something, on
-    standard output alone, failed at nothing and changed nothing.
+    """Whether what a record printed is what its input gives into a pipe. The input printed
+    something, on standard output alone, failed at nothing and changed nothing.
     """
     _, text = without_start(record.input)
     printed = 0 < len(record.output_bytes) <= LONGEST
@@ -67,8 +67,8 @@ def is_source(record: Record) -> bool:
 def stage_inputs(
     system: System, datasets: Sequence[Path], count: int, seed: int, policy: str
 ) -> list[str]:
-    """So many inputs of two commands, as lines of a command list: one that datasets have executed,
-    and one that a policy writes behind pipes, drawn by the seed. Each output is given as often as
+    """So many inputs of two commands, as lines of a command list. Datasets have executed the first,
+    and a policy writes the second behind pipes, drawn by the seed. Each output is given as often as
     any other, whoever printed it.
 
     Errors: ModelError where the datasets hold nothing that could be piped, or nothing is drawn.
@@ -169,8 +169,8 @@ _DRAWN = 50
 
 
 def crossed(system: System, count: int, seed: int, policy: str) -> list[str]:
-    """So many inputs, all different, drawn by the seed: kinds of inputs, in the order in which a
-    policy comes to them, each with one operand or one value after the other replaced.
+    """So many inputs, all different, drawn by the seed. They are kinds of inputs, in the order in
+    which a policy comes to them, each with one operand or one value after the other replaced.
 
     Inputs of one kind differ in numbers and names alone (`shioenv.bash.normal`).
     """
@@ -194,8 +194,9 @@ def crossed(system: System, count: int, seed: int, policy: str) -> list[str]:
 def variants(
     shell_input: Input, names: Mapping[str, Sequence[str]], random: Random
 ) -> Iterator[str]:
-    """An input with each of its arguments in turn replaced by others: a path by one of every class,
-    a name by all of its class, a number, a mode or a date by others; and by a name misspelt.
+    """An input with each of its arguments in turn replaced by others. A path is replaced by one of
+    every class, a name by all of its class, a number, a mode or a date by others, and a name by
+    itself misspelt.
     """
     known = {quoted(name): token for token in (*NAMES, *names) for name in names.get(token, ())}
     tokens = shell_input.tokens

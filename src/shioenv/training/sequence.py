@@ -1,8 +1,9 @@
 """A sequence model trained in pieces: each goes on where the one before it stopped, to the step.
 
-A run is a directory: its plan, checkpoints with weights, optimizer, random numbers and place in the
-data, a curve, and the model as it is best so far. The optimizer is Adafactor, as T5's own: what it
-remembers is a hundredth of the weights, so a run can be carried from one machine to another.
+A run is a directory. It holds its plan, checkpoints with weights, optimizer, random numbers and
+place in the data, a curve, and the model as it is best so far. The optimizer is Adafactor, as T5's
+own. What it remembers is a hundredth of the weights, so a run can be carried from one machine to
+another.
 """
 
 from __future__ import annotations
@@ -375,8 +376,8 @@ def _export(
 
 
 def _calibration(model: Any, examples: Examples, plan: TrainingPlan, device: str) -> dict[str, Any]:
-    """How often answers of some probability were right, among examples that are not learned from:
-    `scores` and `shares` for a piecewise linear function, as a memory has one.
+    """How often answers of some probability were right, among examples that are not learned from.
+    `scores` and `shares` are for a piecewise linear function, as a memory has one.
     """
     from sklearn.isotonic import IsotonicRegression
 

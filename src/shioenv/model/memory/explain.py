@@ -1,8 +1,8 @@
 """What a command does, found from examples: the simplest function that explains what was seen.
 
-Which function a command and its options mean is nowhere written: neighbours with the same options
-are examples (what they read, their words, what they printed), and a function is taken when it
-explains all of them, but for a few of many. It is then applied to what our command reads.
+Which function a command and its options mean is nowhere written. Neighbours with the same options
+are examples: what they read, their words, what they printed. A function is taken when it explains
+all of them, but for a few of many. It is then applied to what our command reads.
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ class MemoryEntry:
 
 def signature(taken: Taken) -> tuple[int, int, int, list[int], list[int]]:
     """What a row tells of a command: its options as bits, a hash of these with their values, how
-    many operands, and class and hash of the first ones.
+    many operands, class and hash of the first operands.
     """
     form = taken.form
     bits = 0

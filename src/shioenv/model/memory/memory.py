@@ -62,9 +62,10 @@ EXACT, VOLATILE = 0.99, 0.3
 """How often the very same input did the same again, and where it varies (ours, measured)."""
 
 STAGE = 0.3
-"""What is left of the confidence where a command reads a pipe and its neighbour read something
-else, it lists a directory that was another then, or it is not known what its words stand for
-(ours)."""
+"""What is left of the confidence (ours) under one of three conditions. The command reads a pipe and
+its neighbour read something else. It lists a directory that was another then. It is not known what
+its words stand for.
+"""
 
 EXAMPLES = 24
 """Records with the same options that a function is looked for in."""
@@ -244,7 +245,7 @@ class Memory:
 
     def take(self, call: Call, state: State) -> Taken | None:
         """A command taken apart where it is to run, with the file that it reads by `<` as its
-        standard input; None where there is none.
+        standard input. None where there is no command.
         """
         return taken(call, state, self._forms)
 
@@ -294,8 +295,9 @@ class Memory:
         return numbers[:LOOKED_AT]
 
     def _explained(self, ours: Taken, made: Sequence[Candidate], without: int) -> Candidate | None:
-        """What the function prints that explains records with our options; where there are none,
-        or no function does, the one that is put together of what each option means alone.
+        """What the function prints that explains records with our options. Where there are no such
+        records, or no function explains them, it is the function that is put together of what each
+        option means alone.
         """
         numbers, examples = self._examples(ours, without)
         found = self._induction.explain(ours, examples)
@@ -428,8 +430,8 @@ _SAID = (
 
 
 def contradicts(kept: Kept, ours: Taken, state: State) -> bool:
-    """Whether an answer says of a file that our command names what the tree shows to be wrong, or
-    of standard input that it is none.
+    """Whether an answer says something wrong: of a file that our command names what the tree
+    disproves, or of standard input that it is none.
     """
     lines = [line for line in kept.output.splitlines() if " " in line]
     for said, is_wrong in _SAID:

@@ -24,8 +24,8 @@ from shioenv.model.forms import UNKNOWN, Form
 from shioenv.model.translation import Translation
 
 WORDS, DETAILS, CONTENTS, COUNTS, INDUCED = 0, 1, 2, 3, 4
-"""What was changed: words and paths; what is known of files too; the text by what is in a file;
-words, paths and how much is in a file; or all was made anew, by a function found from examples.
+"""What was changed. Words and paths; what is known of files too; the text by what is in a file;
+words, paths and how much is in a file. Or all was made anew, by a function found from examples.
 """
 
 _COUNTED = frozenset({"size", "lines", "words", "characters"})
@@ -81,7 +81,7 @@ def fillings(
     was: Mapping[str, Any],
     translation: Translation | None = None,
 ) -> Iterator[tuple[int, Kept]]:
-    """What a neighbour did, said of our words, in one to four ways; `before` is `fs` as it is
+    """What a neighbour did, said of our words, in one to four ways. `before` is `fs` as it is
     before our command, `was` as it was before theirs. `translation` is from the neighbour's
     machine, where ours is another one.
     """
@@ -152,8 +152,8 @@ class _Pairs:
         return {old: new for old, new in found.items() if old not in self._said}
 
     def dates(self, made: Mapping[str, Any]) -> Mapping[str, Any]:
-        """When a file of ours is changed where theirs is as `made` says: as one of the files that
-        are named was, or at the same instant.
+        """When a file of ours is changed where the neighbour's is as `made` says: as one of the
+        files that are named was, or at the same instant.
         """
         for their, our in (*self.models, *self.files):
             old, new = _values(their), _values(our)
@@ -355,8 +355,8 @@ def _patch(
 
 
 def _afterwards(operations: list[list[Any]], pairs: _Pairs) -> dict[str, Mapping[str, Any]]:
-    """What a patch says of files by telling what changed alone: by their names all that they share
-    afterwards with a file that took their place; else their times, all four attributes.
+    """What a patch says of files by telling what changed alone. By their names it gives all that
+    they share afterwards with a file that took their place, else their times, all four attributes.
     """
     found: dict[str, Mapping[str, Any]] = {}
     for key, changed in attributes(operations).items():
@@ -519,8 +519,8 @@ def _values(operand: Operand) -> dict[str, Any]:
 
 
 def _by_content(ours: Taken, theirs: Taken, kept: Kept) -> str | None:
-    """What a command prints that prints some lines of its files, told from what it printed of
-    theirs: their first, their last, or those with, or without, one of its words.
+    """What a command prints that prints some lines of its files. What it printed of the neighbour's
+    files tells which: their first, their last, or those with, or without, one of its words.
     """
     read, text = _text(theirs), _text(ours)
     if not read or text is None or not kept.output or kept.exit_code or kept.is_error:

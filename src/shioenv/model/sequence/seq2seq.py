@@ -54,8 +54,8 @@ class Seq2seq:
         """Opens what `training.train` wrote.
 
         `memory` gives neighbours, where it was trained with some. `world` and `now` are of another
-        machine than the first that it was trained on; where only the world is given, it is now as
-        long after its start. Errors: ModelError, MissingExtraError.
+        machine than the first that it was trained on. Where only the world is given, now is as long
+        after its start. Errors: ModelError, MissingExtraError.
         """
         self.directory = directory = Path(directory)
         own = read_world(directory)

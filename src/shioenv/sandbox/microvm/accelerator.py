@@ -1,7 +1,7 @@
 """Whether this host's processor runs a guest's kernel, or QEMU simulates one: found out by booting.
 
-A `/dev/kvm` that can be opened says little: under some, as those of virtual machines on a host that
-rewrites its guests' kernels, no kernel of a distribution gets to its first process.
+A `/dev/kvm` that can be opened says little. Under some, no kernel of a distribution gets to its
+first process: those of virtual machines on a host that rewrites its guests' kernels.
 """
 
 from __future__ import annotations

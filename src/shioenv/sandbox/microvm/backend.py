@@ -1,7 +1,7 @@
 """Namespaces in a machine of its own: the hardware's wall around the kernel's.
 
 A machine boots once, opens the same supervisor that the other backend has, and is saved beside what
-it booted from. Every machine that runs inputs continues from that moment: as often as
+it booted from. Every machine that runs inputs continues from that moment. It does so as often as
 `Limits.revert` says, after every run that the supervisor cannot undo, and after a machine broke.
 """
 

@@ -1,8 +1,8 @@
 """Inputs as root of a machine of their own, with nothing around them: the paper's executor.
 
 Process 1 of the guest runs them itself (`native/guest/bare.c`) and says what a supervisor says. It
-is in the same machine as an input that may do anything there: what such an input has it say is as
-true as the input wants it to be, until the machine is restored.
+is in the same machine as an input that may do anything there. What such an input has it say is as
+true as the input wants, until the machine is restored.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """Machines in Firecracker, over its published API (HTTP on a Unix socket) and its virtio socket.
 
-Tried against a stand-in alone, which checks requests and their order and has QEMU run the guest
-(`tests/conformance/firecracker_stand_in.py`): no machine with the hardware for it was at hand.
-`--sandbox firecracker` chooses it, nothing does by itself.
+Tried against a stand-in alone, since no machine with the hardware for it was at hand. The stand-in
+checks requests and their order and has QEMU run the guest
+(`tests/conformance/firecracker_stand_in.py`). `--sandbox firecracker` chooses it, nothing does by
+itself.
 
 Every machine has a directory of its own and works in it, and all name their socket by the same
-relative path: a snapshot holds that path, and two machines restored from one must not meet there.
+relative path. A snapshot holds that path, and two machines restored from one must not meet there.
 """
 
 from __future__ import annotations

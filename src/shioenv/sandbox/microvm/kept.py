@@ -1,5 +1,5 @@
-"""What machines were saved in, kept for the next sandbox: a directory that holds their memory, the
-state of their devices, and a sum of both.
+"""What machines were saved in, kept for the next sandbox. It is a directory that holds their
+memory, the state of their devices, and a sum of both.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Machines in QEMU: started, saved, and started again from what was saved.
 
-No file is made for one. Its memory is one of the kernel's anonymous files: while it boots, QEMU
-writes there; each machine that continues from that moment has a private copy of it, of which only
-the pages that it writes take room.
+No file is made for one. Its memory is one of the kernel's anonymous files, which QEMU writes to
+while the machine boots. Each machine that continues from that moment has a private copy, of which
+only the pages that it writes take room.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The default backend: Linux namespaces over an overlay of the system, without daemon or root.
 
-One supervisor process (C, `shioenv.native`) per sandbox makes the namespaces, has a fork server
+One supervisor process (C, `shioenv.native`) per sandbox makes the namespaces. It has a fork server
 inside the system's own bash run one input at a time, and makes everything pristine again
-afterwards. This module starts and ends it and has it run inputs; `configuration.py` says what it
-is told, `wire.py` how, and `docs/design/sandbox.md` all the rest.
+afterwards. This module starts and ends it and has it run inputs; `configuration.py` says what it is
+told, `wire.py` how, and `docs/design/sandbox.md` all the rest.
 """
 
 from __future__ import annotations
@@ -118,9 +118,9 @@ class NamespaceSandbox:
         plain: Path | None = None,
     ) -> None:
         """`lower` is the form of the lower layer to try first, `LowerForm.PART` for comparisons.
-        `plain` is the oracle's file system: a full copy of the system's rootfs, owners included
-        and not below /tmp, that inputs run on in place of the overlay. They change it for good: the
-        caller restores it.
+        `plain` is the oracle's file system that inputs run on in place of the overlay. It is a full
+        copy of the system's rootfs, owners included and not below /tmp. They change it for good:
+        the caller restores it.
         """
         self.system = system
         self.limits = limits or Limits()

@@ -1,12 +1,12 @@
 """What lies below everything an input writes: the system's tree, kept in memory.
 
 Order, sizes and inode numbers of a directory's entries, the room that files take, who read them
-last: all of it is the business of a file system, and would be that of whichever one the cache
+last: all of it is the business of a file system. It would be that of whichever one the cache
 directory lies on. So the lower layer of the overlay is a tmpfs that holds the tree alone, filled in
-one order everywhere; data comes from the host's files. It is made once for all sandboxes of a
-system that a process has open, with the user namespace that owns it. What an input can hold or
-lock without the overlay between (devices, /sys, what stands for processes) is each sandbox's own,
-and kept for the supervisors that it starts.
+one order everywhere. Data comes from the host's files. It is made once for all sandboxes of a
+system that a process has open, with the user namespace that owns it. What an input can hold or lock
+without the overlay between (devices, /sys, what stands for processes) is each sandbox's own. It is
+kept for the supervisors that the sandbox starts.
 """
 
 from __future__ import annotations
@@ -74,8 +74,9 @@ class KeptNamespaces:
 
 _DIRECTORY = Path(os.path.commonpath(DEVICES))
 _SETTLED_SECONDS = 0.1
-"""After so long (ours) a change has another time than the one before it: clocks of file systems go
-in steps of at most 10 ms."""
+"""After so long (ours) a change has another time than the change before it. Clocks of file systems
+go in steps of at most 10 ms.
+"""
 
 
 def _nodes() -> tuple[tuple[int, int], ...]:

@@ -67,7 +67,7 @@ def _beyond(kind: int, network: bytes = b"", prefix: int = 0) -> bytes:
 def _no_way_out(interfaces: Sequence[Interface]) -> list[bytes]:
     """TCP to where no interface is connected fails at once.
 
-    The gateway says so as well, but to a socket that is just connecting it says it too early: only
+    The gateway says so as well, but it says so too early to a socket that is just connecting. Only
     the next attempt, a second later, is believed.
     """
     messages = [_beyond(_UNREACHABLE)]

@@ -1,9 +1,9 @@
 """Can the shell that inputs run in be told from a fresh `bash -c`? Asked once of each system.
 
 The fork server depends on how a bash starts (`native/inside/preload.c`), so every system's own bash
-is probed when it is built: the fastest way of serving inputs that gives the same output and exit
-code as a newly executed bash for every probe is used. Where none does, inputs could only have a
-plain fresh bash each, whose state nobody reads.
+is probed when it is built. The fastest way of serving inputs is used that gives the same output and
+exit code as a newly executed bash for every probe. Where none does, inputs could only have a plain
+fresh bash each, whose state nobody reads.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def divergences(sandbox: NamespaceSandbox, inputs: Sequence[str] | None = None) 
     """The probes that tell the sandbox's shell from a fresh one; empty is what is wanted.
 
     A probe counts only where the shell under test twice gave an answer that a fresh bash did not
-    give in three runs: what two fresh shells do not agree about tells nothing.
+    give in three runs. What two fresh shells do not agree about tells nothing.
     """
     told: list[Divergence] = []
     for probe in probes() if inputs is None else inputs:

@@ -2,18 +2,18 @@
 
 Inputs get an ordinary Linux, as root of a container has it. Four answers:
 
-- `ALLOWED` calls pass: those that the programs of a Debian or Ubuntu system make, and those that
-  the supervisor needs once the filter is in place (`native/around/supervisor.c`).
+- `ALLOWED` calls pass. The programs of a Debian or Ubuntu system make them, or the supervisor needs
+  them once the filter is in place (`native/around/supervisor.c`).
 - `FORBIDDEN` calls give EPERM, as they do to root of a container: programs know that answer.
 - Everything else gives ENOSYS, as on a kernel that was built without it or is older: programs then
   go another way. `ABSENT` says what that is and why. What a newer kernel adds is part of it, so
   that an input does the same on every host.
 - `socket` and `socketpair` are judged by family and protocol and answer as a kernel without those.
 
-One filter is enough: what the supervisor needs of it (mounts, namespaces, another root) is what
+One filter is enough. What the supervisor needs of it (mounts, namespaces, another root) is what
 root of an ordinary Linux has as well, and the namespaces decide what comes of it. A call that is
 allowed whatever its arguments costs next to nothing, since the kernel keeps that answer in a bitmap
-(`benchmarks/filter_cost.py`), so arguments are looked at only where a socket is made. Those of
+(`benchmarks/filter_cost.py`). So arguments are looked at only where a socket is made. Those of
 `clone` are not: nobody can see `clone3`'s, and new user namespaces are off by their count.
 """
 
@@ -189,7 +189,8 @@ what came after Linux 5.17."""
 
 FAMILIES = (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK)
 """Kinds of sockets. Of the others some reach past the network namespace (AF_VSOCK: the machine that
-the host runs on), the rest is attack surface that no program of the systems needs."""
+the host runs on). The rest is attack surface that no program of the systems needs.
+"""
 
 NETLINK = {
     0: "routes, links and addresses", 2: "between processes", 4: "socket statistics", 6: "IPsec",

@@ -197,9 +197,9 @@ class Reply(NamedTuple):
     changes_length: int
 
     def execution(self, body: memoryview, limits: Limits, *, separate: bool) -> Execution:
-        """What the run gave, from what followed this head; the host's name and the network apart,
-        which have to be asked for where `meaning` says that they changed. Raises SandboxError for
-        what no supervisor says.
+        """What the run gave, from what followed this head. The host's name and the network are not
+        in it: they have to be asked for where `meaning` says that they changed. Raises SandboxError
+        for what no supervisor says.
         """
         said = meaning(self.flags)
         output_end = self.output_length

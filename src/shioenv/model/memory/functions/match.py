@@ -84,8 +84,8 @@ def _translated(source: str, syntax: str) -> str:
 
 @remembered
 def _reckoned(text: str, pattern: str) -> float:
-    """The steps at most in which a pattern is matched against the lines of a text; more than any
-    number where a group is repeated, or too much is optional.
+    """The steps at most in which a pattern is matched against the lines of a text. They are more
+    than any number where a group is repeated, or too much is optional.
     """
     if re.search(r"(?<!\\)\)[*+?{]", pattern) or len(re.findall(r"[?{]", pattern)) > _OPTIONAL:
         return math.inf

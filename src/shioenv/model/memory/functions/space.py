@@ -22,8 +22,9 @@ WIDEST = 1_000
 
 @dataclass(frozen=True)
 class Given:
-    """What a function is given: the text that a command reads (None: it reads none), its words by
-    where they stand (an option's name, or the number of an operand), its operands in a row.
+    """What a function is given: the text that a command reads (None: it reads none), its words, its
+    operands in a row. A word is found by where it stands: an option's name, or the number of an
+    operand.
     """
 
     text: str | None
@@ -33,8 +34,9 @@ class Given:
     """Where it reads several: each of them, in the order of its operands; `text` is all of them,
     one after the other."""
     names: tuple[str, ...] | None = None
-    """What is in the directory that it names, or in its own where it names none, sorted, each with
-    the mark of its kind (`/`, `@`, `*`, `|`, `=`)."""
+    """What is in the directory that the command names, sorted, each with the mark of its kind (`/`,
+    `@`, `*`, `|`, `=`). A command that names none works on its own directory.
+    """
     trees: tuple[Tree, ...] = ()
     """All that is in the directories that it names, or in its own where it names none."""
 
