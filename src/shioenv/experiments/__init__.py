@@ -1,1 +1,1 @@
-"""The paper's sampling experiments on this machine's executions, and three more."""
+"""The paper's experiments on this machine's executions, and our own beside them."""

@@ -28,7 +28,7 @@ from shioenv.synthesis.drawing import Drawing
 
 NAME = "irreducibility-by-length"
 COUNT = 50_000
-"""Inputs of each sampler at full size: 3,846 of each length from 1 to 12 at least."""
+"""Inputs of each sampler at full size: at least 3,846 of each length from 1 to 12."""
 PAPER_COUNT = 250_000
 """Inputs of each sampler in the paper."""
 
@@ -37,9 +37,9 @@ PAPER_COUNT = 250_000
 def run(
     setting: ExperimentSetting, *, count: int = COUNT, scoring: Scoring = THE_PAPERS
 ) -> Findings:
-    """Generates `count` inputs with each sampler and writes what came out.
+    """Generates `count` inputs with each sampler, scores some by other rules, writes results.
 
-    Errors: those of `experiment` and `made`.
+    Errors: those of `experiment`, `made` and `scores_by_rule`.
     """
     from shioenv.experiments import charts
 

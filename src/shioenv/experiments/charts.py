@@ -41,7 +41,7 @@ SAMPLERS = dict(zip(NAMES.values(), (STYLES[3], STYLES[0], STYLES[1]), strict=Tr
 """GCS blue, UCS dark, UCS universal grey."""
 
 DODGE = 0.07
-"""Arguments between the intervals of two budgets, so that all are seen."""
+"""Distance between the intervals of two budgets, in arguments, so that all intervals are seen."""
 
 _SHARED: dict[str, Any] = {"color": "shared", "shape": "shared", "strokeDash": "shared"}
 
@@ -83,7 +83,10 @@ def determinism(
 def estimators(
     groups: Mapping[str, Cells], quoted_for: str | None, inputs: int, replays: int
 ) -> alt.HConcatChart:
-    """Error against executions, a panel for each group; the paper's errors in that of this name."""
+    """Error against executions, a panel for each group.
+
+    The paper's errors are shown in the panel of the group that `quoted_for` names.
+    """
     scale = alt.Scale(type="log", domain=[3.5, 300], nice=False, clamp=True)
     axis = alt.Axis(values=[4, 8, 16, 32, 64, 128, 256], format="d", grid=True)
     x = alt.X("executions:Q", title="sub-inputs executed per input", scale=scale, axis=axis)
@@ -164,7 +167,7 @@ def sampling_efficiency(
 
 
 def _said_errors(x: alt.X, y: alt.Y, longest: int) -> Iterator[alt.Chart | alt.LayerChart]:
-    """The paper's errors, from 11 to 12 arguments."""
+    """The paper's errors, as lines from 11 to 12 arguments."""
     last = min(longest, quoted.LENGTH + 1)
     for (budget, error), dy in zip(quoted.ERRORS.items(), (-5, 6), strict=True):
         row = {"arguments": last, "from": quoted.LENGTH, "mean": error, "label": f"M={budget}"}
@@ -179,7 +182,7 @@ def _said_errors(x: alt.X, y: alt.Y, longest: int) -> Iterator[alt.Chart | alt.L
 def by_length(
     scores: Sequence[ScoredRecord], cells: Sequence[LengthCell], budget: int
 ) -> alt.ConcatChart:
-    """Spreads, means, gains and distribution functions; `cells` are those of the scores."""
+    """Spreads, means, gains and distribution functions; `cells` are the cells of `scores`."""
     lengths = sorted({cell.n for cell in cells}) or [1]
     series = styled("sampler", tuple(SAMPLERS), "sampler", tuple(SAMPLERS.values()))
     panels = {
@@ -211,7 +214,7 @@ def _score(field: str) -> alt.Y:
 
 
 def _means(cells: Sequence[LengthCell], group: str) -> list[dict[str, Any]]:
-    """The cells of a group; those of successive lengths have the same `run`, to be one line."""
+    """The cells of a group as rows; successive lengths have the same `run`, to be one line."""
     shown = [cell for cell in cells if cell.group == group and cell.moments.count >= FEW]
     return [
         {
@@ -233,7 +236,7 @@ def _reach(moments: Moments) -> dict[str, float]:
 def _means_panel(
     cells: Sequence[LengthCell], group: str, lengths: Sequence[int], series: Mapping[str, Any]
 ) -> alt.LayerChart:
-    """All samplers' means, of one group of inputs."""
+    """All samplers' means of one group of inputs, with the paper's means where they belong."""
     x = lengths_axis(lengths)
     panel = means(_means(cells, group), x, _score, {**series, "detail": "run:N"})
     if group != "all inputs" or max(lengths) < quoted.LENGTH:
@@ -247,7 +250,7 @@ def _means_panel(
 
 
 def _gain_panel(scores: Sequence[ScoredRecord], lengths: Sequence[int]) -> alt.LayerChart:
-    """GCS above UCS, with the paper's range."""
+    """By how much GCS's means are above UCS's, with the paper's range."""
     rows = [
         {"arguments": n, "mean": gain.value, "low": gain.low, "high": gain.high}
         for n, gain in gains_of(scores, GROUPS["all inputs"]).items()
@@ -275,7 +278,7 @@ def _gain_panel(scores: Sequence[ScoredRecord], lengths: Sequence[int]) -> alt.L
 def _distribution_panel(
     scores: Sequence[ScoredRecord], least: int, series: Mapping[str, Any]
 ) -> alt.LayerChart:
-    """The share of inputs up to each score; the paper's share at exactly 1 is left above a rule."""
+    """The share of inputs up to each score; above a rule is the paper's share at exactly 1."""
     rows = [
         {"sampler": name, "score": place, "share": part}
         for sampler, name in NAMES.items()
@@ -301,7 +304,7 @@ def _distribution_panel(
 
 
 def policies(scores: Mapping[str, Sequence[ScoredRecord]], budget: int) -> alt.HConcatChart:
-    """Means by number of arguments, and distribution functions, of each policy."""
+    """Each policy's means by number of arguments, and its distribution function."""
     styles = dict(zip(scores, (STYLES[0], STYLES[3], STYLES[1]), strict=True))
     series = styled("policy", tuple(scores), "policy", tuple(styles.values()))
     lengths = range(1, 13)

@@ -1,6 +1,7 @@
-"""How many inputs do the same, byte for byte, in several passes, by command, and why others do not.
+"""How many inputs do the same, byte for byte, in several passes, by command; why others do not.
 
-Ours; the paper takes it for granted. What a pass saw is kept as digests, one file a pass.
+Ours: the paper takes for granted that inputs do. What a pass saw is kept as digests, in one file
+for each pass.
 """
 
 from __future__ import annotations
@@ -48,21 +49,22 @@ from shioenv.synthesis.traces import Sample
 
 NAME = "determinism"
 COUNT = 5000
+"""Inputs at full size."""
 PASSES = 5
-"""Of these inputs at full size."""
+"""Passes of these inputs at full size."""
 
 AIM = 0.97
-"""Share of the inputs that are to be identical, every other one explained."""
+"""Share of the inputs that are to be identical; every other input is to be explained."""
 
 MASKED = "masked"
-"""The digest of a behavior with every clock in its output replaced."""
+"""The name of the digest of a behavior with every clock in its output replaced."""
 
 CHANNELS = tuple(item.name for item in fields(Behavior))
 
 DIGESTS = (*CHANNELS, MASKED)
 
 Digests = Mapping[str, str]
-"""What a pass saw of an input: a digest by each of the names of `DIGESTS`."""
+"""What a pass saw of an input: a digest for each of the names in `DIGESTS`."""
 
 
 @experiment(NAME)
@@ -73,13 +75,13 @@ def run(
     number_of_passes: int = PASSES,
     executors: Callable[[int], Executor] = executor_of,
 ) -> Findings:
-    """Runs `count` inputs in each of the passes that are not there yet and writes what came out.
+    """Runs `count` inputs in each of the passes that are not there yet, and writes results.
 
-    `executors` gives what executes the pass of a number, and as that of 0 what is to be explained.
+    `executors` gives the executor of each pass by its number; that of 0 explains differences.
 
-    Errors: UsageError for fewer than two passes. Those of `experiment`. DatasetMismatchError where
-    the passes that are there are of other inputs. DatasetBusyError, DatasetCorruptError; those of
-    `passes`.
+    Errors: UsageError for fewer than two passes; those of `experiment` and `passes`;
+    DatasetBusyError; DatasetCorruptError. DatasetMismatchError where the passes that are there are
+    of other inputs.
     """
     from shioenv.experiments import charts
 
@@ -119,7 +121,7 @@ def _seen(
     wanted: int,
     executors: Callable[[int], Executor],
 ) -> tuple[list[tuple[Digests, ...]], int]:
-    """By number, what each pass saw; and how many passes were there."""
+    """For each input by its number, what each pass saw; and how many passes were there."""
     directory = setting.data / NAME
     setting.check(directory, executors(1))
     paths = {number: directory / f"pass-{number}.parquet" for number in range(1, wanted + 1)}
@@ -140,7 +142,7 @@ def _digested(behaviors: Pass) -> dict[str, list[Any]]:
 
 
 def digests(behavior: Behavior) -> dict[str, str]:
-    """A digest of each of a behavior's fields, and of the whole with its clocks masked."""
+    """A digest of each field of a behavior, and of the whole behavior with its clocks masked."""
     whole = masked(behavior)
     return {
         **{name: _digest(getattr(behavior, name)) for name in CHANNELS},
@@ -229,7 +231,7 @@ COLUMNS = {
     "mark": "cause.mark",
     "cause": "cause.text",
 }
-"""Of the data: where in a verdict each stands."""
+"""The columns of the data: which attribute of a verdict each holds."""
 
 
 def _share_table(shares: Mapping[str, float], inputs: int, passes: int) -> Table:
@@ -245,7 +247,7 @@ def _share_table(shares: Mapping[str, float], inputs: int, passes: int) -> Table
 
 
 def _by_command(verdicts: Sequence[RepeatVerdict]) -> dict[str, list[RepeatVerdict]]:
-    """Commands with inputs that differ, those with the most of them first."""
+    """All inputs of each command that has differing ones; the command with most of them first."""
     groups = grouped(verdicts, attrgetter("command"))
     same = Counter(verdict.command for verdict in verdicts if verdict.identical)
     differing = {name: len(group) - same[name] for name, group in groups.items()}

@@ -1,6 +1,7 @@
 """Error against executions spent, for every estimator: what to choose.
 
-Ours; it uses the inputs that `sampling_efficiency` executed, or executes them.
+Ours. The inputs are those of `sampling_efficiency`; where it has not executed them, they are
+executed here.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ BUDGETS = (4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 SHORTEST = max(BUDGETS).bit_length()
 """From this number of arguments on no budget covers all sub-inputs, so that no point is exact."""
 ERRORS = (0.1, 0.05, 0.03, 0.02, 0.01, 0.005)
-"""What a user may want, in the table."""
+"""Mean absolute errors that a user may want, for the table."""
 
 
 @experiment(NAME)
@@ -34,7 +35,10 @@ def run(
     longest: int = LONGEST,
     replays: int = REPLAYS,
 ) -> Findings:
-    """As `sampling_efficiency.run`, with more budgets and longer inputs alone."""
+    """As `sampling_efficiency.run`, with more budgets, on the longer inputs alone.
+
+    Longer ones have at least `SHORTEST` arguments, or `longest` where that is less.
+    """
     from shioenv.experiments import charts
 
     collected = collect(setting, wanted(count, longest))
@@ -72,9 +76,9 @@ def run(
 
 
 def spent(group: Cells, estimator: str, error: float) -> float | None:
-    """Executions after which the mean absolute error is at most `error`; None where it is not.
+    """Executions after which the mean absolute error is at most `error`; None where none is enough.
 
-    Between two budgets it is taken to be a straight line in logarithms of both.
+    Between two budgets the error is taken to be a straight line in logarithms of both.
     """
     mine = (cell for cell in group.values() if cell.estimator == estimator)
     curve = sorted((cell.executions, cell.error.value) for cell in mine)

@@ -1,6 +1,6 @@
 """Inputs all of whose sub-inputs were executed, kept so that estimators can be replayed on them.
 
-A kept-index set is a mask here: bit i is set where argument i stays.
+A sub-input is named by a mask here: bit i is set where argument i stays.
 """
 
 from __future__ import annotations
@@ -33,27 +33,28 @@ from shioenv.synthesis.traces import Sample
 from shioenv.system.store import System
 
 SLOW_SECONDS = 0.1
-"""Of the faster of two runs, or of a sub-input on average, from which on an input is passed over:
-4,094 sub-inputs would take minutes. Far above what commands take that do not wait, so that a busy
-machine passes over the same ones (ours)."""
+"""Seconds above which an input is passed over, because 4,094 sub-inputs would take minutes (ours).
+
+They are held against the faster of two runs, and against the average sub-input. Commands that do
+not wait take far less, so a busy machine passes over the same inputs."""
 
 FORMAT: Final = "shioenv-exact-2"
-"""Of the journal: another number where a line holds something else."""
+"""Format of the journal. Its number changes where a line comes to hold something else."""
 
 REASONS = ("slow", "waiting", "volatile")
-"""Why inputs are passed over: `waiting` are those of which a sub-input runs out of time."""
+"""Why inputs are passed over. An input is `waiting` where a sub-input of it runs out of time."""
 
 DECLARED = "declared volatile"
-"""Why inputs are not even tried: their grammar says so."""
+"""Why inputs are not even tried: a grammar declares them volatile."""
 
 SHORTEST = 2
-"""Arguments at least: with one argument there is nothing to estimate."""
+"""Arguments of an input at least: with one argument there is nothing to estimate."""
 
 LONG = 8
 """From this number of arguments on inputs are few, because each takes long."""
 
 SHORT_TIMES = 4
-"""So many times more inputs of the shorter lengths."""
+"""How many times as many inputs there are of each length below `LONG`."""
 
 
 class PassedOverError(Exception):
@@ -61,7 +62,7 @@ class PassedOverError(Exception):
 
 
 def timely(runner: Runner, sample: Sample) -> Behave:
-    """Runs sub-inputs of a sample. PassedOverError where one runs out of time."""
+    """A function that runs sub-inputs of a sample; PassedOverError where one runs out of time."""
     state = State(cwd=sample.cwd)
 
     def behave(text: str) -> Behavior:
@@ -74,7 +75,7 @@ def timely(runner: Runner, sample: Sample) -> Behave:
 
 
 def scored(sample: Sample, behave: Behave, scoring: Scoring, rng: random.Random) -> InputScore:
-    """The score of a sample. PassedOverError where it is volatile, or `behave` raises that."""
+    """The score of a sample. PassedOverError where the sample is volatile, or from `behave`."""
     score = estimate_irreducibility(sample.input, behave, scoring, rng=rng)
     if score.volatile:
         raise PassedOverError("volatile")
@@ -82,10 +83,10 @@ def scored(sample: Sample, behave: Behave, scoring: Scoring, rng: random.Random)
 
 
 class KnownInput(Tried, frozen=True, dict=True, tag_field="kind", tag="known"):
-    """An input all of whose sub-inputs were executed; a single command.
+    """An input of one command, all of whose sub-inputs were executed.
 
-    The sets of sub-inputs are bits: bit m % 8 of the byte m // 8 is set where the sub-input of mask
-    m belongs. Errors: InputError where the arguments are none of an input.
+    A set of sub-inputs is a row of bits. The sub-input of mask m is in the set where bit m % 8 of
+    the byte m // 8 is set. Errors: InputError where `input_args` make no input.
     """
 
     n: int = field(name="n_arguments")
@@ -95,11 +96,11 @@ class KnownInput(Tried, frozen=True, dict=True, tag_field="kind", tag="known"):
     exit_code: int
     noise_threshold: float
     seconds: float
-    """That executing and comparing them took."""
+    """Seconds that executing and comparing all sub-inputs took."""
     differs: bytes
-    """Those that do something else."""
+    """The set of sub-inputs that do something else than the whole input."""
     differs_strict: bytes
-    """Those that do something else where outputs must be equal bytes (D-2s)."""
+    """The set of sub-inputs that do something else where outputs must be equal bytes (D-2s)."""
 
     def __post_init__(self) -> None:
         _ = self.input
@@ -114,12 +115,12 @@ class KnownInput(Tried, frozen=True, dict=True, tag_field="kind", tag="known"):
 
     @property
     def irreducibility(self) -> float:
-        """R*, exactly."""
+        """The exact irreducibility R*, 0 to 1."""
         return weighed(self.n, self.differs)
 
     @property
     def irreducibility_strict(self) -> float:
-        """The strict score, exactly."""
+        """The exact strict score, 0 to 1."""
         return weighed(self.n, self.differs_strict)
 
     @property
@@ -129,12 +130,12 @@ class KnownInput(Tried, frozen=True, dict=True, tag_field="kind", tag="known"):
         return sum(full ^ 1 << index in masks for index in range(self.n)) / self.n
 
     def texts(self) -> list[str]:
-        """What each sub-input is called, by mask."""
+        """The text of each proper sub-input, by mask."""
         return [self.input.keep(kept_of(mask), 0).text for mask in range((1 << self.n) - 1)]
 
 
 class Passed(Tried, frozen=True, tag_field="kind", tag="passed"):
-    """An input that was not executed whole."""
+    """An input that was passed over: not all of its sub-inputs were executed."""
 
     n: int = field(name="n_arguments")
     why: str
@@ -142,7 +143,7 @@ class Passed(Tried, frozen=True, tag_field="kind", tag="passed"):
 
 
 def weighed(n: int, differing: bytes) -> float:
-    """R* where these sub-inputs of n arguments do something else; n is at least 1."""
+    """R* of an input of n arguments, at least 1, where the sub-inputs in this set differ."""
     masks = masks_of(differing)
     if n == 1:
         return float(0 in masks)
@@ -150,13 +151,13 @@ def weighed(n: int, differing: bytes) -> float:
 
 
 def masks_of(sub_inputs: bytes) -> set[int]:
-    """The masks of the sub-inputs in a set of them."""
+    """The masks of the sub-inputs in a set."""
     bits = int.from_bytes(sub_inputs, "little")
     return {mask for mask in range(bits.bit_length()) if bits >> mask & 1}
 
 
 def set_of(masks: Iterable[int], n: int) -> bytes:
-    """The set of the sub-inputs of these different masks, of n arguments."""
+    """The set of the sub-inputs of these masks, each given once; the input has n arguments."""
     return sum(1 << mask for mask in masks).to_bytes((1 << n) + 7 >> 3, "little")
 
 
@@ -170,7 +171,7 @@ def executed(runner: Runner, task: tuple[int, Sample]) -> KnownInput | Passed:
     n = shell_input.n_arguments
 
     def seconds() -> float:
-        """How long it takes, or has taken until its time was over."""
+        """Seconds that the whole input runs, or ran until its time was over."""
         started = time.perf_counter()
         runner.run(shell_input.text, state)
         return time.perf_counter() - started
@@ -203,7 +204,7 @@ def executed(runner: Runner, task: tuple[int, Sample]) -> KnownInput | Passed:
 
 
 def mask_of(kept: Kept) -> int:
-    """The number whose bits are the indices."""
+    """The mask of a sub-input: the bits of the kept indices."""
     return sum(1 << index for index in kept)
 
 
@@ -217,29 +218,31 @@ class Collection:
     inputs: tuple[KnownInput, ...]
     """Ordered by number of arguments, then by place in the stream."""
     passed: Mapping[str, int]
-    """How many were passed over, by reason: those of `REASONS`, and `DECLARED`."""
+    """How many were passed over, by reason: each of `REASONS`, and `DECLARED`."""
     reused: int
-    """Those of the inputs that an earlier call executed."""
+    """How many of the inputs an earlier call executed."""
 
 
 def wanted(count: int, longest: int) -> dict[int, int]:
-    """Inputs of each length: `count` of those from `LONG` on, more of the shorter ones."""
+    """How many inputs of each length: `count` from `LONG` on, `SHORT_TIMES` as many below it."""
     lengths = range(SHORTEST, longest + 1)
     return {n: count if n >= LONG else SHORT_TIMES * count for n in lengths}
 
 
 def stream(system: System, seed: int) -> Stream:
-    """Single commands that a dataset of this seed would have, each length equally often."""
+    """The single commands that a dataset of this seed would have, each length equally often."""
     return stream_of(system, Drawing(seed=seed, policy="lengths", composite_share=0.0), sys.maxsize)
 
 
 def collect(setting: ExperimentSetting, counts: Mapping[int, int]) -> Collection:
-    """So many executed inputs of each number of arguments; what an earlier call executed is used.
+    """Inputs executed with all sub-inputs: `counts[n]` of n arguments, for each n.
 
-    Samples are taken in the order of their stream, those that a grammar declares volatile left
-    out. Which are passed over as slow may depend on the machine; what is decided stays so in
-    this directory. Errors: DatasetMismatchError where other seeds, systems, grammars or versions
-    were used there, those of `Journal` and of the executor.
+    What an earlier call executed is used. Samples are taken in the order of their stream; those
+    that a grammar declares volatile are left out. Which samples are slow may depend on the
+    machine, but what was once decided stays so in the setting's data.
+
+    Errors: those of the executor and of `InputJournal`, such as DatasetMismatchError where another
+    seed, system, grammar, version or limit made what is there.
     """
     drawn = stream(setting.system, setting.seed)
     plan = {"format": FORMAT, **drawn.origin, **setting.origin}
@@ -254,7 +257,7 @@ def collect(setting: ExperimentSetting, counts: Mapping[int, int]) -> Collection
             return [answer for answer in tried[n] if isinstance(answer, KnownInput)]
 
         def untried(n: int) -> list[tuple[int, Sample]]:
-            """The next samples, as many as inputs are missing; what was tried before is taken."""
+            """As many samples as inputs are missing; those tried by an earlier call are taken."""
             samples: list[tuple[int, Sample]] = []
             while len(known(n)) + len(samples) < counts[n]:
                 number, sample = candidates.next(n)
@@ -296,7 +299,7 @@ class _Candidates:
         self._declared: dict[int, list[int]] = defaultdict(list)
 
     def next(self, n: int) -> tuple[int, Sample]:
-        """The next one with n arguments that is not declared volatile."""
+        """The next sample with n arguments that is not declared volatile, and its place."""
         while not self._waiting[n]:
             number, sample = next(self._samples)
             if sample.volatile:
@@ -306,5 +309,5 @@ class _Candidates:
         return self._waiting[n].popleft()
 
     def declared(self, n: int, last: int) -> int:
-        """How many with n arguments, before this place, were left out as declared volatile."""
+        """How many samples with n arguments before the place `last` are declared volatile."""
         return sum(number < last for number in self._declared[n])

@@ -1,8 +1,10 @@
 """The paper's figures of its method, drawn from what really happens on a system.
 
-Three pictures, each as SVG for a light and a dark page. One shows the life of an input from state
-and action through production and execution to its score. One shows what one of its options expands,
-and one the files that a session finds.
+Three pictures, each as SVG for a light and a dark page:
+
+- the life of an input: from state and action through production and execution to its score
+- what one of an input's options expands
+- the files that a session finds
 """
 
 from __future__ import annotations
@@ -40,38 +42,41 @@ from shioenv.system.catalogue import catalogue
 from shioenv.system.store import System
 
 COMMAND: Final = "df"
-"""The command whose option is shown: Section 3.2 shows it."""
+"""The command one of whose options is shown, as in Section 3.2."""
 
 LIVED: Final = "mkdir"
-"""The command whose input's life is shown: it prints, changes files, and has options that do not
-matter."""
+"""The command whose input's life is shown. Such inputs print and change files, and have options
+that do not matter."""
 
 ATTEMPTS: Final = 2000
-"""Derivations drawn at most until one is short enough to be shown, and does something."""
+"""Derivations drawn at most, until the input of one can be shown."""
 
 ARGUMENTS: Final = (2, 3)
-"""Of an input that is shown, at least and at most; some are options, some are not."""
+"""Arguments of an input that is shown, at least and at most; some are options, some are not."""
 
 STEPS: Final = (4, 12)
-"""Productions of its derivation."""
+"""Productions of the derivation that is shown, at least and at most."""
 
 WIDTH: Final = 860
+"""Width of a picture, in pixels."""
 NARROW: Final = 416
+"""Width of a picture that a phone shows legibly, in pixels."""
 LINE: Final = 20
-"""Pixels of a picture, of one that a phone shows legibly, and of a line."""
+"""Height of a line, in pixels."""
 
 STRONG: Final = {"class": "strong"}
 CHANGES: Final = {"a": "added", "=": "changed", "r": "removed", "m": "moved"}
 
 COLUMNS: Final = 3
-"""Of a file tree."""
+"""Columns of a file tree."""
 
 LONGEST: Final = 108
+"""Characters of a line at most."""
 BRIEF: Final = 52
-"""Characters of a line, and of one in a narrow picture."""
+"""Characters of a line in a narrow picture, at most."""
 
 SHOWN: Final = 6
-"""Alternatives of a nonterminal, lines of an output, contrasts that are shown."""
+"""How many alternatives of a nonterminal, lines of an output, or contrasts are shown at most."""
 
 
 @dataclass
@@ -84,7 +89,7 @@ class Picture:
     bottom: float = 0.0
 
     def text(self, x: float, y: float, text: str, colour: str = INK, **style: str) -> None:
-        """A line of text; its baseline is `y`."""
+        """A line of text, cut after `LONGEST` characters; its baseline is `y`."""
         more = "".join(f' {name.replace("_", "-")}="{value}"' for name, value in style.items())
         content = escape(text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…")
         self.parts.append(f'<text x="{x:g}" y="{y:g}" fill="{colour}"{more}>{content}</text>')
@@ -102,7 +107,7 @@ class Picture:
         self.text(x + 32, y, text, INK, **{"class": "heading"})
 
     def code(self, x: float, y: float, text: str, colour: str = INK) -> None:
-        """The same in a fixed font, blanks kept."""
+        """A line of text in a fixed font, blanks kept."""
         self.text(x, y, text, colour, **{"class": "code", "xml:space": "preserve"})
 
     def state(self, x: float, y: float, text: str) -> None:
@@ -127,7 +132,7 @@ class Picture:
         self.parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}"/>')
 
     def svg(self, *, dark: bool = False) -> str:
-        """The picture. Colours of a dark page stand for those of a light one where it is dark."""
+        """The picture as SVG. With `dark`, its colours are those for a dark page."""
         height = self.bottom + 12
         body = "\n".join(self.parts)
         page = (
@@ -147,7 +152,7 @@ class Picture:
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """An input with the steps that made it, and what it does."""
+    """An input with the steps that wrote it, and its score."""
 
     steps: tuple[OptionStep, ...]
     start: PartialInput
@@ -156,10 +161,11 @@ class Derived:
 
 
 def derived(machine: SandboxRunner, command: str, seed: int, *, brief: bool = False) -> Derived:
-    """An input that can be shown: short, done with exit code 0, every part of it by a real step.
+    """An input that can be shown: short, with exit code 0, every part of it written by a real step.
 
-    A `brief` one fits a narrow picture, changes files, and has an argument that does not matter.
-    Errors: SamplesExhaustedError where none of so many is; those of sandboxes.
+    A `brief` input fits a narrow picture, changes something, and has an argument that does not
+    matter. Errors: SamplesExhaustedError where none of `ATTEMPTS` inputs can be shown; those of
+    sandboxes.
     """
     options = Options(gcs([bound(command, machine.system)]), WeightedPolicy())
     start = PartialInput.initial(bound(command, machine.system).start)
@@ -193,7 +199,7 @@ def derived(machine: SandboxRunner, command: str, seed: int, *, brief: bool = Fa
 
 
 def bound(command: str, system: System) -> Grammar:
-    """The command's grammar with the names of a system."""
+    """The command's grammar, bound to the names of a system."""
     (grammar,) = (one for one in load_grammars() if one.name == command)
     return bind(grammar, catalogue(system))
 
@@ -208,7 +214,7 @@ def _derivation(options: Options, state: PartialInput, random: Random) -> Iterat
 
 
 def shown(state: PartialInput) -> str:
-    """A state as a line, nonterminals in angle brackets."""
+    """A partly written input as a line, nonterminals in angle brackets."""
     return " ".join(show_argument(argument) for argument in state.arguments)
 
 
@@ -312,7 +318,7 @@ def option(made: Derived, grammar: Grammar) -> Picture:
 
 
 def tree(system: System, *, depth: int = 2, most: int = 120) -> Picture:
-    """The files of the start directory, so many levels of them and lines at most."""
+    """The files of the start directory: `depth` levels of directories, at most `most` lines."""
     top = system.resolve(system.declaration.start_directory) or "/"
     picture = Picture(f"The files of {top} on {system.name}")
     children: dict[str, list[str]] = {}
@@ -349,9 +355,10 @@ def _branches(
 
 
 def draw(out: Path, *, seed: int = 0, system: str | None = None) -> list[Path]:
-    """Draws all three into a directory and gives the files, those for dark pages as `-dark.svg`.
+    """Draws all three pictures into a directory and gives the files' paths.
 
-    The same seed and system give the same pictures. Errors: those of `open_sandbox` and `derived`.
+    Files for dark pages end with `-dark.svg`. The same seed and system give the same pictures.
+    Errors: those of `open_sandbox` and `derived`.
     """
     with open_sandbox(system) as machine:
         pictures = {

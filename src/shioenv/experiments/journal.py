@@ -1,4 +1,4 @@
-"""What was executed so far, one line for each input: a call that is stopped goes on behind it."""
+"""What was executed so far, one line for each input: a call after a stopped one goes on there."""
 
 from __future__ import annotations
 
@@ -17,29 +17,32 @@ from shioenv.files import journal as files
 from shioenv.files.durable import locked, storage_errors
 
 JOURNAL = "inputs.ndjson"
-"""One line for every input that was tried, in the order in which they were finished."""
+"""One line for every input that was tried, in the order in which inputs were finished."""
 
 _PLAN = -1
-"""The number of the line that has none: the plan's."""
+"""The plan's line holds no number: it is kept under this one."""
 
 
 class Tried(Struct, frozen=True):
     """An input that was executed, or passed over."""
 
     number: int
-    """Its place in the stream of samples."""
+    """The input's place in the stream of samples, from 0."""
 
 
 Line = TypeVar("Line", bound=Tried)
 
 
 class InputJournal(Generic[Line]):
-    """The inputs tried so far, in a directory of their own; what is damaged or was not finished is
-    forgotten, hence executed again. A context manager that locks the directory.
+    """The inputs tried so far, in a directory of their own. A context manager that locks it.
 
-    `plan` decides which inputs they are and what is kept of them. `read` makes what was added of a
-    line (ValueError, InputError for none). Errors on entering: DatasetMismatchError where the
-    directory's plan is another one, DatasetBusyError, DatasetCorruptError, DatasetStorageError.
+    A line of an input that is damaged or was not finished is forgotten, so its input is executed
+    again.
+
+    `plan` decides which inputs they are and what is kept of them. `read` decodes a line that was
+    added (ValueError or InputError where it is none). Errors on entering: DatasetMismatchError
+    where the directory has another plan; DatasetCorruptError where lines have no plan, or `read`
+    fails; DatasetBusyError; DatasetStorageError.
     """
 
     def __init__(
@@ -71,7 +74,7 @@ class InputJournal(Generic[Line]):
             self._opened.close()
 
     def add(self, tried: Line) -> None:
-        """Keeps it."""
+        """Appends an input's line. Errors: DatasetStorageError."""
         with storage_errors(self._path):
             self._journal.append(tried.number, tried, msgspec.json.encode(tried))
 
@@ -80,5 +83,5 @@ class InputJournal(Generic[Line]):
         if "number" in document:
             tried = self._decode(content)
             return tried.number, tried
-        compare(self._path, document, self._plan)  # before lines that another release wrote
+        compare(self._path, document, self._plan)  # before a line of another release is decoded
         return _PLAN, document

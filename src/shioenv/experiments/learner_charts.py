@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from shioenv.experiments.learners import PolicyEpisode
 
 POINTS = 25
-"""Points of a curve at most."""
+"""A curve has 25 to 49 points, or one an episode where there are fewer than 25 episodes."""
 
 
 def curves(training: Sequence[PolicyEpisode]) -> alt.Chart:
-    """Mean reward by inputs executed, a line for each regime and seed."""
+    """Mean reward (0 to 1) by inputs executed, a line for each regime and seed."""
     rows = list(_points(training))
     drawn = (
         chart(rows)

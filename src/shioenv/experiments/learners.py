@@ -1,8 +1,8 @@
 """What random and learned policies write, with and without the grammar's constraint.
 
-The four regimes of the paper's first version: unconstrained or grammar-constrained, random
-trajectories or a policy network (UCRT, GCRT, UCPN, GCPN). Networks are trained by sb3-contrib's
-MaskablePPO.
+These are the four regimes of the paper's first version (UCRT, GCRT, UCPN, GCPN). Actions are
+unconstrained or grammar-constrained; random trajectories or a policy network choose them. Networks
+are trained by sb3-contrib's MaskablePPO.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from shioenv.report.tables import Table
 
 NAME = "rl"
 EPISODES = 5000
-"""Executed episodes of each training."""
+"""Executed episodes that each network is trained on."""
 SEEDS = 3
 EVALUATED = 300
 """Episodes that each policy is judged by."""
 
 ENVS: Final = 32
-"""Inputs that are written at once."""
+"""Inputs that are written side by side."""
 
 USEFUL_ARGUMENTS, USEFUL_SCORE = 3, 0.7
 
@@ -59,7 +59,7 @@ class PolicyEpisode:
 
     @property
     def useful(self) -> bool:
-        """It succeeds, is steady, and has three arguments or more that matter (R of .7 or more)."""
+        """It succeeds, is not volatile, and has three arguments or more and an R of .7 or more."""
         return (
             self.exit_code == 0
             and not self.volatile
@@ -76,7 +76,7 @@ class Played:
     seed: int
     episodes: tuple[PolicyEpisode, ...]
     ended: int
-    """Episodes, those included that were refused before anything was executed."""
+    """Episodes that ended, also those that were refused before anything was executed."""
 
 
 @experiment(NAME)
@@ -87,10 +87,11 @@ def run(
     seeds: int = SEEDS,
     evaluated: int = EVALUATED,
 ) -> Findings:
-    """Trains a network of each constraint with each seed on `episodes` executed inputs. It judges
-    the network and uniformly drawn actions by `evaluated` further inputs, each given a command.
+    """Trains a network of each constraint with each seed on at least `episodes` executed inputs.
 
-    Errors: those of `experiment`, MissingExtraError without the extra `rl`.
+    Each network is judged by at least `evaluated` further episodes, refused ones included, and so
+    are uniformly drawn actions. Each episode is given a command. Errors: those of `experiment`;
+    MissingExtraError without the extra `rl`.
     """
     require_libraries("this experiment", "rl", "sb3_contrib", "torch")
     from shioenv.experiments import learner_charts
@@ -149,11 +150,11 @@ MEASURES: Final[dict[str, Callable[[Played], float]]] = {
     "refused": lambda one: 1 - len(one.episodes) / max(one.ended, 1),
     "useful": lambda one: sum(e.useful for e in one.episodes) / max(one.ended, 1),
 }
-"""What a policy is judged by, with each seed."""
+"""The measures that a policy is judged by, with each seed."""
 
 
 def table(played: Sequence[Played], episodes: int) -> Table:
-    """A row for each regime; 95% intervals over seeds."""
+    """A row for each regime, with 95% intervals over seeds."""
     rows = [
         (regime, str(len(group)), *(_shown(*_mean(group, of)) for of in MEASURES.values()))
         for regime, group in _regimes(played)
@@ -169,7 +170,7 @@ def table(played: Sequence[Played], episodes: int) -> Table:
 
 
 def uniform(seed: int) -> Choose:
-    """Any permitted action, all equally likely."""
+    """A policy that takes any permitted action, all equally likely."""
     random = np.random.default_rng(seed)
     return lambda _, masks: [random.choice(np.flatnonzero(mask)) for mask in masks]
 
@@ -195,7 +196,7 @@ def _vector(
 def _judged(
     setting: ExperimentSetting, sampler: str, choose: Choose, episodes: int, seed: int
 ) -> tuple[list[EndedEpisode], int]:
-    """The executed ones of so many episodes, and how many these were."""
+    """The executed ones of at least `episodes` episodes, and how many episodes ended."""
     vector = _vector(setting, sampler, necessary)
     try:
         observations, _ = vector.reset(seed=1_000_000 + seed)

@@ -14,15 +14,14 @@ from shioenv.report.means import MeanDifference, Moments
 from shioenv.report.tables import Key, grouped
 
 FEW = 20
-"""Inputs whose mean is not worth a point in the picture. From so many on a normal interval is one
-of 95% (of 93 to 95%, simulated with the exact scores of the first experiment).
-"""
+"""The mean of fewer inputs is not worth a point in the picture. From this number on, a normal
+interval is one of 95% (of 93 to 95%, simulated with the exact scores of the first experiment)."""
 
 FEW_OF_A_COMMAND = 5
-"""Inputs of one command and length whose mean is compared with that of another sampler's."""
+"""Inputs of one command and length from which on their mean is compared with another sampler's."""
 
 RESCORED = 100
-"""Inputs of each sampler and length that are also scored as the reference implementation does."""
+"""Inputs of each sampler and length, at most, that the reference implementation's rules score."""
 
 Condition: TypeAlias = Callable[[ScoredRecord], bool]
 
@@ -31,7 +30,7 @@ GROUPS: Mapping[str, Condition] = {
     "inputs that succeed (exit 0)": lambda score: score.exit_code == 0,
     "inputs that fail (other exits)": lambda score: score.exit_code != 0,
 }
-"""Samplers write different shares of inputs that fail, and of those other arguments matter."""
+"""Samplers write different shares of inputs that fail, and other arguments matter in these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +42,14 @@ class LengthCell:
     group: str
     moments: Moments
     ones: int
-    """Those that are exactly 1."""
+    """How many of the scores are exactly 1."""
 
 
 def to_rescore(scores: Sequence[ScoredRecord]) -> list[ScoredRecord]:
-    """Those to be scored by other rules as well: `RESCORED` of each number of arguments."""
+    """The records to be scored by other rules as well.
+
+    They are `RESCORED` at most of each number of arguments, chosen by `evenly`.
+    """
     groups = grouped(scores, attrgetter("n_arguments"))
     return [score for group in groups.values() for score in evenly(group, RESCORED)]
 
@@ -70,7 +72,7 @@ def by_place(cells: Sequence[LengthCell], group: str) -> dict[tuple[str, int], L
 
 
 def gains_of(scores: Sequence[ScoredRecord], holds: Condition) -> dict[int, MeanDifference]:
-    """By length: how much higher GCS's mean is than UCS's, where both have `FEW` inputs."""
+    """By length: how much higher GCS's mean is than UCS's, where both have `FEW` inputs or more."""
     pairs = _pairs(scores, holds, attrgetter("n_arguments"))
     return {
         n: MeanDifference.of(gcs, ucs)
@@ -80,11 +82,14 @@ def gains_of(scores: Sequence[ScoredRecord], holds: Condition) -> dict[int, Mean
 
 
 def gains_by_command(scores: Sequence[ScoredRecord], holds: Condition) -> dict[int, MeanDifference]:
-    """As `gains_of`, between inputs of the same command. It is the mean of the commands'
-    differences, weighted by their numbers of UCS inputs, of commands with `FEW_OF_A_COMMAND` inputs
-    of both.
+    """As `gains_of`, but between inputs of the same command.
 
-    Samplers do not write, and do not get to succeed, the same commands equally often.
+    A gain is the mean of the commands' differences, weighted by their numbers of UCS inputs. A
+    command counts where both samplers have at least `FEW_OF_A_COMMAND` inputs of it. A length has
+    a gain where both have at least `FEW` inputs of such commands.
+
+    The reason: samplers do not write the same commands equally often, nor do these succeed equally
+    often.
     """
     pairs = sorted(_pairs(scores, holds, attrgetter("n_arguments", "command")).items())
     several = ((n, pair) for (n, _), pair in pairs if _least(pair) >= FEW_OF_A_COMMAND)
@@ -107,7 +112,7 @@ def _least(pair: tuple[Moments, Moments]) -> int:
 def _pairs(
     scores: Sequence[ScoredRecord], holds: Condition, key: Callable[[ScoredRecord], Key]
 ) -> dict[Key, tuple[Moments, Moments]]:
-    """The scores of GCS and of UCS, group by group, where both have some."""
+    """The scores of GCS and of UCS by group; groups where one has none are left out."""
     pairs = {}
     for place, group in grouped(filter(holds, scores), key).items():
         gcs, ucs = (Moments.of(values(scores_of(group, sampler, 0))) for sampler in ("gcs", "ucs"))
@@ -117,5 +122,5 @@ def _pairs(
 
 
 def scores_of(scores: Sequence[ScoredRecord], sampler: str, least: int) -> list[ScoredRecord]:
-    """A sampler's scores of inputs with so many arguments at least."""
+    """A sampler's scores of inputs with at least `least` arguments."""
     return [s for s in scores if s.sampler == sampler and s.n_arguments >= least]

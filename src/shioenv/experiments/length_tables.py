@@ -29,7 +29,7 @@ from shioenv.synthesis.policy import LENGTHS
 def tables_of(
     scores: Sequence[ScoredRecord], cells: Sequence[LengthCell], ruled: Sequence[Ruled]
 ) -> Iterator[Table]:
-    """All of them, in the order in which they are read."""
+    """All tables, in the order in which they are read."""
     for group in GROUPS:
         yield _table(cells, group)
     yield _gain_table(scores, cells)
@@ -42,7 +42,7 @@ def tables_of(
 
 
 def _heads(names: Iterable[str], *said: str) -> list[str]:
-    """Headers of the columns that each of the names has: how many, and what is said of them."""
+    """Headers: for each name a column of counts, then one for each entry of `said`."""
     return ["arguments", *(f"{name}{what}" for name in names for what in ("", *said))]
 
 
@@ -99,7 +99,7 @@ def _gain_command_table(scores: Sequence[ScoredRecord]) -> Table:
 
 
 def _gains(groups: Sequence[Mapping[int, MeanDifference]]) -> Iterator[tuple[int, list[str]]]:
-    """By length, the gain of each group, a dash where it has none."""
+    """By length, the gain of each group; a dash where a group has none."""
     for n in sorted(set().union(*groups)):
         yield n, [group[n].text if n in group else "-" for group in groups]
 
@@ -129,7 +129,7 @@ OPERANDS: Mapping[str, Condition] = {
     "under half": lambda score: 0 < 2 * score.n_operands < score.n_arguments,
     "half and more": lambda score: 2 * score.n_operands >= score.n_arguments,
 }
-"""Inputs by how many of their arguments are operands: what begins with no hyphen."""
+"""Conditions on inputs: how many of their arguments are operands (begin with no hyphen)."""
 
 
 def _operand_table(scores: Sequence[ScoredRecord]) -> Table:
@@ -208,6 +208,6 @@ def _rule_length_table(ruled: Sequence[Ruled]) -> Table:
 
 
 def _of(ruled: Sequence[Ruled], sampler: str, lengths: Container[int]) -> list[ByRule]:
-    """Those of a sampler that have one of these numbers of arguments."""
+    """The scores by rule of a sampler's inputs that have one of these numbers of arguments."""
     mine = (row for row in ruled if row.score.sampler == sampler)
     return [row.by_rule for row in mine if row.score.n_arguments in lengths]

@@ -1,4 +1,4 @@
-"""Irreducibility of what GCS writes by each policy: the paper's, as people do, and both mixed.
+"""Irreducibility of what GCS writes by each policy: the paper's, people's, and both mixed.
 
 Ours: the paper has one policy. Inputs are as `shioenv generate` makes them, composites included.
 """
@@ -24,17 +24,17 @@ COUNT = 2_000
 
 POLICIES = ("paper", "people", "mixed")
 LONGEST = 12
-"""Longer inputs are told together."""
+"""Inputs with more arguments than this are one group."""
 
 STEPS = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9)
-"""Scores up to which the distribution functions are told."""
+"""Scores at which the distribution functions are shown."""
 
 
 @experiment(NAME)
 def run(
     setting: ExperimentSetting, *, count: int = COUNT, scoring: Scoring = THE_PAPERS
 ) -> Findings:
-    """Generates `count` inputs by each policy and writes what came out.
+    """Generates `count` inputs by each policy and writes results.
 
     Errors: those of `experiment` and `made`.
     """
@@ -72,7 +72,7 @@ def run(
 
 
 def length(score: ScoredRecord) -> int:
-    """The number of arguments; those of more than `LONGEST` are one more than that."""
+    """The number of arguments; `LONGEST + 1` stands for all above `LONGEST`."""
     return min(score.n_arguments, LONGEST + 1)
 
 

@@ -1,8 +1,11 @@
 """Scores by the rules of the reference implementation, from the same executions as ours.
 
-The reference rewrites outputs before it compares them, and allows them no difference where runs
-agree. It takes two failures with one exit code for the same. It counts one more in numerator and
-denominator (SPEC I4 to I7, U2-3, U2-4, U2-8).
+The reference implementation has four rules of its own (SPEC I4 to I7, U2-3, U2-4, U2-8):
+
+- Outputs are rewritten before they are compared.
+- Outputs may not differ at all where runs agree.
+- Two failures with one exit code are the same.
+- Numerator and denominator count one more.
 """
 
 from __future__ import annotations
@@ -38,7 +41,7 @@ from shioenv.synthesis.sample import sample_on
 from shioenv.synthesis.traces import Sample
 
 RULES = ("R*", "rewritten", "strict", "failures", "smoothed", "all four")
-"""The score, and what each of the rules makes of it, and all of them together."""
+"""The score, then what each of the four rules makes of it, then all four together."""
 
 NOTE = (
     "Means of what its rules make of the same executions, one at a time and all together: "
@@ -57,9 +60,11 @@ _NUMBER = re.compile(r"\b\d+\b")
 
 
 def rewritten(output: bytes) -> bytes:
-    """An output as the reference implementation compares it: small letters, no empty lines, one
-    blank for any number of them. For each number that stands alone it says which of the output's
-    different numbers it is, and how many digits it has (SPEC I7 and U2-8).
+    """An output as the reference implementation compares it (SPEC I7 and U2-8).
+
+    Letters are small, empty lines are left out, and any white space is one blank. A number that
+    stands alone becomes an index and a length. The index, from 1, says which of the output's
+    different numbers it is; the length is its number of digits.
     """
     places: dict[str, int] = {}
 
@@ -72,7 +77,7 @@ def rewritten(output: bytes) -> bytes:
 
 
 class Differs(NamedTuple):
-    """Whether a sub-input does something else, or what those weigh together that do."""
+    """By rule: whether a sub-input does something else, or the summed weight of those that do."""
 
     ours: float
     rewritten: float
@@ -85,19 +90,21 @@ class ScoredCommand(NamedTuple):
     """A command of an input, and what its sub-inputs weigh."""
 
     n: int
-    """Arguments that can be removed, 1 at least."""
+    """Arguments that can be removed, at least 1."""
     total: float
-    """All sub-inputs, whatever they do."""
+    """Weight of all sub-inputs, whatever they do."""
     differing: Differs
+    """Weight of the sub-inputs that do something else."""
 
 
 def by_rule(commands: Sequence[ScoredCommand], ranges: int) -> ByRule:
-    """The scores of an input of these commands, at least one, in the order of `RULES`.
+    """The scores of an input, in the order of `RULES`; it has at least one of these commands.
 
-    Ours averages commands by number of arguments. The reference adds up what they weigh, with one
-    more in numerator and denominator for each of its `ranges`. A range is a command, also without
-    an argument, or a target of a redirection. The command alone, the only sub-input where there is
-    one argument, weighs nothing there.
+    Our score averages the commands' scores by number of arguments. The reference adds up the
+    weights of all commands' sub-inputs, with one more in numerator and denominator for each of its
+    `ranges`. A range is a command, also one without arguments, or the target of a redirection.
+    Where a command has one argument, its only sub-input is the command alone: the reference gives
+    this no weight.
     """
     arguments = sum(command.n for command in commands)
     several = [command for command in commands if command.n > 1]
@@ -116,7 +123,7 @@ def by_rule(commands: Sequence[ScoredCommand], ranges: int) -> ByRule:
 
 
 class _Seen:
-    """What sub-inputs did, as far as the rules look at it; gives a score its behaviors."""
+    """Gives a score its behaviors, and remembers of them what the rules look at."""
 
     def __init__(self, behave: Behave) -> None:
         self._behave = behave
@@ -124,7 +131,7 @@ class _Seen:
         self._rewritten: dict[str, bytes] = {}
 
     def __call__(self, text: str) -> Behavior:
-        """The behavior; the first one of a text is what is remembered."""
+        """The behavior of a text; the first of several is remembered."""
         behavior = self._behave(text)
         self._codes.setdefault(text, behavior.exit_code)
         self._rewritten.setdefault(text, rewritten(compared(behavior.output)))
@@ -133,8 +140,8 @@ class _Seen:
     def differs(self, whole: str, contrast: Contrast, threshold: float) -> Differs:
         """By each rule, whether the sub-input does something else than the whole.
 
-        Outputs are what behaviors are compared by last, so a difference in another channel
-        remains whatever becomes of them.
+        Behaviors are compared by their outputs last. So a difference in another channel remains,
+        whatever a rule makes of outputs.
         """
         difference = contrast.difference
         elsewhere = difference is not None and difference.channel is not Channel.OUTPUT
@@ -158,13 +165,14 @@ class Rescored(Tried, frozen=True):
 
 
 REASONS = ("waiting", "volatile")
-"""Why inputs are left out: a sub-input runs out of time, or this time the runs disagree."""
+"""Why inputs are left out: a sub-input runs out of time, or runs of the whole disagree now."""
 
 
 def rescored(runner: Runner, task: tuple[int, Sample], *, seed: int, scoring: Scoring) -> Rescored:
-    """An input, with an argument at least, scored on the sub-inputs that its record was scored on.
+    """An input, with at least one argument, scored on the sub-inputs of its record's score.
 
-    `seed` and `scoring` are its dataset's. Errors: those of the runner.
+    `seed` and `scoring` are its dataset's; noise runs are the default's, and no target standard
+    error ends the score early. Errors: those of the runner.
     """
     number, sample = task
     seen, shell_input = _Seen(timely(runner, sample)), sample.input
@@ -193,7 +201,7 @@ def _command(segment: SegmentScore, whole: str, seen: _Seen) -> ScoredCommand:
 
 @dataclass(frozen=True, slots=True)
 class Ruled:
-    """A record's score, and what the rules make of it."""
+    """A record's score, and what the rules make of the score."""
 
     score: ScoredRecord
     by_rule: ByRule
@@ -214,8 +222,9 @@ class Rescoring:
 
 
 def evenly(scores: Sequence[ScoredRecord], count: int) -> list[ScoredRecord]:
-    """At most `count` of the records that have an argument and are not volatile, evenly spaced.
-    Later inputs of a stream are longer, because short ones run out.
+    """At most `count` of the records that have an argument and are not volatile.
+
+    They are evenly spaced, because later inputs of a stream are longer: short ones run out.
     """
     usable = [score for score in scores if score.n_arguments and not score.volatile]
     count = min(count, len(usable))
@@ -225,10 +234,10 @@ def evenly(scores: Sequence[ScoredRecord], count: int) -> list[ScoredRecord]:
 def scores_by_rule(
     setting: ExperimentSetting, directory: Path, scores: Sequence[ScoredRecord]
 ) -> Rescoring:
-    """The inputs of these records of a dataset, executed again.
+    """The inputs of these records of a dataset, executed again and scored by the rules.
 
-    What an earlier call executed is used; it lies in the dataset's directory. Errors: those of
-    `InputJournal` and of the executor.
+    Inputs that an earlier call executed are not executed again: `rules`, in the dataset's
+    directory, keeps them. Errors: those of `InputJournal` and of the executor.
     """
     plan, system = read_manifest(directory).plan, setting.system
     wanted = {score.session_id for score in scores}
@@ -259,12 +268,12 @@ def scores_by_rule(
 
 
 def means_by_rule(scores: Sequence[ByRule]) -> ByRule:
-    """Of one input at least."""
+    """The mean score by each rule, in the order of `RULES`; `scores` are not empty."""
     return tuple(math.fsum(values) / len(scores) for values in zip(*scores, strict=True))
 
 
 def rule_columns(ruled: Sequence[Ruled]) -> dict[str, list[Any]]:
-    """As columns: which record, and its score by each rule."""
+    """Columns that say which record it is, and its score by each rule."""
     names = ("sampler", "session_id", "n_arguments")
     return {
         **columns([row.score for row in ruled], *names),

@@ -14,8 +14,10 @@ if TYPE_CHECKING:
 
 
 def curves(rows: Sequence[RegimeRow]) -> alt.TopLevelMixin:
-    """EM by how many records a model is of. There is a panel for each suite and number of steps, in
-    it a line for each model and regime through the means of its draws, and a point for each draw.
+    """EM (exact match, 0 to 1) by the number of a model's records.
+
+    A line for each model and regime goes through the means of its draws. Each draw is a point. A
+    panel shows the single or the multi inputs of one suite.
     """
     draws: dict[tuple[str, ...], dict[int, list[RegimeRow]]] = {}
     for row in rows:

@@ -1,7 +1,8 @@
 """What models of each of the paper's five regimes answer right, by how many inputs they are of.
 
-Section 5 of the paper, with a memory of executed inputs beside its sequence models. All regimes
-have equally many inputs; the scored ones are drawn from one pool of GCS.
+Section 5 of the paper, with a memory of executed inputs beside its sequence models. Two regimes of
+ours stand beside the five. All regimes are asked for equally many inputs. Those that are chosen by
+a score are drawn from one pool of GCS.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ SIZES = (10_000, 30_000)
 QUESTIONS = 2000
 HALF = 0.5
 MISTAKES = 0.1
-"""Share of the inputs of `people` with a mistake, as in the default model."""
+"""Share of the inputs of `people` that have a mistake, as in the default model."""
 
 STEPS = ("single", "multi")
 PARTS = (": EM", ", with exit", ", masked", ", new texts")
@@ -73,9 +74,10 @@ REGIMES: Mapping[str, tuple[str, Callable[[Record], bool]]] = {
     "nl2cmd": ("nl2cmd", lambda record: True),
     "people": ("people", lambda record: True),
 }
-"""A pool, and which of its records are in. There are the paper's five, GCS chosen by the share of
-arguments that are necessary, and inputs drawn by what people use (ours).
-"""
+"""By regime: a pool, and which of its records are in.
+
+Five are the paper's. Ours are `gcs-necessary`, GCS chosen by the share of arguments that are
+necessary, and `people`, inputs drawn by what people use."""
 
 PAIRS = (
     ("gcs-high", "gcs"),
@@ -86,18 +88,18 @@ PAIRS = (
     ("people", "gcs"),
     ("people", "gcs-high"),
 )
-"""Regimes that are compared input by input: does a high score help, does another one select better,
-do grammars."""
+"""Regimes that are compared input by input. Does a high score help? Does another score select
+better? Do grammars help?"""
 
 LIKE = 0.95
-"""A model of fewer than this share of the records of another is not compared with it (ours)."""
+"""Two models are not compared where one has fewer than this share of the other's records (ours)."""
 
 POOLS = ("ucs", "gcs", "nl2cmd", "people")
-"""What regimes are drawn from. Nobody can generate `nl2cmd`: it is given, or left out."""
+"""The pools that regimes are drawn from. Nobody can generate `nl2cmd`: it is given, or left out."""
 
 
 Choose: TypeAlias = Callable[[], frozenset[int]]
-"""Gives the places of the records in their pool; looks for them when it is first called."""
+"""Gives the places of a model's records in their pool; the first call looks for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,23 +107,26 @@ class RegimeTraining:
     """How a sequence model of each regime, size and seed is trained, from scratch."""
 
     plan: TrainingPlan
-    """Its seed stands aside: it is that of the records."""
+    """The plan's own seed is not used: a model's seed is that of its records."""
     minutes: float
-    """Of each, at most."""
+    """Minutes of training of each model, at most."""
     device: str = "cpu"
 
 
 @dataclass(frozen=True, slots=True)
 class RegimeRow:
-    """What one model answered right of one suite."""
+    """What one model answered right of the single or the multi inputs of one suite.
+
+    Shares are 0 to 1.
+    """
 
     model: str
-    """A memory, or a sequence model and of which size."""
+    """`memory`, or `seq2seq` and the size of the network."""
     regime: str
     size: int
     """Records that were asked for."""
     records: int
-    """Different ones that it is of: the pool may hold fewer."""
+    """Different records that the model is of: the pool may hold fewer than `size`."""
     seed: int
     suite: str
     steps: str
@@ -133,9 +138,11 @@ class RegimeRow:
     """EM where the exit code has to be right, too."""
     em_masked: float
     em_new: float | None
-    """Of the inputs whose text is not among the records."""
+    """EM of the inputs that are not among the records; None where there are none.
+
+    Such an input has its text in no record of its start directory."""
     new: int
-    """How many these are."""
+    """How many inputs are not among the records."""
     exit_code: float
 
 
@@ -151,14 +158,16 @@ def run(
     scoring: Scoring = THE_PAPERS,
     training: RegimeTraining | None = None,
 ) -> Findings:
-    """Makes a memory of each regime, size and seed, and asks it all suites; with `training` a
-    sequence model of the same records as well.
+    """Makes a memory of each regime, size and seed, and asks it all suites.
 
-    `pools` are datasets to draw from, by the name of `POOLS`. All but `nl2cmd` are generated where
-    they are not given. `gcs` is generated until both halves of its scores are as many as the
-    largest size. A model or an answer that is there is not made again. Errors: those of
-    `experiment`, `made`, reading and evaluation; DatasetMismatchError for a pool of another system
-    than a suite's; MissingExtraError without the extra `train`.
+    With `training`, a sequence model of the same records is made and asked as well. `pools` are
+    datasets to draw from, by the names of `POOLS`. Pools that are not given are generated, but for
+    `nl2cmd`. `gcs` is generated until both halves of its scores are as many as the largest size.
+
+    A model or an answer that is there is not made again. Errors: those of `experiment`, `made`,
+    reading and evaluation. DatasetMismatchError for a pool of another system than a suite's, and
+    where a memory that is there has another pool or other `questions`. MissingExtraError without
+    the extra `train`.
     """
     needed = ("sklearn", "torch", "transformers") if training else ("sklearn",)
     for library in needed:
@@ -230,7 +239,10 @@ def _people(setting: ExperimentSetting, count: int, scoring: Scoring) -> Path:
 
 
 def _gcs(setting: ExperimentSetting, count: int, scoring: Scoring) -> Path:
-    """A scored pool with so many of each half; what `training-sets` generated is used."""
+    """A scored pool with `count` records of each half of the scores.
+
+    It is the same dataset as that of `training-sets`, which is used where it is there.
+    """
     drawing = Drawing(sampler="gcs", policy="paper", composite_share=COMPOSITES)
     wanted = 2 * count
     while True:
@@ -276,7 +288,7 @@ def _memory(
     seed: int,
     questions: int,
 ) -> Path:
-    """The directory of a memory of the records of a pool that `choose` gives."""
+    """The directory of a memory that holds the records of a pool which `choose` gives."""
     directory = setting.data / NAME / f"{regime}-{size}-{seed}"
     directory.mkdir(parents=True, exist_ok=True)
     plan = {"pool": _origin(pool), "regime": regime, "size": size, "seed": seed}
@@ -309,8 +321,10 @@ def _memory(
 def _chosen(
     setting: ExperimentSetting, pool: Path, holds: Callable[[Record], bool], size: int, seed: int
 ) -> frozenset[int]:
-    """The places in a pool of so many records that hold, drawn by the seed: the smaller of two
-    sizes are among the larger.
+    """The places in a pool of `size` records that `holds` is true of, drawn by the seed.
+
+    Records with a history are left out. They are fewer where the pool has no more. The records of
+    a smaller size are among those of a larger one.
     """
     total = finished_manifest(pool).records
     able = [
@@ -329,7 +343,7 @@ def _written(
     training: RegimeTraining,
     seed: int,
 ) -> Path:
-    """The run of a sequence model of these records of a pool, beside their memory."""
+    """The directory of a sequence model's run, of the same records as `memory` and beneath it."""
     from shioenv.training.preparing import Shape, prepare
     from shioenv.training.sequence import train
 
@@ -377,7 +391,7 @@ class _Model:
     directory: Path
     """Where its answers are kept."""
     memory: Path
-    """The index of the records that it is of."""
+    """Directory of the memory of the same records, whose index says which are new."""
     regime: str
     size: int
     seed: int
@@ -386,7 +400,7 @@ class _Model:
 def _rows(
     setting: ExperimentSetting, model: _Model, path: Path, suite: Suite
 ) -> Iterator[tuple[RegimeRow, list[bool]]]:
-    """What a model, with the composition before it, answers right of a suite, and which inputs."""
+    """What a model behind the composition answers right of a suite, and for which inputs."""
     evaluation = evaluate(
         suite,
         [model.predictor],
@@ -432,7 +446,7 @@ def _rows(
 
 
 def _new(index: Index, suite: Suite, judged: JudgedPredictor, steps: str) -> list[bool]:
-    """Whether each input was answered right whose text the memory does not hold."""
+    """Of each input that the memory does not hold: whether it was answered right."""
     return [
         bool(marks.em)
         for case, marks in zip(suite.cases, judged.marks, strict=True)
@@ -442,7 +456,7 @@ def _new(index: Index, suite: Suite, judged: JudgedPredictor, steps: str) -> lis
 
 
 def _table(rows: Sequence[RegimeRow], suite: str) -> Table:
-    """One line a model: single and multi inputs side by side."""
+    """One row for each model, with single and multi inputs side by side."""
     lines = []
     chosen = [row for row in rows if row.suite == suite]
     groups: dict[tuple[str, str, int, int], dict[str, RegimeRow]] = {}
@@ -464,7 +478,7 @@ def _table(rows: Sequence[RegimeRow], suite: str) -> Table:
 
 
 def _differences(rights: Mapping[RegimeRow, Sequence[bool]]) -> Table:
-    """What one regime has over another of as many records: inputs paired, all draws averaged."""
+    """What one regime's EM is above another's of as many records: inputs paired, draws averaged."""
     groups: dict[tuple[str, int, str], dict[tuple[str, str], list[RegimeRow]]] = {}
     for row in rights:
         of_regime = groups.setdefault((row.model, row.size, row.suite), {})
@@ -491,7 +505,10 @@ def _differences(rights: Mapping[RegimeRow, Sequence[bool]]) -> Table:
 def _less(
     ours: list[RegimeRow], theirs: list[RegimeRow], rights: Mapping[RegimeRow, Sequence[bool]]
 ) -> str:
-    """The difference of two regimes' means; empty where one is missing, or has fewer records."""
+    """The difference of two regimes' means with its 95% interval.
+
+    Empty where one regime is missing, or has too few records (`LIKE`).
+    """
     if not ours or not theirs:
         return ""
     few, many = sorted(np.mean([row.records for row in rows]) for rows in (ours, theirs))

@@ -1,12 +1,12 @@
 """The same inputs run again and again, and why some of them do something else.
 
-    pass 1  a sandbox of this process, in the order in which they were drawn
+    pass 1  a sandbox of this process, inputs in the order in which they were drawn
     pass 2  another sandbox of this process
     pass 3  a sandbox of a new process
     pass 4  sandboxes of two processes at once, on processors that are busy with something else
     pass 5  a new process again, in another minute than the first pass
 
-Every pass but the first has an order of its own; those after the fifth are like the third.
+Every pass but the first has an order of its own. Passes after the fifth are like the third.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from shioenv.synthesis.traces import Sample
 
 @cache
 def show_present() -> frozenset[str]:
-    """Commands whose output is the present, masked or not: the time, or what runs."""
+    """Commands that print the present: the time, or the state of the machine."""
     headers = shipped_headers().items()
     return frozenset(name for name, one in headers if one.clock or one.traits.shows)
 
@@ -50,14 +50,14 @@ _CLOCK = re.compile(
     rb"|\d{1,2}:\d\d(?::\d\d(?:\.\d+)?)?(?: [AP]M)?"
     rb"|(?<!\d)1[5-9]\d{8}(?:\.\d+)?(?!\d)"
 )
-"""Dates, times of day, seconds since 1970."""
+"""Dates, times of day, and seconds since 1970."""
 
 Pass: TypeAlias = Iterator[tuple[int, Behavior]]
-"""Behaviors by the number of the input, as they are seen."""
+"""Pairs of an input's number and its behavior, as behaviors are seen."""
 
 
 def executor_of(number: int) -> Executor:
-    """What executes the pass of a number."""
+    """The executor of the pass with this number."""
     return SerialExecutor() if number <= 2 else LocalExecutor(2 if number == 4 else 1)
 
 
@@ -67,9 +67,9 @@ def passes(
     numbers: Iterable[int],
     executors: Callable[[int], Executor] = executor_of,
 ) -> Iterator[tuple[int, Pass]]:
-    """The passes of these numbers; each is to be read to its end before the next one.
+    """The passes with these numbers; each is to be read to its end before the next one.
 
-    The fifth waits until it is another minute than at the first call. Errors: those of the
+    The fifth pass begins in another minute than the first of `numbers`. Errors: those of the
     executors.
     """
     minute = time.time() // 60
@@ -86,7 +86,7 @@ def _pass(
     number: int, order: Sequence[tuple[int, Sample]], setting: ExperimentSetting, executor: Executor
 ) -> Pass:
     job = setting.job(_behavior)
-    # places in this order are ascending, as the numbers of the inputs are not
+    # places in this order are ascending; the inputs' own numbers are not
     tasks = ((place, sample) for place, (_, sample) in enumerate(order))
     with busy() if number == 4 else nullcontext():
         for place, behavior in answers(
@@ -99,7 +99,7 @@ def _behavior(runner: Runner, task: tuple[int, Sample]) -> Behavior:
     _, sample = task
     text, state = sample.input.text, State(cwd=sample.cwd)
     behavior = runner.run(text, state)
-    if behavior.timed_out:  # as a record does: once more, and the second one counts
+    if behavior.timed_out:  # as for a record: once more, and the second run counts
         behavior = runner.run(text, state)
     return behavior
 
@@ -109,7 +109,7 @@ _SPIN = "import os\nwhile os.getppid() == {}: sum(range(100_000))"
 
 @contextmanager
 def busy() -> Iterator[None]:
-    """While it lasts, every processor has something else to do as well."""
+    """Keeps every processor busy with something else while the context lasts."""
     spin = [sys.executable, "-c", _SPIN.format(os.getpid())]
     processes = [subprocess.Popen(spin, start_new_session=True) for _ in os.sched_getaffinity(0)]
     try:
@@ -128,39 +128,43 @@ class Cause:
     """Why an input may do something else another time."""
 
     mark: str
-    """`declared` by a grammar, `noticed` when it is recorded, or `none`: nobody who reads its
-    record is warned."""
+    """`declared` by a grammar, `noticed` when the input is recorded, `none`, or "" in `NO_CAUSE`.
+
+    With `none` nobody who reads the input's record is warned."""
     text: str
 
 
 NO_CAUSE = Cause("", "")
+"""The cause where there is nothing to explain."""
 
 
 def commands_of(sample: Sample) -> tuple[str, ...]:
-    """The grammars of its commands, in order."""
+    """The names of the grammars of a sample's commands, in order."""
     return tuple(part.grammar for part in sample.trace)
 
 
 def masked(behavior: Behavior) -> Behavior:
-    """The behavior with every clock in its output replaced; columns close up around them."""
+    """The behavior with every clock in its output replaced, and each run of blanks made one."""
     output = re.sub(rb"[ \t]+", b" ", _CLOCK.sub(b"CLOCK", behavior.output))
     return replace(behavior, output=output)
 
 
 def volatile_commands() -> Mapping[str, str]:
-    """Commands whose grammars say that all their inputs are volatile, and why."""
+    """Commands whose grammars declare all their inputs volatile, and the reasons."""
     headers = shipped_headers().items()
     return {name: header.volatile_reason for name, header in headers if header.volatile}
 
 
 def marked(sample: Sample, volatile: Container[str]) -> list[str]:
-    """Those of its commands that are volatile: by an option or operand, or one of `volatile`."""
+    """A sample's commands that are volatile by an option or operand, or are among `volatile`."""
     return [part.grammar for part in sample.trace if part.volatile or part.grammar in volatile]
 
 
 def shows_clock(sample: Sample, volatile: Container[str]) -> bool:
-    """Whether a command prints the clock, the load or how long the system is up, and no other of
-    its commands is volatile. `volatile` are the grammars that are volatile as wholes.
+    """Whether a command of a sample prints the present, and no other command is volatile.
+
+    The present is the clock, the load, or how long the system is up. `volatile` are the grammars
+    all of whose inputs are volatile.
     """
     present = show_present()
     shows = not present.isdisjoint(commands_of(sample))
@@ -168,8 +172,9 @@ def shows_clock(sample: Sample, volatile: Container[str]) -> bool:
 
 
 def cause_of(runner: Executing, task: tuple[int, Sample], *, volatile: Mapping[str, str]) -> Cause:
-    """Why a sample did something else, run once more where it must be; `volatile` is what
-    `volatile_commands` gives.
+    """Why a sample did something else; `volatile` is what `volatile_commands` gives.
+
+    The sample is recorded once more where no grammar declares it volatile.
     """
     _, sample = task
     commands = commands_of(sample)
@@ -178,7 +183,7 @@ def cause_of(runner: Executing, task: tuple[int, Sample], *, volatile: Mapping[s
         return Cause("declared", f"{declared[0]}: {volatile[declared[0]]}")
     if sample.volatile:
         return Cause("declared", f"an option or operand of {' or '.join(commands)}")
-    # budget 1: all runs of the whole input, hardly any of its parts
+    # budget 1: all runs of the whole input, hardly any of sub-inputs
     recorder = SessionRecorder(scoring=Scoring(budget=1))
     if recorder.record(sample.session, runner, random.Random(0)).behavior.volatile:
         return Cause("noticed", "dates or differences seen when it is recorded")
@@ -186,7 +191,7 @@ def cause_of(runner: Executing, task: tuple[int, Sample], *, volatile: Mapping[s
 
 
 REASONS = ("time of day", "declared volatile", "noticed when recorded", "not explained")
-"""Why inputs differ; of several reasons the first counts, but the last stands above all."""
+"""Why inputs differ. Of several reasons the first counts; the last one counts before all others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,15 +201,15 @@ class RepeatVerdict:
     number: int
     sample: Sample
     channels: tuple[str, ...]
-    """The fields of its behavior in which a pass differs from the first; none where all agree."""
+    """The fields of the behavior in which a pass differs from the first; none where all agree."""
     differing: int
     """Passes that differ from the first."""
     time_of_day: bool
-    """They agree but for clocks, or a command prints the present."""
+    """Whether the passes agree but for clocks, or a command prints the present."""
     cause: Cause
-    """`NO_CAUSE` where all agree."""
+    """`NO_CAUSE` where all passes agree."""
     command: str
-    """The one it is counted under: the first that is declared volatile, else the first."""
+    """The command the input is counted under: the first declared volatile, else the first."""
 
     @property
     def identical(self) -> bool:
@@ -221,10 +226,10 @@ class RepeatVerdict:
 
     @property
     def commands(self) -> list[str]:
-        """The grammars of its commands, in order."""
+        """The names of the grammars of the input's commands, in order."""
         return list(commands_of(self.sample))
 
     @property
     def different(self) -> str:
-        """Its channels in one word, "" where all passes agree."""
+        """The channels in one word, joined by `+`; "" where all passes agree."""
         return "+".join(self.channels)

@@ -23,10 +23,10 @@ from shioenv.seeding import generator
 
 @dataclass(frozen=True, slots=True)
 class Accuracy:
-    """How far estimates of one input were from its score."""
+    """How far estimates of one input were from its exact score."""
 
     number: int
-    """The input's."""
+    """The input's place in the stream of samples."""
     n: int
     estimator: str
     budget: int
@@ -35,11 +35,11 @@ class Accuracy:
     error: float
     """Mean over the replays of estimate - score."""
     executions: float
-    """Sub-inputs executed, the mean over the replays; the runs of the whole are not among them."""
+    """Mean number of sub-inputs executed over the replays; runs of the whole are not counted."""
 
 
 class InputReplay:
-    """One input's known sub-inputs, looked at as if they had to be executed."""
+    """One input whose sub-inputs are known, looked at as if they had to be executed."""
 
     def __init__(self, known: KnownInput) -> None:
         self._known = known
@@ -49,7 +49,7 @@ class InputReplay:
         self._differing = masks_of(known.differs)
 
     def estimate(self, estimator: str, budget: int, rng: random.Random) -> tuple[float, int]:
-        """What `estimate_irreducibility` would say, and from how many executed sub-inputs."""
+        """The score `estimate_irreducibility` would give, and the sub-inputs it would execute."""
         n = self._known.n
         if (1 << n) - 1 <= budget:
             weighing = self._execution[1:] if n > 1 else self._execution
@@ -84,7 +84,8 @@ def replayed(
 ) -> list[Accuracy]:
     """Every estimator at every budget on every input, `replays` times, in the order of the inputs.
 
-    The same for every executor.
+    Where a budget covers all sub-inputs, one replay says everything. The accuracies are the same
+    for every executor.
     """
     every = partial(_accuracies, budgets=tuple(budgets), replays=replays, seed=setting.seed)
     by_input = answers(
@@ -105,7 +106,7 @@ def _accuracies(
 def accuracies(
     known: KnownInput, budgets: Sequence[int], replays: int, seed: int
 ) -> Iterator[Accuracy]:
-    """Those of one input."""
+    """The accuracies of one input, by estimator and budget in order."""
     replay, score = InputReplay(known), known.irreducibility
     for name, budget in product(ESTIMATORS, budgets):
         covered = (1 << known.n) - 1 <= budget
@@ -129,12 +130,12 @@ def accuracies(
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """The errors of one estimator at one budget on inputs that have something in common."""
+    """The errors of one estimator at one budget on a group of inputs."""
 
     estimator: str
     budget: int
     error: Mean
-    """Mean absolute error; its interval is over the inputs."""
+    """Mean absolute error, with a 95% interval over the inputs."""
     bias: float
     """Mean of estimate - score."""
     executions: float
@@ -142,11 +143,11 @@ class Cell:
 
 
 Cells: TypeAlias = Mapping[tuple[str, int], Cell]
-"""By estimator and budget."""
+"""Cells by estimator and budget."""
 
 
 def cells(of_inputs: Iterable[Accuracy]) -> Cells:
-    """The accuracies by estimator and budget."""
+    """The accuracies put together by estimator and budget."""
     return {
         place: Cell(
             *place,

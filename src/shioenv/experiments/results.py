@@ -1,4 +1,4 @@
-"""What an experiment leaves behind: data, a picture, a table, and what they were made with."""
+"""What an experiment leaves behind: data, a picture, tables, and what made them."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ class Findings:
 
     title: str
     data: Mapping[str, Mapping[str, Sequence[Any]]]
-    """Columns by name, of each file of data."""
+    """Columns by name, for each file of data by its name."""
     tables: Sequence[Table]
     chart: alt.TopLevelMixin
     counts: Mapping[str, Any]
-    """How many inputs of what, and how many of them an earlier call made."""
+    """How many inputs of each kind there are, and how many of them an earlier call made."""
     parameters: Mapping[str, Any]
     summary: Mapping[str, Any] = field(default_factory=dict)
-    """The figures that matter most, for programs."""
+    """The figures that matter most, for programs to read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +60,9 @@ Experiment: TypeAlias = Callable[Concatenate[ExperimentSetting, Options], Result
 
 
 def experiment(name: str) -> Callable[[Find[Options]], Experiment[Options]]:
-    """Makes a function that finds something an experiment of this name, which writes it as well.
+    """Makes a function that gives findings an experiment of this name, which writes them as well.
 
-    Errors: MissingExtraError before anything is executed; DatasetStorageError.
+    Errors of the experiment: MissingExtraError before anything is executed; DatasetStorageError.
     """
 
     def framed(find: Find[Options]) -> Experiment[Options]:
@@ -80,15 +80,15 @@ def experiment(name: str) -> Callable[[Find[Options]], Experiment[Options]]:
 
 
 def check_libraries() -> None:
-    """MissingExtraError where data or pictures could not be written."""
+    """Raises MissingExtraError where libraries that write data or pictures are missing."""
     require_libraries("an experiment", "export", "pyarrow")
     require_libraries("an experiment", "report", "altair", "scipy", "vl_convert")
 
 
 def write(setting: ExperimentSetting, name: str, findings: Findings, *, started: float) -> Results:
-    """Writes the findings into the directory of this name; `started` is of `time.monotonic`.
+    """Writes the findings into the directory of this name.
 
-    Errors: DatasetStorageError.
+    `started` is what `time.monotonic` gave when the experiment began. Errors: DatasetStorageError.
     """
     directory = setting.out / name
     with storage_errors(directory):
@@ -125,15 +125,16 @@ def write(setting: ExperimentSetting, name: str, findings: Findings, *, started:
 
 
 def columns(items: Sequence[Any], *names: str, **paths: str) -> dict[str, list[Any]]:
-    """Items as columns: attributes by name, and those that stand elsewhere (`sample.cwd`) by the
-    column's.
+    """Items as columns. A column of `names` holds the attribute of its name.
+
+    A column of `paths` holds the attribute that its path names (`cwd="sample.cwd"`).
     """
     places = {**{name: name for name in names}, **paths}
     return {name: list(map(attrgetter(place), items)) for name, place in places.items()}
 
 
 def write_columns(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
-    """Writes columns as Parquet."""
+    """Writes columns as Parquet, compressed by zstd."""
     import pyarrow
     import pyarrow.parquet
 
@@ -156,8 +157,10 @@ def read_columns(path: Path) -> dict[str, list[Any]]:
 
 
 def compare(path: Path, there: Any, plan: Mapping[str, Any]) -> None:
-    """Whether what is there was made with the plan that is asked for. Errors: DatasetCorruptError
-    where it holds no plan, DatasetMismatchError where that says otherwise, a line each.
+    """Holds the plan that is there against the plan that is asked for.
+
+    Errors: DatasetCorruptError where `there` is no plan. DatasetMismatchError where it has another
+    value for a name in `plan`, with a line for each; other names are not looked at.
     """
     if not isinstance(there, Mapping):
         raise unreadable(path, "it holds no plan")
@@ -171,12 +174,12 @@ def compare(path: Path, there: Any, plan: Mapping[str, Any]) -> None:
 
 
 def unreadable(path: Path, why: object) -> DatasetCorruptError:
-    """What is said of a file that holds something else."""
+    """The error for a file that holds something else than it should."""
     return DatasetCorruptError(f"{path} cannot be read: {why}", hint="choose another directory")
 
 
 def agree(path: Path, plan: Mapping[str, Any]) -> None:
-    """Keeps a plan in a file. Errors: DatasetMismatchError where another plan is there."""
+    """Keeps a plan in a file, or compares it with the plan that is there. Errors: as `compare`."""
     if not path.exists():
         atomic_write(path, json.dumps(plan, indent=2).encode() + b"\n")
         return

@@ -1,7 +1,7 @@
 """How far a budgeted estimate is from the exact score, by budget and number of arguments.
 
-Section 4.2 of the paper, with every estimator instead of one. The exact scores come from executing
-all sub-inputs; estimates are replayed on what was executed.
+Section 4.2 of the paper, with every estimator instead of one. Exact scores come from executing all
+sub-inputs. Estimates are replayed on these executions.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from shioenv.report.text import fixed, share
 
 NAME = "sampling-efficiency"
 COUNT = 60
-"""Inputs of each length from 8 arguments on, at full size."""
+"""Inputs of each length (number of arguments) from 8 on, at full size."""
 LONGEST = 12
 REPLAYS = 20
 """Estimates of each input by each estimator at each budget."""
@@ -38,10 +38,11 @@ def run(
     longest: int = LONGEST,
     replays: int = REPLAYS,
 ) -> Findings:
-    """Executes `count` inputs of each length from 8 arguments on, and four times as many shorter
-    inputs. It replays every estimator `replays` times on each, and writes what came out.
+    """Executes inputs with all their sub-inputs, replays every estimator on them, writes results.
 
-    Errors: those of `experiment` and `collect`.
+    Each length from 8 to `longest` arguments gets `count` inputs, each from 2 to 7 four times as
+    many. Every estimator is replayed `replays` times on each input at each of `BUDGETS`. Errors:
+    those of `experiment` and `collect`.
     """
     from shioenv.experiments import charts
 
@@ -89,8 +90,9 @@ def error_columns(accuracies: Sequence[Accuracy]) -> dict[str, list[Any]]:
 
 
 def input_columns(inputs: Sequence[KnownInput]) -> dict[str, list[Any]]:
-    """Inputs with everything their scores rest on; bit m % 8 of a set's byte m // 8 stands for the
-    sub-input of mask m.
+    """Columns of inputs with everything that their scores rest on.
+
+    In a set of sub-inputs, bit m % 8 of the byte m // 8 stands for the sub-input of mask m.
     """
     return columns(
         inputs,

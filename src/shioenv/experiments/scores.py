@@ -21,7 +21,7 @@ from shioenv.report.samples import command_of
 from shioenv.synthesis.drawing import Drawing
 
 NAMES = {"gcs": "GCS", "ucs": "UCS", "ucs-universal": "UCS universal"}
-"""Samplers as they are called in pictures and tables."""
+"""What samplers are called in pictures and tables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class ScoredRecord:
     command: str
     n_arguments: int
     n_operands: int
-    """Those of the arguments that neither begin with a hyphen nor continue a bundle of options."""
+    """Arguments that neither begin with a hyphen nor continue a bundle of options."""
     exit_code: int
     volatile: bool
     exact: bool
@@ -48,11 +48,11 @@ COLUMNS = tuple(item.name for item in fields(ScoredRecord))
 
 @dataclass(frozen=True, slots=True)
 class ScoredDataset:
-    """A dataset that was generated, or was there."""
+    """A dataset that this call generated, or that was there."""
 
     directory: Path
     new: int
-    """Records that this call executed, those that a larger one had left to do among them."""
+    """Records that this call executed, also those by which a larger dataset was finished."""
     scores: list[ScoredRecord]
 
     @property
@@ -69,9 +69,10 @@ class ScoredDataset:
 def made(
     setting: ExperimentSetting, name: str, count: int, drawing: Drawing, scoring: Scoring
 ) -> ScoredDataset:
-    """`count` records in the setting's data; those that are there are not executed again.
+    """The dataset of this name in the setting's data; the scores are its first `count` records'.
 
-    A dataset that was begun there for more inputs is finished first. Errors: those of `generate`.
+    Records that are there are not executed again. A dataset that was begun there for more inputs
+    is finished first. Errors: those of `generate`.
     """
     directory, begun = setting.data / name, 0
     with suppress(UnknownDatasetError):
@@ -90,7 +91,7 @@ def made(
 
 
 def scores_of(directory: Path) -> Iterator[ScoredRecord]:
-    """Of all records of a dataset, in order. Errors: those of reading them."""
+    """The scores of all records of a dataset, in order. Errors: those of reading records."""
     for record in read_records(directory):
         same = {name: getattr(record, name) for name in COLUMNS if hasattr(record, name)}
         yield ScoredRecord(**same, command=command_of(record), n_operands=_operands(record))
@@ -105,13 +106,13 @@ def _operands(record: Record) -> int:
 
 
 def ones(values: Iterable[float]) -> int:
-    """How many are exactly 1."""
+    """How many of the scores are exactly 1."""
     return sum(value >= 1 for value in values)
 
 
 def values(
     scores: Iterable[ScoredRecord], keep: Callable[[ScoredRecord], bool] = lambda score: True
 ) -> list[float]:
-    """The irreducibility of those that have one and are kept."""
+    """The irreducibility of the records that have one and that `keep` holds of."""
     kept = (score.irreducibility for score in scores if keep(score))
     return [value for value in kept if value is not None]

@@ -1,4 +1,4 @@
-"""What every experiment is told: where, on what system, from which seed, by how many processes."""
+"""What every experiment is told: results' directory, system, seed, limits and executor."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ class ExperimentSetting:
     """The part of a call that all experiments share."""
 
     out: Path
-    """Directory of results; what several experiments need lies in its `data`, once."""
+    """Directory of results. Its `data` holds, once, what several experiments need."""
     system_name: str | None = None
-    """A built system, or the TOML file it was built from; None for the default one."""
+    """A built system, or the TOML file it was built from; None for the default system."""
     seed: int = 0
-    """Of everything drawn."""
+    """Seed of everything drawn."""
     limits: Limits = LIMITS
     """Bounds of every execution."""
     executor: Executor = field(default_factory=LocalExecutor)
-    """What executes. What it finds does not depend on how many processes it has."""
+    """What executes inputs. Results do not depend on how many processes the executor has."""
     command: str = ""
     """The command line, as it was typed."""
     report: Reporter = silent
@@ -54,22 +54,23 @@ class ExperimentSetting:
 
     @property
     def data(self) -> Path:
-        """The directory of what took executions, which another call goes on with."""
+        """The directory of what took executions; another call goes on from there."""
         return self.out / "data"
 
     @property
     def origin(self) -> dict[str, Any]:
-        """What decides what inputs do, besides the origin of their stream."""
+        """What decides the behavior of inputs, besides the origin of their stream."""
         return {"without shell state": True} if self.limits.without_shell_state else {}
 
     def job(self, do: Callable[[Any, tuple[int, Payload]], Answer]) -> NumberedJob[Payload, Answer]:
-        """What is to be done with inputs in a sandbox of the setting's system."""
+        """The job that does `do` with each input, in a sandbox of the setting's system."""
         system = self.system_name or self.system.name
         return NumberedJob(do, system=system, limits=self.limits, what="input")
 
     def check(self, directory: Path, executor: Executor) -> None:
-        """Raises what keeps an executor's sandboxes from opening, where results are to be begun in
-        a directory that is not there yet.
+        """Opens a sandbox of the executor before `directory` is made; nothing where it is there.
+
+        Errors: whatever keeps the executor's sandboxes from opening.
         """
         if not directory.exists():
             with executor:
@@ -77,7 +78,7 @@ class ExperimentSetting:
 
 
 def _nothing(lane: object, task: tuple[int, object]) -> None:
-    """Done with no task."""
+    """A job without a task: only its sandbox is opened."""
 
 
 def answers(
@@ -87,8 +88,10 @@ def answers(
     report: Callable[[int], None],
     done: int = 0,
 ) -> Iterator[tuple[int, Answer]]:
-    """The answers with their tasks' numbers, as they are finished; `report` is told how many there
-    are, `done` that were there before among them. Errors: those of the executor.
+    """The answers with their tasks' numbers, as they are finished.
+
+    `report` is told after each answer how many there are, counting the `done` from before. Errors:
+    those of the executor.
     """
     with executor:
         for number, answer in enumerate(executor.map(job, tasks), done + 1):
@@ -98,15 +101,15 @@ def answers(
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """Samples, and what decides which they are."""
+    """Samples, and what decides which samples they are."""
 
     samples: Iterator[Sample]
     origin: dict[str, Any]
-    """Seed, system, grammars and version: where one differs, so may the samples or what they do."""
+    """Seed, system, grammars and version. Where one differs, samples or their behavior may too."""
 
 
 def stream_of(system: System, drawing: Drawing, count: int) -> Stream:
-    """The first samples that a dataset of this drawing would have."""
+    """The first `count` samples that a dataset of this drawing would have."""
     grammars = load_grammars(versions=system.versions)
     plan = plan_of(system, grammars, drawing)
     origin = {

@@ -20,12 +20,13 @@ def train(
     episodes: int,
     told: Callable[[Sequence[EndedEpisode]], int],
 ) -> Callable[[Any, Any], Any]:
-    """What the trained policy chooses for observations and masks; the vector is closed.
+    """Trains a policy; gives what chooses actions for observations and masks. Closes `vector`.
 
-    `told` is given the executed episodes of each rollout and says how many there are. Training ends
-    with the rollout in which they are as many as `episodes`. Batches, epochs, discount and entropy
-    are those of the paper's first version. The network is smaller (two layers of 64 behind an
-    embedding). The learning rate is the library's.
+    `told` is given the executed episodes of each rollout, and says how many there are of all
+    rollouts. Training ends with the rollout in which they are at least `episodes`.
+
+    Batches, epochs, discount and entropy are those of the paper's first version. The network is
+    smaller: two layers of 64 behind an embedding. The learning rate is the library's.
     """
     env = StableVecEnv(vector)
     try:

@@ -1,7 +1,7 @@
 """The scores of the four training sets: what UCS and GCS write, and GCS cut at a score of 0.5.
 
-Section 4.4 of the paper. Inputs are as `shioenv generate` makes them, composites included. What
-people wrote (NL2CMD) stands beside them where it is given.
+Section 4.4 of the paper. Inputs are as `shioenv generate` makes them, composites included. Where a
+dataset of inputs that people wrote (NL2CMD) is given, its scores stand beside them.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ COUNT = 50_000
 """Scored inputs of each source at full size; the paper's sets have 500,000 each."""
 
 RESCORED = 1000
-"""Inputs of each source that are also scored as the reference implementation does."""
+"""Inputs of each source, at most, that the reference implementation's rules score as well."""
 
 COMPOSITES = 0.25
 """Share of composites, the default of `shioenv generate`."""
@@ -67,7 +67,7 @@ SETS: Mapping[str, tuple[str, Callable[[float], bool]]] = {
 """The paper's training sets: a source, and which of its scores are in the set."""
 
 GIVEN = "nl2cmd"
-"""The source that nobody can generate."""
+"""The source that nobody can generate: its dataset is given, or left out."""
 
 GIVEN_SETS: Mapping[str, tuple[str, Callable[[float], bool]]] = {
     "NL2CMD, R* ≥ 0": (GIVEN, lambda score: True),
@@ -86,10 +86,11 @@ def run(
     scoring: Scoring = THE_PAPERS,
     nl2cmd: Path | None = None,
 ) -> Findings:
-    """Generates inputs until `count` of each source have a score, and writes what came out.
+    """Generates inputs until `count` of each source have a score, and writes results.
 
     `nl2cmd` is a dataset of inputs that people wrote, scored on the same system by the same
-    settings. Errors: those of `experiment` and `made`; DatasetMismatchError where it was not.
+    settings. Errors: those of `experiment`, `made` and `scores_by_rule`; DatasetMismatchError where
+    `nl2cmd` was scored on another system or by other settings.
     """
     from shioenv.experiments import charts
 
@@ -137,7 +138,7 @@ def run(
 
 
 def _scored(setting: ExperimentSetting, source: str, count: int, scoring: Scoring) -> ScoredDataset:
-    """The source's inputs up to the one that has the last score wanted."""
+    """The source's inputs up to the one with the `count`th score."""
     wanted, new = count, 0
     drawing = Drawing(sampler=source, policy="paper", composite_share=COMPOSITES)
     while True:
@@ -158,7 +159,7 @@ def _given(setting: ExperimentSetting, directory: Path, scoring: Scoring) -> Sco
 
 
 def _until(scores: Sequence[ScoredRecord], count: int) -> list[ScoredRecord]:
-    """The first scores, as many as hold `count` that are not None; there are so many."""
+    """The shortest beginning of `scores` that holds `count` values; there are so many."""
     places = (place for place, s in enumerate(scores, 1) if s.irreducibility is not None)
     return list(scores[: next(islice(places, count - 1, None))])
 
@@ -225,7 +226,7 @@ def _source_table(datasets: Mapping[str, ScoredDataset]) -> Table:
 
 
 def _skewness(numbers: Sequence[float]) -> str:
-    """The third standardised moment, a dash where all numbers are the same."""
+    """The third standardised moment; a dash where all numbers are the same, or there are none."""
     array = np.asarray(numbers, dtype=float)
     spread = array.std() if len(array) else 0.0
     return f"{((array - array.mean()) ** 3).mean() / spread**3:.2f}" if spread else "-"

@@ -1,1 +1,1 @@
-"""What gets written: partly expanded inputs, options, policies and samplers."""
+"""Inputs drawn from grammars: partly expanded inputs, options, policies and samplers."""

@@ -23,10 +23,10 @@ OPERATOR_WEIGHTS: Mapping[str, float] = MappingProxyType(
 class Composites:
     """How inputs are composed.
 
-    `share` is the probability that an input is composite at all (0.25: ours, the paper gives none).
-    It is also the probability that a composite input goes on after each further command.
-    `max_segments` bounds the commands, `operators` weighs what follows a command; a redirection
-    always ends the input.
+    `share` (0 to 1) is the probability that an input is composite at all, and that a composite
+    input goes on after each further command. Its default, 0.25, is ours: the paper gives none.
+    `max_segments` (at least 1) bounds the commands. `operators` weighs what follows a command; a
+    redirection always ends the input. Errors: UsageError for values out of range.
     """
 
     share: float = 0.25
@@ -51,8 +51,8 @@ def compose(
 ) -> Input:
     """A composite input that begins with the words `first`.
 
-    `draw(piped)` draws a further command, `targets` are what output may be redirected to. Operators
-    that need targets are not used where there are none, and pipes are not used where `pipes` is
+    `draw(piped)` draws a further command, to the right of a pipe or not. Output may be redirected
+    to `targets`. Redirections are not used where there are no targets, nor pipes where `pipes` is
     false.
     """
     tokens = list(command_tokens(first))
@@ -84,7 +84,7 @@ def compose(
 
 
 def command_tokens(words: Sequence[str]) -> tuple[Token, ...]:
-    """A drawn command as tokens; redirections that a grammar writes are none of its arguments."""
+    """A drawn command as tokens; redirections that a grammar writes are no arguments."""
     command, *arguments = words
     if not OPERATORS.isdisjoint(arguments):
         return Input.from_marked(words).tokens
@@ -96,5 +96,5 @@ def command_tokens(words: Sequence[str]) -> tuple[Token, ...]:
 
 @lru_cache(maxsize=65536)
 def token(marked: str, role: Role) -> Token:
-    """The token of a word as written, marks included."""
+    """The token of a word as written, no-space marks included."""
     return Token(Argument.parse(marked), role)

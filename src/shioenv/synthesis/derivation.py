@@ -1,8 +1,9 @@
 """Leftmost derivation at speed: the same steps as `PartialInput.expand`, on a stack.
 
-A `ProductionTable` holds every production as codes; a `Derivation` pushes and pops them. Terminals
-are strings, and `BREAK` ends an argument. A nonterminal is a number whose last bit says whether it
-stands inside an argument with other symbols: there, expanding it makes no argument of its own.
+A `ProductionTable` holds every production as codes; a `Derivation` pushes and pops them. A terminal
+is a string, `BREAK` ends an argument, a nonterminal is a number. The last bit of the number says
+whether the nonterminal stands inside an argument with other symbols. Expanded there, it makes no
+argument of its own.
 """
 
 from __future__ import annotations
@@ -31,8 +32,9 @@ Code: TypeAlias = "int | str"
 class CompiledChoices(Choices):
     """The choices at one nonterminal, compiled for one place (alone or inside an argument).
 
-    `least` is the number of arguments that each production makes at least, `origin` the index of
-    each among all the productions that are permitted here.
+    `codes` are the productions' bodies, `least` the number of arguments that each production makes
+    at least, `most` the largest of these. `origin` is the index of each production among all that
+    are permitted here. `volatile` says that a production is marked so.
     """
 
     __slots__ = ("_within", "codes", "least", "most", "origin", "volatile")
@@ -56,7 +58,7 @@ class CompiledChoices(Choices):
         self._within: dict[int, CompiledChoices] = {}
 
     def within(self, room: int) -> CompiledChoices:
-        """Only the productions that make at most `room` arguments, else those that make fewest."""
+        """Only the productions that may make at most `room` arguments, else those making fewest."""
         if room not in self._within:
             bound = max(room, min(self.least))
             kept = [index for index, least in enumerate(self.least) if least <= bound]
@@ -74,7 +76,7 @@ class ProductionTable:
     """Productions compiled for derivations.
 
     `permitted` says which productions may be taken at each nonterminal (a sampler's action set).
-    `productions` are the grammars' own, by which an input is finished in the shortest way.
+    `productions` are the grammars' own; by them an input is finished in the shortest way.
     """
 
     def __init__(
@@ -90,7 +92,7 @@ class ProductionTable:
         self._by_code: list[CompiledChoices | None] = [None] * (2 * len(self.nonterminals))
         self._same: dict[tuple[int, int], CompiledChoices] = {}
         self.finishing = cache(self._finishing)
-        """The one production by which the nonterminal with a code ends soonest."""
+        """By a nonterminal's code, the one production by which the nonterminal ends soonest."""
         self._compiled: dict[tuple[int, int], tuple[tuple[Code, ...], int]] = {}
         self.grows = self._growing()
         self.least = tuple(
@@ -100,7 +102,7 @@ class ProductionTable:
         )
 
     def _growing(self) -> frozenset[int]:
-        """The codes of nonterminals, standing alone, that a repetition of arguments can follow."""
+        """The codes of nonterminals, standing alone, that can lead to a repetition of arguments."""
         repetitions = [
             head
             for head, bodies in self._productions.items()
@@ -119,7 +121,7 @@ class ProductionTable:
         return 2 * self._number[nonterminal]
 
     def choices(self, code: int) -> CompiledChoices:
-        """What may be chosen at a nonterminal in its place."""
+        """What may be chosen at the nonterminal with this code."""
         choices = self._by_code[code]
         if choices is None:
             symbol = self.nonterminals[code >> 1]
@@ -130,7 +132,8 @@ class ProductionTable:
                 codes, least = zip(*compiled, strict=True)
                 origin = range(len(permitted))
                 self._same[key] = CompiledChoices(symbol, permitted, codes, least, origin)
-            # An unconstrained sampler permits the same thousands of productions at many places.
+            # An unconstrained sampler permits the same thousands of productions at many places, so
+            # they are compiled once.
             choices = self._by_code[code] = copy(self._same[key])
             choices.nonterminal = symbol
         return choices
@@ -142,7 +145,7 @@ class ProductionTable:
         return CompiledChoices(symbol, [shortest], [codes], [least], [-1])
 
     def _compile(self, production: Production, inside: int) -> tuple[tuple[Code, ...], int]:
-        """A body as codes in the order they are popped from the end, and its least arguments."""
+        """A body's codes, last those popped first, and how many arguments it makes at least."""
         key = (id(production), inside)
         if key not in self._compiled:
             codes: list[Code] = []
@@ -164,10 +167,11 @@ class ProductionTable:
 
 
 class Derivation:
-    """An input being written: finished words, the current one, and what is still to come.
+    """An input being written: finished words, the current word, and what is still to come.
 
     `leftmost` is the code of the leftmost nonterminal, `BREAK` once nothing is left to expand.
-    `least` counts the words that the input will have at least, the command included.
+    `least` counts the words that the input will have at least, the command included. `limit` is the
+    number of words that `room` is reckoned by.
     """
 
     __slots__ = ("_current", "_limit", "_stack", "_table", "least", "leftmost", "words")
@@ -188,7 +192,7 @@ class Derivation:
 
     @property
     def room(self) -> int:
-        """Arguments that the input may still have beyond those it will have at least."""
+        """Arguments that may still be added to those the input will have at least."""
         return self._limit - self.least
 
     @property
@@ -208,7 +212,7 @@ class Derivation:
 
     @property
     def more_repetitions(self) -> bool:
-        """Whether a repetition of arguments may follow, behind the leftmost nonterminal."""
+        """Whether a repetition of arguments may follow behind the leftmost nonterminal."""
         return not self._table.grows.isdisjoint(self._stack)
 
     def expand(self, choices: CompiledChoices, index: int) -> None:
@@ -251,7 +255,7 @@ class Derivation:
 
     @property
     def state(self) -> PartialInput:
-        """The same as a `PartialInput`, slow: for tests and for showing."""
+        """The derivation as a `PartialInput`; slow, for tests and for showing."""
         table = self._table
         arguments: list[list[Symbol]] = [[TerminalText(word)] for word in self.words]
         arguments.append([TerminalText(text) for text in self._current])

@@ -1,4 +1,4 @@
-"""How inputs are drawn: the one set of settings that everything which draws passes on."""
+"""How inputs are drawn: the one set of settings that all callers pass on."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from shioenv.synthesis.samplers import HORIZON
 
 DEFAULT_POLICY = "default"
-"""Says that the sampler's own policy is meant: `mixed` with `gcs`, `paper` with the others."""
+"""Stands for the sampler's own policy: `mixed` with `gcs`, `paper` with the others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,27 +20,32 @@ class Drawing:
     sampler: str = "gcs"
     """`gcs`, `ucs` or `ucs-universal`."""
     policy: str = DEFAULT_POLICY
-    """How it chooses: what `settings_named` takes, or in a manifest `file:` and the SHA-256 of a
-    file's settings. `default` becomes `mixed` with `gcs`, `paper` with the others."""
+    """How the sampler chooses: a name that `settings_named` takes.
+
+    In a manifest it may be `file:` and the SHA-256 of a file's settings. `default` becomes `mixed`
+    with `gcs`, `paper` with the others."""
     seed: int = 0
-    """Of everything drawn: inputs, and the sub-inputs that are scored."""
+    """Seed of everything drawn: inputs, and the sub-inputs that are scored."""
     commands: tuple[str, ...] = ()
-    """The grammars' names; none: all that are shipped."""
+    """Names of the grammars; none named: all that are shipped."""
     start_directories: tuple[str, ...] = ()
-    """Where inputs are run; each draws one of them. None named: the system's own."""
+    """Where inputs start; each input draws one of them. None named: the system's own."""
     horizon: int = HORIZON
-    """Arguments of one command at most."""
+    """Arguments of one command at most, at least 1."""
     composite_share: float = 0.25
     """Share of draws that are composed of several commands, 0 to 1."""
     max_segments: int = 3
-    """Commands of one input at most, where operators' weights compose it. A shape that people write
-    may have six, or as many as this where it is less than 3.
-    """
+    """Commands of one input at most, at least 1, where operators' weights compose it.
+
+    A shape that people write may have six commands. Where `max_segments` is less than 3, it has no
+    more than that either."""
     mistakes: float = 0.0
     """Share of inputs that get a mistake, 0 to 1 (`shioenv.synthesis.mistakes`)."""
     session_length: int = 1
-    """Inputs of one session, 1 to 32, typed one after the other in the same shell. Each has those
-    before it as its history: the paper's horizon G (`shioenv.synthesis.rows`)."""
+    """Inputs of one session, 1 to 32, typed one after the other in the same shell.
+
+    The inputs typed before another are its history. The paper's horizon G
+    (`shioenv.synthesis.rows`)."""
 
     def __post_init__(self) -> None:
         if self.policy == DEFAULT_POLICY:

@@ -1,7 +1,7 @@
 """Mistakes as people make them, put into inputs that were drawn: what teaches error messages.
 
-A mistake is of one class and changes one command of an input. A class that finds nothing to change
-there (no option with a value, no file's name) gives way to another.
+A mistake is of one class and changes one command of an input. A class gives way to another one
+where it finds nothing to change in the command: no option with a value, no file's name.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ REFUSED = ("/proc/version", "/proc/cpuinfo", "/proc/meminfo", "/sys/kernel", "/p
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _UNCLOSED = ("[a-z", "[0-9", "[[:alpha:]", "x[abc", "[^a")
 _RESERVED = frozenset({"do", "fi", "if", "in", "di", "fd", "sp", "ed", "nl", "ar", "as", "bc"})
-"""Words that a slip of the finger does not give: they mean something."""
+"""Names that an absent command must not have: they mean something to the shell or the system."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Command:
-    """One command of an input: its name, grammar, arguments, and what there is on the system."""
+    """One command of an input: its name, grammar and arguments, and the system's names."""
 
     name: str
     grammar: Grammar
@@ -38,7 +38,7 @@ class _Command:
 
     @property
     def plain(self) -> list[int]:
-        """Where operands without quotes or expansions stand: simple names."""
+        """The places of operands without quotes or expansions: simple names."""
         return [
             place
             for place, argument in enumerate(self.arguments)
@@ -50,7 +50,7 @@ class _Command:
 
     @property
     def traits(self) -> Traits:
-        """What the command is like."""
+        """The traits of the command."""
         return self.grammar.header.traits
 
     @property
@@ -60,7 +60,7 @@ class _Command:
 
 
 Made: TypeAlias = "tuple[str, tuple[Argument, ...]] | None"
-"""The command's name and arguments with the mistake in them, None where there is none to make."""
+"""The command's name and arguments with the mistake in them; None where no mistake can be made."""
 
 
 def _unknown_option(command: _Command, random: Random) -> Made:
@@ -78,7 +78,7 @@ def _unknown_option(command: _Command, random: Random) -> Made:
 
 
 def _takes_anything(grammar: Grammar) -> bool:
-    """Whether a command refuses no word, an option that it does not have least of all."""
+    """Whether a command refuses no word, so that an unknown option is no mistake."""
     traits = grammar.header.traits
     return traits.roles == {"text"} and traits.operands[-1].many and not traits.least
 
@@ -180,7 +180,7 @@ MISTAKES: Mapping[str, Callable[[_Command, Random], Made]] = MappingProxyType(
         "option after --": _option_after_dashes,
     }
 )
-"""The classes of mistakes, and what makes one."""
+"""The classes of mistakes, and the function that makes a mistake of each."""
 
 
 _FIRST: Mapping[str, float] = MappingProxyType(
@@ -189,7 +189,7 @@ _FIRST: Mapping[str, float] = MappingProxyType(
         "refused permission": 6.0, "unclosed class": 8.0,
     }
 )  # fmt: skip
-"""How much likelier a class is tried than others, because few inputs let it be made."""
+"""How much likelier than others a class is tried first, because few inputs let it be made."""
 
 
 def mistaken(
@@ -197,8 +197,9 @@ def mistaken(
 ) -> tuple[Input, str] | None:
     """The input with one mistake in one of its commands, and the mistake's class.
 
-    `grammars` are those of its commands by their first word, `names` what there is on the system.
-    Classes are tried in a random order; None where none finds anything to change.
+    `grammars` are the grammars of the input's commands by their first word, `names` the system's
+    names. Classes are tried in a random order, the likelier first more often. None where the
+    command that was chosen has no grammar, or no class finds anything to change.
     """
     spans = list(shell_input.spans())
     start, end = spans[int(random.random() * len(spans))]
@@ -232,7 +233,10 @@ def _with(command: _Command, place: int, text: str) -> tuple[str, tuple[Argument
 
 
 def slip(text: str, random: Random) -> str:
-    """A text with two letters swapped, one left out or one doubled, not its first one or two."""
+    """A text with two neighbouring letters swapped, one left out or one doubled.
+
+    Hyphens that the text begins with stay as they are.
+    """
     stem = len(text) - len(text.lstrip("-"))
     place = stem + int(random.random() * max(1, len(text) - stem - 1))
     how = random.random()

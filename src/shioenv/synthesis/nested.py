@@ -1,7 +1,7 @@
 """Commands that other commands run: `find -exec`, `xargs`, `env`, `$( )`, `<( )`.
 
-They are drawn by their own grammars; what stands for a file in them gives way to the names that
-`find` and `xargs` put there.
+They are drawn by their own grammars. Operands that name files give way to the names that `find` and
+`xargs` put there.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ NESTED_HORIZON = 5
 """Arguments of a command that another one runs, at most (ours)."""
 
 NESTED_ATTEMPTS = 4
-"""Programs drawn for one place, until one may be run there."""
+"""Programs drawn for one place at most, until one of them may be run there."""
 
 _CONTENT = "reading"
-"""The definition of `find` before which only regular files are left."""
+"""How the name of the definition in `find` ends that runs programs on regular files alone."""
 
 _NAMES = frozenset(
     {"absolute path", "file name", "glob", "name", "relative path", "special path", "tilde"}
@@ -40,11 +40,14 @@ def may_run(
     before: Sequence[str] = (),
     fifos: Sequence[str] = (),
 ) -> bool:
-    """Whether a command may run a program there: none that waits, or lacks what it needs.
+    """Whether `caller` may run `program`: it must not wait, nor lack what it needs.
 
-    `before` are the words before it, the command's own among them, `fifos` what nobody writes to.
-    `find` may run what opens files where it looks at regular files, and by name or for none of
-    these.
+    `part` is the definition in whose place the program stands, `before` the words before it, the
+    caller's own name first. `fifos` are the paths of pipes that nobody writes to.
+
+    `find` may run a program that opens files in the place of `_CONTENT`, or behind `-type f` where
+    it meets no fifo. It meets none where it asks for names with an ending, or where nothing that it
+    searches holds one.
     """
     name, traits = caller.name, program.header.traits
     of_the_shell = program.header.package == "bash" and traits.changes
@@ -62,20 +65,21 @@ def may_run(
 
 
 def _does_without(traits: Traits) -> bool:
-    """Whether a command takes any number of operands, does without them too, and changes nothing:
-    `xargs` may have none to give.
+    """Whether a command takes any number of operands, none included, and changes nothing.
+
+    None included, because `xargs` may have none to give.
     """
     several = [operand for operand in traits.operands if operand.many]
     return bool(several) and not any(one.least for one in several) and not traits.alters
 
 
 def _excludes(word: str) -> bool:
-    """Whether a test asks for an ending, which no fifo has."""
+    """Whether a word is a test for a name with an ending, which no fifo has."""
     return re.match(r"-i?name .*\.\w+['\"]?\Z", word) is not None
 
 
 def _leads_to(word: str, paths: Sequence[str]) -> bool:
-    """Whether a search from a word finds one of these paths, as far as a word tells."""
+    """Whether a search that starts at a word may find one of these paths, as the word tells."""
     if word.startswith(("-", "!", "\\", "(")):
         return False
     return not re.match(r"[a-z]", word) or any(
@@ -84,10 +88,10 @@ def _leads_to(word: str, paths: Sequence[str]) -> bool:
 
 
 def run_by(name: str, traits: Traits, words: Sequence[str], random: Random) -> str | None:
-    """The text of a command as another one runs it, its end included; None where it cannot be.
-    `traits` are those of the command that is run.
+    """The text of a command as the command `name` runs it, with its end; None where it cannot.
 
-    `find` puts its file where `{}` stands, `xargs` its items behind everything; `env` puts nothing.
+    `traits` are those of the command that is run. `find` puts a file where `{}` stands, `xargs` its
+    items behind everything; `env` puts nothing.
     """
     tokens = command_tokens(words)
     if any(token.role not in {Role.COMMAND, Role.ARGUMENT} for token in tokens):
@@ -140,16 +144,17 @@ PLUS = 0.2
 # Substitutions ----------------------------------------------------------------------------------
 
 SHARES = MappingProxyType({"$(": 0.06, "<(": 0.25})
-"""Share of operands that are a substitution, where a table has substitutions of that sort. Of file
-operands that people write 2% are a `$( )` (the other is ours).
-"""
+"""Shares of a command's operands that are a substitution of this sort, where a table has any.
+
+Of file operands that people write, 2% are a `$( )`; the share of `<( )` is ours."""
 
 
 def substitution(
     name: str, table: Mapping[str, float], random: Random
 ) -> tuple[str, Mapping[str, float]] | None:
-    """What opens a substitution as an operand of a command, and the programs in it by weight; None
-    where the operand is a name. `table` is `Usage.substitutions`.
+    """What opens a substitution that is an operand of a command, and the programs in it by weight.
+
+    None where the operand is no substitution. `table` is `Usage.substitutions`.
     """
     for mark, share in SHARES.items():
         before = f"{name} {mark} "
@@ -162,8 +167,8 @@ def substitution(
 def substituted(mark: str, traits: Traits, words: Sequence[str]) -> str | None:
     """The text of a command in a substitution; None where it cannot be there.
 
-    `traits` are the command's. One that does more than tell names or a stream, or would read
-    standard input, is left out.
+    `traits` are the command's. A command that does more than print names or a stream, or would read
+    standard input, cannot be there.
     """
     tokens = command_tokens(words)
     operands = [

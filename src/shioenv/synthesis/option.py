@@ -13,7 +13,7 @@ from shioenv.synthesis.policy import Choices, Policy
 
 
 class OptionStep(NamedTuple):
-    """One step of a rollout: the state reached, the option that acted, what it did, if it ended."""
+    """One step of a rollout: state reached, option's nonterminal, production, whether it ended."""
 
     state: PartialInput
     nonterminal: Nonterminal
@@ -25,9 +25,10 @@ class OptionStep(NamedTuple):
 class Option:
     """The option o_n of one nonterminal n.
 
-    Initiation set: the states whose leftmost nonterminal is n. Policy: a distribution over the
-    permitted productions, n's own for a grammar-constrained sampler. Termination: certain as soon
-    as the leftmost nonterminal is another one, impossible before.
+    - Initiation set: the states whose leftmost nonterminal is n.
+    - Policy: a distribution over the permitted productions. For a grammar-constrained sampler these
+      are n's own.
+    - Termination: certain as soon as the leftmost nonterminal is not n, impossible before.
     """
 
     nonterminal: Nonterminal
@@ -43,10 +44,7 @@ class Option:
         return state.leftmost != self.nonterminal
 
     def step(self, state: PartialInput, random: Random) -> OptionStep:
-        """Expand the leftmost nonterminal once.
-
-        ValueError where the option cannot start.
-        """
+        """Expand the leftmost nonterminal once. ValueError where the option cannot start."""
         if not self.can_start(state):
             raise ValueError(f"the option of {self.nonterminal} cannot start in {state}")
         index = self.policy.choose(state, self.choices, random)
@@ -56,7 +54,7 @@ class Option:
 
 
 class Options:
-    """All options of a sampler; a rollout runs one after another until nothing is left."""
+    """All options of a sampler; a rollout runs one after another until no nonterminal is left."""
 
     def __init__(
         self, permitted: Mapping[Nonterminal, Iterable[Production]], policy: Policy
@@ -78,7 +76,7 @@ class Options:
         """Every step from `state` until it holds no nonterminal (or for `max_steps` steps).
 
         A step with `terminated` is the last of its option. The next step belongs to the option of
-        the nonterminal that is leftmost then, which may be the same option started anew.
+        the nonterminal that is leftmost then, which may be an earlier option started anew.
         """
         steps: list[OptionStep] = []
         while (leftmost := state.leftmost) is not None:

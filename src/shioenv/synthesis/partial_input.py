@@ -11,7 +11,7 @@ from shioenv.grammar.symbols import Nonterminal, Production, Symbol, TerminalTex
 class PartialInput:
     """A state s = (c, a1, …, an) some of whose arguments may still hold nonterminals.
 
-    Section 3.2 types an argument as one nonterminal or one text; ours is a tuple of symbols, since
+    Section 3.2 types an argument as one nonterminal or one text. Ours is a tuple of symbols, since
     `--block-size=<size>` is both. The first argument becomes the command.
     """
 
@@ -40,12 +40,12 @@ class PartialInput:
 
     @property
     def room(self) -> int:
-        """A state that stands alone knows no bound, so there is no room to be filled."""
+        """0: a state that stands alone knows no bound, so there is no room to be filled."""
         return 0
 
     @property
     def more_repetitions(self) -> bool:
-        """Nothing is known about what follows."""
+        """False: a state that stands alone does not look for what follows."""
         return False
 
     @property

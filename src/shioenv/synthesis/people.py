@@ -21,41 +21,42 @@ LONGEST_SHAPE = 6
 """Commands of one input at most, where a shape is drawn."""
 
 UNSEEN = 3.0
-"""So many inputs of a command the table might have had with options drawn anew (ours). Of a command
-that the table has seldom, what it says counts for little.
-"""
+"""Inputs with options drawn anew that are counted beside a command's inputs in the table (ours). So
+the table counts for little where it has a command seldom."""
 
 UNSEEN_OPTION = 0.5
 """The count of an option that the table has not seen (ours)."""
 
 IN_PAIRS = 0.7
-"""Share of further options that are drawn by what stands beside the first one (ours)."""
+"""Share of further options that are drawn by what stands beside the first option (ours)."""
 
 GROWN = 0.5
-"""Share of sets drawn anew that are one of the table and an option more (ours)."""
+"""Share of sets drawn anew that are a set of the table with one option more (ours)."""
 
 NEW = 4
-"""Attempts to draw single options that are no set of the table."""
+"""Attempts to draw single options that are no set of the table; the last is taken as it is."""
 
 OTHERS = "*"
-"""In a table: all other sets."""
+"""Stands for all other sets in a table."""
 
 FROM_SHAPES = 0.7
-"""Share of inputs of several commands that have a shape of the table; the others follow its pairs
-of commands (ours)."""
+"""Share of inputs of several commands that have a shape of the table (ours). The other inputs
+follow the table's pairs of commands."""
 
 ATTEMPTS = 6
-"""Writings of one command, until one has as many operands as were drawn."""
+"""Attempts to write one command with as many operands as were drawn."""
 
 Write: TypeAlias = Callable[[Nonterminal, frozenset[str] | None, bool], Written | None]
+"""Writes a command from a start symbol with these options (None: any), evenly or by weights."""
 
 
 @dataclass(frozen=True)
 class People:
     """Draws by one table of usage, among the commands that can be written.
 
-    `utility_share` of the commands are drawn as often as the table says, the others uniformly. Of
-    `new_sets` of them the options are no set that the table names.
+    `names` are the grammars of these commands. A `utility_share` of single commands is drawn as
+    often as the table says, the others uniformly. Of a share `new_sets` of commands the options are
+    drawn anew: they are mostly no set that the table names.
     """
 
     usage: Usage
@@ -70,7 +71,7 @@ class People:
 
     @cached_property
     def _shapes(self) -> dict[int, Weights[tuple[str, ...]]]:
-        """The shapes that can be written, by the most commands that they may have."""
+        """The shapes that can be written, by how many commands they have at most."""
         known = set(self.names)
         split = {tuple(shape.split(" ")): n for shape, n in self.usage.shapes.items()}
         possible = {parts: n for parts, n in split.items() if _commands(parts) <= known}
@@ -81,7 +82,7 @@ class People:
 
     @cached_property
     def _follows(self) -> dict[str, Weights[tuple[str, str]]]:
-        """What follows a command: an operator and a command."""
+        """By command, the operators and commands that follow it."""
         known = set(self.names)
         pairs: dict[str, dict[tuple[str, str], float]] = {}
         for text, n in self.usage.follows.items():
@@ -91,13 +92,13 @@ class People:
         return {first: Weights.of(following) for first, following in pairs.items()}
 
     def command(self, random: Random) -> str:
-        """The grammar of a command: by use or uniformly."""
+        """The grammar of a command, drawn by the table or uniformly."""
         if self._utilities and random.random() < self.utility_share:
             return self._utilities.draw(random)
         return self.names[int(random.random() * len(self.names))]
 
     def shape(self, random: Random, most: int) -> tuple[str, ...]:
-        """Grammars and operators of an input of several commands, at most so many."""
+        """Grammars and operators of an input of at most `most` commands, or `LONGEST_SHAPE`."""
         shapes = self._shapes[min(most, LONGEST_SHAPE)]
         if shapes and random.random() < FROM_SHAPES:
             return shapes.draw(random)
@@ -109,17 +110,19 @@ class People:
         return tuple(parts)
 
     def of(self, name: str) -> CommandUsage:
-        """How a command is used; nothing is known of one that the table has not."""
+        """How a command is used; empty counts where the table does not have the command."""
         return self.usage.by_command.get(name, _UNKNOWN)
 
     @cached_property
     def substitutions(self) -> Mapping[str, float]:
-        """Those of the table, or of the shipped one where it has none."""
+        """The table's substitutions, or the shipped table's where it has none."""
         return self.usage.substitutions or shipped_usage().substitutions
 
     def nested(self, name: str, random: Random, *, among_all: bool) -> str | None:
-        """The grammar of a command that this one runs. Where the table hardly knows it is one of
-        all, or None where it shall not be `among_all`.
+        """The grammar of a command that the command `name` runs, drawn by the table.
+
+        The less the table knows of this, the more often the command is one of all instead, or None
+        without `among_all`.
         """
         programs = _weights(self.of(name).nested)
         seen = programs.cumulative[-1] if programs else 0.0
@@ -136,11 +139,14 @@ class People:
         *,
         piped: bool,
     ) -> Written | None:
-        """One command with options and operands of the table, None where nothing came of it.
+        """One command with options and operands by the table; None where nothing came of it.
 
-        `starts` are tried in order; a command without operands, which reads its standard input,
-        tries them in the opposite order. `write` writes along a set of options, or along all of
-        them. It writes evenly where half of the attempts gave nothing.
+        `starts` are tried in order. They are tried in the opposite order where the command is not
+        `piped` and is to have no operands: what reads its standard input comes first then.
+
+        `write` is asked to write with the options drawn, evenly once half of the attempts gave
+        nothing. Where no attempt gave the number of operands drawn, another number is taken. Where
+        all attempts gave nothing, `write` is asked to write with any options.
         """
         known = self.of(writer.grammar.name)
         options = self._options(writer, random)
@@ -160,7 +166,7 @@ class People:
         return best or write(starts[0], None, False)
 
     def _options(self, writer: CommandWriter, random: Random) -> tuple[str, ...]:
-        """Options of a command: a set that people write, or single ones."""
+        """Options of a command: a set of the table, or options drawn anew."""
         name = writer.grammar.name
         known = self.of(name)
         sets = _weights(known.option_sets)
@@ -180,7 +186,7 @@ class People:
 
     @cached_property
     def _n_options(self) -> Mapping[str, float]:
-        """How many options commands have, of all commands together: shares."""
+        """How many options commands have, as shares over all commands together."""
         counts: Counter[str] = Counter()
         for known in self.usage.by_command.values():
             counts.update(known.n_options)
@@ -192,7 +198,7 @@ class People:
         return {}
 
     def target(self, operator: str, random: Random, names: Names) -> str:
-        """What a redirection goes to or comes from."""
+        """The file that a redirection goes to or comes from."""
         known = {
             form.partition(" ")[2]: n
             for form, n in self.usage.targets.items()
@@ -229,11 +235,12 @@ def is_operator(part: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Singles:
-    """Options of one command drawn one by one, those that the table has not seen too.
+    """Options of one command drawn one by one, also options that the table has not seen.
 
-    They stand for what the table has left of its counts once the sets that it names are taken off:
-    `counts` how many, `options` which. `beside` are those that stand beside an option, `lines` what
-    options are one option. `sets` are the sets that it names, by how many options they have.
+    They stand for what is left of the table's counts once the sets that it names are taken off.
+    `counts` says how many options are drawn, `options` which. `beside` are the options that stand
+    beside an option. `lines` has the same number for the names of one option. `sets` are the sets
+    that the table names, by how many options they have.
     """
 
     counts: Weights[str]
@@ -246,7 +253,7 @@ class _Singles:
     def of(
         cls, known: CommandUsage, n_options: Mapping[str, float], options: OptionTable
     ) -> _Singles:
-        """How many and which, where a command is known so well; `n_options` are of any command."""
+        """The options of a command used as `known`; `n_options` are the shares of all commands."""
         counts = Counter(known.n_options)
         left = Counter({name: known.options.get(name, 0.0) for name in options.bits})
         sets: dict[int, dict[tuple[str, ...], float]] = {}
@@ -275,7 +282,7 @@ class _Singles:
         )
 
     def draw(self, random: Random) -> tuple[str, ...]:
-        """Different options, none where the command has none."""
+        """Different options; none where the command has none."""
         if not self.options or not self.counts:
             return ()
         wanted = min(int(self.counts.draw(random)), len(self.options.items))
@@ -301,7 +308,7 @@ class _Singles:
 def _operands(
     known: CommandUsage, options: Sequence[str], piped: bool, random: Random
 ) -> int | None:
-    """How many operands a command with these options gets, None where nothing is known."""
+    """How many operands a command with these options gets; None where nothing is known."""
     key = " ".join(sorted(options))
     if options and ABOUT_ITSELF.issuperset(options):
         return 0
@@ -317,7 +324,7 @@ _MADE: dict[int, tuple[Mapping[str, float], Weights[str]]] = {}
 
 
 def _weights(counts: Mapping[str, float]) -> Weights[str]:
-    """The weights of counts, made once."""
+    """The weights of counts, made once for each mapping."""
     made = _MADE.get(id(counts))
     if made is None or made[0] is not counts:
         made = _MADE[id(counts)] = (counts, Weights.of(counts))

@@ -1,9 +1,9 @@
 """Which options a derivation may and must still write.
 
-For every production, the options that it writes itself and those that may follow from it, as sets
-of bits. A `WritingPlan` is for one start symbol and one set of options. It holds the productions
-that write none but these: a derivation along it keeps to options drawn beforehand, or writes each
-option once.
+An `OptionTable` knows, for every production, the options that it writes itself and those that may
+follow from it, as sets of bits. A `WritingPlan` is for one start symbol and one set of options. It
+holds the productions that write none but these options. A derivation along a plan keeps to options
+drawn beforehand, or writes each option once.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from shioenv.grammar.symbols import (
 )
 
 NUMBER_OPTION = "-NUM"
-"""What an option that is a number is called: `-5` of `head`."""
+"""The name of an option that is a number: `-5` of `head`."""
 
 _LONG = re.compile(r"--[A-Za-z0-9][\w-]*")
 _MISTAKE = re.compile(r":(?:bad(?:-|$)|wrong|mistake|contradiction|failing|obstacle)")
-"""Definitions in which grammars keep what a program refuses; no plan writes it, nor what is marked
-`%wrong`."""
+"""Matches the definitions in which grammars keep what a program refuses. No plan writes from these,
+nor what is marked `%wrong`."""
 
 _SHORT = re.compile(r"-[A-Za-z0-9][\w-]*")
 
@@ -38,8 +38,9 @@ _SHORT = re.compile(r"-[A-Za-z0-9][\w-]*")
 class PlanRow:
     """A production in a plan: its weight and its options.
 
-    `own` are those that it writes, `lines` the option lines these belong to (`-a` and `--all` are
-    one), `can` what may follow from its nonterminals.
+    `own` are the options that the production writes, as bits. `lines` are the option lines to which
+    these belong (`-a` and `--all` are one line), without those that may come again. `can` are the
+    options that its nonterminals may write. `stops` says that it ends a repetition.
     """
 
     weight: float
@@ -53,10 +54,9 @@ class PlanRow:
 class WritingPlan:
     """The productions that write no option but the wanted ones, and no mistake made on purpose.
 
-    They are there by nonterminal and index.
-
-    `wanted` are the bits of the options (-1: all), `can` what each nonterminal may write of them.
-    A nonterminal without rows writes no option, and may be expanded in any way.
+    `rows` holds these productions by nonterminal and index. `wanted` are the bits of the options
+    (-1: all), `can` the wanted options that each nonterminal may write. A nonterminal without rows
+    writes no option, and may be expanded in any way.
     """
 
     rows: Mapping[Nonterminal, Mapping[int, PlanRow]]
@@ -67,7 +67,8 @@ class WritingPlan:
 class OptionTable:
     """The options of one bound grammar, as bits.
 
-    `weights` stand in place of the grammar's, by production; `uniform` makes all of them 1.
+    `weights` stand in place of the grammar's, by the text of a production. `uniform` makes all
+    weights 1.
     """
 
     def __init__(
@@ -161,7 +162,7 @@ class OptionTable:
         return self._lines.get(name, self.bits[name])
 
     def mask(self, names: Iterable[str]) -> int | None:
-        """The bits of options, None where the grammar has not all of them."""
+        """The bits of options; None where the grammar has not all of the options."""
         wanted = 0
         for name in names:
             if name not in self.bits:
@@ -170,7 +171,7 @@ class OptionTable:
         return wanted
 
     def _part(self, start: Nonterminal) -> _Part:
-        """What derivations from a start symbol can meet."""
+        """The part of the grammar that derivations from a start symbol can meet."""
         if start not in self._parts:
             self._parts[start] = self._compiled(start)
         return self._parts[start]
@@ -209,7 +210,7 @@ class OptionTable:
             number: [body for body in bodies if not body.own & ~wanted]
             for number, bodies in part.bodies.items()
         }
-        number = len(part.heads) - 1  # the start's: everything else is further in
+        number = len(part.heads) - 1  # the start symbol's: everything else is further in
         if whole := [body for body in allowed.get(number, ()) if wanted and body.is_all(wanted)]:
             allowed[number] = whole
         clean = _clean(allowed)
@@ -233,42 +234,44 @@ class OptionTable:
 
 @dataclass(frozen=True, slots=True)
 class _Body:
-    """A production that no mistake is written by. It has its place among its head's, what its rows
-    share in all plans, and the heads that it needs, as numbers and as bits.
-    """
+    """A production that writes no mistake, and what its rows share in all plans."""
 
     index: int
+    """The production's place among those of its head."""
     weight: float
     own: int
     lines: int
     stops: bool
     met: tuple[int, ...]
+    """The numbers of the heads in its body."""
     needs: int
+    """The same heads as bits."""
     text: bool
-    """Whether it is text alone."""
+    """Whether its body is text alone."""
 
     def is_all(self, wanted: int) -> bool:
-        """Whether it writes just these options and nothing that could be drawn: `chmod --help`."""
+        """Whether it writes all these options and nothing that could be drawn: `chmod --help`."""
         return self.text and self.own == wanted
 
     def row(self, can: int) -> PlanRow:
-        """Its row in a plan where this may follow from it."""
+        """The production's row in a plan where its nonterminals may write the options `can`."""
         return PlanRow(self.weight, self.own, self.lines, can, self.stops)
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What derivations from one start symbol can meet: the heads by number, the start the last one,
-    and of each head its bodies but those that are mistakes.
-    """
+    """The part of a grammar that derivations from one start symbol can meet."""
 
     heads: Sequence[Nonterminal]
+    """The heads by number; the start symbol is the last one."""
     bodies: Mapping[int, Sequence[_Body]]
+    """By number, the productions of each head that is no mistake."""
 
 
 def _innermost_first(productions: Productions, start: Nonterminal) -> list[Nonterminal]:
-    """The heads that derivations can meet, each mostly behind those that it needs. What is worked
-    out from the inside is there after one look at each.
+    """The heads that derivations can meet, each mostly behind the heads that it needs.
+
+    In this order, one look at each head mostly suffices to work something out from the inside.
     """
     order: list[Nonterminal] = []
     met = {start}
@@ -294,7 +297,7 @@ def _heads_of(productions: Productions, head: Nonterminal) -> Iterator[Nontermin
 
 
 def _clean(allowed: Mapping[int, Sequence[_Body]]) -> int:
-    """The heads that can be expanded to the end by what is allowed, as bits."""
+    """The heads that the allowed productions can expand to the end, as bits."""
     clean, before = 0, -1
     while clean != before:
         before = clean
@@ -305,7 +308,7 @@ def _clean(allowed: Mapping[int, Sequence[_Body]]) -> int:
 
 
 def _can(kept: Mapping[int, Sequence[_Body]]) -> dict[int, int]:
-    """What each head may write, heads that write no option left out."""
+    """The options that each head may write, as bits; heads that write none are left out."""
     can: dict[int, int] = {}
     changed = True
     while changed:

@@ -1,4 +1,4 @@
-"""How inputs are drawn: the settings of a policy, and what chooses one of the productions."""
+"""Policies: their settings, and what chooses one of the permitted productions."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ LENGTHS = range(13)
 class Choices:
     """The productions a policy chooses from at one nonterminal.
 
-    `cumulative` are the running sums of their weights and `total` the last of them. `stop` is the
-    index of the production that ends a repetition, None where `nonterminal` is none or nothing but
-    one production is possible. `adds_arguments` says of a repetition that going on makes at least
-    one more argument (and does not just lengthen a word).
+    `cumulative` are the running sums of their weights and `total` the last of these. `stop` is the
+    index of the production that ends a repetition. It is None where `nonterminal` is no repetition,
+    or only one production is possible. `adds_arguments` says of a repetition that going on makes at
+    least one more argument (and does not just lengthen a word).
     """
 
     __slots__ = ("adds_arguments", "cumulative", "nonterminal", "productions", "stop", "total")
@@ -56,7 +56,7 @@ class DrawnSoFar(Protocol):
 
     @property
     def room(self) -> int:
-        """Arguments that may still be added to those the input will have at least."""
+        """Arguments that may be added to those the input will have at least; none where below 0."""
         ...
 
     @property
@@ -68,7 +68,7 @@ class DrawnSoFar(Protocol):
 class Policy(Protocol):
     """Chooses a production.
 
-    Deterministic in its arguments and `random`; it draws from nothing else.
+    The choice is decided by its arguments alone; `random` is its only source of chance.
     """
 
     def choose(self, progress: DrawnSoFar, choices: Choices, random: Random) -> int:
@@ -79,9 +79,10 @@ class Policy(Protocol):
 class WeightedPolicy:
     """Productions as often as their weights say; repetitions stop with a fixed probability.
 
-    `weights` overrides the grammars' own, by the text of a production as `shioenv grammar show
-    --productions` prints it, for example from a file of counts. What it does not name keeps its
-    weight. So does a nonterminal all of whose counts are 0.
+    `weights` overrides the grammars' own, for example from a file of counts. Its keys are
+    productions as `shioenv grammar show --productions` prints them. A production that is not named
+    keeps its weight. A nonterminal all of whose weights would be 0 keeps its productions' weights.
+    Errors: ValueError where `stop_probability` is not in (0, 1].
     """
 
     def __init__(
@@ -96,7 +97,7 @@ class WeightedPolicy:
         self._cumulative: dict[int, tuple[Choices, tuple[float, ...]]] = {}
 
     def choose(self, progress: DrawnSoFar, choices: Choices, random: Random) -> int:
-        """By weight; at a repetition, stop with the stop probability."""
+        """By weight; at a repetition, it stops with the stop probability."""
         if choices.stop is not None:
             return choices.stop if random.random() < self.stop_probability else 1 - choices.stop
         if len(choices.cumulative) == 1:
@@ -120,9 +121,10 @@ class WeightedPolicy:
 class LengthPolicy:
     """Every number of arguments equally often, as far as there are different inputs of it.
 
-    Who samples chooses `lengths` in turn and asks for inputs of just that length. Choices are those
-    of `base`, so that inputs of one length are distributed as the base policy distributes them.
-    Where `base` does not come by the length itself, `steering` decides about repetitions.
+    Whoever samples takes `lengths` in turn and asks for inputs of just that length. Choices are
+    those of `base`, so that inputs of one length are distributed as the base policy distributes
+    them. Where the base policy does not come by the length itself, `steering` decides about
+    repetitions. Errors: UsageError where there are no lengths, or one is below 0.
     """
 
     def __init__(self, lengths: Sequence[int] = LENGTHS, base: Policy | None = None) -> None:
@@ -133,14 +135,15 @@ class LengthPolicy:
         self.steering = SteeredPolicy(self.base)
 
     def choose(self, progress: DrawnSoFar, choices: Choices, random: Random) -> int:
-        """As the base policy does."""
+        """As the base policy chooses."""
         return self.base.choose(progress, choices, random)
 
 
 class SteeredPolicy:
     """Choices of a base policy, but repetitions go on until the input has no more room.
 
-    Where another repetition may follow it gets a share: the room that is left is divided uniformly.
+    Where another repetition may follow, this one may stop sooner: the room that is left is divided
+    uniformly among them.
     """
 
     def __init__(self, base: Policy) -> None:
@@ -163,7 +166,7 @@ class UniformPolicy:
     """
 
     def choose(self, progress: DrawnSoFar, choices: Choices, random: Random) -> int:
-        """Uniformly; at a repetition, stop with the stop probability."""
+        """Uniformly; at a repetition, it stops with the stop probability."""
         if choices.stop is not None:
             return choices.stop if random.random() < STOP_PROBABILITY else 1 - choices.stop
         return int(random.random() * len(choices.productions))
@@ -171,31 +174,39 @@ class UniformPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicySettings:
-    """How inputs are drawn. A file sets any of these by name; the others stay as they are here."""
+    """The settings of a policy. A file sets any of them by name; the others keep their defaults.
+
+    Errors: UsageError for a probability or share out of its range.
+    """
 
     stop: float = STOP_PROBABILITY
     """Probability that a repetition ends before each further item, more than 0 and at most 1."""
     once: bool = False
-    """Whether an option is drawn once, unless its program takes it several times (`%repeats`)."""
+    """Whether an option is drawn once at most, unless its program takes it again (`%repeats`)."""
     values: float = 0.0
     """Share of values of a kind that are drawn anew, not from the grammar's own list; 0 to 1."""
     weights: Mapping[str, float] | None = None
     """Weights in place of the grammars', by production as `shioenv grammar show --productions`
-    prints it; what is not named keeps its own."""
+    prints it. A production that is not named keeps its own weight."""
     uniform: bool = False
     """Whether every production is equally likely, whatever its weight."""
     lengths: bool = False
-    """Whether every length from 0 to 12 is drawn equally often."""
+    """Whether every length from 0 to 12 is drawn equally often.
+
+    Not so where `uniform` is set, nor where `once`, `values` or `usage_share` make more free."""
     usage: Usage | None = None
     """How people use commands; None: the table that the package ships."""
     usage_share: float = 0.0
-    """Share of inputs whose shape, commands, options, operands and spelling follow `usage`."""
-    utility_share: float = 0.5
-    """Of these, share whose command is drawn as often as `usage` says; the others uniformly."""
-    new_sets: float = 0.0
-    """Of their commands, the share whose options are no set that `usage` names, beside those that
-    are so by its own counts. Such options stand alone, or beside those of a set.
+    """Share of inputs whose shape, commands, options, operands and spelling follow `usage`, 0 to 1.
     """
+    utility_share: float = 0.5
+    """Of these inputs, share whose command is drawn as often as `usage` says, 0 to 1; the command
+    of the others is drawn uniformly."""
+    new_sets: float = 0.0
+    """Of the commands of these inputs, share whose options are drawn anew, 0 to 1.
+
+    Such options are drawn one by one, or one is added to a set that `usage` names. Commands whose
+    options are in no set that `usage` names, by its own counts, come on top."""
 
     def __post_init__(self) -> None:
         if not 0 < self.stop <= 1:
@@ -206,12 +217,12 @@ class PolicySettings:
 
     @property
     def people(self) -> Usage | None:
-        """The table of usage that is drawn by, None where none is."""
+        """The table of usage that inputs are drawn by; None where no share of them is."""
         return (self.usage or shipped_usage()) if self.usage_share else None
 
     @property
     def free(self) -> bool:
-        """Whether more is free than the choice of productions."""
+        """Whether more is free than the choice of productions: which options, values, or usage."""
         return self.once or self.values > 0 or self.usage_share > 0
 
     @property
@@ -224,7 +235,7 @@ class PolicySettings:
         return WeightedPolicy(self.stop, self.weights)
 
     def to_json(self) -> dict[str, object]:
-        """The settings that are not as they are by themselves, as JSON values."""
+        """The settings that differ from their defaults, as JSON values."""
         document = {
             each.name: getattr(self, each.name)
             for each in fields(self)
@@ -253,7 +264,7 @@ POLICIES: Mapping[str, str] = {
     "uniform": "every production equally likely; each repetition stops with probability 0.25",
     "lengths": "every length from 0 to 12 equally often",
 }
-"""What the policies do."""
+"""What the policies do, as the command line's completion says it."""
 
 
 def settings_named(name: str) -> PolicySettings:

@@ -1,8 +1,9 @@
 """Inputs typed in a row: something is made, entered, looked at, changed and removed.
 
-Samples of one stream are put in such an order, and their operands name what earlier inputs made, as
-far as the words tell. Nothing is executed, and nothing else of an input changes. What people do
-with a file from one input to the next is counted nowhere, so the weights are ours.
+Samples of one stream are put in such an order, and their operands are made to name what earlier
+inputs made. Nothing else of an input changes. Nothing is executed: what an input makes is told by
+its words. What people do with a file from one input to the next is counted nowhere, so the weights
+are ours.
 """
 
 from __future__ import annotations
@@ -21,27 +22,28 @@ from shioenv.grammar.traits import OF_FILES, Traits
 MAKE, ENTER, LOOK, CHANGE, REMOVE, OTHER = "make", "enter", "look", "change", "remove", "other"
 
 _MAKING = frozenset({"new", "output", "target"})
-"""Roles of operands that are there afterwards."""
+"""Roles of operands that the command makes."""
 _LOOKED_AT = frozenset({"file", "path", "tree", "directory"})
 
 _AFTERWARDS = {ENTER: 0.15, LOOK: 0.35, CHANGE: 0.2, REMOVE: 0.12, MAKE: 0.1, OTHER: 0.08}
-"""What comes after something was made."""
+"""Shares of what the next input does, once something was made."""
 _BEFORE = {MAKE: 0.7, LOOK: 0.15, ENTER: 0.05, OTHER: 0.1}
+"""Shares of what the next input does while nothing is made."""
 _THREADED = 0.3
-"""Share of an input's operands but the first one that name what was made as well."""
+"""Share of an input's operands behind the first changed one that name something made as well."""
 _NEWEST = 0.6
-"""Share of those that name what was made last."""
+"""Of operands that name something made, the share that name what was made last."""
 _UP = 0.3
-"""Share of directories entered that are the one above, once one was entered."""
+"""Share of changes of directory that go to the one above, where the shell left its start."""
 
 _FILE, _DIRECTORY = "file", "directory"
 
 
 class TypedSoFar:
-    """What the inputs typed so far in a shell come to, by their words.
+    """Where the shell is and what was made after the inputs typed so far, as their words tell.
 
-    `start` is where it started, `names` what the system has, as it is called from there, `traits`
-    what commands are like, by their first word.
+    `start` is the directory where the shell started. `names` are the system's files, named relative
+    to it. `traits` are the traits of commands, by their first word.
     """
 
     def __init__(self, start: str, names: Names, traits: Mapping[str, Traits]) -> None:
@@ -52,16 +54,21 @@ class TypedSoFar:
         self._made: dict[str, str] = {}
 
     def path(self, word: str) -> str:
-        """The absolute path of a word that is typed now."""
+        """The absolute path of a word that is typed in the present directory."""
         return posixpath.normpath(posixpath.join(self._here, word))
 
     def wanted(self, random: Random) -> str:
-        """What the next input shall do: one of the kinds that `kinds_of` tells."""
+        """What the next input shall do: a kind as in `kinds_of`."""
         shares = _AFTERWARDS if self._made else _BEFORE
         return random.choices([*shares], [*shares.values()])[0]
 
     def fits(self, shell_input: Input, wanted: str) -> bool:
-        """Whether the input does what is wanted, naming something made where there is such."""
+        """Whether the input does what is wanted.
+
+        Where something was made, the input must also have an operand of the same kind (file or
+        directory). Exceptions are inputs that are to make something or do something else, and a
+        command without operands that works on something implied.
+        """
         if wanted not in self.kinds_of(shell_input):
             return False
         if not self._made or wanted in {MAKE, OTHER}:
@@ -77,12 +84,14 @@ class TypedSoFar:
         )
 
     def _drawn(self, word: str) -> str:
-        """The absolute path of a word as it was drawn."""
+        """The absolute path of a word as it was drawn, in the start directory."""
         return posixpath.normpath(posixpath.join(self.start, word))
 
     def threaded(self, shell_input: Input, random: Random) -> Input:
-        """The input as it is typed now. Operands that name what the system has name what was made,
-        or are called as they are from the present directory.
+        """The input as it is typed in the present directory.
+
+        Operands that name the system's files are made to name what was made, or are named relative
+        to the present directory.
         """
         tokens = list(shell_input.tokens)
         named: list[str] = []
@@ -109,7 +118,7 @@ class TypedSoFar:
         return Input(tuple(tokens))
 
     def typed(self, shell_input: Input) -> None:
-        """Takes into account what an input makes, moves, removes and where it goes."""
+        """Takes into account what an input makes, moves and removes, and where it goes."""
         for command in _commands(shell_input):
             self._ran(command.name, command.operands)
             for target in command.targets:
@@ -149,7 +158,7 @@ class TypedSoFar:
                     self._made[self.path(word)] = self._kind(word) or usual
 
     def kinds_of(self, shell_input: Input) -> frozenset[str]:
-        """What an input can do in a row, by its first command."""
+        """What an input can do in a row of inputs, by its first command; `OTHER` where nothing."""
         first = next(_commands(shell_input), None)
         traits = self._of(first.name) if first else _UNKNOWN
         if first is None or (traits.changes == "cwd" and not first.places):
@@ -177,7 +186,7 @@ class _Command:
     places: list[int]
     operands: list[str]
     targets: list[Argument]
-    """What it writes into."""
+    """Targets of redirections that the command writes into."""
 
 
 def _commands(shell_input: Input) -> Iterator[_Command]:
@@ -201,7 +210,7 @@ def _commands(shell_input: Input) -> Iterator[_Command]:
 
 
 def _is_plain(argument: Argument) -> bool:
-    """Whether an argument is a word as it stands: no option, quotes, expansions, or part of one."""
+    """Whether an argument is a plain word: no option, quote, expansion, or part of a bundle."""
     return (
         not argument.joins_left
         and not argument.joins_right

@@ -1,4 +1,4 @@
-"""Unique inputs as one deterministic stream."""
+"""Different inputs as one deterministic stream."""
 
 from __future__ import annotations
 
@@ -38,34 +38,34 @@ USED_UP_LENGTH = 40
 """The same for one command at one length, where lengths are filled equally."""
 
 LONGEST_HISTORY = 32
-"""Inputs in a row at most (ours): each is run after all before it."""
+"""Inputs in a row at most (ours): each is run after all inputs before it."""
 
 WAITING = 200
-"""Samples that wait until one of their kind fits into a row; the oldest ones are left out."""
+"""Samples that wait until they fit into a row, at most; the oldest of more are left out."""
 
 RARE = 1e-6
-"""Weight up to which a production is there for sets of options and shapes that people write."""
+"""A production of at most this weight is only there for what people write: its options, shapes."""
 
 COMPOSITES = "composites"
 USUAL = "usual"
 
 
 FREE_ATTEMPTS = 8
-"""Writings of a command, each option once, before the command is given up for this draw."""
+"""Attempts to write a command with each option once, before this draw gives it up."""
 
 
 class _NothingWrittenError(Exception):
-    """A command came to nothing, its options used up."""
+    """Every attempt to write a command led nowhere."""
 
 
 class _NoSuchLengthError(Exception):
-    """A command made no input of the length asked for."""
+    """No input of a command was found that has the length asked for."""
 
 
 def grammars_on(system: System) -> tuple[Grammar, ...]:
-    """The shipped grammars with a built system's names in its first start directory.
+    """The shipped grammars, bound to a built system's names in its first start directory.
 
-    One of which the system can write no input is as it is shipped.
+    A grammar by which no input can be written there stays as it is shipped.
     """
     values = system_catalogue(system, system.declaration.session.start_directories[0])
     grammars = {grammar.name: grammar for grammar in load_grammars(versions=system.versions)}
@@ -82,8 +82,9 @@ def sample_on(
     *,
     grammars: Sequence[Grammar] | None = None,
 ) -> Iterator[Sample]:
-    """`sample` with a built system's names, package versions and, where the drawing names none,
-    start directories. Errors: those of `sample`, before the first one.
+    """`sample` with a built system's names, package versions and start directories.
+
+    Start directories that the drawing names are used instead. Errors: as in `sample`.
     """
     directories = drawing.start_directories or system.declaration.session.start_directories
     return sample(
@@ -106,21 +107,28 @@ def sample(
 ) -> Iterator[Sample]:
     """`count` samples (None: without end), all different, the same for the same arguments.
 
-    Two samples differ in their start directory or their text. Each draw takes a start directory and
-    a command, both uniformly. A command that gave nothing new 200 times in a row is used up, and
-    only occurs in composite inputs from then on. `catalogue` holds the system's values for tokens,
-    or gives them for a start directory, since paths are relative to it. `versions` are the target
-    system's packages, `grammars` replaces the shipped ones, `policy` the one the drawing names. A
-    share of 0 for composites gives single commands only. With a `LengthPolicy` every number of
-    arguments (in composite inputs: of the first command) gets its turn equally often. The command
-    is drawn among those that have inputs of that length.
+    Two samples differ in their start directory, their text or their history. A longer stream begins
+    with the shorter one.
 
-    A share of the inputs gets a mistake; the others are those of the stream without mistakes. Where
-    a session has several inputs (`drawing.session_length`), each has those before it as its
-    history. Of the stream those inputs are taken that fit into sessions (`synthesis/rows.py`).
+    `catalogue` holds the system's values for tokens, or gives them for a start directory, since
+    paths are relative to it. `versions` are the target system's packages. `grammars` replaces the
+    shipped ones, `policy` the policy that the drawing names.
 
-    A longer stream begins with the shorter one. Errors: UnknownSamplerError, UnknownGrammarError,
-    UnboundTokenError, UsageError, all before the first sample; SamplesExhaustedError.
+    - Each draw takes a start directory and a command, both uniformly. A command that gave nothing
+      new 200 times in a row is used up: from then on it occurs in composite inputs only. A share of
+      0 for composites gives single commands only.
+    - A policy's `usage_share` of the draws follows its table of usage instead, until nothing new
+      comes of these.
+    - With a `LengthPolicy` every number of arguments gets its turn equally often; in composite
+      inputs it is that of the first command. The command is drawn among those that have inputs of
+      that length.
+    - A share of the inputs, `drawing.mistakes`, gets a mistake. The others are those of the stream
+      without mistakes.
+    - Where a session has several inputs (`drawing.session_length`), those before an input are its
+      history. Samples that do not fit into sessions are left out (`synthesis/rows.py`).
+
+    Errors: UnknownSamplerError, UnknownGrammarError, UnboundTokenError, UsageError, all before the
+    first sample; SamplesExhaustedError.
     """
     start_directories, horizon = drawing.start_directories, drawing.horizon
     check_sampler(drawing.sampler)
@@ -172,7 +180,7 @@ def sample(
 def _with_mistakes(
     samples: Iterator[Sample], places: Mapping[str, DrawingPlace], share: float, random: Random
 ) -> Iterator[Sample]:
-    """The samples, so many of them with a mistake; still all different."""
+    """The samples, a share of them with a mistake; still all different."""
     made: set[tuple[str, str]] = set()
     for one in samples:
         if random.random() < share:
@@ -195,11 +203,11 @@ def _with_mistakes(
 def _in_a_row(
     samples: Iterator[Sample], places: Mapping[str, DrawingPlace], length: int, random: Random
 ) -> Iterator[Sample]:
-    """Rows of so many of the samples, what does not fit into any left out; all different."""
+    """The samples in rows of `length`; all different. Samples that fit into no row are left out."""
     waiting = deque[Sample](maxlen=WAITING)
 
     def fitting(row: TypedSoFar, wanted: str) -> Sample:
-        """One that does what is wanted next, or any one."""
+        """A sample that does what is wanted next, or any sample of the row's start directory."""
         for place, one in enumerate(waiting):
             if one.cwd == row.start and row.fits(one.input, wanted):
                 del waiting[place]
@@ -264,14 +272,14 @@ def _place(
 
 
 def _is_piped(grammar: Grammar) -> bool:
-    """Whether a command stands to the right of a pipe by the grammars' own weights."""
+    """Whether a command may stand to the right of a pipe, by its grammar's own weights."""
     productions = grammar.productions.get(grammar.pipe, ()) if grammar.pipe else ()
     return any(production.weight > RARE for production in productions)
 
 
 @dataclass(frozen=True, slots=True)
 class _Stream:
-    """The draw itself, from places and commands."""
+    """The draw itself, from start directories and commands."""
 
     composites: Composites
     settings: PolicySettings
@@ -327,9 +335,9 @@ class _Stream:
     def by_length(self, seed: int, count: int | None, lengths: Sequence[int]) -> Iterator[Sample]:
         """The stream of one seed that fills every length equally.
 
-        Rounds of all lengths in random order, each kept until it has a new input. A command that
-        cannot make a length, or gives nothing new, leaves the draw for that length. A length for
-        which no command is left leaves the rounds.
+        A round goes through all lengths in random order, and stays at a length until it has a new
+        input. A command leaves the draw for a length that it cannot make, or at which it gives
+        nothing new. A length for which no command is left leaves the rounds.
         """
         random = generator(seed, "sample", "lengths")
         seen: set[tuple[str, str]] = set()
@@ -376,9 +384,11 @@ class _Stream:
         composite: bool,
         length: int | None = None,
     ) -> Sample | None:
-        """A sample that begins with this command; None where the directory has no values for it.
+        """A sample that begins with this command.
 
-        `length` is the number of arguments that this first command shall have.
+        `length` is the number of arguments that this first command shall have. None where the
+        directory has no values for the command, or a command came to nothing. _NoSuchLengthError
+        where no input of the length was found.
         """
         place = self.places[directory]
         if name not in place.grammars:
@@ -431,7 +441,7 @@ class _Stream:
         piped: bool,
         traces: list[SegmentTrace],
     ) -> Sequence[str]:
-        """The words of a command by the grammar's own weights, each option once."""
+        """The words of a command written freely by weights, each option once."""
         for _ in range(FREE_ATTEMPTS):
             drawn = self._written(random, place, name, start, None, None)
             if drawn is not None:
@@ -464,7 +474,7 @@ class _Stream:
         )
 
     def _usual(self, random: Random, directory: str, *, composite: bool) -> Sample | None:
-        """A sample as people write them; None where nothing came of it."""
+        """A sample written as people write; None where nothing came of it."""
         place = self.places[directory]
         people = place.people
         assert people is not None

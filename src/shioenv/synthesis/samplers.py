@@ -2,7 +2,7 @@
 
 `gcs` permits the leftmost nonterminal's own productions (Section 4.3). The paper's unconstrained
 sampling has two readings, and both are here. `ucs` opens only the option slots to every command's
-options, as the released rows look. `ucs-universal` permits every production everywhere.
+options, which is how the released rows look. `ucs-universal` permits every production everywhere.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MAX_EXPANSIONS = 400
 """Expansions after which an input is finished in the shortest way (never met by `gcs`)."""
 
 MAX_ATTEMPTS = 200
-"""How often an input with an over-long argument is drawn again before that is an error."""
+"""Draws of one input, before it is an error that each of them broke a bound."""
 
 OWN_ATTEMPTS = 8
 """Ordinary draws for an input of a given length, before repetitions are steered towards it."""
@@ -41,11 +41,12 @@ STEERED_ATTEMPTS = 24
 """Steered draws for an input of a given length, before the command is said to have none."""
 
 UNIVERSAL_ATTEMPTS = 5000
-"""Draws of `ucs-universal` for an input of a given length: any start can have any, but hardly by a
-repetition that could be steered. The rarest lengths, 9 to 11, come once in 280 draws."""
+"""Draws of `ucs-universal` for an input of a given length. From any start symbol any length can
+come, but hardly by a repetition that could be steered. The rarest lengths, 9 to 11, come once in
+280 draws."""
 
 FINISHED_SHORTEST = -1
-"""In a trace: the production that ends the nonterminal soonest, not a choice."""
+"""In a trace: not a choice, but the production that ends the nonterminal soonest."""
 
 Permitted: TypeAlias = Mapping[Nonterminal, Sequence[Production]]
 
@@ -54,8 +55,9 @@ Permitted: TypeAlias = Mapping[Nonterminal, Sequence[Production]]
 class Drawn:
     """One command as drawn: its words (command first, marks included) and the choices made.
 
-    A choice is the index of the production among those permitted where it was taken. `volatile`
-    says that a production was taken which the grammar marks `%volatile`.
+    A choice is the index of a production among those permitted in its place, or
+    `FINISHED_SHORTEST`. `volatile` says that a production was taken which the grammar marks
+    `%volatile`.
     """
 
     words: tuple[str, ...]
@@ -64,12 +66,12 @@ class Drawn:
 
     @property
     def n_arguments(self) -> int:
-        """Its arguments, the command not counted."""
+        """How many arguments there are, the command not counted."""
         return len(self.words) - 1
 
 
 def united(grammars: Iterable[Grammar]) -> Productions:
-    """The productions of several bound grammars; shared ones are the same in all of them."""
+    """The productions of several bound grammars; shared nonterminals have the same in all."""
     productions: dict[Nonterminal, tuple[Production, ...]] = {}
     for grammar in grammars:
         productions.update(grammar.productions)
@@ -106,7 +108,7 @@ SAMPLERS: Mapping[str, Callable[[Sequence[Grammar]], Permitted]] = {
 
 
 def check_sampler(name: str) -> None:
-    """UnknownSamplerError where no sampler has this name."""
+    """Raises UnknownSamplerError where no sampler has this name."""
     if name not in SAMPLERS:
         raise UnknownSamplerError(
             f"no sampler is called {name!r}", hint=did_you_mean(name, SAMPLERS)
@@ -122,9 +124,10 @@ def permitted_by(sampler: str, grammars: Sequence[Grammar]) -> Permitted:
 class Sampler:
     """Draws inputs of one command each from bound grammars.
 
-    Never more than `horizon` arguments: a production is not taken that would make more, counting
-    what the rest of the input makes at least. So repetitions end there and everything mandatory
-    still fits; where it cannot, the shortest is taken.
+    An input has at most `horizon` arguments. A production is not taken where it and the rest of the
+    input would make more at least. So repetitions end in time, and everything mandatory still fits;
+    where that cannot fit, the shortest productions are taken. Errors: UnknownSamplerError, also for
+    a horizon below 1.
     """
 
     def __init__(
@@ -141,16 +144,16 @@ class Sampler:
         self.horizon = horizon
         self.policy = policy or WeightedPolicy()
         self._grammatical = sampler == "gcs"
-        # Where several arguments replace a part of one, they are not counted beforehand.
+        # Where several arguments replace a part of one argument, they are not counted beforehand.
         self._overflows = sampler == "ucs-universal"
         self.table = ProductionTable(united(grammars), permitted_by(sampler, grammars))
 
     def draw(self, start: Nonterminal, random: Random) -> Drawn:
         """One input derived from `start`.
 
-        An input is drawn again as a whole where an argument is over-long, nothing at all was
-        written, or `ucs-universal` went past the horizon. A GrammarError after 200 attempts names
-        the start symbol (its grammar cannot be right).
+        It is drawn again as a whole where an argument is over-long, nothing at all was written, or
+        `ucs-universal` went past the horizon. After 200 attempts a GrammarError names the start
+        symbol: its grammar cannot be right.
         """
         for _ in range(MAX_ATTEMPTS):
             drawn = self._attempt(start, random, self.policy, self.horizon)
@@ -162,11 +165,12 @@ class Sampler:
         )
 
     def draw_length(self, start: Nonterminal, random: Random, length: int) -> Drawn | None:
-        """One input with just so many arguments; None where none was found.
+        """One input with exactly `length` arguments; None where none was found.
 
-        The policy's own draws come first, never going past the length. Then, where it is a
-        LengthPolicy, come some whose repetitions are steered, or with `ucs-universal` many more of
-        its own. The same errors as `draw` are no errors here.
+        `OWN_ATTEMPTS` draws are the policy's own, none of which goes past the length. Then come
+        `STEERED_ATTEMPTS`, whose repetitions are steered where the policy is a LengthPolicy. With
+        `ucs-universal` there are `UNIVERSAL_ATTEMPTS` draws instead, all the policy's own. What
+        makes `draw` raise an error gives None here.
         """
         if length > self.horizon:
             return None
@@ -238,7 +242,7 @@ class Sampler:
 
 
 def tidied(words: Sequence[str]) -> tuple[str, ...]:
-    """The words with no-space marks only where they mean something.
+    """The words with no-space marks only at the ends of arguments, where they mean something.
 
     Productions taken out of their place can leave marks inside a word, on the command, or alone.
     """

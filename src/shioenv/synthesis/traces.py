@@ -32,10 +32,11 @@ Catalogue: TypeAlias = Mapping[str, Sequence[str]]
 
 @dataclass(frozen=True, slots=True)
 class SegmentTrace:
-    """How one command of a sample came about: `Sampler.replay` writes it again from this, or, where
-    the policy leaves more free than productions, `CommandWriter.replay`.
+    """How one command of a sample came about.
 
-    `volatile` says that an alternative was taken which the grammar marks so.
+    `Sampler.replay` writes the command again from its `choices`. Where the policy leaves more free
+    than productions, `CommandWriter.replay` does. `piped` says that the command stands to the right
+    of a pipe, `volatile` that an alternative was taken which the grammar marks volatile.
     """
 
     grammar: str
@@ -48,10 +49,13 @@ class SegmentTrace:
 class Sample:
     """An input to be executed in `cwd`.
 
-    `volatile` says that a grammar in it, or an alternative that was taken, declares that two runs
-    may differ. `trace` holds the choices of each command in order, before a `mistake` was made and
-    before its operands were made to name what its `history` made. `mistake` is the class of the
-    mistake (None: there is none). `history` are inputs that were typed before it in the same shell.
+    `volatile` says that a grammar, or an alternative that was taken, declares that two runs may
+    differ. In a session this holds for inputs of the `history` as well: the inputs typed before in
+    the same shell, oldest first. `mistake` is the class of the mistake that was made in the input,
+    None where none was.
+
+    `trace` holds the choices of each command in order, as it was drawn. It knows neither of the
+    mistake, nor of operands that were changed to name what the history made.
     """
 
     input: Input
@@ -63,7 +67,7 @@ class Sample:
 
     @property
     def session(self) -> Session:
-        """The sample as a session of one row."""
+        """The sample as a session of one row, with its history."""
         return Session(self.cwd, (self.input,), self.history)
 
     def __str__(self) -> str:
@@ -85,11 +89,11 @@ class DrawingPlace:
     settings: PolicySettings
     writers: dict[str, CommandWriter] = field(default_factory=dict)
     inner: dict[str, CommandWriter] = field(default_factory=dict)
-    """What writes commands that others run."""
+    """By grammar, what writes a command that another command runs."""
 
     @cached_property
     def traits(self) -> Mapping[str, Traits]:
-        """What commands are like, by their first word."""
+        """The traits of commands, by their first word."""
         return {
             word: grammar.header.traits
             for grammar in self.grammars.values()
@@ -97,7 +101,7 @@ class DrawingPlace:
         }
 
     def writer(self, name: str) -> CommandWriter:
-        """What writes inputs of one command freely."""
+        """The writer of one command, beyond the choice of productions."""
         if name not in self.writers:
             self.writers[name] = CommandWriter(
                 self.grammars[name],
@@ -109,7 +113,7 @@ class DrawingPlace:
         return self.writers[name]
 
     def run(self, name: str, part: str, before: Sequence[str], random: Random) -> str | None:
-        """See `Nested`: a command as people write it."""
+        """See `Nested`. The command is drawn as people write it."""
         assert self.people is not None
         fifos = self.values.get("Fifo", ())
         caller = self.grammars[name]
@@ -144,7 +148,7 @@ class DrawingPlace:
         return None if written is None else substituted(mark, traits, written.words)
 
     def _inner(self, program: str, random: Random) -> Written | None:
-        """A command that another one runs, which runs none itself."""
+        """A command for another one to run, which itself runs none; None where nothing came."""
         assert self.people is not None
         if program not in self.inner:
             self.inner[program] = CommandWriter(

@@ -1,8 +1,8 @@
-"""How people use commands, as counts: which, together with which, with what options and operands.
+"""How people use commands, as counts: which commands, beside which, with what options and operands.
 
-The package ships one such table (`usage.json`, whose `about` says where it is from);
-`shioenv grammar usage` makes another from any inputs. Nothing of an input is in it but names of
-commands and options, operators, and the forms of words.
+The package ships one such table, `usage.json`; its `about` says where the counts are from.
+`shioenv grammar usage` makes another table from any inputs. A table holds nothing of an input but
+names of commands and options, operators, and the forms of words.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from shioenv.grammar.spelling import SUBSTITUTION, VARIABLE, plain
 Item = TypeVar("Item")
 
 ABOUT_ITSELF = frozenset({"--help", "--version"})
-"""Options with which a command says what it is, and looks at no operand."""
+"""Options with which a command describes itself and looks at no operand."""
 
 SHIPPED = Path(__file__).parent / "usage.json"
 
@@ -43,7 +43,8 @@ OF_COMMAND = (
     "option_sets", "options", "n_options", "pairs", "spellings", "operands", "piped", "styles",
     "nested",
 )  # fmt: skip
-"""The same of one command; `operands`, `piped` and `styles` are one deeper."""
+"""The parts that are counts by name of one command. Those of `operands`, `piped` and `styles` are
+by option set, or by option, and then by name."""
 
 _DEEP = frozenset({"operands", "piped", "styles"})
 
@@ -57,7 +58,7 @@ class Weights(Generic[Item]):
 
     @classmethod
     def of(cls, weights: Mapping[Item, float]) -> Weights[Item]:
-        """Those of the things whose weight is more than 0."""
+        """The things whose weight is more than 0."""
         kept = {item: weight for item, weight in weights.items() if weight > 0}
         return cls(tuple(kept), tuple(accumulate(kept.values())))
 
@@ -71,15 +72,18 @@ class Weights(Generic[Item]):
 
 @dataclass(frozen=True, slots=True)
 class CommandUsage:
-    """How one command is used.
+    """How one command is used, as counts.
 
-    `option_sets` are sets of options, sorted and joined by blanks: "" is none, "*" all that are too
-    rare to be named, in whose place single options are drawn. `options` are single ones,
-    `n_options` how many there are, `pairs` two of them, `spellings` "short", "cluster" and "long".
-    `operands` are forms of operands in a row by option set ("" where nothing is known of the set),
-    `piped` the same to the right of a `|`. `styles` say how an option's value is written:
-    "separate", "joined" or "=". `nested` are the commands that it runs (`find -exec`, `xargs`), by
-    grammar.
+    - `option_sets`: sets of options, each sorted and joined by blanks. "" is the set of none. "*"
+      stands for all sets too rare to be named: there, single options are drawn.
+    - `options`: single options. `n_options`: how many different options the command had. `pairs`:
+      two different options that it had at once, joined by a blank.
+    - `spellings`: "short", "cluster" and "long".
+    - `operands`: by option set, the forms of the command's operands, joined by " + ". The set "*"
+      stands for sets of which nothing is known.
+    - `piped`: the same for a command to the right of a `|`.
+    - `styles`: by option, how its value is written: "separate", "joined" or "=".
+    - `nested`: the commands that this one runs (`find -exec`, `xargs`), by grammar.
     """
 
     option_sets: Mapping[str, float] = field(default_factory=dict)
@@ -95,13 +99,15 @@ class CommandUsage:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """A table of usage.
+    """A table of usage: counts over inputs.
 
-    `utilities` counts commands by grammar, `commands` inputs by how many commands they have.
-    `shapes` counts inputs of several commands as grammars and operators (`du | sort`, `echo >`),
-    `follows` pairs of them. `targets` counts redirections with the form of their target (`> file
-    name`). `substitutions` counts programs in `$( )` and `<( )` that stand as an operand (`ls $(
-    find`).
+    - `utilities`: commands, by grammar.
+    - `commands`: inputs, by how many commands they have.
+    - `shapes`: inputs with an operator, as grammars and operators (`du | sort`, `echo >`).
+    - `follows`: pairs of successive commands with the operator between them (`du | sort`).
+    - `targets`: redirections, with the form of their target (`> file name`).
+    - `substitutions`: programs in a `$( )` or `<( )` that is an operand (`ls $( find`).
+    - `by_command`: how each command is used, by grammar.
     """
 
     about: str
@@ -139,7 +145,7 @@ def shipped_usage() -> Usage:
 
 
 def usage_from(document: object, source: str) -> Usage:
-    """The table in JSON values; `source` is what errors call it. Errors: UsageError."""
+    """The table in a JSON document; errors call the document `source`. Errors: UsageError."""
     if not isinstance(document, dict):
         raise UsageError(f"{source}: a table of usage is an object")
     unknown = document.keys() - {"about", "by_command", *COUNTS}
@@ -171,7 +177,7 @@ def _object(value: object, source: str) -> Mapping[str, Any]:
 
 
 def counts_from(value: object, source: str) -> Mapping[str, float]:
-    """Counts by name in JSON values; `source` is what errors call them. Errors: UsageError."""
+    """Counts by name, finite and at least 0, in a JSON value from `source`. Errors: UsageError."""
     counts = _object(value, source)
     for name, count in counts.items():
         number = isinstance(count, int | float) and not isinstance(count, bool)
@@ -189,7 +195,7 @@ def option_set(segment: DescribedSegment) -> str:
 
 
 def option_names(segment: DescribedSegment) -> Iterator[str]:
-    """The options of a command as they are named in a table: `-5` is `-NUM`."""
+    """The options of a command in order, as a table names them: `-5` is `-NUM`."""
     for argument in segment.arguments:
         if argument.option is not None:
             known = _NUMBER.fullmatch(argument.text) and argument.spelling == "short"
@@ -201,7 +207,7 @@ _NUMBER = re.compile(r"-[0-9]+[a-zA-Z]?")
 
 
 def shape(description: Description) -> str:
-    """The grammars of an input and what joins them: `du | sort >`; "" where one is unknown."""
+    """The grammars of an input and its operators: `du | sort >`; "" where a grammar is unknown."""
     parts: list[str] = []
     for segment in description.segments:
         if segment.grammar is None:
@@ -237,7 +243,7 @@ def form(word: str) -> str:
 
 
 def count_usage(descriptions: Iterable[Description], about: str) -> Usage:
-    """The table of these inputs.
+    """The table of these inputs; `substitutions` are not counted.
 
     Commands that no grammar knows are left out, and with them the shapes of their inputs.
     """
@@ -287,7 +293,7 @@ def _count_command(parts: dict[str, Any], segment: DescribedSegment) -> None:
 
 
 def operands(arguments: Iterable[DescribedArgument]) -> Iterator[str]:
-    """The texts of the operands among arguments."""
+    """The texts of the operands (assignments included) among arguments."""
     for argument in arguments:
         if argument.kind in {ArgumentKind.OPERAND, ArgumentKind.ASSIGNMENT}:
             yield argument.text

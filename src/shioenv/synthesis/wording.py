@@ -1,4 +1,4 @@
-"""Words of a command: their quotes, and which keep their place."""
+"""Words of a command: how they are quoted, and which must keep their place."""
 
 from __future__ import annotations
 
@@ -12,19 +12,18 @@ FIRST_NUMBER = re.compile(r"[0-9]+")
 _OPEN_QUOTE = re.compile(r"'[^']*'|\"(?:\\.|[^\"\\])*\"|\\.|([\"'])")
 
 BEFORE_VALUE = re.compile(r"[ =:,/]\Z|\A(?:<ns>|-)\w\Z")
-"""What stands before a value that is not in the middle of a word."""
+"""Matches the text before a value that does not stand in the middle of a word."""
 
 OPEN_TOKENS = frozenset({"File", "NewFile", "NewDirectory", "Word", "Pattern", "Glob"})
 """System tokens in whose place other values of their kind may stand. Tokens that name files of one
-sort (`<TarFile>`, `<CsvFile>`) keep to what there is.
-"""
+sort (`<TarFile>`, `<CsvFile>`) keep to the files that there are."""
 
 EXPANDED = frozenset({"path", "url"})
-"""Kinds whose values the shell shall expand."""
+"""Kinds of values that the shell shall expand, so that they are not quoted for it."""
 
 
 def depth_later(words: list[str]) -> list[str]:
-    """The words with a limit of depth behind the test that follows it, where one does."""
+    """The words of `find` with `-maxdepth` moved behind the test that follows it, if any does."""
     for place, word in enumerate(words[:-1]):
         following = words[place + 1]
         if word.startswith("-maxdepth ") and re.match(r"-(?:i?name|type|size|mtime) ", following):
@@ -38,11 +37,11 @@ def stays(word: str) -> bool:
 
 
 def needs_quotes(text: str) -> bool:
-    """Whether a word stands for itself only where it is quoted."""
+    """Whether a word must be quoted to stand for itself."""
     return spelt(text) != text
 
 
 def open_quote(text: str) -> str:
-    """The quote that is open at the end of a text, nothing where none is."""
+    """The quote that is open at the end of a text, "" where none is open."""
     matches = [match[1] for match in _OPEN_QUOTE.finditer(text)]
     return matches[-1] or "" if matches and matches[-1] else ""

@@ -1,8 +1,12 @@
 """Commands written freely: along a plan of options, with other values, spelt as people do.
 
-Every step is one of the grammar's productions, so that conflicts stay impossible. What is free is
-which options (a `WritingPlan`), the values of a kind, and how an option is spelt. The kind's
-generator writes a value, or the numbers of the grammar's own list are drawn anew.
+Every step is one of the grammar's productions, so that conflicts stay impossible. Three things are
+free:
+
+- which options there are (a `WritingPlan`)
+- the values of a kind: the kind's generator writes them, or the numbers in the grammar's own values
+  are drawn anew
+- how an option is spelt
 """
 
 from __future__ import annotations
@@ -44,10 +48,10 @@ from shioenv.synthesis.wording import (
 )
 
 DOUBLE_QUOTES = 0.35
-"""Share of values in double quotes, of those that need quotes (counted in what people write)."""
+"""Of values that need quotes, the share in double quotes (counted in what people write)."""
 
 RUN = 0.85
-"""Share of commands that another one runs which are drawn by their own grammars (ours)."""
+"""Of commands that another one runs, the share drawn by their own grammars (ours)."""
 
 EQUALS_SIGN = 0.9
 """Share of long options' values that stand behind `=`, where a table says nothing."""
@@ -56,38 +60,39 @@ JOINED = 0.25
 """Share of short options' values that are joined, where a table says nothing."""
 
 AGAIN = 0.02
-"""Weight of an option that is written already, where a program takes it several times (ours)."""
+"""Factor on the weight of an option that is written already and may come again (ours)."""
 
 TRAILING = 0.05
 """Share of commands whose options stand behind their operands, where they may. Of what people
-write 4% is so, and 2% is as below."""
+write, 4% is so, and 2% is as `ONE_BEHIND` says."""
 
 DEPTH_LATER = 0.14
-"""Share of commands of `find` whose limit of depth stands behind a test, about which it warns
-(counted in what people write)."""
+"""Share of commands of `find` whose limit of depth stands behind a test (counted in what people
+write). `find` warns about that."""
 
 ONE_BEHIND = 0.04
-"""Share of commands with their last option behind an operand, where it may."""
+"""Share of commands whose last option stands behind an operand, where it may."""
 
 _MAX_STEPS = 300
+"""Steps after which a derivation is given up."""
 
 
 class Nested(Protocol):
     """Draws commands that another one runs."""
 
     def run(self, name: str, part: str, before: Sequence[str], random: Random) -> str | None:
-        """A command that `name` runs behind these words; `part` is the definition it stands for.
+        """A command for `name` to run, behind the words `before`; None where none that fits came.
 
-        None where what is drawn does not fit there.
+        `part` is the definition in whose place the command stands.
         """
         ...
 
     def words(self, text: str) -> Sequence[str]:
-        """The arguments of such a command, itself the first, marks included."""
+        """The arguments of such a command, its own name first, no-space marks included."""
         ...
 
     def operand(self, name: str, random: Random) -> str | None:
-        """A substitution that is an operand of `name`; None, mostly, where it is a name."""
+        """A substitution that is an operand of `name`; None, mostly, where it shall be a path."""
         ...
 
 
@@ -95,8 +100,8 @@ class Nested(Protocol):
 class Written:
     """A command as written, and the choices that led to it.
 
-    `trace` has the index of a production for each step, or the text of a value that was drawn anew.
-    Where people's spelling was asked for, its last entry is the seed of that.
+    `trace` has for each step the index of a production, or the text of a value that was drawn anew.
+    Where people's spelling was asked for, its last entry is the seed of the spelling, as text.
     """
 
     words: tuple[str, ...]
@@ -108,9 +113,10 @@ class Written:
 class _State:
     """What a derivation has written and must still write, as bits of options.
 
-    `wanted` are those of the plan, `needed` those not written yet, `later` those that nonterminals
-    behind the leftmost one may write. `planned` says that there are wanted ones at all. `evenly`
-    says that weights do not count and options may come again.
+    `wanted` are the options of the plan, `needed` those of them that are not written yet. `later`
+    are the options that nonterminals behind the leftmost one may write. `used` are the option lines
+    that are written. `planned` says that the plan names options, `evenly` that weights do not count
+    and options may come again. `stop` is the probability that a repetition ends.
     """
 
     stop: float
@@ -124,8 +130,10 @@ class _State:
 
 @dataclass(frozen=True, slots=True)
 class _Drawn:
-    """What values are drawn of: a kind, and of one that is seeded the grammar's own values with
-    the running sums of their weights. `part` is the definition that they stand for.
+    """What values are drawn from: a kind, and the definition `part` in whose place they stand.
+
+    For a seeded kind, `seeds` are the grammar's own values, and `cumulative` the running sums of
+    their weights.
     """
 
     kind: ValueKind
@@ -164,13 +172,14 @@ class CommandWriter:
         spelling: CommandUsage | None,
         evenly: bool = False,
     ) -> Written | None:
-        """One command along a plan, None where it led nowhere.
+        """One command of at most `horizon` arguments along a plan; None where it led nowhere.
 
-        Every wanted option is written at least once, and with a plan of all options none twice,
-        unless its program takes it several times. `spelling` is how this command's options are
-        spelt (None: as the grammar writes them). `evenly` is for where usual ways led nowhere:
-        options that the plan allows are taken whatever they weigh, and one again where its program
-        does.
+        Every wanted option is written at least once. With a plan of all options, no option is
+        written twice, unless its program takes it several times. `spelling` is how this command's
+        options are spelt (None: as the grammar writes them).
+
+        `evenly` is for where usual ways led nowhere. Options that the plan allows are then taken
+        whatever they weigh, and an option may come again where its program takes it several times.
         """
         derived = self._derive(start, plan, random, horizon + 1, evenly=evenly)
         if derived is None:
@@ -189,9 +198,9 @@ class CommandWriter:
     def replay(
         self, start: Nonterminal, trace: Sequence[int | str], spelling: CommandUsage | None
     ) -> tuple[str, ...]:
-        """The words that a trace of `write` writes again, with the same `spelling`.
+        """The words that a trace of `write` stands for, with the same `spelling`.
 
-        Errors: TraceError where the trace does not belong here.
+        Errors: TraceError where the trace does not belong to this command.
         """
         derivation = Derivation(self._table, start)
         for place, choice in enumerate(trace):
@@ -275,7 +284,7 @@ class CommandWriter:
     def _choose(
         origin: Sequence[int], rows: Mapping[int, PlanRow], state: _State, random: Random
     ) -> int | None:
-        """The index among the productions in `origin` of one that the plan lets be taken."""
+        """The place in `origin` of a production that the plan allows; None where it allows none."""
         places: list[int] = []
         weights: list[float] = []
         stopping: int | None = None
@@ -316,7 +325,7 @@ class CommandWriter:
         derivation.write_words(self._words(text, derivation))
 
     def _words(self, text: str, derivation: Derivation) -> list[str]:
-        """The arguments that a value is there: a command that stands alone is several."""
+        """The arguments that a value makes: several where it is a command that stands alone."""
         leftmost = derivation.leftmost
         symbol = self._table.nonterminals[leftmost >> 1]
         alone = not leftmost & 1 and not derivation.current
@@ -324,7 +333,7 @@ class CommandWriter:
         return list(self._nested.words(text)) if nested and self._nested else [text]
 
     def _kind(self, number: int, symbol: Nonterminal) -> _Drawn | None:
-        """What values of a nonterminal may be drawn of, None where they may not."""
+        """What values of a nonterminal may be drawn from; None where none may be drawn."""
         if number not in self._kinds:
             self._kinds[number] = self._drawable(symbol)
         return self._kinds[number]
@@ -358,7 +367,7 @@ class CommandWriter:
         return _Drawn(kind, symbol.name, tuple(fitting), tuple(accumulate(seeds.values())))
 
     def _value(self, drawn: _Drawn, derivation: Derivation, random: Random) -> str | None:
-        """A value drawn, spelt for where it stands; None where it cannot stand there."""
+        """A drawn value, spelt for its place; None where the value cannot stand there."""
         value_kind = drawn.kind
         before = "".join(derivation.current)
         if value_kind.name == COMMAND:
@@ -381,13 +390,13 @@ class CommandWriter:
         if not text.isprintable() or (before and not BEFORE_VALUE.search(before)):
             return None
         if value_kind.name == "path" and (before.endswith("/") or not derivation.at_end):
-            return None  # a part of a path, as the grammar puts them together
-        own = not (before and self.grammar.name == "find")  # where a search begins
+            return None  # a part of a path, which the grammar puts together
+        own = not (before and self.grammar.name == "find")  # for `find`: where a search begins
         if value_kind.name == "path" and own and not self._is_taken(text):
             return None
         one_name = before or not self.grammar.header.traits.takes_several
         if value_kind.name == "path" and one_name and re.search(r"[*?\[]", text):
-            return None  # several names, where one is taken
+            return None  # a glob may be several names, where one is taken
         if value_kind.name in EXPANDED and not re.search(r"[\s'\"$&|;<>()\\`#]", text):
             return text
         if not before and text.startswith("-"):
@@ -406,7 +415,7 @@ class CommandWriter:
 
     @cached_property
     def _role(self) -> str:
-        """What the first operand that is a path names; "" where there is none."""
+        """The role of the first operand that is a path; "" where no operand is a path."""
         paths = self.grammar.header.traits.paths
         return paths[0].role if paths else ""
 
@@ -422,7 +431,10 @@ class CommandWriter:
     # Spelling ----------------------------------------------------------------------------------
 
     def respelt(self, words: Sequence[str], seed: int, usage: CommandUsage) -> tuple[str, ...]:
-        """The words with their options spelt as often as `usage` says: joined, `=`, clusters."""
+        """The words with options joined, with `=` or in clusters, as often as `usage` says.
+
+        `seed` decides everything that is drawn. Some options are put behind operands as well.
+        """
         random = Random(seed)
         own = self._own_options(words)
         shown = [*self._apart(words[:own])]
@@ -443,7 +455,7 @@ class CommandWriter:
         return tuple(shown)
 
     def _apart(self, words: Sequence[str]) -> Iterator[str]:
-        """The words with the members of clusters as options of their own, where all can be one."""
+        """The words with each cluster taken apart, where all its members can be single options."""
         cluster: list[str] = []
         for word in words:
             if not cluster and not word.endswith(NO_SPACE):
@@ -458,7 +470,10 @@ class CommandWriter:
         yield from cluster
 
     def _own_options(self, words: Sequence[str]) -> int:
-        """Up to which word options are the command's own, not those of one that it runs."""
+        """The place of the first word that may belong to a command that this one runs.
+
+        Options before it are the command's own. Where options may stand behind operands, all are.
+        """
         if self.grammar.header.permutes:
             return len(words)
         operands = (
@@ -475,7 +490,7 @@ class CommandWriter:
         return header.permutes and not header.traits.ordered
 
     def _merged(self, shown: list[str], random: Random, usage: CommandUsage) -> list[str]:
-        """The words with short options in a row written together, as often as people do that."""
+        """The words with adjoining short options made one cluster, as often as people do that."""
         if not self.clusters:
             return shown
         spellings = usage.spellings
@@ -504,7 +519,7 @@ class CommandWriter:
 
     @cached_property
     def clusters(self) -> Mapping[str, OptionSpec]:
-        """The letters that clusters may hold."""
+        """The options that clusters may hold, by letter."""
         return {
             letter: spec
             for spec in reversed(self.grammar.options)
@@ -513,14 +528,14 @@ class CommandWriter:
         }
 
     def _member(self, word: str) -> bool:
-        """Whether a word can stand in a cluster: a flag, or at its end a value's option."""
+        """Whether a word can stand in a cluster: a flag, or at its end an option with a value."""
         if len(word) < 2 or word[0] != "-" or NO_SPACE in word or word[1] not in self.clusters:
             return False
         flag = self.clusters[word[1]].value == "none"
         return len(word) == 2 if flag else word[2:3] == " "
 
     def _value_respelt(self, word: str, random: Random, usage: CommandUsage) -> str:
-        """A word whose option has a value, with the value joined or not as people have it."""
+        """The word; where it is an option with a value, joined to it or not as people write."""
         mark = NO_SPACE if word.startswith(NO_SPACE) else ""
         text = word.removeprefix(NO_SPACE)
         if text.startswith("--"):
@@ -554,7 +569,7 @@ class CommandWriter:
 
     @cached_property
     def _valued(self) -> Mapping[str, OptionSpec]:
-        """The letters whose value may be joined or a word of its own."""
+        """By letter, the options whose value may be joined or a word of its own."""
         return {
             letter: spec
             for spec in self.grammar.options
@@ -564,7 +579,11 @@ class CommandWriter:
 
 
 def _reseeded(drawn: _Drawn, random: Random) -> str:
-    """One of the values with its number drawn anew, between those of its unit and sign."""
+    """One of the values with its first number drawn anew.
+
+    The number lies between the least and the largest of the values with the same text around it
+    (unit, sign).
+    """
     seed = drawn.seeds[bisect(drawn.cumulative, random.random() * drawn.cumulative[-1])]
     match = FIRST_NUMBER.search(seed)
     if match is None:
