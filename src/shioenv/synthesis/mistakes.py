@@ -12,8 +12,10 @@ from random import Random
 from types import MappingProxyType
 from typing import TypeAlias
 
+from shioenv.bash.builtins import BUILTINS, KEYWORDS
 from shioenv.domain.argument import Argument
 from shioenv.domain.inputs import Input, Role, Token
+from shioenv.grammar.library import shipped_headers
 from shioenv.grammar.parts import Names
 from shioenv.grammar.symbols import Grammar, OptionSpec
 from shioenv.grammar.traits import OF_FILES, Traits
@@ -23,8 +25,8 @@ REFUSED = ("/proc/version", "/proc/cpuinfo", "/proc/meminfo", "/sys/kernel", "/p
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _UNCLOSED = ("[a-z", "[0-9", "[[:alpha:]", "x[abc", "[^a")
-_RESERVED = frozenset({"do", "fi", "if", "in", "di", "fd", "sp", "ed", "nl", "ar", "as", "bc"})
-"""Names that an absent command must not have: they mean something to the shell or the system."""
+_PROGRAMS = frozenset({"ar", "as", "bc", "di", "ed", "fd", "mesg", "sp", "zip"})
+"""Programs of usual systems, without a grammar, that a slip can lead to (ours)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +149,11 @@ def _refused_permission(command: _Command, random: Random) -> Made:
 
 
 def _absent_command(command: _Command, random: Random) -> Made:
+    """A name that no usual system has; None where the slip leads to a command that is there."""
     name = slip(command.name, random)
-    return None if name in _RESERVED or name == command.name else (name, command.arguments)
+    known = KEYWORDS | BUILTINS | _PROGRAMS
+    there = name == command.name or name in known or name in shipped_headers()
+    return None if there else (name, command.arguments)
 
 
 def _unclosed_class(command: _Command, random: Random) -> Made:

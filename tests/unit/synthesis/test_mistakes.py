@@ -8,7 +8,8 @@ from random import Random
 
 import pytest
 
-from shioenv.domain.inputs import Input
+from shioenv.domain.argument import Argument
+from shioenv.domain.inputs import Input, Role, Token
 from shioenv.errors import UsageError
 from shioenv.grammar.bind import stand_in_catalogue
 from shioenv.grammar.library import load_grammars
@@ -18,6 +19,7 @@ from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.mistakes import MISTAKES, mistaken
 from shioenv.synthesis.sample import sample
 from shioenv.synthesis.traces import Sample
+from shioenv.system.store import System
 
 HERE = ("/home/ubuntu",)
 CATALOGUE = stand_in_catalogue()
@@ -98,3 +100,15 @@ def test_more_than_all_is_no_share() -> None:
 
 def test_what_no_grammar_knows_stays_as_it_is() -> None:
     assert mistaken(Input.from_marked(["nope", "x"]), known(), {}, Random(1)) is None
+
+
+def test_an_absent_command_is_absent(system: System) -> None:
+    """`nl` for `ln`, `tr` for `tar`: a slip may lead to a command that the system has."""
+    programs = {path.rpartition("/")[2] for path in system.index if "/bin/" in path}
+    for grammar in load_grammars():
+        (word, *_) = grammar.command_tokens
+        command = Input((Token(Argument(word), Role.COMMAND),))
+        for seed in range(100):
+            wrong = mistaken(command, {word: grammar}, {}, Random(seed))
+            if wrong is not None and wrong[1] == "absent command":
+                assert wrong[0].text not in programs
