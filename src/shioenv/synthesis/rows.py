@@ -142,20 +142,32 @@ class TypedSoFar:
             inside = self._kind(last) == _DIRECTORY
             for source in sources:
                 kind = self._kind(source) or _FILE
-                if traits.changes == "name":
-                    self._made.pop(self.path(source), None)
                 name_there = posixpath.basename(source.rstrip("/"))
-                self._made[self.path(posixpath.join(last, name_there) if inside else last)] = kind
+                there = self.path(posixpath.join(last, name_there) if inside else last)
+                if traits.changes == "name":
+                    old = self.path(source)
+                    moved = {there + path[len(old) :]: what for path, what in self._take(old)}
+                    self._made.update(moved)
+                self._made[there] = kind
         elif traits.removes:
             for gone in map(self.path, words):
-                for path in [*self._made]:
-                    if path == gone or path.startswith(f"{gone}/"):
-                        del self._made[path]
+                self._take(gone)
         else:
             usual = _DIRECTORY if traits.makes == "directory" else _FILE
             for word, role in zip(words, traits.roles_of(len(words)), strict=True):
                 if role in _MAKING:
                     self._made[self.path(word)] = self._kind(word) or usual
+
+    def _take(self, top: str) -> list[tuple[str, str]]:
+        """Takes what was made at a path and beneath the path out; paths and kinds."""
+        taken = [
+            (path, kind)
+            for path, kind in self._made.items()
+            if path == top or path.startswith(f"{top}/")
+        ]
+        for path, _ in taken:
+            del self._made[path]
+        return taken
 
     def kinds_of(self, shell_input: Input) -> frozenset[str]:
         """What an input can do in a row of inputs, by its first command; `OTHER` where nothing."""
