@@ -1,8 +1,8 @@
 """ShIOEnv: shell inputs synthesised from grammars, executed on a pristine system, recorded, scored.
 
-`import shioenv` loads none of it: a public name is imported when it is first asked for. Where
-Gymnasium is loaded already, the environments' ids are registered; `import shioenv.env` registers
-them anywhere.
+`import shioenv` loads none of the package's libraries: a public name is imported when it is first
+asked for. Where Gymnasium is loaded already, `import shioenv` registers the environments' ids.
+`import shioenv.env` always registers the ids.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`python -m shioenv` is `shioenv`."""
+"""`python -m shioenv` does what the command `shioenv` does."""
 
 from shioenv.cli.main import main
 

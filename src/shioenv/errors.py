@@ -1,7 +1,7 @@
 """Every exception this package raises on purpose, under one base class.
 
-A message says what is wrong, where, and with which value; the hint says what to do next. Each class
-has a stable code that leads to `docs/errors.md` and the exit status the command line ends with.
+A message says what is wrong, where, and with which value. The hint says what to do next. Each class
+has a stable code, which `docs/errors.md` explains, and the exit status of the command line.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 
 class ShioenvError(Exception):
-    """Base of all errors: a message for people, a hint, a code and an exit status for programs.
+    """Base of all errors: message and hint for people, code and exit status for programs.
 
     Exit statuses: 1 the work failed, 2 the request was wrong, 3 this host lacks something.
     """
@@ -32,23 +32,24 @@ class ShioenvError(Exception):
 
 
 class UsageError(ShioenvError):
-    """A request that cannot be meant: an option or value that does not exist."""
+    """A request that makes no sense: an option or value that does not exist."""
 
     code = "SHIO-U01"
     exit_status = 2
 
 
 class HostError(ShioenvError):
-    """The host lacks something the work needs; the hint is the exact fix."""
+    """The host lacks something that the work needs; the hint is the exact fix."""
 
     code = "SHIO-H01"
     exit_status = 3
 
 
 class MissingExtraError(HostError):
-    """A feature needs libraries that an extra of this package installs; the hint is the command.
+    """A feature needs libraries of an extra of this package; the hint is the command to install it.
 
-    `libraries` are those that cannot be found, of those that are needed.
+    `libraries` are the needed libraries that cannot be found. Where each can be found, `libraries`
+    are all the needed ones.
     """
 
     code = "SHIO-H02"
@@ -67,9 +68,9 @@ class MissingExtraError(HostError):
 
 
 class ShellStateError(HostError):
-    """What inputs change of their shell cannot be read, and nobody said to go without.
+    """Inputs change their shell, but these changes cannot be read, and nobody said to go without.
 
-    `system` is the name of the system, `reason` why its bash cannot be served.
+    `system` is the name of the system. `reason` says why no fork server can serve its bash.
     """
 
     code = "SHIO-H03"
@@ -86,14 +87,14 @@ class ShellStateError(HostError):
 
 
 class InputError(ShioenvError):
-    """Shell input that cannot be represented: an argument without text, an index that is none."""
+    """Shell input that cannot be represented: an argument without text, an index out of range."""
 
     code = "SHIO-U11"
     exit_status = 2
 
 
 class LimitsError(ShioenvError):
-    """A limit that leaves nothing to run with."""
+    """A limit outside its range, an unknown sandbox, or limits that do not fit together."""
 
     code = "SHIO-U12"
     exit_status = 2
@@ -106,7 +107,7 @@ class ContextError(ShioenvError):
 
 
 class PatchError(ShioenvError):
-    """A context patch that is malformed, or does not fit the document it is applied to."""
+    """A context patch that is malformed, or does not fit the document that it is applied to."""
 
     code = "SHIO-D12"
 
@@ -121,24 +122,24 @@ class RecordError(ShioenvError):
 
 
 class SandboxError(ShioenvError):
-    """A sandbox broke: not what an input did, so never recorded; the run may be repeated."""
+    """A sandbox broke: no input did this, so it is never recorded, and the run may be repeated."""
 
     code = "SHIO-X01"
 
 
 class Abstained(ShioenvError):  # noqa: N818 - it says what a runner did, not what went wrong
-    """A runner declined to say what an input does; the input is none of its mistakes."""
+    """A runner declined to say what an input does; that does not count as a mistake."""
 
     code = "SHIO-X02"
 
 
 def nearest(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
-    """The known word most like `word`, or None where none is as like (0 to 1) as `cutoff`."""
+    """The known word most similar to `word`; None where no similarity (0 to 1) reaches `cutoff`."""
     return next(iter(get_close_matches(word, list(known), n=1, cutoff=cutoff)), None)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """A hint naming the closest known word, or all of them (sorted) where none is close."""
+    """A hint that names the closest known word, or all known words (sorted) where none is close."""
     names = sorted(known)
     match = nearest(word, names)
     return f"did you mean {match}?" if match else f"known: {', '.join(names)}"
@@ -148,7 +149,10 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 class SystemDeclarationError(ShioenvError):
-    """A system's TOML file says what cannot be meant; `problems` holds every fault found."""
+    """A system's TOML file is not a valid declaration; `problems` holds every fault found.
+
+    `source` names the file.
+    """
 
     code = "SHIO-S01"
     exit_status = 2
@@ -175,7 +179,7 @@ class SystemNotBuiltError(ShioenvError):
 
 
 class SystemBuildError(ShioenvError):
-    """Building the root filesystem failed; nothing half-built stays behind."""
+    """A root filesystem could not be built; nothing half-built stays behind."""
 
     code = "SHIO-S04"
 
@@ -213,7 +217,7 @@ class StartDirectoryError(ShioenvError):
 
 
 class SystemMismatchError(ShioenvError):
-    """What is to be worked with was made on another build of its system."""
+    """A dataset or another product was made on another build of its system than the one here."""
 
     code = "SHIO-S10"
 
@@ -235,7 +239,7 @@ class UnknownGrammarError(ShioenvError):
 
 
 class UnboundTokenError(ShioenvError):
-    """The system has no value for a token that a command cannot do without."""
+    """The system has no value for a token that a command's grammar cannot do without."""
 
     code = "SHIO-G03"
 
@@ -248,13 +252,13 @@ class UnknownSamplerError(ShioenvError):
 
 
 class SamplesExhaustedError(ShioenvError):
-    """Every command left the draw before the wanted number of unique inputs was reached."""
+    """Fewer different inputs than wanted were drawn, and no command gives a new one any more."""
 
     code = "SHIO-G05"
 
 
 class TraceError(ShioenvError):
-    """A trace does not fit the grammars it is replayed on."""
+    """A trace does not fit the grammars that it is replayed on."""
 
     code = "SHIO-G06"
 
@@ -263,10 +267,10 @@ class TraceError(ShioenvError):
 
 
 class ActionError(ShioenvError):
-    """An action that is none: a field is missing, or of another type than the action space's.
+    """An action that cannot be read: a field is missing or unknown, or is not of the right type.
 
-    What the action space permits but the rules of the environment do not is no exception: it ends
-    the episode, with a code in `info["error"]`.
+    An action that can be read but breaks a rule of the environment raises nothing. Such an action
+    ends the episode, with a code in `info["error"]`.
     """
 
     code = "SHIO-E01"
@@ -274,7 +278,10 @@ class ActionError(ShioenvError):
 
 
 class EpisodeError(ShioenvError):
-    """A step where no episode is running: before the first reset, or after the last one ended."""
+    """A step while no episode is running, or a copy of an environment that was already reset.
+
+    No episode runs before the first reset, nor after the end of an episode until the next reset.
+    """
 
     code = "SHIO-E02"
     exit_status = 2
@@ -291,13 +298,13 @@ class EnvironmentOptionError(ShioenvError):
 
 
 class DatasetCorruptError(ShioenvError):
-    """A directory that holds something else than a dataset, or one whose files were changed."""
+    """A directory that holds something else than a dataset, or a dataset with changed files."""
 
     code = "SHIO-D01"
 
 
 class DatasetMismatchError(ShioenvError):
-    """A dataset was made with other settings than asked for; `differences` names each of them."""
+    """A dataset was made with other settings than asked for; `differences` names each setting."""
 
     code = "SHIO-D02"
     exit_status = 2
@@ -331,7 +338,7 @@ class DatasetStorageError(ShioenvError):
 
 
 class GenerationError(ShioenvError):
-    """A record could not be made, however often it was tried; what was finished is kept."""
+    """A record could not be made in any attempt; the records finished before are kept."""
 
     code = "SHIO-D05"
 
@@ -344,20 +351,23 @@ class UnknownDatasetError(ShioenvError):
 
 
 class OutputExistsError(ShioenvError):
-    """What is to be written exists already; nothing is ever overwritten."""
+    """The file or directory to be written exists already; nothing is ever overwritten."""
 
     code = "SHIO-D07"
     exit_status = 2
 
 
 class ImportFileError(ShioenvError):
-    """A file to be imported cannot be read, or holds nothing that can be."""
+    """A file to be imported cannot be read, or holds nothing that can be imported."""
 
     code = "SHIO-D08"
 
 
 class RepairError(ShioenvError):
-    """Records that were made again are not those that the manifest describes; nothing changed."""
+    """A dataset cannot be repaired: its records cannot be drawn again, or come out otherwise.
+
+    The shard in question was not changed.
+    """
 
     code = "SHIO-D09"
 
@@ -366,21 +376,22 @@ class RepairError(ShioenvError):
 
 
 class SuiteError(ShioenvError):
-    """A file that holds no suite, or no inputs for one, or a suite that was changed since."""
+    """A file that holds no suite or no inputs for a suite, or a suite changed after it was made."""
 
     code = "SHIO-V01"
 
 
 class PredictorError(ShioenvError):
-    """A predictor that nobody knows, or that cannot take the text behind its name."""
+    """An unknown predictor, or a predictor that cannot use the text behind its name."""
 
     code = "SHIO-V02"
     exit_status = 2
 
 
 class AnswerError(ShioenvError):
-    """What a predictor said is no answer; `received` is the behavior that could be read of it, None
-    where there is nothing.
+    """A predictor's reply is no answer.
+
+    `received` is the behavior that could be read from the reply; None where nothing could be read.
     """
 
     code = "SHIO-V03"
@@ -394,13 +405,13 @@ class AnswerError(ShioenvError):
 
 
 class TaskError(ShioenvError):
-    """A file that holds no tasks, or a line of it that is none; a task of another system."""
+    """A file without tasks, a line that is no task, or a task of another system."""
 
     code = "SHIO-T01"
 
 
 class TerminalError(ShioenvError):
-    """A shell beside a terminal's that was killed before it could answer."""
+    """A second shell, beside the one of a terminal, was killed before it could answer."""
 
     code = "SHIO-T02"
 
@@ -409,6 +420,6 @@ class TerminalError(ShioenvError):
 
 
 class ModelError(ShioenvError):
-    """A file or directory that holds no model, or another than is wanted; a recipe that is none."""
+    """A file or directory with no model or another one than wanted, or a text that is no recipe."""
 
     code = "SHIO-M01"

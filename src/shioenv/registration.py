@@ -1,9 +1,9 @@
 """The environments' Gymnasium ids.
 
-Gymnasium has no entry points for plugins: an id exists once somebody has called `register`. Its own
-idiom imports the module that registers: `gymnasium.make("shioenv.env:ShIOEnv-v0")` works whatever
-was imported before. `import shioenv` does not load Gymnasium: it registers the ids where Gymnasium
-is loaded already. This module needs the standard library alone.
+Gymnasium has no entry points for plugins: an id exists once somebody has called `register`.
+Gymnasium's own idiom names the module that registers: `gymnasium.make("shioenv.env:ShIOEnv-v0")`
+works whatever was imported before. `import shioenv` does not load Gymnasium; it registers the ids
+where Gymnasium is loaded already. This module needs only the standard library.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ ENTRY_POINTS: Mapping[str, str] = MappingProxyType(
         "ShIOEnv-Task-v0": "shioenv.tasks.env:TaskEnv",
     }
 )
-"""Where the class of each id is; imported by `gymnasium.make`."""
+"""By id: the environment's class as `module:name`, which `gymnasium.make` imports."""
 
 VECTOR_ENTRY_POINTS: Mapping[str, str] = MappingProxyType(
     {"ShIOEnv-Grammar-v0": "shioenv.env.vector:GrammarVectorEnv"}
 )
-"""Where the class of each id's own vector is; imported by `gymnasium.make_vec`."""
+"""By id, where it has a vector of its own: the class, which `gymnasium.make_vec` imports."""
 
 
 def register_where_loaded() -> None:
-    """Register the ids if Gymnasium is loaded; else nothing. Any number of calls."""
+    """Register the ids if Gymnasium is loaded, else do nothing; any number of calls."""
     if GYMNASIUM in sys.modules:
         register()
 
 
 def register() -> None:
-    """Register the ids with Gymnasium, which is imported; what is registered already stays."""
+    """Import Gymnasium and register the ids; an id that is registered already stays as it is."""
     from gymnasium.envs import registration
 
     for name, entry_point in ENTRY_POINTS.items():

@@ -6,7 +6,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 
 def package_version() -> str:
-    """Of this package; `unknown` where it runs from a directory that was never installed."""
+    """The package's version; `unknown` where the package was never installed."""
     try:
         return version("shioenv")
     except PackageNotFoundError:

@@ -1,6 +1,6 @@
-"""The decision process: Gymnasium environments over the same three functions as everything else.
+"""Gymnasium environments: they draw, execute and score by the same functions as datasets.
 
-Importing this package registers the ids with Gymnasium, which is imported for that.
+Importing this package imports Gymnasium and registers the ids of the environments.
 """
 
 from shioenv.registration import register

@@ -1,4 +1,4 @@
-"""What both environments do: begin an episode, have its session scored, end it, show it."""
+"""The base of both environments: begin an episode, have its session scored, end it, show it."""
 
 from __future__ import annotations
 
@@ -20,36 +20,37 @@ from shioenv.errors import EnvironmentOptionError, EpisodeError, did_you_mean
 METADATA: Final[Mapping[str, Any]] = {"render_modes": ["ansi"], "render_fps": 4}
 
 NO_ROOM: Final = "HORIZON"
-"""The one fault that costs nothing: there is no room left."""
+"""The code of the one fault that costs nothing: there is no room left."""
 
 Step: TypeAlias = tuple[ObsType, float, bool, bool, dict[str, Any]]
 
 
 class EpisodeOptions(ScoringOptions, total=False):
-    """Options of every environment, beside its own."""
+    """The options that every environment has beside its own."""
 
     start_directories: Iterable[str] | None
-    """What `reset` draws from, uniformly (None: the system's own)."""
+    """`reset` draws one of these, all equally likely (None: those that the system declares)."""
     rewards: rewards.Reward
-    """What an executed session is worth (default: `rewards.irreducibility`)."""
+    """The function that gives the reward of an executed session (default: `irreducibility`)."""
     render_mode: str | None
-    """`ansi` for what is written as text, or None."""
+    """`ansi`: `render` gives the session as text. None: `render` gives nothing."""
 
 
 class SessionEnv(gymnasium.Env[ObsType, ActType]):
     """An environment whose episodes write a session, which is executed and scored at the end.
 
-    Before its first reset one can be copied and pickled: the copy is made with the same options.
+    Before its first reset an environment can be copied and pickled. The copy is made with the same
+    options.
     """
 
     metadata: dict[str, Any] = dict(METADATA)  # noqa: RUF012
     sampler: str
-    """What a record names as the writer of its input."""
+    """The name that records give as the sampler of their input."""
     resets_with: ClassVar[tuple[str, ...]] = ("cwd",)
-    """What `reset` has options for."""
+    """The keys that `options` of `reset` may have."""
 
     def __new__(cls, *args: Any, **options: Any) -> Self:
-        """Remember what it is made with."""
+        """Remember the arguments, with which a copy is made."""
         made = super().__new__(cls)
         made._made_with = args, options
         return made
@@ -61,10 +62,11 @@ class SessionEnv(gymnasium.Env[ObsType, ActType]):
         horizon: int,
         **options: Unpack[EpisodeOptions],
     ) -> None:
-        """Make what is common: `max_length` is the number of characters of a start directory,
-        `horizon` how many arguments there is room for.
+        """Make the common part of an environment.
 
-        Errors: EnvironmentOptionError, and those of `SessionScorer`.
+        A start directory has at most `max_length` characters. `horizon` is the number of arguments
+        by which some rewards divide. Errors: EnvironmentOptionError, TypeError for an unknown
+        option, and the errors of `SessionScorer`.
         """
         for name in options:
             if name not in _OPTIONS:
@@ -94,7 +96,7 @@ class SessionEnv(gymnasium.Env[ObsType, ActType]):
         self._score_seed = 0
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """How a copy is made. Errors: EpisodeError after the first reset."""
+        """The arguments from which a copy is made. Errors: EpisodeError after the first reset."""
         if self._episodes:
             raise EpisodeError(
                 "an environment that was reset cannot be copied",
@@ -105,14 +107,14 @@ class SessionEnv(gymnasium.Env[ObsType, ActType]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[ObsType, dict[str, Any]]:
-        """An episode in which nothing is written yet.
+        """Begin an episode in which nothing is written yet; its first observation and info.
 
-        The start directory is drawn uniformly from `start_directories` by the environment's own
-        generator, or is `options["cwd"]`. Errors: EnvironmentOptionError for another option, or a
-        directory that cannot be one.
+        The start directory is `options["cwd"]`. Without this option the environment's own generator
+        draws one of `start_directories`, all equally likely. Errors: EnvironmentOptionError for an
+        unknown option, or for a text that is no start directory.
         """
         super().reset(seed=seed)
-        # both are drawn whatever the options say, so that they shift no later episode
+        # directory and seed are drawn even where options decide: options shift no later episode
         cwd = self.start_directories[int(self.np_random.integers(len(self.start_directories)))]
         self._score_seed = int(self.np_random.integers(1 << 63))
         for name in options or {}:
@@ -129,17 +131,17 @@ class SessionEnv(gymnasium.Env[ObsType, ActType]):
         return self._observation(), self._info()
 
     def step(self, action: ActType) -> Step[ObsType]:
-        """One action's observation, reward, `terminated`, `truncated` and info.
+        """Take an action; its observation, reward, `terminated`, `truncated` and info.
 
-        Errors: ActionError for what is no action at all. EpisodeError where no episode is running.
-        What the sandbox raises; the state is as before then, and the action may be repeated.
+        Errors: ActionError for an action that cannot be read. EpisodeError where no episode is
+        running. Errors of the sandbox leave the state as it was: the action may be repeated.
         """
         if not self._running:
             raise EpisodeError("no episode is running", hint="call reset first")
         return self._take(action)
 
     def render(self) -> str | None:
-        """What is written, with output, exit code and score once it was executed.
+        """The session so far as text, with output, exit code and score once it was executed.
 
         None where the environment was made without `render_mode="ansi"`.
         """
@@ -152,17 +154,17 @@ class SessionEnv(gymnasium.Env[ObsType, ActType]):
         return f"$ cd {self._cwd}\n{self._written()}{after}"
 
     def close(self) -> None:
-        """Close the sandbox, where one was opened here; any number of calls."""
+        """Close the sandbox if this environment opened one; any number of calls."""
         self.scorer.close()
 
     @property
     def scored(self) -> ScoredSession | None:
-        """The score with all its parts, and the record, once the session was executed."""
+        """The executed session with all parts of its score, and its record; None before."""
         return self._scored if isinstance(self._scored, ScoredSession) else None
 
     @property
     def outcome(self) -> Outcome | None:
-        """What became of the session, once it was handed to the `scorer`."""
+        """What the `scorer` made of the session; None before the session was handed over."""
         return self._scored
 
     def _score(self, session: Session) -> Outcome:
@@ -193,19 +195,19 @@ class SessionEnv(gymnasium.Env[ObsType, ActType]):
 
     @abstractmethod
     def _begin(self, cwd: str, options: Mapping[str, Any]) -> None:
-        """Makes the state that of a new episode. EnvironmentOptionError where none can be there."""
+        """Resets the state for an episode in `cwd`. EnvironmentOptionError where none can begin."""
 
     @abstractmethod
     def _take(self, action: ActType) -> Step[ObsType]:
-        """What `step` gives while an episode is running."""
+        """Takes an action of a running episode; the results as `step` gives them."""
 
     @abstractmethod
     def _observation(self) -> ObsType:
-        """The state as it is observed."""
+        """The observation of the state."""
 
     @abstractmethod
     def _facts(self) -> dict[str, Any]:
-        """What `info` holds of the state."""
+        """The entries of `info` that describe the state."""
 
     @abstractmethod
     def _written(self) -> str:
@@ -221,16 +223,18 @@ def _remade(
     options: dict[str, Any],
     spec: EnvSpec | None,
 ) -> SessionEnv[Any, Any]:
-    """Another one, made with the same options."""
+    """Another environment, made with the same options."""
     env = kind(*args, **options)
     env.spec = spec
     return env
 
 
 def checked_directories(directories: Iterable[str], max_length: int) -> tuple[str, ...]:
-    """The start directories. Errors: EnvironmentOptionError where one cannot stand in a cell.
+    """The start directories as a tuple, checked as texts.
 
-    Whether they exist in the system shows when something is executed there.
+    Whether they exist in the system shows only when something is executed there. Errors:
+    EnvironmentOptionError where there is none, or where one is no absolute path on one line of at
+    most `max_length` characters.
     """
     named = (directories,) if isinstance(directories, str) else tuple(directories)
     if not named:

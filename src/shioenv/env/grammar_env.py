@@ -27,17 +27,17 @@ from shioenv.system.catalogue import catalogue as catalogue_of
 from shioenv.system.store import find_system
 
 MAX_SYMBOLS: Final = 128
-"""Symbols and argument borders that an observation holds."""
+"""Symbols and argument borders that an observation holds at most."""
 
 PADDING: Final = 0
 BORDER: Final = 1
-"""In an observation: where an argument ends."""
+"""The number that stands in an observation where an argument ends."""
 
 GCS: Final = "gcs"
-"""The sampler that permits what is grammatical alone."""
+"""The sampler that permits only what is grammatical."""
 
 UNIFORM: Final = "uniform"
-"""As a command: each episode draws one, all equally likely."""
+"""Given as `command`: each episode draws a command, all equally likely."""
 
 Observation: TypeAlias = dict[str, Any]
 
@@ -46,31 +46,41 @@ class ActionFault(StrEnum):
     """Why an action ended the episode without an execution: the codes of `info["error"]`."""
 
     MASKED_ACTION = "MASKED_ACTION"
-    """The production is not one of the leftmost nonterminal's, or makes too many arguments."""
+    """The mask forbids the production: not permitted here, or it makes too many arguments."""
     TOO_LONG = "TOO_LONG"
     """An argument has become longer than a cell of `ShIOEnv-v0` holds."""
     EMPTY_INPUT = "EMPTY_INPUT"
-    """Nothing at all was written, as may happen without constraints."""
+    """The finished input holds nothing at all; only unconstrained samplers permit that."""
     HORIZON = "HORIZON"
-    """The derivation has no room left, or takes too many steps. Costs nothing."""
+    """The derivation has no room left, or takes too many steps. This fault costs nothing."""
 
 
 class GrammarEnv(SessionEnv[Observation, SupportsInt]):
     """The leftmost derivation of an input as a Markov decision process (Section 3.2).
 
     The state is a partly expanded input. An action is one of all the productions of the loaded
-    grammars, bound to the system. It expands the leftmost nonterminal. The mask (in the observation
-    and in `info`) permits what the sampler permits there. With `gcs` these are the productions of
-    that nonterminal, with `ucs` every command's options in an option's place, with `ucs-universal`
-    every production everywhere. No production is permitted after which what is mandatory no longer
-    fits into `max_arguments`. With the last nonterminal gone the input is executed and scored as in
-    `ShIOEnv-v0`: the same reward, the same info. A masked action, an argument of more than 64
-    characters, and an input of nothing end the episode at -10.
+    grammars, which are bound to the system. The production expands the leftmost nonterminal.
 
-    Observation: `symbols` is the state as numbers (0 padding, 1 the end of an argument, then
-    `vocabulary`'s places). `leftmost` is the number of the nonterminal to expand (0 for none).
-    `action_mask` is the mask. `productions[action]` is what an action does; `action_masks()` is the
-    mask as booleans. Inputs have one command: operators are `ShIOEnv-v0`'s.
+    The mask (in the observation and in `info`) permits what the sampler permits there:
+
+    - `gcs`: the productions of the leftmost nonterminal;
+    - `ucs`: every command's options in an option's place;
+    - `ucs-universal`: every production at every nonterminal of a grammar.
+
+    The mask never permits a production after which the mandatory arguments no longer fit into
+    `max_arguments`.
+
+    Once no nonterminal is left, the input is executed and scored as in `ShIOEnv-v0`: the same
+    reward, the same info. The episode ends at -10 with a masked action, an argument of more than 64
+    characters, or an empty input. It ends at 0 where the derivation has no room left or takes too
+    many steps (`ActionFault`).
+
+    The observation has three parts. `symbols` is the state as numbers: 0 is padding, 1 the end of
+    an argument, and from 2 up come the symbols of `vocabulary`. `leftmost` is the number of the
+    nonterminal to expand, 0 for none. `action_mask` is the mask as 0 and 1.
+
+    `productions[action]` is the production of an action; `action_masks()` is the mask as booleans.
+    Inputs have one command; only `ShIOEnv-v0` has operators.
     """
 
     resets_with = ("cwd", "command")
@@ -89,16 +99,16 @@ class GrammarEnv(SessionEnv[Observation, SupportsInt]):
         catalogue: Catalogue | Callable[[str], Catalogue] | None = None,
         **options: Unpack[EpisodeOptions],
     ) -> None:
-        """Make the environment: grammars are loaded and bound, once a process for all that have
-        the same; nothing is executed.
+        """Make the environment: load and bind grammars; nothing is executed.
 
-        `commands` limits them (default: all shipped), `grammars` replaces them. `command` is given
-        to every episode, which then begins behind the choice of it. It is a command's name, or
-        `uniform` for one drawn anew by each reset. `catalogue` holds the values of system tokens,
-        or gives them for a start directory; by default they are the built system's. The other
-        options are as in `ShIOEnv`. Errors: UnknownGrammarError, UnknownSamplerError,
-        UnboundTokenError where no command is left, SystemNotBuiltError without a catalogue,
-        EnvironmentOptionError, UnknownSystemError.
+        Environments of a process with the same shipped grammars share them. `commands` names the
+        grammars to load (default: all shipped), `grammars` replaces these. With `command` every
+        episode begins with its command chosen: the named one, or with `uniform` one that each reset
+        draws anew. `catalogue` holds the values of system tokens, or is called with a start
+        directory and gives them (default: the values of the built system). The other options are as
+        in `ShIOEnv`. Errors: UnknownGrammarError, UnknownSamplerError, EnvironmentOptionError,
+        UnknownSystemError, UsageError. UnboundTokenError where no command is left.
+        SystemNotBuiltError without a catalogue.
         """
         self.max_arguments = require_count("max_arguments", max_arguments)
         self.max_symbols = require_count("max_symbols", max_symbols)
@@ -123,9 +133,9 @@ class GrammarEnv(SessionEnv[Observation, SupportsInt]):
                 loaded = load_grammars(commands, versions=versions)
             self.tables = GrammarTables(loaded, catalogue, directories, sampler)
         self.productions: tuple[Production, ...] = self.tables.productions
-        """What each action does."""
+        """The production of each action."""
         self.vocabulary: tuple[Symbol, ...] = self.tables.vocabulary
-        """The symbols of observations: the number of one is its place here, and 2."""
+        """The symbols of observations: the number of a symbol is its place here plus 2."""
         self._number = self.tables.number
         self._command = self._checked_command(command)
         self.action_space = spaces.Discrete(len(self.productions))
@@ -153,7 +163,7 @@ class GrammarEnv(SessionEnv[Observation, SupportsInt]):
         self._derivation = Derivation(self._table, START)
         self._expansions = 0
         self.taken: list[int] = []
-        """The actions of this episode; a command that was given is the first one."""
+        """The actions of this episode; the choice of a given command is the first."""
         self._permit()
         if command is not None:
             self._expand(int(self.permitted[place.commands[command]]))
@@ -194,11 +204,11 @@ class GrammarEnv(SessionEnv[Observation, SupportsInt]):
 
     @property
     def n_permitted(self) -> int:
-        """How many these are; 0 once the episode has ended."""
+        """How many actions are permitted now; 0 while no episode is running."""
         return len(self._permitted.actions) if self._running else 0
 
     def action_masks(self) -> NDArray[np.bool_]:
-        """Which actions are permitted now; none once the episode has ended."""
+        """Which actions are permitted now, (actions,); none while no episode is running."""
         return self._mask().astype(np.bool_)
 
     @property
@@ -212,7 +222,7 @@ class GrammarEnv(SessionEnv[Observation, SupportsInt]):
         return f"$ {self._input(self._state).text}\n"
 
     def _permit(self) -> None:
-        """Find the productions that may be taken now."""
+        """Finds the productions that may be taken now."""
         derivation = self._derivation
         assert derivation.leftmost != BREAK
         table = self._table
@@ -285,7 +295,7 @@ class GrammarEnv(SessionEnv[Observation, SupportsInt]):
 
 
 def number_of(action: SupportsInt, count: int) -> int:
-    """The action as a number below the count. Errors: ActionError."""
+    """The action as an integer from 0 and below `count`. Errors: ActionError for anything else."""
     value: Any = action.item() if isinstance(action, np.ndarray) and action.ndim == 0 else action
     if isinstance(value, (int, np.integer)) and 0 <= value < count:
         return int(value)

@@ -1,4 +1,4 @@
-"""What makes `ShIOEnv-Grammar-v0` small enough to learn in: few actions, a short observation."""
+"""Wrappers that make `ShIOEnv-Grammar-v0` small: few actions, a short observation."""
 
 from __future__ import annotations
 
@@ -18,24 +18,25 @@ Tokens: TypeAlias = NDArray[np.int32]
 Wrapped: TypeAlias = gymnasium.Env[Any, Any]
 
 HISTORY: Final = 16
-"""Productions that a `ProductionHistory` shows, where nothing else is asked for."""
+"""Productions that a `ProductionHistory` shows by default."""
 
 AHEAD: Final = 3
-"""What it shows before them: the leftmost nonterminal, the command, the number of arguments."""
+"""Numbers before these productions: leftmost nonterminal, command, number of arguments."""
 
 ACTION_MASK: Final = "action_mask"
 
 
 class LocalActions(gymnasium.Wrapper[Any, SupportsInt, Any, SupportsInt], RecordConstructorArgs):
-    """Actions counted among those that are permitted: `Discrete` of as many as there ever are.
+    """Actions numbered among the permitted ones: a `Discrete` of as many as are ever permitted.
 
-    Action k is the k-th production that the mask permits, 96 at most with all commands and `gcs`
-    instead of all 18,000. The masks (of the observation, of `info`, and `action_masks()`) have that
-    length: their first so many are 1. An action behind these is a masked one.
+    Action k is the k-th production that the mask permits. With all commands and `gcs` there are at
+    most 96 actions instead of all 18,000. The masks (of the observation, of `info`, and
+    `action_masks()`) have that length, and begin with a 1 for each permitted production. An action
+    from there on is a masked action.
     """
 
     def __init__(self, env: Wrapped) -> None:
-        """Wrap a grammar environment. Errors: EnvironmentOptionError for another one."""
+        """Wrap a grammar environment. Errors: EnvironmentOptionError for another environment."""
         RecordConstructorArgs.__init__(self)
         gymnasium.Wrapper.__init__(self, env)
         self._inner = grammar_env_of(env)
@@ -47,11 +48,14 @@ class LocalActions(gymnasium.Wrapper[Any, SupportsInt, Any, SupportsInt], Record
             self.observation_space = spaces.Dict(masked)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
-        """As the environment's, with the shorter mask."""
+        """Reset the environment; observation and info have the shorter mask."""
         return self._shortened(*self.env.reset(seed=seed, options=options))
 
     def step(self, action: SupportsInt) -> Any:
-        """As the environment's, for the action of this number among those permitted."""
+        """Take the permitted action with this number; observation and info have the shorter mask.
+
+        Errors: those of the environment.
+        """
         number = number_of(action, self.most)
         permitted = self._inner.permitted
         if number < len(permitted):
@@ -62,7 +66,7 @@ class LocalActions(gymnasium.Wrapper[Any, SupportsInt, Any, SupportsInt], Record
         return self._shortened(observation, info, (reward, terminated, truncated))
 
     def action_masks(self) -> NDArray[np.bool_]:
-        """Which actions are permitted now; none once the episode has ended."""
+        """Which actions are permitted now, (actions,); none while no episode is running."""
         return self._mask().astype(np.bool_)
 
     def _mask(self) -> NDArray[np.int8]:
@@ -80,16 +84,17 @@ class LocalActions(gymnasium.Wrapper[Any, SupportsInt, Any, SupportsInt], Record
 class ProductionHistory(gymnasium.ObservationWrapper[Tokens, Any, Any], RecordConstructorArgs):
     """The observation as a few numbers: what is to be expanded, and what was taken last.
 
-    They are the leftmost nonterminal, the first production (the command), how many arguments are
-    finished, and the last `length` productions, the newest first. 0 stands where there is none. All
-    count in one vocabulary of `size` numbers: one embedding of these, its rows put behind each
-    other, is all that a network needs. The mask is in `info` and comes from `action_masks()`.
+    The numbers stand for the leftmost nonterminal, the first production (the command), how many
+    arguments are finished, and the last `length` productions, the newest first. 0 stands where
+    there is none. All numbers come from one vocabulary of `size` numbers. So a network needs only
+    one embedding of that vocabulary, with the rows of an observation put one behind the other. The
+    mask is in `info` and comes from `action_masks()`.
     """
 
     def __init__(self, env: Wrapped, length: int = HISTORY) -> None:
         """Wrap a grammar environment.
 
-        Errors: EnvironmentOptionError for another one, or a length below 1.
+        Errors: EnvironmentOptionError for another environment, or a length below 1.
         """
         RecordConstructorArgs.__init__(self, length=length)
         gymnasium.ObservationWrapper.__init__(self, env)
@@ -102,7 +107,7 @@ class ProductionHistory(gymnasium.ObservationWrapper[Tokens, Any, Any], RecordCo
         self.observation_space = spaces.Box(0, self.size - 1, shape, np.int32)
 
     def observation(self, observation: Any) -> Tokens:
-        """The numbers, whatever the environment observes itself."""
+        """The numbers, (3 + length,), read from the environment's state; the argument is unused."""
         inner = self._inner
         tokens = np.zeros(AHEAD + self.length, np.int32)  # (3 + length,)
         leftmost = inner.state.leftmost
@@ -118,13 +123,13 @@ class ProductionHistory(gymnasium.ObservationWrapper[Tokens, Any, Any], RecordCo
         return tokens
 
     def action_masks(self) -> NDArray[np.bool_]:
-        """Those of the environment."""
+        """The mask of the wrapped environment as booleans."""
         masks: NDArray[np.bool_] = self.get_wrapper_attr("env").get_wrapper_attr("action_masks")()
         return masks
 
 
 def grammar_env_of(env: Wrapped) -> GrammarEnv:
-    """The grammar environment inside. Errors: EnvironmentOptionError where there is none."""
+    """The grammar environment inside all wrappers. Errors: EnvironmentOptionError where none is."""
     inner = env.unwrapped
     if not isinstance(inner, GrammarEnv):
         raise EnvironmentOptionError(f"{env} does not write by productions of grammars")

@@ -1,7 +1,7 @@
-"""What an executed session is worth: plain functions of what it did and scored, and two constants.
+"""Rewards of an executed session: functions of what the session did and scored, and constants.
 
-Any function of a `ScoredSession` is a reward. `docs/reference/environment.md` says what each of
-these teaches.
+Any function of a `ScoredSession` can be a reward. `docs/reference/environment.md` says what each of
+these functions teaches.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ INVALID: Final = -10.0
 """The reward of an action that the rules forbid (Section C.1.2)."""
 
 NOTHING: Final = 0.0
-"""The reward of every other step that executes nothing, and of what does not pass a gate."""
+"""The reward of every other step that executes nothing, and of a session that a gate stops."""
 
 SEES_ALONE: Final = 24
-"""The budget from which every argument of up to twelve is left out alone. `balanced` does that with
-a budget of at least eleven more than arguments, `stratified` with twice as many as arguments. With
-less, `necessary` pays long inputs next to nothing, and teaches short ones.
-"""
+"""The budget that suffices to leave out each of up to twelve arguments alone.
+
+The estimator `balanced` does so with at least eleven sub-inputs more than arguments, `stratified`
+with at least twice as many. With a smaller budget `necessary` pays long inputs next to nothing, and
+teaches short ones."""
 
 FAILED: Final = -1.0
 """What `paper_v1` gives for an input that fails."""
@@ -39,10 +40,12 @@ def irreducibility(scored: ScoredSession) -> float:
 
 
 def necessary(scored: ScoredSession) -> float:
-    """How many arguments change the behavior when left out alone, over the horizon: 0 to 1 (ours).
+    """The number of arguments that change the behavior when left out alone, per horizon (ours).
 
-    An argument that does nothing, or the same as another, earns nothing. Nor does an argument whose
-    omission was not run: score with a budget of `SEES_ALONE`.
+    The value is 0 to 1 as long as a session has no more arguments than the horizon. A row of
+    `ShIOEnv-v0` with few segments can hold more. An argument that does nothing, or the same as
+    another, earns nothing. An argument whose omission was not run earns nothing either, so score
+    with a budget of at least `SEES_ALONE`.
     """
     segments = scored.score.segments
     counted = sum(
@@ -52,12 +55,12 @@ def necessary(scored: ScoredSession) -> float:
 
 
 def paper_v1(margin: float = 0.0) -> Reward:
-    """The last step's reward of the paper's first version: -1 where the input fails. Else it is the
-    share of necessary arguments less the margin, times the number of arguments over the horizon.
+    """The reward that the paper's first version gives for the last step of an episode.
 
-    The first version also paid for what a score gained on the way, which needs an execution at each
-    step. Without discounting, this leaves out only that. Errors: EnvironmentOptionError for a
-    margin that is no share.
+    The reward is -1 where the input fails. Otherwise it is the share of necessary arguments less
+    the margin, times the number of arguments over the horizon. The first version also paid at each
+    step for what the score gained, which takes an execution at each step. Without discounting, this
+    reward lacks only that. Errors: EnvironmentOptionError for a margin that is not 0 to 1.
     """
     if not 0 <= margin <= 1:
         raise EnvironmentOptionError(f"the margin is {margin!r}", hint="it is 0 to 1")
@@ -71,12 +74,12 @@ def _paper_v1(margin: float, scored: ScoredSession) -> float:
 
 
 class Gate:
-    """A reward that is 0 unless the input did what one wants of it.
+    """A reward that is 0 unless the session meets each condition that is switched on.
 
-    `success`: it ended with exit code 0. `steady`: it is not volatile. `unseen`: this gate paid
-    before for nothing with the input's start directory and words, in whatever order and however
-    quoted. So the gate remembers each input (as a number). Give several environments one gate, or
-    they pay the same input once each.
+    `success`: the session ended with exit code 0. `steady`: the session is not volatile. `unseen`:
+    this gate has not paid before for the same start directory with the same words, in any order and
+    however quoted. For `unseen` the gate remembers a number for each session that it passed. Give
+    several environments one gate, or each of them pays once for the same input.
     """
 
     def __init__(
@@ -92,7 +95,7 @@ class Gate:
         self._paid: set[int] = set()
 
     def __call__(self, scored: ScoredSession) -> float:
-        """What the reward gives, or 0."""
+        """The value of the reward, or 0 where a condition is not met."""
         if self.success and scored.behavior.exit_code:
             return NOTHING
         if self.steady and scored.volatile:

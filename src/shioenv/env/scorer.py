@@ -1,4 +1,4 @@
-"""A finished session executed and scored: what both environments do once their input is written."""
+"""A finished session executed and scored, as both environments do at the end of an episode."""
 
 from __future__ import annotations
 
@@ -28,67 +28,69 @@ from shioenv.system.declare import SystemDeclaration, load_declaration
 from shioenv.system.store import find_system
 
 RunnerSource: TypeAlias = Runner | Callable[[], Runner]
-"""A runner, which stays its owner's to close, or what opens one, which is closed for them."""
+"""A runner, which its owner closes, or a callable that opens one, which is closed here."""
 
 
 class ScoringOptions(TypedDict, total=False):
-    """How an environment executes and scores: options of each of them."""
+    """The options that say how an environment executes and scores."""
 
     scoring: Scoring | None
-    """How sessions are scored (None: `Scoring()`); never beside one of its fields."""
+    """How sessions are scored (None: `Scoring()`); never given together with one of its fields."""
     budget: int | None
-    """Sub-inputs per session at most; this and the next three are fields of `Scoring`."""
+    """Sub-inputs per session at most; this and the next three options are fields of `Scoring`."""
     noise_runs: int | None
-    """Runs of each session that give its noise."""
+    """Runs of each session that give its noise threshold."""
     estimator: str | None
     """How sub-inputs are chosen."""
     target_se: float | None
-    """Standard error at which no more are run."""
+    """Standard error at which no more sub-inputs are run."""
     limits: Limits | None
     """Bounds of every run in the sandbox (None: `Limits()`)."""
     wall_seconds: float | None
-    """Short for the limit of this name; never beside `limits`."""
+    """Short for `limits` with this one field; never given together with `limits`."""
     runner: RunnerSource | None
-    """What stands for the sandbox: a runner, or a callable that opens one."""
+    """What runs inputs in place of the sandbox: a runner, or a callable that opens one."""
     record: bool
-    """Whether info holds a whole record at the end (the default). Without, nothing is executed
-    that the score does not need."""
+    """Whether info holds a whole record at the end (the default). Without a record nothing is
+    executed that the score does not need."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScoredSession:
-    """What a session did and scored: what a reward is a function of."""
+    """What a session did and how it scored: the argument of a reward."""
 
     session: Session
     behavior: Behavior
-    """Of its first run."""
+    """The behavior of the session's first run."""
     score: Score
     volatile: bool
-    """Another run may do something else, as far as is known: declared, seen in the noise runs or in
-    the output, or out of time. With a record, the files that were written tell as well.
-    """
+    """Whether another run may do something else, as far as is known.
+
+    Known is what a grammar declares, what shows in the noise runs or the output, and that the wall
+    time was over. With a record, the files that were written are looked at as well."""
     horizon: int
-    """How many arguments there was room for."""
+    """The number of arguments by which some rewards divide. Of `ShIOEnv-v0` it is
+    `max_commands * max_segments * max_arguments`, of `ShIOEnv-Grammar-v0` `max_arguments`."""
     record: Record | None
-    """None where the environment makes none."""
+    """The session's record; None where the environment makes none."""
     cache_hits: int
-    """Behaviors that an earlier episode had already observed."""
+    """Behaviors of sub-inputs that were not executed because an earlier episode had done so."""
 
     def info(self) -> dict[str, Any]:
-        """Every field of the record by its name, and `cache_hits`; nothing in it is shared.
+        """Every field of the record by its name, and `cache_hits`; all values are fresh copies.
 
-        Without a record, those fields that are known without.
+        Without a record: the fields that are known without one (`KNOWN`, the input, `volatile`).
         """
         info: dict[str, Any] = to_builtins(self._known() if self.record is None else self.record)
         info["cache_hits"] = self.cache_hits
         return info
 
     def reward(self, function: Callable[[ScoredSession], float]) -> float:
-        """What the function says that it is worth."""
+        """The value of `function` for this session."""
         return float(function(self))
 
     def shown(self) -> str:
-        """It for people: output, then exit code and score in one line."""
+        """The result for people: the output, then exit code and score in one line."""
         score, behavior = self.score, self.behavior
         if score.irreducibility is None:
             value = "irreducibility undefined, nothing to remove"
@@ -120,50 +122,50 @@ KNOWN = (
     "exit_code", "output", "timed_out", "irreducibility", "necessary", "exact", "standard_error",
     "n_arguments", "n_executions",
 )  # fmt: skip
-"""What info holds without a record, beside the input."""
+"""Fields of a record that info holds even without a record, beside the input."""
 
 
 class Outcome(Protocol):
-    """What became of a session that was written."""
+    """What a scorer made of a session: scored already, or still being scored."""
 
     def info(self) -> dict[str, Any]:
-        """What info says of it."""
+        """The entries of `info` about the outcome."""
         ...
 
     def reward(self, function: Callable[[ScoredSession], float]) -> float:
-        """What the step that executed it is worth."""
+        """The reward of the step that executed the session."""
         ...
 
     def shown(self) -> str:
-        """It for people."""
+        """The outcome for people."""
         ...
 
 
 class Scorer(Protocol):
-    """What an environment hands its finished sessions to."""
+    """Executes and scores the finished sessions of environments."""
 
     @property
     def declaration(self) -> SystemDeclaration:
-        """Of the system."""
+        """The system's declaration."""
         ...
 
     def score(
         self, session: Session, seed: int, *, session_id: int, sampler: str, horizon: int
     ) -> Outcome:
-        """What becomes of the session; see `SessionScorer.score`."""
+        """The outcome of the session; see `SessionScorer.score`."""
         ...
 
     def close(self) -> None:
-        """Gives back what was opened; any number of calls."""
+        """Close the sandboxes that were opened here; any number of calls."""
         ...
 
 
 class SessionScorer:
-    """Executes and scores sessions on one system; opens its sandbox at the first one.
+    """Executes and scores sessions on one system; opens its sandbox at the first session.
 
-    `close` closes what was opened here, never a runner that was passed in; a later session opens
-    a new one. `cache` is shared with other scorers of the same options. Errors:
-    EnvironmentOptionError, UsageError, UnknownSystemError.
+    `close` closes the sandbox that was opened here, never a runner that was passed in. A later
+    session opens a new sandbox. `cache` may be shared with other scorers of the same options.
+    Errors: EnvironmentOptionError, UsageError, UnknownSystemError.
     """
 
     def __init__(
@@ -188,13 +190,17 @@ class SessionScorer:
     ) -> ScoredSession:
         """The session's score, and its record where records are made.
 
-        The noise runs and each distinct sub-input are executed, all as the session's text, `cd`
-        included (E16). For a record one of the noise runs has two pipes (D-9). A first run that
-        times out is repeated before it counts (D-10), and such an input is scored from at most 8
-        sub-inputs. `seed` decides which sub-inputs are drawn where not all of them fit the budget.
+        The noise runs and each distinct sub-input are executed. All of them run as the session's
+        text, `cd` included (E16). For a record one run has two pipes; it counts as a noise run
+        where it can (D-9).
+
+        A first run that times out is repeated before it counts (D-10). A session that times out is
+        scored from at most 8 sub-inputs. `seed` decides which sub-inputs are drawn where not all of
+        them fit the budget.
+
         Where a sandbox that was opened here breaks, everything is done once more in a new one.
-        Errors: what the sandbox raises; what was opened here is closed then, whatever state it was
-        left in.
+        Errors: those of the sandbox. A sandbox that was opened here is closed then, whatever state
+        it was left in.
         """
 
         def score(runner: Executing) -> ScoredSession:
@@ -221,7 +227,7 @@ class SessionScorer:
         return self._sandbox.repeat(score) if self._given is None else score(self._given)
 
     def close(self) -> None:
-        """Close the sandbox if one was opened here; any number of calls."""
+        """Close the sandbox if this scorer opened one; any number of calls."""
         self._sandbox.close()
 
     def _open(self) -> Executing:
@@ -231,12 +237,12 @@ class SessionScorer:
 
 
 def is_open(source: RunnerSource | None) -> bool:
-    """Whether it is a runner, not what opens one."""
+    """Whether `source` is a runner, and not a callable that opens one."""
     return hasattr(source, "run") and not isinstance(source, type)
 
 
 def declaration_of(system: str | None) -> SystemDeclaration:
-    """A system's declaration, whether it is shipped (then it need not be built) or one's own.
+    """The declaration of a shipped system, which need not be built, or of a system of one's own.
 
     Errors: UnknownSystemError.
     """
@@ -247,12 +253,12 @@ def declaration_of(system: str | None) -> SystemDeclaration:
 
 
 def is_declared_volatile(session: Session) -> bool:
-    """Whether the grammar of a command in it says that two runs may differ (D-2v)."""
+    """Whether the grammar of a command in `session` says that two runs may differ (D-2v)."""
     return any(_is_volatile(_command(part)) for row in session.rows for part in row.segments)
 
 
 def _command(segment: Segment) -> str:
-    """What runs: the first word that sets no variable."""
+    """The command of a segment: the first word that sets no variable."""
     words = [segment.command, *(argument.text for argument in segment.arguments)]
     return without_assignments(" ".join(words)).partition(" ")[0]
 
@@ -269,9 +275,10 @@ _FIELDS = ("budget", "noise_runs", "estimator", "target_se")
 
 
 def scoring_of(options: ScoringOptions) -> Scoring:
-    """How an environment scores: the settings, or the usual ones with these fields.
+    """How an environment scores: the option `scoring`, else `Scoring()` with the given fields.
 
-    Errors: EnvironmentOptionError where both are given, or a budget is none; UsageError.
+    Errors: EnvironmentOptionError where both are given, or the budget is not at least 1. UsageError
+    for another field with a value that makes no sense.
     """
     given = {name: options[name] for name in _FIELDS if options.get(name) is not None}  # type: ignore[literal-required]
     scoring = options.get("scoring")
@@ -290,7 +297,10 @@ def scoring_of(options: ScoringOptions) -> Scoring:
 
 
 def limits_of(options: ScoringOptions) -> Limits | None:
-    """The bounds of runs. Errors: EnvironmentOptionError where the wall time is given twice."""
+    """The bounds of runs; None for the usual ones.
+
+    Errors: EnvironmentOptionError where `wall_seconds` and `limits` are both given; LimitsError.
+    """
     limits, wall_seconds = options.get("limits"), options.get("wall_seconds")
     if wall_seconds is None:
         return limits
@@ -303,7 +313,7 @@ def limits_of(options: ScoringOptions) -> Limits | None:
 
 
 def require_count(name: str, value: object) -> int:
-    """The value, an integer of at least 1. Errors: EnvironmentOptionError."""
+    """The value, which is an integer of at least 1. Errors: EnvironmentOptionError for another."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise EnvironmentOptionError(f"{name} is {value!r}", hint="it is a whole number from 1 up")
     return value

@@ -27,7 +27,7 @@ MAX_SEGMENTS: Final = 3
 MAX_ARGUMENTS: Final = 12
 
 CELLS_BESIDE_ARGUMENTS: Final = 4
-"""What a segment's cells hold beside arguments: command, operator, redirection and its target."""
+"""Cells of a segment that hold no arguments: command, operator, redirection and its target."""
 
 Grid: TypeAlias = tuple[tuple[str, ...], ...]
 Action: TypeAlias = Mapping[str, Any] | Sequence[Any]
@@ -39,37 +39,42 @@ class ActionFault(StrEnum):
     EXEC_WITH_INPUT = "EXEC_WITH_INPUT"
     """The executing action brings text."""
     FLAGS_BOTH_SET = "FLAGS_BOTH_SET"
-    """Execute and begin a row at once."""
+    """The action asks to execute and to begin a row at once."""
     TOO_LONG = "TOO_LONG"
     """The text has more characters than a cell."""
     EMPTY_INPUT = "EMPTY_INPUT"
-    """There is no text to add, or nothing but no-space marks."""
+    """The text to add is empty, or holds nothing but no-space marks."""
     BAD_CHAR = "BAD_CHAR"
     """The text holds a NUL, a newline, or what UTF-8 cannot hold."""
     NO_COMMAND = "NO_COMMAND"
     """No row has been begun that could be appended to, or executed."""
     HORIZON = "HORIZON"
-    """The row, or the session, is full. The only one that costs nothing."""
+    """The row or the session is full. Only this fault costs nothing."""
 
 
 class ShIOEnv(SessionEnv[Grid, Action]):
     """A shell session as a Markov decision process (Sections 3.1 and C.1).
 
-    An action is a dictionary, or the paper's triple in the same order. `input_addition` has 0 to 64
-    characters, with its no-space marks: `-l<ns>`. `exec_action` and `new_global` are 0 or 1. It
-    appends a cell to the current row, begins a row, or executes; operators (`| && || ; > >>`) are
-    cells of their own. The observation is the whole state: `max_commands + 1` rows of `max_segments
-    * (max_arguments + 4)` cells, padded with "", row 0 being ("cd", start directory).
+    An action is a dictionary, or the paper's triple in the same order: `input_addition`,
+    `exec_action` and `new_global`. `input_addition` has 0 to 64 characters, no-space marks included
+    (`-l<ns>`); the other two are 0 or 1. An action appends a cell to the current row, begins a row,
+    or executes. Operators (`| && || ; > >>`) are cells of their own.
 
-    The executing action ends the episode (`terminated`). Its reward is the irreducibility of what
-    was written, 0 where that is undefined, and its info holds every field of a dataset record. So
-    does filling the last cell of the last row, with `truncated` as well. All other rewards are 0,
-    except -10 for an action against the rules. Such an action ends the episode, changes and
-    executes nothing, and `info["error"]` says which rule (`ActionFault`). Going past the last cell
-    of a row or past the last row ends it likewise, at reward 0 (D-1).
+    The observation is the whole state: `max_commands + 1` rows of
+    `max_segments * (max_arguments + 4)` cells. Row 0 is ("cd", start directory). Empty cells are
+    "".
 
-    `info` always holds `h` (current row), `l` (cells written in it), `cwd`, `row_full` and `error`
-    (None or a code). No sandbox is opened before the first execution.
+    The executing action ends the episode (`terminated`). Its reward is the irreducibility of the
+    session, 0 where the irreducibility is undefined. Its info holds every field of a dataset
+    record. Filling the last cell of the last row executes as well, and also sets `truncated`.
+
+    All other rewards are 0, except -10 for an action against the rules. Such an action ends the
+    episode, and changes and executes nothing; `info["error"]` names the rule (`ActionFault`).
+    Going past the last cell of a row or past the last row ends the episode in the same way, but at
+    reward 0 (D-1).
+
+    `info` always holds `h` (the current row), `l` (cells written in that row), `cwd`, `row_full`
+    and `error` (None or a code). No sandbox is opened before the first execution.
     """
 
     sampler = "env"
@@ -87,10 +92,11 @@ class ShIOEnv(SessionEnv[Grid, Action]):
         """Make the environment; nothing is executed or opened yet.
 
         `system` is a declared system's name (default: the default system). `max_commands` counts
-        the rows after row 0. `max_segments` and `max_arguments` size the rows; what one command of
-        a row leaves of it another may use. The other options are those of `EpisodeOptions` and
-        `ScoringOptions`; what a `runner` opens is closed with the environment, a runner stays its
-        owner's. Errors: UnknownSystemError, EnvironmentOptionError, UsageError.
+        the rows after row 0. `max_segments` and `max_arguments` give the number of cells of a row;
+        cells that one command leaves empty another may use. The other options are those of
+        `EpisodeOptions` and `ScoringOptions`. A runner that the callable `runner` opens is closed
+        with the environment; a runner that is passed in is closed by its owner. Errors:
+        UnknownSystemError, EnvironmentOptionError, UsageError, TypeError for an unknown option.
         """
         self.max_commands = require_count("max_commands", max_commands)
         self.columns = require_count("max_segments", max_segments) * (
@@ -126,7 +132,7 @@ class ShIOEnv(SessionEnv[Grid, Action]):
 
     @property
     def session(self) -> Session:
-        """What has been written so far."""
+        """The session that has been written so far."""
         return self._session(self._rows)
 
     def _session(self, rows: list[tuple[str, ...]]) -> Session:
@@ -174,9 +180,9 @@ class ShIOEnv(SessionEnv[Grid, Action]):
 
 
 def read_action(action: Action) -> tuple[str, bool, bool]:
-    """The text, whether to execute, whether to begin a row, from a dictionary or a triple.
+    """The text of an action, whether to execute, and whether to begin a row.
 
-    Errors: ActionError.
+    The action is a dictionary or a triple. Errors: ActionError for anything else.
     """
     if isinstance(action, Mapping):
         for name in (*ACTION_FIELDS, *action):

@@ -1,7 +1,7 @@
-"""Observation and action spaces: shell text as a Gymnasium space, and grids and triples of it.
+"""Observation and action spaces: shell text as a Gymnasium space, grids of texts, and actions.
 
-Gymnasium's own `Text` keeps its characters in tables, and every cell of a vectorised grid has a
-copy of its own. All of Unicode does not fit. `ShellText` tells membership by rule instead.
+Gymnasium's own `Text` keeps its characters in tables, and every cell of a vectorised grid has its
+own copy of them. So all of Unicode does not fit. `ShellText` decides membership by a rule instead.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ MAX_ARGUMENT_LENGTH: Final = 64
 """Characters of one cell, and of one action's text (Section C.1.1)."""
 
 PADDING: Final = ""
-"""What a cell holds that nothing was written to."""
+"""The text of a cell to which nothing was written."""
 
 SAMPLED: Final = frozenset(string.ascii_letters + string.digits + string.punctuation + " ")
-"""What a sampled text is made of: printable ASCII. A text may hold far more."""
+"""The characters of sampled texts: printable ASCII. Other texts may hold far more."""
 
 ACTION_FIELDS: Final = ("input_addition", "exec_action", "new_global")
 """The fields of an action, in the order of the paper's triple (Section C.1.2)."""
@@ -30,7 +30,7 @@ _MAX_CODE_POINT: Final = 0x10FFFF
 
 
 def is_shell_text(text: str) -> bool:
-    """Whether a row of shell input can hold this: UTF-8 without NUL and newline.
+    """Whether a row of shell input can hold `text`: valid as UTF-8, without NUL and newline.
 
     Lone surrogates have no UTF-8, NUL ends a string for the kernel, a newline would end the row.
     """
@@ -40,16 +40,17 @@ def is_shell_text(text: str) -> bool:
 
 
 class ShellText(spaces.Text):
-    """Texts of 0 to `max_length` characters that `is_shell_text`.
+    """The texts of 0 to `max_length` characters for which `is_shell_text` holds.
 
-    Sampling draws printable ASCII. Flattened, a text is its code points as int32, padded with 0.
+    Sampling draws printable ASCII. Flattened, a text is its code points as int32, padded with 0 to
+    `max_length`.
     """
 
     def __init__(self, max_length: int = MAX_ARGUMENT_LENGTH, *, seed: int | None = None) -> None:
         super().__init__(max_length, min_length=0, charset=SAMPLED, seed=seed)
 
     def contains(self, x: Any) -> bool:
-        """Whether this is a text of the space."""
+        """Whether `x` is a text of the space."""
         return isinstance(x, str) and len(x) <= self.max_length and is_shell_text(x)
 
     def __eq__(self, other: object, /) -> bool:
@@ -62,7 +63,7 @@ class ShellText(spaces.Text):
 
 
 def action_space(max_length: int = MAX_ARGUMENT_LENGTH) -> spaces.Dict:
-    """The space of actions: a text to add, whether to execute, whether it begins a row (E3)."""
+    """The space of actions: a text to add, whether to execute, whether to begin a row (E3)."""
     text, execute, begin = ACTION_FIELDS
     return spaces.Dict(
         {text: ShellText(max_length), execute: spaces.Discrete(2), begin: spaces.Discrete(2)}
@@ -77,14 +78,14 @@ def grid_space(rows: int, columns: int, max_length: int = MAX_ARGUMENT_LENGTH) -
 
 
 def code_points(text: str, length: int) -> NDArray[np.int32]:
-    """The text's code points, padded with 0 to `length`."""
+    """The text's code points, (length,), padded with 0."""
     points = np.zeros(length, dtype=np.int32)  # (length,)
     points[: len(text)] = [ord(char) for char in text]
     return points
 
 
 def text_of(points: NDArray[np.integer[Any]]) -> str:
-    """The text whose padded code points these are."""
+    """The text of code points that are padded with 0."""
     return "".join(map(chr, points[: np.count_nonzero(points)].tolist()))
 
 

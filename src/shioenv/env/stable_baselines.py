@@ -1,6 +1,7 @@
-"""What Stable-Baselines3 learns with: the native vector as its `VecEnv`, and an embedding.
+"""Adapters for Stable-Baselines3: `GrammarVectorEnv` as its `VecEnv`, and an embedding.
 
-The algorithms are theirs; `examples/rl` shows them at work. Needs the extra `rl`.
+The algorithms are those of Stable-Baselines3; `examples/rl` shows them at work. This module needs
+the extra `rl`.
 """
 
 from __future__ import annotations
@@ -20,19 +21,20 @@ from stable_baselines3.common.vec_env import VecEnv
 from shioenv.env.vector import EndedEpisode, GrammarVectorEnv
 
 EMBEDDED = 32
-"""Numbers that stand for one production or nonterminal (ours)."""
+"""Length of the vector that stands for one production or nonterminal (ours)."""
 
 
 class StableVecEnv(VecEnv):  # type: ignore[misc]
-    """A `GrammarVectorEnv` as Stable-Baselines3 wants it; one that defers needs `DeferredRewards`.
+    """A `GrammarVectorEnv` in the form that Stable-Baselines3 wants.
 
-    The info of a step that ends an episode is that episode's last one, with `terminal_observation`.
-    Where rewards do not wait, it has `episode` too: `r` its reward, `l` its steps, `t` seconds
-    since this was made. Where they do, `collect` gives the same of each.
+    A vector that defers needs `DeferredRewards`. The info of a step that ends an episode is the
+    last info of that episode, with `terminal_observation`. Without deferred rewards the info also
+    holds `episode`: `r` is the reward, `l` the number of steps, `t` the seconds since this object
+    was made. With deferred rewards `collect` gives the `episode` of each.
     """
 
     def __init__(self, vector: GrammarVectorEnv) -> None:
-        """Take over a vector, which is closed with this."""
+        """Take over a vector, which is closed with this object."""
         self.vector = vector
         self.render_mode = None
         self._actions: Any = None
@@ -47,12 +49,12 @@ class StableVecEnv(VecEnv):  # type: ignore[misc]
         )
 
     def seed(self, seed: int | None = None) -> list[int | None]:
-        """The next reset gets this seed; the environments' own count up from it."""
+        """Set the seed of the next reset; the seeds of the environments count up from it."""
         self._first_seed = seed
         return [None if seed is None else seed + number for number in range(self.num_envs)]
 
     def reset(self) -> Any:
-        """The first observations of new episodes."""
+        """Begin new episodes; their first observations."""
         observations, _ = self.vector.reset(seed=self._first_seed)
         self._first_seed = None
         self._returns[:] = 0
@@ -61,11 +63,11 @@ class StableVecEnv(VecEnv):  # type: ignore[misc]
         return observations
 
     def step_async(self, actions: NDArray[Any]) -> None:
-        """Keeps the actions."""
+        """Keep the actions for `step_wait`."""
         self._actions = actions
 
     def step_wait(self) -> tuple[Any, NDArray[np.float32], NDArray[np.bool_], list[dict[str, Any]]]:
-        """Takes them."""
+        """Take the kept actions; observations, rewards, which episodes ended, and infos."""
         observations, rewards, terminated, truncated, batch = self.vector.step(self._actions)
         self._returns += rewards
         self._lengths += 1
@@ -86,7 +88,7 @@ class StableVecEnv(VecEnv):  # type: ignore[misc]
                 "l": int(self._lengths[number]),
                 "t": round(time.monotonic() - self._began, 3),
             }
-            if self.vector.defer:  # nobody knows its reward yet
+            if self.vector.defer:  # the episode's reward is not known yet
                 self._unpaid.append((self._steps, int(number), episode))
             else:
                 infos[number]["episode"] = episode
@@ -95,8 +97,9 @@ class StableVecEnv(VecEnv):  # type: ignore[misc]
         return observations, rewards.astype(np.float32), terminated | truncated, infos
 
     def collect(self) -> tuple[NDArray[np.float64], list[EndedEpisode], list[dict[str, Any]]]:
-        """What `GrammarVectorEnv.collect` gives, and the `episode` of each that ended since the
-        last call or reset, executed or not.
+        """The two results of `GrammarVectorEnv.collect`, and the `episode` of each ended episode.
+
+        These are all episodes that ended since the last call or reset, executed or not.
         """
         rewards, ended = self.vector.collect()
         unpaid, self._unpaid, self._steps = self._unpaid, [], 0
@@ -105,29 +108,32 @@ class StableVecEnv(VecEnv):  # type: ignore[misc]
         return rewards, ended, [episode for _, _, episode in unpaid]
 
     def close(self) -> None:
-        """Closes the vector."""
+        """Close the vector."""
         self.vector.close()
 
     def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
-        """An attribute of the environments. AttributeError where they have none."""
+        """The values of an attribute, one an environment. AttributeError where it is missing."""
         if attr_name == "render_mode":
             return [None for _ in self._chosen(indices)]
         return [env.get_wrapper_attr(attr_name) for env in self._chosen(indices)]
 
     def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
-        """Sets an attribute of the environments."""
+        """Set an attribute of the environments."""
         for env in self._chosen(indices):
             env.set_wrapper_attr(attr_name, value)
 
     def env_method(
         self, method_name: str, *args: Any, indices: Any = None, **options: Any
     ) -> list[Any]:
-        """What a method of the environments gives; `action_masks` is one."""
+        """The results of a method, such as `action_masks`, one an environment."""
         envs = self._chosen(indices)
         return [env.get_wrapper_attr(method_name)(*args, **options) for env in envs]
 
     def env_is_wrapped(self, wrapper_class: type, indices: Any = None) -> list[bool]:
-        """Whether a wrapper is around each environment. Rewards and lengths are in infos anyway."""
+        """Whether each environment has a wrapper of this class around it.
+
+        Rewards and lengths of episodes are in the infos without a `Monitor` wrapper.
+        """
         return [_is_wrapped(env, wrapper_class) for env in self._chosen(indices)]
 
     def _chosen(self, indices: Any) -> Sequence[gymnasium.Env[Any, Any]]:
@@ -135,11 +141,11 @@ class StableVecEnv(VecEnv):  # type: ignore[misc]
 
 
 class DeferredRewards(BaseCallback):  # type: ignore[misc]
-    """Puts what the episodes of a rollout earned into its buffer, once they are scored together.
+    """Puts the rewards of a rollout's episodes into its buffer, once all of them are scored.
 
     For on-policy algorithms (PPO, A2C, MaskablePPO) on a vector that defers. The algorithm's own
-    logger shows them as any others. `told` is given the executed episodes of each rollout; training
-    ends where it says False.
+    logger shows these rewards like any others. `told` is called with the executed episodes of each
+    rollout. Training ends where `told` returns False.
     """
 
     def __init__(self, told: Callable[[Sequence[EndedEpisode]], bool] = lambda ended: True) -> None:
@@ -164,10 +170,10 @@ class DeferredRewards(BaseCallback):  # type: ignore[misc]
 
 
 class TokenEmbedding(BaseFeaturesExtractor):  # type: ignore[misc]
-    """A `ProductionHistory` for a network: each number's embedding, one behind the other."""
+    """A `ProductionHistory` for a network: the embeddings of its numbers, one behind the other."""
 
     def __init__(self, observation_space: gymnasium.spaces.Box, embedded: int = EMBEDDED) -> None:
-        """Make the embedding of the space's vocabulary, `embedded` numbers for each."""
+        """Make the embedding of the space's vocabulary: a vector of `embedded` numbers for each."""
         tokens = int(np.prod(observation_space.shape))
         super().__init__(observation_space, tokens * embedded)
         size = int(observation_space.high.max()) + 1

@@ -1,4 +1,4 @@
-"""What `ShIOEnv-Grammar-v0` writes with: productions numbered once, shared by its environments."""
+"""The productions of `ShIOEnv-Grammar-v0`, numbered once and shared by its environments."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from shioenv.system.catalogue import catalogue as catalogue_of
 from shioenv.system.store import System
 
 START: Final = Nonterminal("env:input")
-"""What every episode starts from: its productions choose the command."""
+"""The nonterminal that every episode starts from: its productions choose the command."""
 
 SHARED: Final = 8
-"""Sets of tables that are kept for the next environment, the longest unused are dropped first."""
+"""Sets of tables that are kept for later environments; the longest unused are dropped first."""
 
 Catalogue: TypeAlias = Mapping[str, Sequence[str]]
 
@@ -35,9 +35,9 @@ class Permitted:
     """The actions that may be taken at one nonterminal, in the order of its productions."""
 
     actions: NDArray[np.int64]
-    """Their numbers, (permitted,)."""
+    """The numbers of these actions, (permitted,)."""
     index: Mapping[int, int]
-    """The place of each number among them."""
+    """The place in `actions` of each number."""
     productions: Sequence[Production]
 
 
@@ -47,14 +47,15 @@ class Place:
 
     table: ProductionTable
     commands: Mapping[str, int]
-    """For each command the place of its choice among those of `START`."""
+    """By command: the place of its production among those of `START`."""
 
 
 class GrammarTables:
-    """The productions of grammars in some start directories, by the numbers of their actions.
+    """The productions of grammars in some start directories, numbered as actions.
 
-    Never changed, but for what is remembered of it. Errors: UnboundTokenError where a directory has
-    values for no command, UnknownSamplerError, EnvironmentOptionError without a grammar.
+    The tables never change, apart from answers that are remembered. Errors: UnboundTokenError where
+    a directory has the values for no command. UnknownSamplerError. EnvironmentOptionError without a
+    grammar.
     """
 
     def __init__(
@@ -65,7 +66,7 @@ class GrammarTables:
         sampler: str,
     ) -> None:
         self.places: dict[str, Place] = {}
-        """By start directory."""
+        """By start directory: what can be written there."""
         every: dict[Production, None] = {}
         for cwd in directories:
             values = catalogue(cwd) if callable(catalogue) else catalogue
@@ -77,13 +78,13 @@ class GrammarTables:
             self.places[cwd] = Place(ProductionTable(own, permitted), commands)
             every.update((production, None) for ps in own.values() for production in ps)
         self.productions: tuple[Production, ...] = tuple(every)
-        """What each action does."""
+        """The production of each action."""
         self.vocabulary: tuple[Symbol, ...] = _vocabulary(self.productions)
-        """The symbols of observations."""
+        """The symbols of observations, nonterminals first."""
         self.number = {symbol: 2 + place for place, symbol in enumerate(self.vocabulary)}
-        """Of each symbol, from 2 up."""
+        """The number of each symbol in observations, from 2 up."""
         self.nonterminals = sum(isinstance(symbol, Nonterminal) for symbol in self.vocabulary)
-        """How many of the symbols are nonterminals; these come first."""
+        """How many symbols of `vocabulary` are nonterminals."""
         self.most = max(
             len(place.table.choices(place.table.code(symbol)).productions)
             for place in self.places.values()
@@ -94,14 +95,14 @@ class GrammarTables:
         self._permitted: dict[int, Permitted] = {}
 
     def permitted(self, choices: CompiledChoices) -> Permitted:
-        """The numbers of what may be chosen."""
+        """The actions that stand for these choices."""
         productions = choices.productions
         known = self._permitted.get(id(productions))
         if known is None:
             numbers = [self._action[production] for production in productions]
             index = {number: place for place, number in enumerate(numbers)}
             known = Permitted(np.array(numbers, np.int64), index, productions)
-            self._permitted[id(productions)] = known  # which keeps them, and so their identity
+            self._permitted[id(productions)] = known  # keeps `productions`, so the id stays taken
         return known
 
 
@@ -112,7 +113,7 @@ _lock: Final = threading.Lock()
 def shared_tables(
     system: System, commands: Sequence[str] | None, directories: Sequence[str], sampler: str
 ) -> GrammarTables:
-    """The tables of shipped grammars (None: all) on a built system, made once a process.
+    """The tables of shipped grammars (None: all) on a built system; a process keeps `SHARED` sets.
 
     Errors: UnknownGrammarError, and those of `GrammarTables`.
     """
@@ -146,7 +147,7 @@ def _bound(grammars: Sequence[Grammar], values: Catalogue) -> list[Grammar]:
 
 
 def _vocabulary(productions: Sequence[Production]) -> tuple[Symbol, ...]:
-    """Every symbol of these productions, nonterminals first, in the order they occur."""
+    """Every symbol of the productions, nonterminals first, else in the order they occur."""
     occurring: dict[Symbol, None] = {START: None}
     for production in productions:
         occurring.setdefault(production.head)
@@ -156,7 +157,7 @@ def _vocabulary(productions: Sequence[Production]) -> tuple[Symbol, ...]:
 
 
 def place_named(places: Mapping[str, Place], cwd: str) -> Place:
-    """What can be written there. Errors: EnvironmentOptionError for another directory."""
+    """The place of a start directory. Errors: EnvironmentOptionError for another directory."""
     if cwd not in places:
         raise EnvironmentOptionError(
             f"{cwd!r} is none of this environment's start directories",

@@ -1,4 +1,4 @@
-"""Many inputs written at once and scored in a few sandboxes: the vector of `ShIOEnv-Grammar-v0`."""
+"""The vector of `ShIOEnv-Grammar-v0`: many inputs written at once, scored in a few sandboxes."""
 
 from __future__ import annotations
 
@@ -35,18 +35,19 @@ class EndedEpisode:
     """An executed episode of a vector."""
 
     step: int
-    """The step that ended it, from 0 at the last `collect` or reset."""
+    """The number of the step that ended the episode, counted from 0 at the last `collect` or reset.
+    """
     env: int
-    """Which of the environments it was in."""
+    """The number of the environment, from 0."""
     reward: float
     scored: ScoredSession
 
 
 class SharedScorer:
-    """Scores sessions in so many sandboxes, each in a thread of its own; none waits for another.
+    """Scores sessions in several sandboxes, each in a thread of its own; none waits for another.
 
-    `score` returns at once. Sub-inputs' behaviors are shared by all. Errors: those of
-    `SessionScorer`, EnvironmentOptionError for a runner that is open already.
+    `score` returns at once. The sandboxes share the behaviors of sub-inputs. Errors: those of
+    `SessionScorer`, and EnvironmentOptionError for a runner that is open already.
     """
 
     def __init__(self, system: str | None, sandboxes: int, options: ScoringOptions) -> None:
@@ -63,15 +64,15 @@ class SharedScorer:
 
     @property
     def declaration(self) -> SystemDeclaration:
-        """Of the system."""
+        """The system's declaration."""
         return self._scorers[0].declaration
 
     def score(self, session: Session, seed: int, **how: Any) -> PendingSession:
-        """The session's score, once it is there."""
+        """Has the session scored; `how` is as `SessionScorer.score` takes it."""
         return PendingSession(self._threads.submit(self._score, session, seed, how))
 
     def close(self) -> None:
-        """Scores nothing more, waits for what is being executed, and closes the sandboxes."""
+        """Begin no other session, wait for those being scored, and close the sandboxes."""
         self._threads.shutdown(wait=True, cancel_futures=True)
         for scorer in self._scorers:
             scorer.close()
@@ -86,33 +87,35 @@ class SharedScorer:
 
 @dataclass(frozen=True, slots=True)
 class PendingSession:
-    """A session that is being scored: worth nothing yet."""
+    """A session that is being scored: its reward is 0 as long as its score is unknown."""
 
     future: Future[ScoredSession]
 
     def info(self) -> dict[str, Any]:
-        """Nothing."""
+        """No entries."""
         return {}
 
     def reward(self, function: Reward) -> float:
-        """Nothing."""
+        """0, whatever the function."""
         return NOTHING
 
     def shown(self) -> str:
-        """That it is."""
+        """A line that says that the session is being scored."""
         return "[being scored]\n"
 
 
 class GrammarVectorEnv(VectorEnv[Any, Any, Any]):
-    """So many `ShIOEnv-Grammar-v0` that share tables and a few sandboxes.
+    """Several `ShIOEnv-Grammar-v0` that share tables and a few sandboxes.
 
-    `gymnasium.make_vec("ShIOEnv-Grammar-v0", num_envs=16)` makes one. A step writes in all
-    environments. Environments whose episode ends are reset in the same step
-    (`AutoresetMode.SAME_STEP`): the last observation and info are in `final_obs` and `final_info`.
-    Their inputs are scored side by side. With `defer` a step waits for no score: its rewards of
-    executed episodes are 0, and `collect`, called once a rollout, gives what they earned. Rewards
-    are computed in the order of steps and environments, so a seed gives the same ones either way,
-    whatever ran first.
+    `gymnasium.make_vec("ShIOEnv-Grammar-v0", num_envs=16)` makes such a vector. A step takes an
+    action in all environments. An environment whose episode ends is reset in the same step
+    (`AutoresetMode.SAME_STEP`). Its last observation and info are in `final_obs` and `final_info`.
+    The inputs of the ended episodes are scored side by side.
+
+    With `defer` a step waits for no score. Its rewards of executed episodes are 0, and `collect`,
+    called once a rollout, gives the rewards that these episodes earned. Rewards are computed in the
+    order of steps and environments. So a seed gives the same rewards with and without `defer`, in
+    whatever order sessions were scored.
     """
 
     metadata: dict[str, Any] = {  # noqa: RUF012
@@ -132,10 +135,11 @@ class GrammarVectorEnv(VectorEnv[Any, Any, Any]):
     ) -> None:
         """Make the environments; nothing is executed or opened yet.
 
-        `sandboxes` score at once (default: two a processor). `wrap` are wrappers that go around
-        each environment, the innermost first, such as `LocalActions`; one that changes rewards
-        sees 0 for what is executed. The other options are those of `GrammarEnv`; a `runner` is a
-        callable that opens one. Errors: those of `GrammarEnv`.
+        `sandboxes` is how many sessions are scored at once (default: two a processor). `wrap` lists
+        the wrappers around each environment, the innermost first, such as `LocalActions`. A wrapper
+        that changes rewards sees 0 for an executed session. The other options are those of
+        `GrammarEnv`, but `runner` must be a callable that opens a runner, and there is no
+        `render_mode`. Errors: those of `GrammarEnv`.
         """
         self.num_envs = require_count("num_envs", num_envs)
         count = 2 * len(os.sched_getaffinity(0)) if sandboxes is None else sandboxes
@@ -170,10 +174,12 @@ class GrammarVectorEnv(VectorEnv[Any, Any, Any]):
         seed: int | list[int | None] | None = None,
         options: dict[str, Any] | None = None,
     ) -> tuple[Any, dict[str, Any]]:
-        """New episodes everywhere; what was not collected is forgotten, and no longer executed.
+        """Begin a new episode in each environment; scores that were not collected are forgotten.
 
-        With a seed, environment i has seed + i; a list gives each its own. `options` are those of
-        `GrammarEnv.reset`, for all.
+        Sessions that no sandbox has begun are no longer executed. With a seed, environment i gets
+        `seed + i`. A list gives each environment its own seed. `options` are those of
+        `GrammarEnv.reset`, the same for all. Errors: those of `GrammarEnv.reset`, and
+        EnvironmentOptionError for a list of another length than `num_envs`.
         """
         seeds = seed if isinstance(seed, list) else self._seeds(seed)
         if len(seeds) != self.num_envs:
@@ -190,10 +196,10 @@ class GrammarVectorEnv(VectorEnv[Any, Any, Any]):
         return self._batched(observations), infos
 
     def step(self, actions: ActType) -> Vector:
-        """One action in each environment; see the class for what ends.
+        """Take an action in each environment; see the class for episodes that end.
 
-        Errors: EpisodeError before a reset, ActionError; without `defer` what the sandbox raises,
-        and then the scores of this step are lost.
+        Errors: EpisodeError before a reset; ActionError. Without `defer` also errors of the
+        sandbox; the scores of this step are lost then.
         """
         if not self._begun:
             raise EpisodeError("no episode is running", hint="call reset first")
@@ -229,11 +235,12 @@ class GrammarVectorEnv(VectorEnv[Any, Any, Any]):
         )
 
     def collect(self) -> tuple[NDArray[np.float64], list[EndedEpisode]]:
-        """What the episodes earned that were executed since the last call or reset, waiting until
-        all of them are scored.
+        """The rewards of the episodes that were executed since the last call or reset.
 
-        An array of (steps, environments), to be added to the steps' own rewards, and the episodes
-        in that order. Errors: what the sandbox raises; then these episodes are lost.
+        Waits until all of these episodes are scored. The rewards are an array of (steps,
+        environments), to be added to the rewards that the steps gave. With it come the episodes, in
+        the order of steps and environments. Errors: those of the sandbox; these episodes are lost
+        then.
         """
         steps = self._steps
         episodes = self._scored()
@@ -244,7 +251,7 @@ class GrammarVectorEnv(VectorEnv[Any, Any, Any]):
         return rewards, episodes
 
     def close_extras(self, **kwargs: Any) -> None:
-        """Close the sandboxes; what is still to be scored is forgotten."""
+        """Close the sandboxes; sessions that are still to be scored are forgotten."""
         self.scorer.close()
 
     def action_masks(self) -> NDArray[np.bool_]:

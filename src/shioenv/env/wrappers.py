@@ -1,4 +1,4 @@
-"""Everything optional about `ShIOEnv-v0`, one wrapper per concern."""
+"""Optional wrappers of `ShIOEnv-v0`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ UTF_8: Final = "utf-8"
 ENCODINGS: Final = (CODE_POINTS, UTF_8)
 
 BYTES_PER_CHARACTER: Final = 4
-"""Of UTF-8, at most."""
+"""Bytes of a character in UTF-8, at most."""
 
 
 class IntegerObservation(
@@ -29,16 +29,17 @@ class IntegerObservation(
 ):
     """The observation as one array of fixed shape: rows x columns x units, padded with 0.
 
-    A unit is a code point (int32, one per character) or, with `encoding="utf-8"`, a byte (uint8,
-    four per character). No text holds a NUL, so nothing is lost: `texts` gives the cells back. For
-    networks, and for `gymnasium.make_vec` with shared memory, which cannot carry nested text.
+    A unit is a code point (int32, one per character). With `encoding="utf-8"` a unit is a byte
+    (uint8, four per character). No text holds a NUL, so nothing is lost: `texts` gives the cells
+    back. Use this for networks, and for `gymnasium.make_vec` with shared memory, which cannot carry
+    nested text.
     """
 
     def __init__(self, env: gymnasium.Env[Grid, Action], encoding: str = CODE_POINTS) -> None:
         """Wrap an environment that observes a grid of texts.
 
-        Errors: EnvironmentOptionError for another encoding, or for an environment that observes
-        something else.
+        `encoding` is one of `ENCODINGS`. Errors: EnvironmentOptionError for another encoding, or
+        for an environment that observes something else.
         """
         RecordConstructorArgs.__init__(self, encoding=encoding)
         gymnasium.ObservationWrapper.__init__(self, env)
@@ -61,7 +62,7 @@ class IntegerObservation(
             self.observation_space = Box(0, 255, (rows, columns, self._units), np.uint8)
 
     def observation(self, observation: Grid) -> IntegerGrid:
-        """The grid as integers."""
+        """The grid as integers, (rows, columns, units)."""
         grid = np.zeros(self.observation_space.shape or (), self.observation_space.dtype)
         for row, texts in enumerate(observation):
             for column, text in enumerate(texts):
@@ -77,7 +78,7 @@ class IntegerObservation(
 
 
 def texts(grid: IntegerGrid) -> Grid:
-    """The cells that an `IntegerObservation` shows; its dtype says which encoding it is in."""
+    """The texts of the cells of an `IntegerObservation`; the dtype of `grid` tells its encoding."""
     if grid.dtype == np.uint8:
         return tuple(tuple(cell.tobytes().rstrip(b"\0").decode() for cell in row) for row in grid)
     return tuple(tuple(text_of(cell) for cell in row) for row in grid)

@@ -1,4 +1,4 @@
-"""Predictors asked in processes of their own: one that hangs or dies costs one answer."""
+"""Predictors are asked in processes of their own: a hang or a death costs one answer."""
 
 from __future__ import annotations
 
@@ -27,14 +27,17 @@ from shioenv.execution.job import STARTING
 from shioenv.execution.process import CLOSING_SECONDS, WorkerProcess
 
 READY_SECONDS = 900.0
-"""In which a predictor has to be ready, where nothing else is said: what it has to install or learn
-first takes minutes. Of that a program has `START_SECONDS` to answer its first line."""
+"""Seconds in which a predictor has to be ready by default.
+
+What a predictor has to install or learn first takes minutes. Within these seconds a program has
+`START_SECONDS` to answer its first line.
+"""
 
 OWN_SECONDS = 30.0
-"""In which a process has read this package, on the busiest machine (ours)."""
+"""Seconds in which a process has imported this package on the busiest machine (ours)."""
 
 TRIES = 3
-"""Workers of a predictor that may fail to start before it is given up."""
+"""A predictor is given up once so many of its workers failed to start."""
 
 Task = tuple[str, State]
 
@@ -46,7 +49,7 @@ class Ready:
     version: str
     level: PatchLevel
     training: str = ""
-    """What it was trained on; empty where it does not say."""
+    """The data that the predictor was trained on; empty where it does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,28 +57,34 @@ class Bounds:
     """The seconds that a predictor has."""
 
     answer: float = REPLY_SECONDS
-    """For each answer."""
+    """Seconds for each answer."""
     start: float | None = None
-    """To be ready, which no answer is charged with; None: `READY_SECONDS`, of which a program has
-    `START_SECONDS` to answer its first line."""
+    """Seconds to be ready, which count for no answer.
+
+    None: `READY_SECONDS`, within which a program has `START_SECONDS` to answer its first line.
+    """
 
     @property
     def ready(self) -> float:
-        """All in all, to be ready: with a start that is given, and what our own process takes."""
+        """Seconds from the start of a worker until its predictor is ready.
+
+        A `start` that is given is lengthened by what our own process takes, `OWN_SECONDS`.
+        """
         return READY_SECONDS if self.start is None else self.start + OWN_SECONDS
 
     @property
     def program(self) -> float:
-        """Of a program, to answer its first line."""
+        """Seconds that a program has to answer its first line."""
         return START_SECONDS if self.start is None else self.start
 
 
 class PredictorPool:
-    """The processes that one predictor is asked in, a context manager; they begin at once.
+    """The worker processes that one predictor is asked in; a context manager.
 
-    They end with this one, and with them all that they started. `seconds` is what it took until the
-    first was ready. Errors: HostError where the predictor cannot be made here, or not in time, with
-    the reason.
+    Making a pool starts the first worker and waits until it is ready. `ready` is what that worker
+    says of its predictor; `seconds` is the time that this took. Workers, and all that they started,
+    end with this process. Errors: HostError where the predictor cannot be made here, or not in
+    time, with the reason.
     """
 
     def __init__(
@@ -90,7 +99,10 @@ class PredictorPool:
         self.seconds = time.monotonic() - began
 
     def said(self, tasks: Sequence[tuple[int, Task]]) -> Iterator[tuple[int, Said]]:
-        """The answer to each task with its number, in the order they come."""
+        """The number of each task with its answer, in the order in which answers come.
+
+        Errors: HostError where the predictor cannot run here.
+        """
         left = deque(tasks)
         busy = 0
         while left or busy:
@@ -105,7 +117,7 @@ class PredictorPool:
             busy = sum(worker.task is not None for worker in self._workers)
 
     def close(self) -> None:
-        """Ends the processes and everything they started; those at rest may end by themselves."""
+        """Ends the workers and all that they started; workers at rest may end by themselves."""
         for worker in self._workers:
             worker.connection.close()
         for worker in self._workers:
@@ -132,7 +144,7 @@ class PredictorPool:
             raise
 
     def _answers(self) -> Iterator[tuple[int, Said]]:
-        """Waits until somebody says something or is too late."""
+        """Waits until a worker says something or is too late; the answers that came."""
         now = time.monotonic()
         until = min(worker.deadline for worker in self._workers)
         open_ = [worker.connection for worker in self._workers if not worker.resting]
@@ -155,12 +167,12 @@ class PredictorPool:
             elif (
                 not worker.resting
                 and time.monotonic() >= worker.deadline
-                and not worker.connection.poll()  # it came while the one before was taken
+                and not worker.connection.poll()  # it spoke while another's answer was taken
             ):
                 yield from self._lost(worker, Status.TIMED_OUT)
 
     def _lost(self, worker: _Worker, status: Status) -> Iterator[tuple[int, Said]]:
-        """A worker died, or is ended because it is late: what it was asked has no answer."""
+        """Removes a worker that died or is late: the input that it was asked has no answer."""
         self._workers.remove(worker)
         ended, last_words = worker.end(0.0)
         words = f"its process ended with status {ended}"
@@ -183,8 +195,11 @@ class PredictorPool:
 
 
 class _Worker(WorkerProcess):
-    """One process. `task` is what it was asked, `deadline` when it has to have said something.
-    `facts` is what it said of itself, and `resting` says whether it can be asked.
+    """One process, which holds one predictor.
+
+    `task` is the task that the worker was given and has not answered. `deadline` is the time by
+    which it has to say something. `facts` is what its predictor says of itself, None before the
+    predictor is ready. `resting` says whether the worker can be given a task.
     """
 
     def __init__(self, given: bytes, seconds: float) -> None:
@@ -198,7 +213,7 @@ class _Worker(WorkerProcess):
 
     @property
     def ready(self) -> bool:
-        """Whether it ever was."""
+        """Whether the predictor was ever ready."""
         return self.facts is not None
 
     @property
@@ -212,7 +227,7 @@ class _Worker(WorkerProcess):
         self.send(pickle.dumps(task[1]))
 
     def recover(self, seconds: float) -> None:
-        """It has answered, and may have to start a program again before it is asked more."""
+        """Notes that the worker answered; it may have to start a program again before it rests."""
         self.task = None
         self.deadline = time.monotonic() + seconds
 
@@ -222,7 +237,7 @@ class _Worker(WorkerProcess):
 
 
 def main() -> None:
-    """A worker: makes the predictor it is told and answers until the connection is closed."""
+    """The program of a worker: makes a predictor, and answers until the connection is closed."""
     file = int(sys.argv[2])
     os.set_inheritable(file, False)  # or what it starts could answer for it
     connection: Connection[Any, Any] = Connection(file)
@@ -256,8 +271,10 @@ def main() -> None:
 
 
 def said_of(predictor: Any, text: str, state: State) -> Said:
-    """What a predictor says of one input; whatever it raises is a kind of wrong answer, but for
-    what the host lacks. Errors: HostError.
+    """What a predictor says of one input.
+
+    Whatever the predictor raises becomes a status without an answer. Errors: HostError, which says
+    that this machine lacks something.
     """
     began = time.perf_counter()
 
@@ -285,5 +302,5 @@ def said_of(predictor: Any, text: str, state: State) -> Said:
 
 
 def _spent(predictor: Any) -> tuple[tuple[int, int], float]:
-    """What the newest answer took of a predictor that counts tokens, and what they cost."""
+    """The tokens of the newest answer and their cost in dollars; 0 where no tokens are counted."""
     return getattr(predictor, "tokens", (0, 0)), getattr(predictor, "cost", 0.0)

@@ -1,4 +1,4 @@
-"""The ceiling: what the machine itself reaches when it is judged as a predictor."""
+"""The ceiling of a suite: how right the machine itself is when it is judged as a predictor."""
 
 from __future__ import annotations
 
@@ -19,34 +19,34 @@ from shioenv.execution.local import LocalExecutor
 from shioenv.sandbox.base import limits_from
 
 AIM = 0.99
-"""Share of inputs that have to be right outside what is volatile."""
+"""The share of inputs that have to be right outside what is volatile."""
 
 
 @dataclass(frozen=True, slots=True)
 class Miss:
-    """An input that did something else than in any of its gold runs, where nothing had varied."""
+    """An input that did something else than in its gold runs, outside what is volatile."""
 
     id: str
     input: str
     why: str
-    """The channel that differs, with the first difference."""
+    """The channels that differ, each with its first difference (`why`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ceiling:
-    """What came of running a suite once more."""
+    """How right one more run of each of a suite's inputs was."""
 
     inputs: int
     misses: tuple[Miss, ...]
 
     @property
     def right(self) -> int:
-        """Inputs that did the same outside what is volatile."""
+        """How many inputs did the same outside what is volatile."""
         return self.inputs - len(self.misses)
 
     @property
     def ok(self) -> bool:
-        """Whether enough of them did."""
+        """Whether the share of right inputs reaches `AIM`."""
         return self.right >= AIM * self.inputs
 
     def to_json(self) -> dict[str, Any]:
@@ -62,10 +62,10 @@ def ceiling(
     workers: int | None = None,
     report: Callable[[int, int], None] = lambda done, total: None,
 ) -> Ceiling:
-    """What running every input of a suite once more gives, on the system it was recorded on.
+    """Runs every input of a suite once more on the suite's system, and judges what it did.
 
-    Errors: those of `find_system` and sandboxes; SystemMismatchError where the
-    suite was recorded on another build of it.
+    `report` is told how many inputs are done, and of how many. Errors: those of `find_system` and
+    sandboxes; SystemMismatchError where the suite was recorded on another build of its system.
     """
     job = NumberedJob(
         _executed,
@@ -93,8 +93,10 @@ def _executed(lane: Lane, task: tuple[int, tuple[str, State]]) -> Behavior:
 
 
 def why(case: SuiteCase, behavior: Behavior) -> str:
-    """What tells a behavior from the first gold run: its channels, each with the first thing that
-    differs and is not volatile.
+    """How a behavior differs from the first gold run: each channel with the first difference.
+
+    Of outputs that the mask does not fit, the first line is named that differs and is not as the
+    mask says. Exit codes and operations are named even where they are volatile.
     """
     gold = case.gold[0]
     found = []

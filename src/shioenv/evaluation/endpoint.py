@@ -1,4 +1,4 @@
-"""An endpoint that speaks OpenAI's protocol, and a file of what it replied."""
+"""An endpoint that speaks OpenAI's protocol, and a file of the endpoint's replies."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ from typing import Any
 from shioenv.errors import AnswerError, HostError, MissingExtraError
 
 LONGEST_REPLY = 8 << 20
-"""Bytes of a reply at most: hundreds of times what a model may say."""
+"""Bytes of a reply at most: hundreds of times as many as a model may say."""
 
 REPLY_SECONDS = 600.0
-"""In which a reply has to be read to its end."""
+"""Seconds in which a reply has to be read to its end."""
 
 RETRIES = 4
-"""Of a request that the endpoint refuses for a while."""
+"""How often a request is sent again that the endpoint refuses for a while."""
 
 
 class Endpoint:
-    """Asks an endpoint, for a feature by whose name errors are told.
+    """Asks an endpoint for chat completions.
 
-    `url` is where it is; empty: OPENAI_BASE_URL, else OpenAI's own. The key is OPENAI_API_KEY.
+    `feature` is named in errors. `url` is where the endpoint is; empty: OPENAI_BASE_URL, else
+    OpenAI's own. The key is OPENAI_API_KEY.
     """
 
     def __init__(self, feature: str, url: str = "") -> None:
@@ -35,16 +36,19 @@ class Endpoint:
         self._client: Any = None
 
     def check(self) -> None:
-        """Finds out whether it could be asked, without asking. Errors: MissingExtraError, HostError
-        where no endpoint is known.
+        """Finds out whether the endpoint could be asked, without asking.
+
+        Errors: MissingExtraError where the client is not installed; HostError where no endpoint is
+        known.
         """
         self._opened()
 
     def reply(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """What it replies to a request for a chat completion: `text`, and the tokens of prompt and
-        reply. Errors: those of `check`. HostError where the endpoint would not reply to any other
-        request either (nobody listens, the key is refused, too many were sent). AnswerError for a
-        reply without end. What the endpoint's client raises.
+        """The reply to a chat completion request: `text`, `prompt_tokens`, `completion_tokens`.
+
+        Errors: those of `check`. HostError where the endpoint would not reply to any other request
+        either (nobody listens, the key is refused, too many were sent). AnswerError for a reply
+        that is too long or too slow. What the client raises.
         """
         client = self._opened()
         try:
@@ -83,7 +87,7 @@ class Endpoint:
 
 
 def _bound(reply: Any) -> None:
-    """Has a reply of HTTP, of which nothing is read yet, fail where it is too long or too slow."""
+    """Makes an unread HTTP reply fail with AnswerError where it is too long or too slow."""
     pieces = reply.iter_bytes
 
     def bounded(*how: Any) -> Iterator[bytes]:
@@ -100,7 +104,7 @@ def _bound(reply: Any) -> None:
 
 
 def _deaf() -> tuple[type[Exception], ...]:
-    """What a client raises, whatever it was asked."""
+    """The errors of the client that do not depend on the request."""
     import openai
 
     return (
@@ -110,7 +114,7 @@ def _deaf() -> tuple[type[Exception], ...]:
 
 
 class ReplyFile:
-    """Replies by their requests, in a file that is only ever appended to."""
+    """Replies by their requests, in a file that is only appended to."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -122,11 +126,14 @@ class ReplyFile:
                     self._known[document["request"]] = document["reply"]
 
     def get(self, request: Mapping[str, Any]) -> dict[str, Any] | None:
-        """What was replied; None where it was never asked."""
+        """The kept reply to a request; None where the file has none."""
         return self._known.get(_key(request))
 
     def keep(self, request: Mapping[str, Any], reply: dict[str, Any]) -> dict[str, Any]:
-        """The reply, once it is in the file; its input stands beside it for people."""
+        """Adds a reply to the file and returns it.
+
+        The request's last message stands beside the reply, for people.
+        """
         key = _key(request)
         self._known[key] = reply
         asked = request["messages"][-1]["content"]

@@ -1,4 +1,4 @@
-"""Predictors asked about every input of a suite; what they said is kept, and judged."""
+"""Predictors are asked about every input of a suite; their answers are kept, and judged."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ SUITE = "suite.jsonl"
 PLAN = "evaluation.json"
 
 Report = Callable[[str, int, int, int], None]
-"""Told a predictor, how many of its answers are there, of how many, how many were there before."""
+"""Called with a predictor's name, its answers so far, all inputs, and answers kept from before."""
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """A suite, and what predictors said of it."""
+    """A suite, what predictors said of it, and how right that was."""
 
     suite: Suite
     predictors: tuple[JudgedPredictor, ...]
     unable: Mapping[str, str] = field(default_factory=dict)
-    """Why a predictor could not run here, by name."""
+    """Why a predictor is not judged, by its name: it could not run here, or no answer was one."""
 
     @cached_property
     def document(self) -> dict[str, Any]:
-        """`results`, and `unable`: what programs are told."""
+        """The document of `results` with `unable`, for programs."""
         return results(self.suite, self.predictors) | {"unable": dict(self.unable)}
 
 
@@ -68,14 +68,19 @@ def evaluate(
 ) -> Evaluation:
     """What predictors, by name, say of a suite, and how right that is.
 
-    Each is asked in so many processes (None: one a processor), every input from its own state. An
-    answer that does not come in `timeout` seconds is none. A predictor that dies is started anew.
-    To be ready it has `start_timeout` seconds apart, as `Bounds.start` says. One that has no answer
-    to anything is not judged, and stands in `unable` with the reason. With `out` every answer is
-    kept there at once, and the same call goes on where one was stopped. Answers of another version
-    of a predictor are asked anew. `tell` is told what is waited for. Errors: SuiteError;
-    PredictorError for names that nobody has, before anything is asked; UsageError where `out` holds
-    an evaluation of another suite; those of directories.
+    Each predictor is asked in `workers` processes (None: one a processor), about every input in
+    that input's own state. An answer that does not come in `timeout` seconds is none. A predictor
+    that dies is started anew. To be ready a predictor has other seconds, `start_timeout`, as
+    `Bounds.start` says. A predictor that cannot run here, or gives no answer to any input, is not
+    judged; `unable` tells the reason.
+
+    `out` is a directory where every answer is kept at once. The same call goes on where an earlier
+    call was stopped. Answers of another version of a predictor are asked anew. None: nothing is
+    kept.
+
+    `tell` is told what is waited for. Errors: SuiteError; PredictorError for names that no
+    predictor has, before anything is asked; UsageError where `out` holds an evaluation of another
+    suite; those of directories.
     """
     suite = suite if isinstance(suite, Suite) else read_suite(suite)
     bounds = Bounds(timeout, start_timeout)
@@ -107,8 +112,9 @@ def evaluate(
 
 
 def read_evaluation(directory: str | Path) -> Evaluation:
-    """What was kept in a directory, judged again. Errors: SuiteError where nothing is kept there,
-    or less than a predictor's every answer.
+    """The evaluation that is kept in a directory, judged again without asking any predictor.
+
+    Errors: SuiteError where the directory holds no evaluation, or lacks an answer of a predictor.
     """
     directory = Path(directory)
     try:
@@ -134,7 +140,7 @@ def read_evaluation(directory: str | Path) -> Evaluation:
 
 @contextmanager
 def _directory(out: str | Path | None, suite: Suite) -> Iterator[Path]:
-    """Where answers are kept: there, or nowhere for long."""
+    """The directory where answers are kept: `out`, or a temporary one where `out` is None."""
     if out is None:
         with tempfile.TemporaryDirectory(prefix="shioenv-evaluation-") as name:
             yield Path(name)
@@ -158,8 +164,9 @@ def _directory(out: str | Path | None, suite: Suite) -> Iterator[Path]:
 def _judged(
     name: str, suite: Suite, directory: Path, asking: PredictorPool, report: Report
 ) -> JudgedPredictor:
-    """What a predictor says, as far as it is not kept. Errors: HostError; AnswerError where it has
-    no answer to anything, of which nothing is kept.
+    """A predictor's answers, judged; it is asked for those that are not kept yet.
+
+    Errors: HostError; AnswerError where it gave no answer to any input, and then nothing is kept.
     """
     (directory / "answers").mkdir(exist_ok=True)
     total = len(suite.cases)
@@ -187,7 +194,10 @@ def _judged(
 
 @contextmanager
 def _journal(directory: Path, name: str, version: str = "") -> Iterator[Journal[Said]]:
-    """The answers of a predictor; those of another version are removed."""
+    """The journal of a predictor's answers; answers of another version than `version` are removed.
+
+    Where `version` is empty, every answer stays.
+    """
     path = _answers_file(directory, name)
     mark = path.with_suffix(".version")
     with storage_errors(path):
@@ -231,14 +241,17 @@ def _decoded(line: bytes) -> tuple[int, Said] | None:
         document["milliseconds"],
         document["why"],
         tuple(document["tokens"]),
-        document.get("cost", 0.0),  # who counts none may not write it
+        document.get("cost", 0.0),  # answers that earlier releases kept have no cost
     )
 
 
 def _note(
     directory: Path, suite: Suite, found: Sequence[JudgedPredictor], unable: Mapping[str, str]
 ) -> None:
-    """Writes down what is in the directory, what earlier calls left there included."""
+    """Writes down which predictors the directory holds, with those that earlier calls left there.
+
+    A predictor that was unable leaves the list where it has no answers in the directory.
+    """
     there: dict[str, Any] = {"predictors": {}, "unable": {}}
     path = directory / PLAN
     if path.exists():

@@ -1,11 +1,14 @@
 """What of an input's behavior varies from run to run: the rest is what can be predicted.
 
-A field, line or number that differs between the runs is volatile. Where outputs have as many lines
-in every run, lines are held against each other. Words that differ are volatile; where the rest of a
-word stays, its numbers alone are. What lines of one kind vary in they have in common. So has a line
-that stayed, where more of its kind varied: of 100 passes of `shred` some stay by chance. Where the
-numbers of lines differ, the lines that all runs share in one order stay. Anything may stand where
-any run has more between them.
+A field, line or number that differs between the runs is volatile.
+
+Where every run's output has the same number of lines, lines are compared by their place. A word
+that differs is volatile. Where only its numbers differ, only these numbers are volatile. Lines of
+one kind (the same words but for numbers) vary in the same words. A line that stayed varies as well,
+where more lines of its kind varied than stayed: of 100 passes of `shred` some stay by chance.
+
+Where the numbers of lines differ, the lines that all runs share in one order have to be there.
+Between two of these lines anything may stand, where any run has more lines between them.
 """
 
 from __future__ import annotations
@@ -27,22 +30,23 @@ _NUMBERS = re.compile(NUMBER)
 _WORDS = re.compile(r"(\S+)")
 UNIT = r"(?:[kKMGT]?i?B(?:/s)?|[mun]?s)"
 _UNIT = re.compile(UNIT + r"([,)]*)")
-"""What a number is counted in: another number may be counted in another unit."""
+"""The unit behind a number: another number may have another unit."""
 _BLANK, _WORD = r"[^\S\n]", r"\S+"
 
 
 @dataclass(frozen=True)
 class Mask:
-    """What is not compared."""
+    """What of an input's behavior is volatile, and so is not compared."""
 
     exit_code: bool = False
     paths: NoisyNames = field(default_factory=NoisyNames)
-    """Of operations of the full patch."""
+    """Volatile paths of operations of the full patch."""
     files: NoisyNames = field(default_factory=NoisyNames)
-    """Of files, by their names in `fs`."""
+    """Volatile files, by their names in `fs`."""
     lines: tuple[str | None, ...] | None = None
-    """One regular expression for each line of the output, None for any number of any lines. The
-    whole is None where every run wrote the same.
+    """One regular expression for each line of the output; None among them: any number of any lines.
+
+    None instead of a tuple: every run wrote the same.
     """
 
     @property
@@ -52,7 +56,7 @@ class Mask:
 
     @property
     def channels(self) -> tuple[str, ...]:
-        """What varies: of `exit_code`, `output`, `patch`."""
+        """The channels that vary, of `exit_code`, `output` and `patch`."""
         varying = {
             "exit_code": self.exit_code,
             "output": self.lines is not None,
@@ -62,8 +66,10 @@ class Mask:
 
     @classmethod
     def of(cls, runs: Sequence[Behavior], moved: Mapping[str, Any] | None = None) -> Mask:
-        """What at least one run and others of the same input disagree about. Where the content of a
-        file varies its size is volatile too, even if it was the same in all of these.
+        """The mask of runs of one input: what they do not all agree about.
+
+        Where the content of a file varies, its size is volatile too, even if the size was the same
+        in all runs. `moved` is that of `operations`.
         """
         texts = list(dict.fromkeys(text_of(run.output) for run in runs))
         patches = [operations(run.patch, moved) for run in runs]
@@ -79,27 +85,29 @@ class Mask:
         )
 
     def fits(self, output: bytes) -> bool:
-        """Whether an output is one of those where everything that is not volatile is right. Never
-        where no line is: then the runs are all that is known.
+        """Whether an output is right in everything that is not volatile.
+
+        Never where `lines` is None: then the runs' own output is all that is known.
         """
         return self.lines is not None and _fits(self._compiled, text_of(output).split("\n"))
 
     def line_fits(self, number: int, line: str) -> bool:
-        """Whether a line of an output, by its number from 0, is as the mask says; never where
-        outputs had different numbers of lines.
+        """Whether the line of an output with this number (from 0) is as the mask says.
+
+        Never where the runs' outputs had different numbers of lines, or were all the same.
         """
         patterns = self._compiled
         pattern = patterns[number] if number < len(patterns) and None not in patterns else None
         return pattern is not None and pattern.fullmatch(line) is not None
 
     def operations(self, operations: Operations) -> Operations:
-        """Those of a patch that are compared."""
+        """The operations of a patch that are compared: those at no volatile path."""
         if not self.paths:
             return operations
         return frozenset(one for one in operations if one[1] not in self.paths)
 
     def changes(self, changes: frozenset[tuple[str, str]]) -> frozenset[tuple[str, str]]:
-        """Those of files that are compared."""
+        """The changes of files that are compared: those of no volatile file."""
         if not self.files:
             return changes
         return frozenset(one for one in changes if one[1] not in self.files)
@@ -130,8 +138,9 @@ class Mask:
 
 
 def text_of(output: bytes) -> str:
-    """An output as it is compared: CR LF as LF, nothing stripped; bytes that are no UTF-8 stay
-    apart.
+    """An output as the text that is compared: CR LF as LF, nothing stripped.
+
+    Bytes that are no UTF-8 become surrogates, so that different bytes stay different.
     """
     return output.replace(b"\r\n", b"\n").decode("utf-8", "surrogateescape")
 
@@ -159,7 +168,7 @@ def _names(document: Mapping[str, Any]) -> NoisyNames:
 
 
 def _patterns(texts: Sequence[str]) -> Iterator[str | None]:
-    """A pattern for each line that all texts share; None between those where some have more."""
+    """A pattern for each line that all texts share; None where some text has more lines between."""
     runs = [text.split("\n") for text in texts]
     if len({len(lines) for lines in runs}) == 1:
         yield from _aligned(list(zip(*runs, strict=True)))
@@ -184,7 +193,7 @@ def _patterns(texts: Sequence[str]) -> Iterator[str | None]:
 
 
 def _aligned(lines: Sequence[Sequence[str]]) -> Iterator[str]:
-    """A pattern for each line; the runs of each stand together."""
+    """A pattern for each line; each element of `lines` holds one line as every run wrote it."""
     pieces = [[_WORDS.split(line) for line in runs] for runs in lines]
     kinds: dict[_Shape, list[list[str]]] = {}
     stayed = [each[0] for runs, each in zip(lines, pieces, strict=True) if len(set(runs)) == 1]
@@ -208,7 +217,7 @@ def _aligned(lines: Sequence[Sequence[str]]) -> Iterator[str]:
 
 
 _Shape = tuple[str | None, ...]
-"""Blanks and words by turns, numbers as 0, None for what varies."""
+"""The kind of a line: words and blanks by turns, numbers as 0, None for what varies."""
 
 
 def _shape(pieces: Sequence[Sequence[str]]) -> _Shape:
@@ -219,7 +228,7 @@ def _shape(pieces: Sequence[Sequence[str]]) -> _Shape:
 
 
 def _has(shape: _Shape, pieces: Sequence[str]) -> bool:
-    """Whether a line is of a shape."""
+    """Whether a line, taken apart into words and blanks, is of a shape."""
     return len(shape) == len(pieces) and all(
         part is None or part == _NUMBERS.sub("0", piece)
         for part, piece in zip(shape, pieces, strict=True)
@@ -227,8 +236,9 @@ def _has(shape: _Shape, pieces: Sequence[str]) -> bool:
 
 
 def _pattern(pieces: Sequence[Sequence[str]], shape: _Shape, kin: Sequence[Sequence[str]]) -> str:
-    """A regular expression of one line, of which each run has its own; `kin` are lines of its
-    shape, which vary in the same.
+    """A regular expression for one line; `pieces` are that line in each run.
+
+    `kin` are lines of the same shape: what varies among these may stand in the line as well.
     """
     columns = list(zip(*pieces, strict=True))
     varies = [part is None for part in shape]
@@ -262,7 +272,7 @@ def _word(words: Sequence[str]) -> str:
 
 
 def _fits(patterns: Sequence[re.Pattern[str] | None], lines: Sequence[str]) -> bool:
-    """Whether lines are as the patterns say; None stands for any number of any lines."""
+    """Whether lines are as the patterns say; the pattern None fits any number of any lines."""
     place = pattern = 0
     gap: tuple[int, int] | None = None
     while place < len(lines):

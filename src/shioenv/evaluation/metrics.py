@@ -1,7 +1,7 @@
-"""How right an answer is: pure functions of a case and what was said of it.
+"""How right an answer is: pure functions of a case and what a predictor said of it.
 
-Output is compared as text with CR LF as LF, nothing stripped; it is right where it equals that of
-any of the gold runs. The paper gives no formulas; every choice is explained in
+Output is compared as text with CR LF as LF, nothing stripped. Output is right where it equals the
+output of any of the gold runs. The paper gives no formulas; every choice is explained in
 `docs/design/evaluation.md`.
 """
 
@@ -20,17 +20,17 @@ from shioenv.evaluation.suite import SuiteCase
 
 
 class Status(StrEnum):
-    """What came of asking."""
+    """What came of asking a predictor about one input."""
 
     ANSWERED = "answered"
     ABSTAINED = "abstained"
     """The predictor declined."""
     INVALID = "invalid"
-    """What it said is no answer; what could be read of it is kept."""
+    """What the predictor said is no answer; what could be read is kept."""
     TIMED_OUT = "timed_out"
-    """Nothing came in time."""
+    """No answer came in time."""
     CRASHED = "crashed"
-    """It raised something else, or its process ended."""
+    """The predictor raised something else, or its process ended."""
 
 
 class PatchLevel(StrEnum):
@@ -48,48 +48,51 @@ class Said:
 
     status: Status = Status.ANSWERED
     behavior: Behavior | None = None
-    """The answer; of an invalid one what could be read. None where there is nothing."""
+    """The answer; of an invalid answer what could be read; None where there is nothing."""
     confidence: float | None = None
-    """0 to 1; None where it did not say."""
+    """0 to 1; None where the predictor did not say."""
     milliseconds: float = 0.0
     why: str = ""
-    """Why there is no answer, or where it is from."""
+    """The source of the answer, or why there is none."""
     tokens: tuple[int, int] = (0, 0)
-    """Of what a model was asked, and of what it said; 0 where nobody counts."""
+    """Tokens of what a model was asked, and of what the model said; 0 where nobody counts."""
     cost: float = 0.0
-    """What that costs, in dollars; 0 where no price is known."""
+    """The cost of these tokens in dollars; 0 where no price is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """One answer's values, 0 to 1 each; None where a metric has nothing to say of the input."""
+    """The value of each metric for one answer, 0 to 1; None: the metric says nothing of it."""
 
     em: float
     """Output and patch as in one of the gold runs, the patch at the predictor's level."""
     em_masked: float
-    """The same outside what is volatile."""
+    """`em` outside what is volatile."""
     em_exit: float
     """`em`, and the exit code of the same run."""
     em_files: float
     """Output and changed files as in one of the gold runs, whatever the predictor's level."""
     em_output: float
+    """The output alone as in one of the gold runs."""
     em_patch: float
-    """Each of one channel alone; the patch at the predictor's level."""
+    """The patch alone as in one of the gold runs, at the predictor's level."""
     exit_code: float
-    """The exit code alone."""
+    """The exit code alone as in one of the gold runs."""
     o_es: float
     """Similarity of outputs, the highest among the gold runs."""
     djs: float | None
-    """What the patches share of what either holds, at the predictor's level; the highest among the
-    gold runs; None where gold and answer are empty."""
+    """Operations in both patches as a share of those in either, at the predictor's level.
+
+    The highest among the gold runs; None where a gold patch and the answer's patch are empty.
+    """
     djs_all: float
-    """The same, 1 where both are empty."""
+    """`djs`, and 1 where both are empty."""
     djs_path: float | None
-    """Values left out."""
+    """`djs` with the values of operations left out."""
     djs_leaf: float | None
-    """Entries taken apart into their fields."""
+    """`djs` with entries taken apart into their fields; None at the level of files."""
     djs_files: float | None
-    """At the level of files."""
+    """`djs` at the level of files."""
 
     def to_json(self) -> dict[str, float | None]:
         """The marks by name."""
@@ -117,9 +120,9 @@ class _View:
 def mark(case: SuiteCase, said: Said, level: PatchLevel = PatchLevel.FULL) -> Marks:
     """How right an answer is.
 
-    No answer is wrong in everything: its output is similar to none, its patch shares nothing. Of an
-    invalid answer the patch is wrong, and with it every joint metric, whatever the patch holds.
-    Output and exit code are as they were received.
+    Where there is no answer, everything is wrong: the output is similar to no gold output, the
+    patch shares nothing. Of an invalid answer the patch is wrong, whatever it holds, and with it
+    every joint metric. Output and exit code count as they were received.
     """
     behavior = said.behavior
     if behavior is None:
@@ -179,7 +182,7 @@ def _likeness(run: _View, view: _View) -> float:
 
 
 def _nothing(case: SuiteCase, level: PatchLevel) -> Marks:
-    """The marks of no answer: 0, and of the shares None where nothing changed."""
+    """The marks of no answer: 0, and None for the shares where a gold run changed nothing."""
     gold = [_View.of(run, case.moved) for run in case.gold]
     changed = 0.0 if all(run.changes for run in gold) else None
     files = 0.0 if all(run.files for run in gold) else None

@@ -1,5 +1,7 @@
-"""An evaluation as one HTML page: the table, where each predictor is wrong, and every answer beside
-the gold with the difference marked.
+"""An evaluation as one HTML page.
+
+It has the table, where each predictor is wrong, and every answer beside the gold with the
+difference marked.
 """
 
 from __future__ import annotations
@@ -27,13 +29,13 @@ FILE = "report.html"
 """What the page is called in the evaluation's directory."""
 
 LINES = 120
-"""Of an output at most, gold and answer together; what is cut is counted."""
+"""Lines shown of an output at most, gold and answer together; the lines left out are counted."""
 CHARACTERS = 400
-"""Of a line at most."""
+"""Characters shown of a line at most."""
 OPERATIONS = 40
-"""Of a patch at most."""
+"""Operations shown of a patch at most."""
 SHADES = 10
-"""Colours of the heat map from 0 to 1."""
+"""Steps of colour in the heat map between a share of 0 and of 1."""
 
 HEADINGS = {
     **SHOWN,
@@ -43,17 +45,17 @@ HEADINGS = {
     "exit_code": "exit code",
     "em_macro": "EM by utility",
 }
-"""Metrics of the page's tables."""
+"""Metrics of the page's tables, with their headings."""
 
 Row = list[str]
 
 
 def write_page(directory: str | Path, file: str | Path | None = None) -> Evaluation:
-    """The evaluation that was kept in a directory, after its page was written to `file` (default:
-    `report.html` there).
+    """Writes the page of the evaluation that is kept in a directory, and returns the evaluation.
 
-    Errors: SuiteError where nothing is kept there, MissingExtraError where the extra `report` is
-    not installed, UsageError for a directory in the file's place, DatasetStorageError.
+    `file` is where the page is written; None: `report.html` in the directory. Errors: those of
+    `read_evaluation`; MissingExtraError where the extra `report` is not installed; UsageError for a
+    directory in the file's place; DatasetStorageError.
     """
     require_libraries("a report", "report", *LIBRARIES)
     path = Path(directory) / FILE if file is None else Path(file)
@@ -90,14 +92,15 @@ def page(evaluation: Evaluation) -> str:
 
 
 def shade(value: float | None) -> str:
-    """The style class of a share."""
+    """The style class of a share: `h0` to `h10`, `h-none` for None."""
     return "h-none" if value is None else f"h{round(value * SHADES)}"
 
 
 def heat_map(evaluation: Evaluation) -> list[dict[str, Any]]:
-    """For each utility how many inputs call it, and the share of right answers by predictor. Right
-    is exact match at the level of files, outside what is volatile where the level is the
-    predictor's own.
+    """For each utility the number of inputs that call it, and the share of right answers to these.
+
+    `shares` are in the order of the predictors. An answer is right where `em_files` or `em_masked`
+    is 1: exact at the level of files, or right outside what is volatile at the predictor's level.
     """
     rows = []
     for utility, places in by_utility(evaluation.suite.cases).items():
@@ -111,8 +114,11 @@ def heat_map(evaluation: Evaluation) -> list[dict[str, Any]]:
 
 
 def calibration(one: JudgedPredictor) -> list[dict[str, Any]]:
-    """How right the surest quarter, half, three quarters and all answers of a predictor are; empty
-    where it is always equally sure and never abstains.
+    """How right the surest tenth, quarter, half, three quarters and all answers of a predictor are.
+
+    Answers and abstentions count, and abstentions are the least sure. `least` is the lowest
+    confidence of a part, `said` its mean confidence, `right` its mean `em_masked`. Empty where all
+    are equally sure.
     """
     sure = [
         (-1.0 if said.behavior is None else said.confidence or 0.0, mark.em_masked)
@@ -138,7 +144,7 @@ def calibration(one: JudgedPredictor) -> list[dict[str, Any]]:
 
 
 def _failures(one: JudgedPredictor) -> Iterator[dict[str, Any]]:
-    """What went wrong with a predictor, by kind, with the first reason."""
+    """How often a predictor gave no answer, by status, with the reason of the first case."""
     for status in Status:
         found = [said for said in one.said if said.status is status]
         if found and status is not Status.ANSWERED:
@@ -151,8 +157,9 @@ def _failures(one: JudgedPredictor) -> Iterator[dict[str, Any]]:
 
 
 def _data(evaluation: Evaluation) -> Any:
-    """The cases and answers that the browser shows, as JSON that may stand inside `<script>`. Keys
-    are short because there are thousands of them.
+    """The cases and answers that the browser shows, as JSON that may stand inside `<script>`.
+
+    Keys are short because there are thousands of them.
     """
     from markupsafe import Markup
 
@@ -195,14 +202,17 @@ def _answer(case: SuiteCase, one: JudgedPredictor, place: int) -> dict[str, Any]
 
 
 def _nearest(case: SuiteCase, behavior: Behavior | None) -> Behavior:
-    """The gold run that an answer is held against."""
+    """The gold run that an answer is shown beside: the one with the most similar output."""
     if behavior is None or len(case.gold) == 1:
         return case.gold[0]
     return max(case.gold, key=lambda run: similarity(run.output, behavior.output))
 
 
 def _lines(gold: Behavior, behavior: Behavior | None) -> list[Row]:
-    """The lines of both outputs: `=` in both, `-` missing, `+` said too much, `…` cut."""
+    """The lines of both outputs, each with its mark.
+
+    `=`: in both; `-`: missing from the answer; `+`: in the answer alone; `…`: lines left out.
+    """
     before = text_of(gold.output).split("\n")
     after = before if behavior is None else text_of(behavior.output).split("\n")
     rows = list(_compared(before, after))
@@ -216,7 +226,7 @@ def _lines(gold: Behavior, behavior: Behavior | None) -> list[Row]:
 
 
 def _operations(gold: Behavior, behavior: Behavior | None, level: PatchLevel) -> list[Row]:
-    """The same of the patches, as people read them."""
+    """The operations of both patches as people read them, with the marks of `_lines`."""
 
     def told(one: Behavior | None) -> list[str]:
         listed = [] if one is None else changes(one.patch.operations[:OPERATIONS])

@@ -1,4 +1,4 @@
-"""Patches as sets, which metrics compare: of operations, of changed paths, of files."""
+"""Context patches as sets that metrics compare: sets of operations, changed paths and files."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ from shioenv.domain.patch import ContextPatch, Operation
 from shioenv.domain.pointer import escape, keys
 
 Operations = frozenset[tuple[str, str, str]]
-"""Code, path and value, the value as JSON; a move is a removal and an addition."""
+"""Each operation as code, path and value (as JSON); a move is a removal and an addition."""
 
 OF_CONTENT = frozenset({"links"})
-"""What emulators do not know of a file, and a change of nothing else is no change of that file."""
+"""Attributes of a file that emulators do not know: changes of these alone do not count."""
 
 
 def operations(patch: ContextPatch, moved: Mapping[str, Any] | None = None) -> Operations:
-    """The operations of a patch. `moved` says what lies at the paths that are moved from (in the
-    gold patch): a move elsewhere stays one of nobody knows what.
+    """The operations of a patch.
+
+    `moved` says what lies at the paths that the gold patches move from. A move from any other path
+    adds an unknown value: null.
     """
     found = set()
     for operation in patch.operations:
@@ -38,7 +40,7 @@ def moves(patch: ContextPatch) -> list[Operation]:
 
 
 def leaves(changes: Operations) -> Operations:
-    """The operations with objects that are added or put in place taken apart into their fields."""
+    """The operations; an object that is added or replaces another is taken apart into fields."""
     found = set()
     for code, path, text in changes:
         value = json.loads(text) if text else None
@@ -58,7 +60,7 @@ def paths(changes: Operations) -> frozenset[tuple[str, str]]:
 def changed_files(changes: Operations) -> frozenset[tuple[str, str]]:
     """What happened to which file: `added`, `removed` or `changed`, and its name in `fs`.
 
-    A file whose number of links alone changed has not changed: emulators have no links.
+    A file of which only the number of links changed has not changed: emulators have no links.
     """
     found = set()
     for code, path, _ in changes:
@@ -73,7 +75,7 @@ def changed_files(changes: Operations) -> frozenset[tuple[str, str]]:
 
 
 def jaccard(first: frozenset[Any], second: frozenset[Any]) -> float | None:
-    """What two sets share of what either holds, 0 to 1; None where both are empty."""
+    """The members of both sets as a share of the members of either, 0 to 1; None: both empty."""
     union = len(first | second)
     return len(first & second) / union if union else None
 

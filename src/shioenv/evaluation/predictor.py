@@ -1,4 +1,4 @@
-"""What can be judged, by name: `sandbox`, `memory:DATASET`, `command:./mine.py`."""
+"""Predictors by name: `sandbox`, `memory:DATASET`, `command:./mine.py`."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from shioenv.errors import PredictorError, ShioenvError, did_you_mean
 from shioenv.evaluation.metrics import PatchLevel
 
 GROUP = "shioenv.predictors"
-"""The entry points by which other packages add theirs."""
+"""The group of entry points by which other packages add predictors."""
 
 START_SECONDS = 120.0
-"""In which a program has to be ready, where nothing else is said: it may load a model first."""
+"""Seconds in which a program has to be ready by default: a program may load a model first."""
 
 REPLY_SECONDS = 30.0
-"""In which an answer has to come, where nothing else is said."""
+"""Seconds in which an answer has to come by default."""
 
 _HERE = "shioenv.evaluation.predictors"
 OURS = {
@@ -37,56 +37,57 @@ OURS = {
     "memory-plain": f"{_HERE}.memory:plain_memory",
     "seq2seq": f"{_HERE}.seq2seq:seq2seq",
 }
-"""Those that come with the package, as entry points name theirs; these need no metadata."""
+"""The predictors of this package, named as entry points are; they need no metadata."""
 
 
 class Predictor(Runner, Protocol):
-    """A runner that is judged. A predictor that has `close()` is closed when it is asked nothing
-    more. A predictor that has `make_ready()` is told so after each answer, in time that no answer
-    is charged with.
+    """A runner that is judged.
+
+    `close()`, where a predictor has it, is called once nothing more is asked. `make_ready()`, where
+    a predictor has it, is called after each answer; the time of this call counts for no answer.
     """
 
     @property
     def version(self) -> str:
-        """What exactly it is, in every result."""
+        """What exactly the predictor is; every result shows it."""
         ...
 
     @property
     def patch_level(self) -> PatchLevel | str:
-        """`full`, or `files` for what knows no owners."""
+        """`full`, or `files` for a predictor that knows no owners."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What a predictor is made for."""
+    """What a predictor is made from."""
 
     text: str
-    """What stands behind its name and the colon."""
+    """The text behind the predictor's name and the colon."""
     system: str
     """The system that the suite was recorded on."""
     start: str
     """That system's first start directory."""
     start_seconds: float = START_SECONDS
-    """In which a program has to answer its first line."""
+    """Seconds in which a program has to answer its first line."""
     reply_seconds: float = REPLY_SECONDS
-    """In which it has to answer each other line; without end where who asks counts for itself."""
+    """Seconds for a program's answer to each other line; infinite where the caller counts."""
 
 
 Maker = Callable[[Setting], Any]
 
 
 def predictor_names() -> list[str]:
-    """Every name that can be asked for."""
+    """The name of every predictor, ours and those of other packages, sorted."""
     return sorted({*OURS, *_others()})
 
 
 def make_predictor(name: str, system: str, start: str, **bounds: float) -> Predictor:
-    """The predictor that a text such as `memory:./dataset` names, ready to be asked; `bounds` are
-    those of its `Setting`.
+    """The predictor that a text such as `memory:./dataset` names, ready to be asked.
 
-    Errors: PredictorError for a name that nobody has, or a text that it cannot take. HostError
-    where it lacks something here. What else its maker raises.
+    `bounds` are `start_seconds` and `reply_seconds` of its `Setting`. Errors: PredictorError for a
+    name that no predictor has, or a text that the predictor cannot take. HostError where this
+    machine lacks something that the predictor needs. What else its maker raises.
     """
     head, _, text = name.partition(":")
     if head in OURS:
@@ -106,7 +107,10 @@ def _others() -> dict[str, EntryPoint]:
 
 
 def level_of(predictor: Any) -> PatchLevel:
-    """A predictor's level; full where it does not say. Errors: PredictorError."""
+    """A predictor's patch level; `full` where it does not say.
+
+    Errors: PredictorError for a level that does not exist.
+    """
     said = getattr(predictor, "patch_level", PatchLevel.FULL)
     try:
         return PatchLevel(said)
@@ -115,7 +119,7 @@ def level_of(predictor: Any) -> PatchLevel:
 
 
 def unable(error: BaseException) -> str:
-    """What went wrong, with the way out where one is known."""
+    """What went wrong, as one text, with the hint where the error has one."""
     if isinstance(error, ShioenvError):
         return f"{error.message}" + (f" ({error.hint})" if error.hint else "")
     return f"{type(error).__name__}: {error}"

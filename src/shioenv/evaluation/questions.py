@@ -1,4 +1,4 @@
-"""Inputs that are to be judged, before anybody knows what they do."""
+"""Inputs of a suite before they are run: each with the state in which it is asked."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ class Question:
     cwd: str | None = None
     """The start directory; None: the system's first one."""
     kind: str | None = None
-    """What sort of person or place it comes from, in the words of its file."""
+    """What sort of person or place the input comes from, in the words of its file."""
     steps: str = "single"
     """One of `STEPS`."""
     history: tuple[str, ...] = ()
-    """The inputs before it, in the same shell."""
+    """The inputs that were typed before in the same shell, oldest first."""
     extra: Mapping[str, Any] = field(default_factory=dict)
-    """Whatever else its file says."""
+    """Whatever else the file says of the input."""
 
     @cached_property
     def utilities(self) -> tuple[str, ...]:
-        """What it calls."""
+        """The utilities that the input calls."""
         return utilities(self.input)
 
     def to_json(self) -> dict[str, Any]:
@@ -54,7 +54,7 @@ class Question:
 
 
 def question_of(document: Mapping[str, Any], number: int, source: str) -> Question:
-    """The question of one line. Errors: SuiteError, with the line."""
+    """The question that a line's JSON object holds. Errors: SuiteError, which names the line."""
 
     def wrong(what: str) -> SuiteError:
         return SuiteError(f"{source}:{number}: {what}")
@@ -83,13 +83,15 @@ def question_of(document: Mapping[str, Any], number: int, source: str) -> Questi
 
 
 def read_questions(inputs: str | Path) -> list[Question]:
-    """The inputs of a file, one a line. A line is a JSON object with `input`, and perhaps `id`,
-    `cwd`, `kind`, `steps` and `history`. Or it is plain text, where empty lines and comments count
-    for nothing. Also `public`, `public-dev` and `public-test`.
+    """The inputs of a file, one a line, or the shipped `public`, `public-dev` or `public-test`.
 
-    Single is one command without operator, redirection or substitution, all else multi, unless the
-    file says so. Errors: SuiteError for a file that cannot be read or holds no inputs, for lines
-    that are none, and for two inputs of one id. UsageError for a name of no file.
+    A line is plain text, or a JSON object with `input`, and perhaps `id`, `cwd`, `kind`, `steps`
+    and `history`. Empty lines and lines that begin with `#` count for nothing.
+
+    `steps` is what the file says. Where the file does not say, it is `single` for one command
+    without operator, redirection or substitution, and `multi` for anything else. Errors: SuiteError
+    for a file that cannot be read or holds no inputs, for a line that is no input, and for two
+    inputs with one id. UsageError for a name such as `public-x` that is no file.
     """
     questions = list(_read(inputs))
     if not questions:

@@ -1,4 +1,4 @@
-"""Suites recorded: every input run several times, so that what varies shows itself."""
+"""Recording of suites: every input is run several times, so that what varies shows itself."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from shioenv.sandbox.base import Limits
 from shioenv.system.store import find_system
 
 RUNS = 5
-"""Of each input: all but one at once in one sandbox, the last in another one, later."""
+"""Runs of each input: all but the last in a row in one sandbox, the last later in another one."""
 
 SECONDS_APART = 61.0
-"""Between the first and the last run of an input, at least: what shows a minute shows another."""
+"""Seconds between the first and the last run of an input, at least: clocks show another minute."""
 
 Report = Callable[[int, int], None]
 Task = tuple[str, State]
@@ -40,11 +40,11 @@ def record_suite(
     workers: int | None = None,
     report: Report = lambda done, total: None,
 ) -> Suite:
-    """A suite of the inputs of a file (`read_questions`), each run so often from its own state.
+    """A suite of the inputs of a file (`read_questions`), each run `runs` times from its own state.
 
-    `report` is told how many runs are done, and of how many. It takes `seconds_apart` at least,
-    and little of it is spent waiting where there are many inputs. Errors: those of
-    `read_questions`, `find_system` and sandboxes; UsageError for fewer than two runs.
+    Once every input was run `runs - 1` times, `seconds_apart` seconds pass before the last runs.
+    `report` is told how many runs are done, and of how many. Errors: those of `read_questions`,
+    `find_system` and sandboxes; UsageError for fewer than two runs.
     """
     if runs < 2:
         raise UsageError("one run shows nothing of what varies", hint="two at least")
@@ -94,8 +94,10 @@ def _executed(lane: Lane, task: tuple[int, Task], times: int) -> list[Behavior]:
 
 
 def executed(lane: Lane, task: Task) -> Behavior:
-    """What an input does; where it runs out of time it is run once more while nothing else does,
-    and that counts (D-10).
+    """What an input does.
+
+    An input that runs out of time is run once more while nothing else runs, and that second run
+    counts (D-10).
     """
     behavior = lane.run(*task)
     return lane.alone(lambda: lane.run(*task)) if behavior.timed_out else behavior
@@ -107,7 +109,7 @@ def _cases(
     tasks: Sequence[Task],
     system: str | None,
 ) -> Iterator[SuiteCase]:
-    """The cases; where files were moved, what they were is looked up."""
+    """The cases; of files that were moved, what they were before is looked up in a sandbox."""
     moving = [any("m" in one[0] for run in runs for one in run.patch.operations) for runs in done]
     if not any(moving):
         for question, runs in zip(questions, done, strict=True):

@@ -1,4 +1,4 @@
-"""What answers are worth: every metric for single, multi and all inputs, with intervals."""
+"""How right predictors are: every metric for single, multi and all inputs, with intervals."""
 
 from __future__ import annotations
 
@@ -24,33 +24,33 @@ SHOWN = {
     "o_es": "O-ES",
     "djs": "ΔJS",
 }
-"""Metrics of every table, with what stands above them where there is little room."""
+"""Metrics of every table, with short headings."""
 COMPARED = ("em", "em_masked", "em_exit", "em_files", "em_output", "o_es", "djs", "djs_files")
 """Metrics whose differences between predictors are told."""
 OWN_LEVEL = frozenset({"em", "em_masked", "em_exit", "djs"})
-"""Those that mean another thing at another level."""
+"""The metrics of `COMPARED` that mean another thing at another patch level."""
 MACRO = ("em", "em_masked", "o_es")
 """Metrics of which the mean over utilities is told as well."""
 DETERMINISTIC = ("em", "o_es", "djs")
-"""Metrics that are told over deterministic inputs alone as well."""
+"""Metrics that are told over the inputs without anything volatile as well."""
 NO_ANSWERS = (Status.INVALID, Status.TIMED_OUT, Status.CRASHED)
-"""What no predictor means to say."""
+"""The statuses without an answer that no predictor intends; abstaining is intended."""
 FAILURES = (Status.ABSTAINED, *NO_ANSWERS)
 
 
 @dataclass(frozen=True)
 class JudgedPredictor:
-    """What one predictor said of a suite, and how right it was."""
+    """What one predictor said of a suite, and how right that was."""
 
     name: str
-    """Exactly as it was asked for."""
+    """The predictor's name exactly as it was asked for, such as `memory:./dataset`."""
     said: tuple[Said, ...]
     """In the order of the suite's cases."""
     marks: tuple[Marks, ...]
     version: str = ""
     level: PatchLevel = PatchLevel.FULL
     training: TrainedOn | None = None
-    """What of the suite it was trained on, where it says on what."""
+    """Which cases the predictor was trained on; None where it does not name its training data."""
 
 
 def judged(
@@ -69,11 +69,14 @@ def judged(
 def results(suite: Suite, predictors: Sequence[JudgedPredictor]) -> dict[str, Any]:
     """Everything that is told of an evaluation, for programs.
 
-    `predictors` has by name its `version`, `patch_level` and the groups `single`, `multi` and
-    `all`. Each group has `n` and metrics as `[value, low, high]` (95%, by 1,000 resamples of
-    inputs). `differences` has for each pair and group the first's value less the second's, on the
-    same resamples. Metrics at a predictor's own level are there only where both have the same
-    level.
+    `predictors` holds for each name `version`, `patch_level` and the groups `single`, `multi` and
+    `all`. A group has `n` and its metrics as `[value, low, high]` (95%, by 1,000 resamples of
+    inputs). Predictors that count tokens have `tokens` and `cost`; those that name their training
+    data have `training`.
+
+    `differences` holds for each pair of predictors and each group the first's metrics less the
+    second's, on the same resamples. Metrics of `OWN_LEVEL` are compared only where both predictors
+    have the same level.
     """
     places = {
         name: [
@@ -128,8 +131,9 @@ def results(suite: Suite, predictors: Sequence[JudgedPredictor]) -> dict[str, An
 
 
 def _tokens(one: JudgedPredictor) -> dict[str, Any]:
-    """What a model was asked and said, in tokens and dollars (None where no price is known);
-    nothing of predictors without any.
+    """The tokens that a model was asked and said, and their cost in dollars (None: no known price).
+
+    Empty for predictors that count no tokens.
     """
     asked, answered = (sum(said.tokens[side] for said in one.said) for side in (0, 1))
     if not (asked or answered):
@@ -139,7 +143,7 @@ def _tokens(one: JudgedPredictor) -> dict[str, Any]:
 
 
 def _trained(one: JudgedPredictor, cases: int) -> dict[str, Any]:
-    """How much of the suite a predictor was trained on; nothing where it does not say."""
+    """The shares of the suite that a predictor was trained on; empty where it does not say."""
     if one.training is None:
         return {}
     shares = {name: len(getattr(one.training, name)) / cases for name in ("text", "form")}
@@ -150,7 +154,7 @@ def _trained(one: JudgedPredictor, cases: int) -> dict[str, Any]:
 def _group(
     suite: Suite, one: JudgedPredictor, chosen: Sequence[int], drawn: Resampled
 ) -> dict[str, Any]:
-    """What is told beside the plain metrics."""
+    """What is told of a group of cases beside the plain metrics."""
     cases = [suite.cases[place] for place in chosen]
     said = [one.said[place] for place in chosen]
     steady = [not case.mask.volatile for case in cases]
@@ -175,7 +179,10 @@ def _group(
 
 
 def by_utility(cases: Iterable[SuiteCase]) -> dict[str, list[int]]:
-    """The places of cases by the utilities that they call, by name; a case may have several."""
+    """For each utility, sorted by name, the places of the cases that call it.
+
+    A case may call several utilities.
+    """
     found: dict[str, list[int]] = {}
     for place, case in enumerate(cases):
         for utility in case.question.utilities:

@@ -10,26 +10,28 @@ import numpy
 from numpy.typing import NDArray
 
 RESAMPLES = 1000
-"""Of the inputs, with replacement: the middle 95% of what they give is the interval."""
+"""Resamples of the inputs, with replacement; the middle 95% of their means is the interval."""
 
 SEED = 20_251_016
 
 Estimate = list[float | None]
-"""Value, low, high; all None where there is nothing to take a mean of."""
+"""Value, low and high end of the 95% interval; all None where nothing can be averaged."""
 
 Array = NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
 class DrawnMeans:
-    """A mean, and the means of the resamples; None where there is nothing to take one of."""
+    """A mean over inputs, and the mean over each resample of these inputs."""
 
     value: float | None
+    """None where there is nothing to take a mean of."""
     means: Array
+    """One for each resample; NaN where a resample has nothing to take a mean of."""
 
     @property
     def estimate(self) -> Estimate:
-        """With its interval."""
+        """The mean with its interval."""
         return _estimate(self.value, self.means)
 
     def less(self, other: DrawnMeans) -> Estimate:
@@ -40,7 +42,7 @@ class DrawnMeans:
 
 
 class Resampled:
-    """One draw of resamples of so many inputs: whatever is compared is compared on the same."""
+    """`RESAMPLES` resamples of `n` inputs: means that are compared use the same resamples."""
 
     def __init__(self, n: int) -> None:
         self.n = n
@@ -50,7 +52,7 @@ class Resampled:
         self._counts: Array = numpy.array(counts, dtype=numpy.float32).reshape(len(counts), n)
 
     def drawn(self, values: Sequence[float | None]) -> DrawnMeans:
-        """The mean over the inputs that have a value, of all and of each resample."""
+        """The mean over the inputs that have a value: in the whole and in each resample."""
         value, known = _split(values)
         whole = float(value.sum() / known.sum()) if known.any() else None
         return DrawnMeans(whole, _divided(self._counts @ value, self._counts @ known))
@@ -58,7 +60,10 @@ class Resampled:
     def macro(
         self, values: Sequence[float | None], groups: Mapping[str, Sequence[int]]
     ) -> Estimate:
-        """The mean over groups of inputs of the mean in each; an input may be in several."""
+        """The mean over groups of the mean in each group.
+
+        `groups` are places of inputs by name; an input may be in several groups.
+        """
         value, known = _split(values)
         member = numpy.zeros((self.n, len(groups)), dtype=numpy.float32)
         for column, places in enumerate(groups.values()):
@@ -71,7 +76,7 @@ class Resampled:
         return _estimate(float(whole), drawn)
 
     def percentile(self, values: Sequence[float], percent: float) -> Estimate:
-        """The value below which so much of all lies."""
+        """The value below which `percent` (0 to 100) percent of all values lie."""
         if not self.n:
             return [None, None, None]
         whole = numpy.asarray(values, dtype=numpy.float64)
@@ -80,7 +85,7 @@ class Resampled:
 
 
 def _split(values: Sequence[float | None]) -> tuple[Array, Array]:
-    """The values, 0 where there is none, and 1 where there is one."""
+    """Two arrays: the values, 0 for None; and 1 for a value, 0 for None."""
     known = numpy.array([value is not None for value in values], dtype=numpy.float32)
     return numpy.array([value or 0.0 for value in values], dtype=numpy.float32), known
 

@@ -1,6 +1,7 @@
-"""A suite: inputs with what they really did, several times, and what of it varies.
+"""A suite: inputs with what they really did in several runs, and what of that varies.
 
-On disk it is JSON Lines: a head with the digest of inputs, system and settings, then a case a line.
+On disk a suite is JSON Lines: a head with the digest of inputs, system and settings, then a case a
+line.
 """
 
 from __future__ import annotations
@@ -31,17 +32,17 @@ SCHEMA = 1
 
 @dataclass(frozen=True)
 class SuiteCase:
-    """An input with its gold."""
+    """An input with its gold: what the machine did with the input."""
 
     question: Question
     runs: tuple[Behavior, ...]
-    """What it did, at least once, in the order it was run."""
+    """The behavior in each run, at least one, in the order of the runs."""
     moved: Mapping[str, Any] = field(default_factory=dict)
-    """What lay at the paths that its patches move from."""
+    """What lay at the paths that the runs' patches move from, by path."""
 
     @cached_property
     def gold(self) -> tuple[Behavior, ...]:
-        """What it did, each behavior once."""
+        """The gold runs: the different behaviors of `runs`, each once."""
         different: list[Behavior] = []
         for run in self.runs:
             if run not in different:
@@ -50,11 +51,11 @@ class SuiteCase:
 
     @cached_property
     def mask(self) -> Mask:
-        """What varies between its runs."""
+        """What varies between the runs."""
         return Mask.of(self.gold, self.moved)
 
     def state(self, start: str, pristine: Pristine | None = None) -> State:
-        """What it is asked in; `start` is the system's first start directory."""
+        """The state that the input is asked in; `start` is the system's first start directory."""
         cwd = self.question.cwd or start
         return State(cwd=cwd, history=self.question.history, pristine=pristine)
 
@@ -71,7 +72,7 @@ class SuiteCase:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any], number: int, source: str) -> SuiteCase:
-        """What `to_json` wrote. Errors: SuiteError."""
+        """The case that `to_json` wrote; errors name the source and line. Errors: SuiteError."""
         try:
             gold = [behavior_of(behavior) for behavior in document["gold"]]
             runs = tuple(gold[number] for number in document["runs"])
@@ -85,29 +86,30 @@ class SuiteCase:
 
 @dataclass(frozen=True)
 class Head:
-    """What a suite says of itself."""
+    """The first line of a suite: what its cases are from."""
 
     name: str
-    """What its inputs are called."""
+    """The name of the file that the inputs are from, or `public` and its halves."""
     system: str
     system_digest: str
     start: str
-    """The system's first start directory, where inputs without one begin."""
+    """The system's first start directory, where inputs without a start directory begin."""
     runs: int
-    """Of each input."""
+    """Runs of each input."""
     seconds_apart: float
-    """Between the first and the last of them, at least."""
+    """Seconds between the first and the last run of an input, at least."""
     limits: Mapping[str, Any]
+    """The `Limits` of every run, by name."""
     digest: str = ""
-    """SHA-256 (hex) over inputs, system and settings: equal ones ask the same."""
+    """SHA-256 (hex) over inputs, system and settings: suites with equal digests ask the same."""
     sha256: str = ""
-    """Of the cases' lines."""
+    """SHA-256 (hex) of the cases' lines; empty in a suite that was never written."""
     schema: int = SCHEMA
 
 
 @dataclass(frozen=True)
 class Suite:
-    """Cases, and where they are from."""
+    """Cases, and the head that says what they are from."""
 
     head: Head
     cases: tuple[SuiteCase, ...]
@@ -118,7 +120,7 @@ class Suite:
         return sum(case.mask.volatile for case in self.cases)
 
     def stats(self) -> dict[str, Any]:
-        """How many there are of what."""
+        """Counts of the cases, by what they ask and did; behavior is that of the first run."""
         cases = self.cases
         steps = Counter(case.question.steps for case in cases)
         channels = Counter(name for case in cases for name in case.mask.channels)
@@ -143,7 +145,7 @@ class Suite:
 
 
 def digest_of(questions: Sequence[Question], system_digest: str, settings: Any) -> str:
-    """The digest of a head."""
+    """The digest of a head: SHA-256 (hex) over questions, the system's digest and settings."""
     asked = [question.to_json() for question in questions]
     text = json.dumps([asked, system_digest, settings], sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
@@ -169,10 +171,10 @@ def _line(document: Mapping[str, Any]) -> bytes:
 
 
 def read_suite(path: str | Path) -> Suite:
-    """A suite as it was recorded.
+    """The suite that a file holds.
 
-    Errors: SuiteError where the file cannot be read, is none, was written by a release that wrote
-    them otherwise, or was changed since.
+    Errors: SuiteError where the file cannot be read, is no suite, was written with another schema,
+    or was changed since it was recorded.
     """
     try:
         first, _, body = read_regular(path, LARGEST_LIST).partition(b"\n")
@@ -200,7 +202,7 @@ def _cases(body: bytes, source: str) -> Iterator[SuiteCase]:
 
 
 def moved_in(runs: Sequence[Behavior], before: Mapping[str, Any]) -> dict[str, Any]:
-    """What lies in a context's document at the paths that the patches of runs move from."""
+    """The values in a context's document at the paths that the runs' patches move from, by path."""
     found: dict[str, Any] = {}
     for run in runs:
         for _, source, _ in moves(run.patch):

@@ -1,4 +1,4 @@
-"""An evaluation as a page of tables in Markdown, the paper's numbers beside ours."""
+"""An evaluation as a page of tables in Markdown, with the paper's numbers beside ours."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ PAPER: Mapping[str, Mapping[str, tuple[float, float, float]]] = {
         "CodeT5, GCS, R* >= 0.5": (0.216, 0.689, 0.534),
     },
 }
-"""EM, O-ES and Delta-JS as the paper's tables give them."""
+"""The paper's EM, O-ES and Delta-JS, by group and method, as its tables give them."""
 
 TITLES = {"single": "Single commands", "multi": "Several steps", "all": "All inputs"}
 
 COLUMNS = {**SHOWN, "em_macro": "by utility", "ms_p50": "ms"}
-"""Metrics of the tables."""
+"""Metrics of the tables, with their headings."""
 
 _HEAD = """\
 # Judging predictors
@@ -55,7 +55,7 @@ and ours are one reading of them. Nothing here says how its models would do on t
 
 
 def markdown(evaluation: Evaluation) -> str:
-    """The page."""
+    """The page of tables, as Markdown."""
     suite = evaluation.document["suite"]
     head = _HEAD.format(
         inputs=suite["inputs"],

@@ -1,4 +1,4 @@
-"""What of a suite stands in the data that a predictor was trained on."""
+"""Which inputs of a suite stand in the data that a predictor was trained on."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ from shioenv.training.examples import SEEN, Seen
 
 @dataclass(frozen=True, slots=True)
 class TrainedOn:
-    """The places of a suite's cases whose input, or whose normal form, was trained on."""
+    """Which cases of a suite, by their places from 0, a predictor was trained on."""
 
     data: str
+    """The training data, as the predictor names it."""
     inputs: int
-    """Of the training data."""
+    """How many inputs the training data hold."""
     text: frozenset[int]
+    """Places of the cases whose text was trained on; white space does not count."""
     form: frozenset[int]
-    """Those of `text` among them."""
+    """Places of the cases whose normal form was trained on, and all places of `text`."""
 
     def to_json(self) -> dict[str, Any]:
         """The findings, as they are kept; `from_json` reads them."""
@@ -39,8 +41,9 @@ class TrainedOn:
 
 
 def trained_on(suite: Suite, data: str | Path) -> TrainedOn:
-    """What of a suite stands in a dataset, a file of inputs, or the directory of a model, which
-    has each input once. Errors: those of `leakage`; ModelError.
+    """Which cases of a suite stand in a dataset, a file of inputs, or the directory of a model.
+
+    Of a model each input counts once. Errors: those of `leakage`; ModelError.
     """
     asked = [without_start(case.question.input)[1] for case in suite.cases]
     if (Path(data) / SEEN).exists():

@@ -21,14 +21,14 @@ _ASKING = frozenset({"-ok", "-okdir"})
 """Options of `find` that run commands and are not in its grammar, since they wait for a person."""
 
 _DEEPEST = 4
-"""Commands inside one another that are looked into."""
+"""How deep commands are looked into that other commands are told to run."""
 
 
 def utilities(text: str) -> tuple[str, ...]:
     """The programs and builtins that an input calls by name, each once, in the order they stand.
 
-    Those in substitutions are among them, and those that `sudo` or a command whose grammar says so
-    is told to run (`find -exec`, `xargs`). `ip` is told apart by its object (`ip-addr`).
+    Utilities in substitutions are among them. So are those that `sudo`, or a command whose grammar
+    says so (`find -exec`, `xargs`), is told to run. `ip` is told apart by its object (`ip-addr`).
     """
     found: dict[str, None] = {}
     try:
@@ -44,7 +44,7 @@ def utilities(text: str) -> tuple[str, ...]:
 
 
 def _called(words: Sequence[str], depth: int = 0) -> Iterator[str]:
-    """The utility that words call, and those it is told to call itself."""
+    """The utility that a command's words call, and the utilities that it is told to run."""
     words = list(words)
     while words and (words[0] == "sudo" or (depth and is_assignment(words[0]))):
         words.pop(0)
@@ -64,7 +64,7 @@ def _called(words: Sequence[str], depth: int = 0) -> Iterator[str]:
 
 @cache
 def _splitter(name: str) -> ArgumentSplitter | None:
-    """What takes a command's words apart; None where no grammar is shipped."""
+    """The splitter of a command's arguments; None where no grammar of the command is shipped."""
     return ArgumentSplitter(load_grammar(name)) if name in shipped_headers() else None
 
 

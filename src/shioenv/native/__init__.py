@@ -1,11 +1,11 @@
-"""The small C programs and where they are.
+"""The compiled C programs and libraries, and where they are.
 
-`shioenv-sandbox` makes namespaces and supervises one sandbox; `preload.so` turns the system's own
-bash into a fork server. `shioenv-guest` is process 1 of a microVM and `shioenv-guest-sandbox` the
-supervisor there. These are compiled when the package is built.
+`shioenv-sandbox` makes namespaces and supervises one sandbox. `preload.so` turns the system's own
+bash into a fork server. `shioenv-guest` is process 1 of a microVM; `shioenv-guest-sandbox` is the
+supervisor there. These four are compiled when the package is built.
 
-`committed/answers.so` holds what the build of a system writes into its C library. Inputs can see
-it, so it is compiled once, by one compiler, and committed (`scripts/committed.py`).
+`committed/answers.so` holds the code that the build of a system writes into its C library. Inputs
+can see this code, so it was compiled once, by one compiler, and committed (`scripts/committed.py`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def sandbox_program() -> Path:
 
 
 def preload_library() -> Path:
-    """The library that is loaded into a system's bash."""
+    """The library that is loaded into a system's bash and makes a fork server of it."""
     return _built("preload.so")
 
 
@@ -44,7 +44,7 @@ def guest_agent() -> Path:
 
 
 def guest_sandbox() -> Path:
-    """What `sandbox_program` is, linked against nothing."""
+    """The supervisor of a sandbox in a microVM: as `sandbox_program`, linked against nothing."""
     return _built_static("shioenv-guest-sandbox")
 
 
@@ -59,5 +59,5 @@ def _built_static(name: str) -> Path:
 
 
 def answers_code() -> bytes:
-    """What a system's C library is to answer: a shared object that is copied from, never loaded."""
+    """The code for a system's C library: a shared object that is copied from and never loaded."""
     return (_HERE / "committed" / "answers.so").read_bytes()

@@ -1,1 +1,1 @@
-"""Anyone's inputs rewritten for a system: generic words become names that exist there."""
+"""Anyone's inputs rewritten for a system: what the system lacks becomes something that it has."""

@@ -1,4 +1,4 @@
-"""Anyone's inputs rewritten for a system, so that they find what they name."""
+"""Anyone's inputs rewritten for a system, so that the system has what they name."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from shioenv.seeding import generator
 from shioenv.system.store import System
 
 LONGEST = 4096
-"""Bytes of an input that is adapted: nobody types more."""
+"""Bytes of an input that is adapted, at most: nobody types more."""
 
 ATTEMPTS = 5
-"""How often an adaptation is drawn anew to become an input that is not there yet."""
+"""How often an adaptation is drawn, until it is an input that was not made yet."""
 
 
 @cache
 def placeholder_table() -> Mapping[str, Mapping[str, Any]]:
-    """By generic word: what it is `about`, and the system's `tokens` or the `values` it becomes."""
+    """By generic word: what it is `about`, and the `values` or system `tokens` it is drawn from."""
     path = files("shioenv.evaluation").joinpath("adapting/placeholders.toml")
     return parse_toml(path.read_bytes())
 
@@ -45,11 +45,11 @@ _NAMES = "|".join(sorted(placeholder_table(), key=len, reverse=True))
 _PLACEHOLDER = re.compile(rf"(?<![A-Za-z0-9_])(?:{_NAMES})(?![A-Za-z0-9_])")
 """A generic word anywhere in a text."""
 _WHOLE = re.compile(rf"(?<![^\s=:;|&(<>])(?:\[({_NAMES})\]|({_NAMES}))(?![^\s:;|&)<>])")
-"""One that stands for itself: a word of its own, what follows `=`, either side of `:`."""
+"""A generic word that stands alone: a whole word, what follows `=`, either side of `:`."""
 _QUOTED = re.compile(rf"([^\"']*=)?(\"(?:{_NAMES})\"|'(?:{_NAMES})')")
-"""A word that is one in quotes, such as `--name="Regex"`."""
+"""A word that is a generic word in quotes, perhaps behind `=`: `--name="Regex"`."""
 _ANGLES = re.compile(r"""('[^']*'|"(?:\\.|[^"\\])*"|\\.)|(?<![^\s=:])<([A-Za-z][\w -]*)>(?!\S)""")
-"""`<file name>` outside of quotes."""
+"""Words in angle brackets outside of quotes, such as `<file name>`."""
 _ELLIPSIS = re.compile(r"(?<!\S)(?:\.\.\.|…)(?!\S)")
 _VARIABLE = re.compile(r"\$(?:(\w+|[@*])|\{(\w+|[@*])\})")
 _OF_BASH = frozenset(
@@ -61,26 +61,33 @@ _OF_BASH = frozenset(
         "0", "$", "?", "!", "#", "-",
     )
 )  # fmt: skip
-"""Variables that every shell has."""
+"""Variables that every Bash has."""
 
 
 @dataclass(frozen=True, slots=True)
 class Adapted:
-    """Inputs as they were adapted, and those that were not."""
+    """Inputs as they were adapted, and inputs that were set aside."""
 
     questions: tuple[Question, ...]
-    """Each with its start directory; `template` is the id of what it was made from."""
+    """The adapted inputs, each with its start directory.
+
+    `template` in `extra` is the id of the input that an adapted one was made from.
+    """
     aside: tuple[tuple[Question, str], ...]
-    """What was set aside, and why."""
+    """The inputs that were set aside, each with the reason."""
 
     @property
     def reasons(self) -> dict[str, int]:
-        """How many were set aside for what, the most frequent first."""
+        """How many inputs were set aside for each reason, the most frequent first."""
         return dict(Counter(reason for _, reason in self.aside).most_common())
 
 
 def write_adapted(adapted: Adapted, path: Path) -> Path:
-    """Writes the inputs, and beside them, in the file whose path comes back, those set aside."""
+    """Writes the adapted inputs to `path`, and those set aside to the path that is returned.
+
+    The second file stands beside the first: `inputs.aside.jsonl` beside `inputs.jsonl`. Errors:
+    DatasetStorageError.
+    """
     lines = [question.to_json() for question in adapted.questions]
     aside = [{**question.to_json(), "reason": reason} for question, reason in adapted.aside]
     beside = path.with_suffix(f".aside{path.suffix}")
@@ -93,12 +100,12 @@ def write_adapted(adapted: Adapted, path: Path) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class _Slot:
-    """Where a name of the system is put; the same name wherever role and word are the same."""
+    """A place for a name of the system; equal slots of a template get the same name."""
 
     role: str
     """A role, or a generic word of the table in brackets."""
     word: str
-    """As it is written."""
+    """The word that stood there, as it was written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +113,10 @@ class _Template:
     question: Question
     names: SystemNames
     texts: tuple[tuple[str | _Slot, ...], ...]
-    """History and input, each in pieces."""
+    """The inputs of the history, then the input, each in pieces."""
 
     def drawn(self, random: Random) -> Question:
-        """One adaptation."""
+        """One adaptation: every slot filled with a name."""
         values: dict[_Slot, str] = {}
         for slot in (part for text in self.texts for part in text if isinstance(part, _Slot)):
             if slot not in values:
@@ -138,18 +145,22 @@ def adapt(
     seed: int = 0,
     report: Callable[[int], None] = lambda done: None,
 ) -> Adapted:
-    """Inputs rewritten for a system: what they name and it lacks becomes something it has.
+    """Inputs rewritten for a system: names that the system lacks become names that it has.
 
-    A file becomes a file of its type. So do directories, users, groups, hosts, interfaces, disks,
-    process numbers and generic words (`File`, `<file name>`, `$FILE` where nothing sets it). A word
-    becomes the same wherever it stands in an input and its history. What is there, and what is to
-    be made where it can be made, stays. `sudo` is taken off.
+    A file becomes a file of the same type. Directories, users, groups, hosts, interfaces, disks and
+    process numbers become others of their kind. Generic words become what they are about: `File`,
+    `<file name>`, `$FILE` where nothing sets it. A word becomes the same wherever it stands in an
+    input and its history. A name that the system has stays. So does a new name that can be made
+    where it stands. `sudo` is taken off.
 
-    One adaptation of each, in their order; with `count` as many rounds as make so many different
-    inputs, fewer where there are no more. Drawn by `seed`: the same for the same inputs and system.
-    Set aside are inputs with placeholders that stand for nothing in particular, dangerous and
-    endless inputs, empty and too long inputs, and equal ones. `report` is told how many are made.
-    Errors: UsageError for a count below 1, StartDirectoryError.
+    Each input is adapted once, in their order. With `count`, rounds follow until there are `count`
+    different inputs, or no new ones come. A `count` below the number of inputs ends the first
+    round. Drawing is by `seed`: the same for the same inputs and system. `report` is told how many
+    inputs are made.
+
+    Set aside are inputs with placeholders that stand for nothing in particular. So are dangerous,
+    endless, empty and too long inputs, and those that equal an earlier one. Errors: UsageError for
+    a count below 1, StartDirectoryError.
     """
     if count is not None and count < 1:
         raise UsageError(f"at least one input is made, not {count}")
@@ -188,7 +199,7 @@ def adapt(
 def _new(
     template: _Template, turn: int, seed: int, seen: set[tuple[object, ...]]
 ) -> Question | None:
-    """An adaptation that is not there yet, None where none is found."""
+    """An adaptation that is not in `seen`, to which it is added; None where none is found."""
     for attempt in range(ATTEMPTS):
         identity = template.question.id
         question = template.drawn(generator(seed, "adapt", identity, turn, attempt))
@@ -202,11 +213,11 @@ def _new(
 
 
 def _template(question: Question, names: SystemNames) -> _Template | str:
-    """An input in pieces; why, where it is set aside."""
+    """The template of an input; the reason, where the input is set aside."""
     texts = []
     known = {*names.variables, *_OF_BASH}
     roles: dict[str, str] = {}
-    after = names  # what is known once a text has run
+    after = names  # the names once a text has run
     for text in (*question.history, question.input):
         if len(text.encode("utf-8", "surrogateescape")) > LONGEST:
             return "too long"
@@ -235,7 +246,11 @@ def _template(question: Question, names: SystemNames) -> _Template | str:
 
 
 def _made(roles: Mapping[str, str]) -> Iterator[str]:
-    """What an input makes, as it is named there; of names that hold a variable what is before."""
+    """The files that an input makes, as the input names them.
+
+    Of a name that holds a variable, substitution or brace, the part before it with a `*` behind. Of
+    a URL, the last part of its path, or `index.html`.
+    """
     for word, role in roles.items():
         text = plain(word).translate(SHOWN)
         if role in ("new", "made"):
@@ -246,7 +261,7 @@ def _made(roles: Mapping[str, str]) -> Iterator[str]:
 
 
 def _elsewhere(commands: Iterable[str], names: SystemNames) -> tuple[str, ...] | None:
-    """Where commands and those before them go, as far as they say so; None where they stay."""
+    """Directories that commands, and those before them, may go to; None where they stay."""
     found = names.elsewhere
     for command in commands:
         words = [plain(word).translate(SHOWN) for word in split_words(command)]
@@ -267,7 +282,7 @@ def _pieces(
     known: frozenset[str],
     roles: Mapping[str, str],
 ) -> tuple[str | _Slot, ...] | str:
-    """A text in pieces; why, where placeholders are left over."""
+    """A text in pieces; the reason for setting it aside, where a placeholder is left over."""
     slots: list[tuple[int, int, _Slot]] = []
     for word in places.words:
         slots += _generic(word.text, word.start)
@@ -302,7 +317,7 @@ def _pieces(
 
 
 def _generic(text: str, start: int) -> list[tuple[int, int, _Slot]]:
-    """The generic words of the table in a word, with their places."""
+    """The generic words in a word, each with its place in the text and its slot."""
     found = []
     if quoted := _QUOTED.fullmatch(text):
         spans = [(quoted.span(2), quoted[2][1:-1])]
@@ -316,7 +331,10 @@ def _generic(text: str, start: int) -> list[tuple[int, int, _Slot]]:
 
 
 def _role(word: str, roles: Mapping[str, str]) -> tuple[int, str | None]:
-    """The role of a word, or of the value in it (`--file=x`, `-fx`), and where that begins."""
+    """Where the part of a word that has a role begins, and that role; None where none has one.
+
+    The part is the whole word, or the value in it: `--file=x`, `-fx`, `if=x`, `of=x`.
+    """
     sign = word.find("=")
     if word in roles or not (word.startswith("-") or word[:3] in ("if=", "of=")):
         return 0, roles.get(word)
@@ -329,7 +347,7 @@ def _role(word: str, roles: Mapping[str, str]) -> tuple[int, str | None]:
 
 
 def _is_set(word: str, known: frozenset[str]) -> bool:
-    """Whether a word holds a variable that has a value, so that nobody knows what it names."""
+    """Whether a word holds a variable that may have a value: what it names is unknown then."""
     if VARIABLE not in plain(word):
         return False
     names = {match[1] or match[2] for match in _VARIABLE.finditer(word)}
@@ -338,7 +356,7 @@ def _is_set(word: str, known: frozenset[str]) -> bool:
 
 @cache
 def _named() -> Mapping[str, str]:
-    """Words of the table by how they are written elsewhere: `filename`, `dir`, `n`."""
+    """Generic words of the table by other ways to write them: `filename`, `dir`, `n`."""
     found = {}
     for name, entry in placeholder_table().items():
         found.update(dict.fromkeys((name.lower(), *entry.get("also", ())), name))
@@ -346,7 +364,7 @@ def _named() -> Mapping[str, str]:
 
 
 def _bracketed(match: re.Match[str]) -> str:
-    """`<file name>` as a word of the table, where it is about one."""
+    """The generic word in brackets that `<file name>` is about; the match itself where none is."""
     if match[1]:
         return match[1]
     words = re.findall(r"[a-z]+", match[2].lower())
@@ -355,7 +373,7 @@ def _bracketed(match: re.Match[str]) -> str:
 
 
 def _generic_variable(word: str, known: frozenset[str]) -> str | None:
-    """The word of the table that a word is about which is a variable that nothing sets."""
+    """The generic word that a variable without a value is about, as `$FILE` is; else None."""
     match = _VARIABLE.fullmatch(word.strip('"'))
     name = match and (match[1] or match[2])
     return _named().get(name.lower()) if name and name not in known else None

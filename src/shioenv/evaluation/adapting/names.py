@@ -1,4 +1,4 @@
-"""What a system has to put where an input names what it lacks."""
+"""The names of a system, which take the place of names in an input that the system lacks."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ _TYPES: Sequence[tuple[str, str]] = (
     (r"\.(?:sh|py|pl|rb|js|awk|bash)|script\w*", "ScriptFile"),
     (r"\.\w{1,5}", "TextFile"),
 )
-"""What files by the ends of their names become; what has no end is text as well."""
+"""The system token of a file by the end of its name; a name without an end is a text file."""
 
 _DIRECTORY = re.compile(
     r".*(?:dir|directory|directories|folders?)(?:_?\d+|name)?|(?:src|lib|backup|home|downloads?)",
     re.IGNORECASE,
 )
-"""Names that say that they are directories'."""
+"""Names that plainly name a directory."""
 
 _PATH = re.compile(rf"[./~@%+,:= -]*[\w{VARIABLE}][\w./~@%+,:= {VARIABLE}-]*", re.ASCII)
 _GLOB = re.compile(r"[*?\[]")
 _ALWAYS = ("/dev", "/proc", "/sys", "/run")
-"""What has files that no system's index holds."""
+"""Directories whose files no system's index holds: paths that begin so count as there."""
 _DISK = re.compile(r"/dev/(?:[shv]d[a-z]\d*|disk\d\w*|nvme\w+)")
 _ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}")
 _INTERFACE = re.compile(r"(?:eth|en[opsx]|wl|wlan|lo|tun|tap|br|ppp|docker|veth|bond)\w*\d\w*")
@@ -56,21 +56,23 @@ class SystemNames:
     tokens: Mapping[str, Sequence[str]]
     """Names by system token."""
     exists: Callable[[str], bool]
-    """Whether an absolute path leads somewhere."""
+    """Whether something lies at an absolute path."""
     paths: Sequence[str]
-    """Of regular files under the start directory, relative to it."""
+    """The regular files under the start directory, relative to it."""
     cwd: str
+    """The start directory, links resolved."""
     home: str
+    """The value of HOME."""
     variables: frozenset[str] = frozenset()
-    """What every input finds set."""
+    """Environment variables that every input finds set."""
     elsewhere: tuple[str, ...] | None = None
-    """Directories that an input goes to, as far as they are known; None where it stays."""
+    """Directories that an input may go to; None where it stays in its start directory."""
     made: frozenset[str] = frozenset()
-    """What an input makes itself, as it is named there."""
+    """Files that an input makes itself, as the input names them, or patterns for them."""
 
     @classmethod
     def of(cls, system: System, cwd: str) -> SystemNames:
-        """The names of a system. Errors: StartDirectoryError."""
+        """The names of a system for inputs that start in `cwd`. Errors: StartDirectoryError."""
         tokens = catalogue(system, cwd)
         start = system.resolve(cwd) or "/"
         session = system.declaration.session
@@ -89,7 +91,7 @@ class SystemNames:
 
     @cached_property
     def _endings(self) -> Mapping[str, Sequence[str]]:
-        """Files by the ends of their names, without the odd ones."""
+        """Files of `paths` by the ends of their names; only paths of plain characters."""
         found: dict[str, list[str]] = {}
         for path in self.paths:
             ending = posixpath.splitext(path)[1]
@@ -98,11 +100,14 @@ class SystemNames:
         return found
 
     def values(self, tokens: Iterable[str]) -> list[str]:
-        """What the system has for tokens, as shell text."""
+        """The system's names for tokens, as shell text."""
         return [value for token in tokens for value in values_of(Nonterminal(token), self.tokens)]
 
     def fits(self, role: str, written: str) -> bool:
-        """Whether a word can stay as it is: what it names is there, or it names nothing."""
+        """Whether a word of this role can stay: the system has what it names, or it names nothing.
+
+        `written` is the word as shell text.
+        """
         word = plain(written).translate(SHOWN)
         named = any(character.isalnum() or character == VARIABLE for character in word)
         if not named or word.startswith(("-", "+")):
@@ -138,7 +143,10 @@ class SystemNames:
         return numbers or known_values.issuperset(names)
 
     def draw(self, role: str, written: str, random: Random, used: Sequence[str]) -> str:
-        """Shell text in place of a word that does not fit; where possible none that was `used`."""
+        """Shell text that takes the place of a word that does not fit.
+
+        Where possible it is none of `used`.
+        """
         word = plain(written).translate(SHOWN)
         role = _told(role, word)
         if role == "owner":
@@ -173,7 +181,7 @@ class SystemNames:
         return (self._type(role, word),)
 
     def _type(self, role: str, word: str) -> str:
-        """The token of a file or directory of this name."""
+        """The system token of a file or directory that is named so."""
         base = posixpath.basename(word.rstrip("/"))
         ending = posixpath.splitext(base)[1]
         told = role == "directory" or word.endswith("/") or _DIRECTORY.fullmatch(base) is not None
@@ -193,7 +201,7 @@ class SystemNames:
         return VARIABLE not in word and self._is_there(word)
 
     def _from_start(self, values: list[str]) -> list[str]:
-        """Names that lead to the same from wherever an input goes."""
+        """Names as absolute paths where an input leaves its start directory; else as they are."""
         if self.elsewhere is None:
             return values
         return [posixpath.normpath(posixpath.join(self.cwd, value)) for value in values]
@@ -210,7 +218,7 @@ class SystemNames:
         return False
 
     def _is_made(self, word: str) -> bool:
-        """Whether the input makes it, or something that it lies in or that lies in it."""
+        """Whether the input makes the path, a directory above it, or something in it."""
         word = posixpath.normpath(word)
         return any(
             f"{word}/".startswith(f"{name}/")
@@ -220,7 +228,11 @@ class SystemNames:
         )
 
     def _matches(self, pattern: str) -> bool:
-        """Whether a pattern matches a file under the start directory, or lies elsewhere."""
+        """Whether a pattern matches a file that is there or that the input makes.
+
+        Of a pattern outside the start directory only the directory in front of its first glob
+        character has to be there.
+        """
         if pattern.startswith(("/", "~", "..")):
             return self._is_there(posixpath.dirname(_GLOB.split(pattern)[0]) or "/")
         pattern = pattern.removeprefix("./")
@@ -232,7 +244,10 @@ class SystemNames:
         return any(path.count("/") == depth and fnmatchcase(path, pattern) for path in self.paths)
 
     def _several(self, word: str, random: Random) -> str:
-        """A pattern for files of the same end as those of a pattern that matches none."""
+        """A pattern for one directory's files of one end, in place of one that matches nothing.
+
+        The end is that of `word`, where any file has it.
+        """
         ending = posixpath.splitext(word)[1]
         if ending not in self._endings:
             ending = random.choice(sorted(self._endings) or [""])
@@ -250,7 +265,10 @@ class SystemNames:
         return match is None or match[1] in self._endings
 
     def _glob(self, role: str, word: str, random: Random, used: Sequence[str]) -> str:
-        """A pattern that finds something, in the manner of one that finds nothing."""
+        """A pattern for names with an end that files have, in place of one that finds nothing.
+
+        A word that is no pattern becomes a name that is there.
+        """
         if not _GLOB.search(word):
             token = "Directory" if role == "directory glob" else self._type("file", word)
             names = [posixpath.basename(name) for name in self.tokens.get(token, ())]
@@ -261,7 +279,7 @@ class SystemNames:
         return self._pick(endings, random, used)
 
     def _new(self, word: str, random: Random, used: Sequence[str]) -> str:
-        """A name that does not exist, in a directory that does."""
+        """A path for something new: the word's last part in a directory that exists."""
         base = posixpath.basename(word.rstrip("/"))
         if VARIABLE in base or not base:
             return self._pick(self.values(["NewFile"]), random, used)
@@ -280,14 +298,14 @@ class SystemNames:
 
 
 def _exists(system: System, path: str) -> bool:
-    """Whether something lies at a path, be it a link that leads nowhere."""
+    """Whether something lies at an absolute path; a link that leads nowhere counts."""
     above = system.resolve(posixpath.dirname(path))
     entry = None if above is None else posixpath.join(above, posixpath.basename(path))
     return entry in system.index or system.resolve(path) is not None
 
 
 def _told(role: str, word: str) -> str:
-    """A role that a word tells better than where it stands: `bob:staff` is an owner."""
+    """The role of a word where its text tells more than its place: `bob:staff` is an owner."""
     return "owner" if role in ("user", "group") and ":" in word else role
 
 

@@ -1,4 +1,4 @@
-"""What words of an input name: files, directories, users, hosts; told by the grammars."""
+"""The roles of an input's words: what each names (a file, a user, a host), by the grammars."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from shioenv.grammar.traits import PATHS, RoleChange, Traits, read_operands
 OF_KIND = frozenset(
     {"path", "owner", "user", "users", "group", "host", "url", "interface", "pid", "glob"}
 )
-"""Kinds of the grammars that are roles of options' values."""
+"""Kinds of options' values that are roles as well."""
 
 OF_OPERANDS = frozenset(PATHS) | (OF_KIND - {"glob"})
-"""Roles that operands have; any other one names nothing of the system."""
+"""Roles of operands that name something of the system."""
 
 _WRITTEN = frozenset({"output", "target"})
-"""Roles of what is made where it is not there: only its directory must be."""
+"""Roles of files that are made where they are missing: only their directory must be there."""
 
 _PATTERN = RoleChange(("-e", "-f", "--regexp", "--file"), "pattern", "")
 _WITHOUT_GRAMMAR: Mapping[str, str] = MappingProxyType(
@@ -34,12 +34,12 @@ _WITHOUT_GRAMMAR: Mapping[str, str] = MappingProxyType(
         "sed": "text file*", "source": "file*", "tac": "file*", "unzip": "file*", "zcat": "file*",
     }
 )  # fmt: skip
-"""What operands name of programs that have no grammar, as a header would say it."""
+"""The roles of the operands of programs without a grammar, as a header would tell them."""
 
 
 @cache
 def traits_of(name: str) -> Traits | None:
-    """What a program is like, by its grammar's name or its own; None of one nobody knows."""
+    """The traits of a program, by its grammar's name or its own; None for an unknown program."""
     if name in _WITHOUT_GRAMMAR:
         operands = read_operands(_WITHOUT_GRAMMAR[name], KINDS)
         assert not isinstance(operands, str)
@@ -54,13 +54,17 @@ def _describer() -> Describer:
 
 
 def roles_of(places: Places) -> dict[str, str]:
-    """The role of each word of an input, by its text as it is written; the first that is told."""
+    """The role of each word of an input that has one, by the word as it is written.
+
+    A word that stands in several places has the role that is told first. Redirections tell first,
+    then the commands in their order.
+    """
     found: dict[str, str] = {}
     for word in places.words:
         if word.sign:
             found.setdefault(word.text, "file" if word.sign.startswith("<") else "new")
     for command in places.commands:
-        with suppress(RecursionError):  # thousands of operands: they stay as they are
+        with suppress(RecursionError):  # thousands of operands: these words get no role
             for segment in _describer().describe(command).segments:
                 for text, role in _of_segment(segment):
                     found.setdefault(text, "new" if role in _WRITTEN else role)
@@ -113,5 +117,5 @@ def _operands(name: str, traits: Traits, segment: DescribedSegment) -> Iterator[
 
 
 def _is_letters(word: str) -> bool:
-    """Whether it is tar's first operand in the old style: `xvf`."""
+    """Whether a word is tar's first operand in the old style, such as `xvf`."""
     return word.isalpha() and set(word) <= set("cxtruAdvfzjJkpmhO") and word[:1] in "cxtruAvz"

@@ -1,4 +1,4 @@
-"""Inputs that are set aside before anybody runs them: dangerous ones, and those without an end."""
+"""Inputs that are set aside before they are run: dangerous inputs, and inputs without an end."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ _SOURCES = frozenset({"/dev/zero", "/dev/urandom", "/dev/random", "/dev/full"})
 _LIMITED = re.compile(r"\|\s*(?:head\b|sed\s+(?:-n\s+)?['\"]?\d*[pq]?;?\d*q|dd\b.*count=)")
 _FOLLOWS = re.compile(r"-[A-Za-z]*[fF]|--follow(?:=.*)?|--retry")
 _LOOKING = ("file", "test")
-"""What opens no device to the end, though it opens files or has no grammar."""
+"""Commands that do not read a device to its end, though they open files or have no grammar."""
 _BOUNDS = re.compile(r"-[A-Za-z]*[cnN]\d*$|--(?:bytes|lines|read-bytes|length)|count=")
 _LONGEST_SLEEP = 5.0
-"""Seconds that an input may wait at most."""
+"""Seconds that an input may sleep at most."""
 _UNITS = {"s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def unfit(text: str, places: Places) -> str | None:
-    """Why an input is not to be run; None where nothing speaks against it.
+    """Why an input is not to be run; None where nothing speaks against running it.
 
-    `dangerous: …` is what destroys the system it runs on, `endless: …` what does not end by itself
-    or only after more than 5 seconds.
+    The reason begins with `dangerous: ` where the input would destroy the system. It begins with
+    `endless: ` where the input does not end by itself, or only after more than 5 seconds.
     """
     if _BOMB.search(text):
         return "dangerous: it makes processes without end"
@@ -73,7 +73,7 @@ def _is_disk_target(word: str) -> bool:
 
 
 def _removes_root(name: str, rest: Sequence[str]) -> bool:
-    """Whether it is a `find` over the whole system that removes all it finds."""
+    """Whether a command is a `find` over the whole system that removes all that it finds."""
     removes = "-delete" in rest or "rm" in rest
     chosen = any(word.startswith(("-name", "-iname", "-path", "-regex", "-user")) for word in rest)
     return name == "find" and removes and not chosen and bool(rest) and rest[0] in _ROOTS
@@ -105,13 +105,15 @@ def _endless(name: str, rest: Sequence[str], text: str) -> str | None:
 
 
 def _takes_away(traits: Traits) -> bool:
-    """Whether what it names is elsewhere or nowhere afterwards, empty directories aside."""
+    """Whether a command moves or removes what it names; removing empty directories is neither."""
     return traits.changes == "name" or (traits.removes and "directory" not in traits.roles)
 
 
 def _reads(name: str) -> bool:
-    """Whether a program reads the devices that it names, as all do of which nobody says that they
-    do something else with paths.
+    """Whether a program reads the devices that it names.
+
+    A program without a grammar does, and so does one whose header names no paths or opens them.
+    Those of `_LOOKING` do not.
     """
     traits = traits_of(name)
     return name not in _LOOKING and (traits is None or traits.opens or not traits.paths)

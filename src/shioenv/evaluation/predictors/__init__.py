@@ -1,1 +1,1 @@
-"""What can be judged: the machine itself, constants, recordings, memories, emulators, models."""
+"""Predictors: the machine itself, constants, recordings, memories, emulators, models."""

@@ -1,6 +1,7 @@
-"""bashkit: a Bash with coreutils written anew in Rust, over a virtual file system.
+"""bashkit: Bash and coreutils written anew in Rust, over a virtual file system.
 
-The strongest rule-based system we know: whoever beats a honeypot alone has proved little.
+bashkit is the strongest rule-based system that we know: a model that beats only a honeypot has
+proved little.
 """
 
 from __future__ import annotations
@@ -20,22 +21,25 @@ from shioenv.evaluation.predictors.tree import ShownFile, changes, loaded
 from shioenv.system.store import IndexEntry, System, find_system
 
 MOUNTED = ("/etc", "/usr", "/var")
-"""What is loaded once and mounted for every input; what an input changes there is loaded anew."""
+"""Directories that are loaded once and mounted for every input.
+
+A directory is loaded anew after an input that is seen to change something in it (`WATCHED`).
+"""
 
 BUILT_IN = frozenset({"/", "/bin", "/dev", "/proc", "/sys"})
-"""What it has of its own, or does not let be made."""
+"""Directories that bashkit has of its own, or does not let be made."""
 
 WATCHED = ("/home", "/tmp", "/root", "/etc", "/var", "/srv", "/opt", "/mnt", "/media", "/run")
-"""Where what an input changed is looked for."""
+"""Directories where changes of an input are looked for; changes elsewhere are not seen."""
 
 Loaded = list[tuple[IndexEntry, bytes | None]]
 
 
 class Bashkit:
-    """Answers by running inputs in it, each in an interpreter of its own with the system's files.
+    """Answers by running inputs in bashkit, each in a new interpreter with the system's files.
 
-    Its own /etc cannot be replaced file by file, so the system's is mounted over it. It tells the
-    host's time and knows no owners.
+    bashkit's own /etc cannot be replaced file by file, so the system's is mounted over it. bashkit
+    tells the host's time and knows no owners.
     """
 
     patch_level = PatchLevel.FILES
@@ -56,7 +60,7 @@ class Bashkit:
         self._mounts = {top: self._filled(top) for top in MOUNTED}
 
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
-        """What it does there."""
+        """What the input does in bashkit, after the history in the same interpreter."""
         cwd = state.cwd if state else self._start
         bash = self._fresh(cwd)
         for text in state.history if state else ():
@@ -73,7 +77,7 @@ class Bashkit:
         return Behavior(exit_code=done.exit_code & 0xFF, output=output, patch=patch)
 
     def _fresh(self, cwd: str) -> Any:
-        """An interpreter over the system's files as they were built."""
+        """A new interpreter over the system's files as they were built, in directory `cwd`."""
         bash = self._bashkit.Bash(
             username="root", hostname=self._hostname, cwd=cwd, env=self._environment
         )
@@ -124,7 +128,7 @@ def _beneath(system: System, top: str) -> Loaded:
 
 
 def _fill(files: Any, entries: Loaded, top: str = "") -> None:
-    """Writes files; those it does not let be written (names with newlines) are left out."""
+    """Writes files; left out are those that bashkit refuses, such as names with newlines."""
     for entry, content in entries:
         path = entry.path[len(top) :]
         if path in BUILT_IN or not path:
@@ -138,14 +142,12 @@ def _fill(files: Any, entries: Loaded, top: str = "") -> None:
             else:
                 files.write_file(path, content)
             files.chmod(path, stat.S_IMODE(entry.mode))
-        except Exception:  # its errors have no type of their own
+        except Exception:  # bashkit's errors have no type of their own
             continue
 
 
 def _date(bash: Any, entries: Loaded) -> None:
-    """Gives files their times, as many at once as have the same; directories after what is in
-    them.
-    """
+    """Gives files and directories the system's times, all of one time at once."""
     times: dict[int, list[str]] = {}
     for entry, _ in entries:
         if not stat.S_ISLNK(entry.mode) and entry.path not in BUILT_IN and "\n" not in entry.path:

@@ -1,4 +1,4 @@
-"""A program over standard input and output, in whatever language it is written."""
+"""A program in any language as a predictor, asked over its standard input and output."""
 
 from __future__ import annotations
 
@@ -18,11 +18,15 @@ from shioenv.evaluation.predictors.lines import LineProcess
 
 
 class CommandPredictor:
-    """The predictor `command:PROG ARGS`: a line of JSON in for each input (`input`, `cwd`,
-    `history`), a line of JSON out. It is started once and asked one input at a time; what it writes
-    on standard error is the user's to see. The first line asks who it is: `{"hello": true}`. The
-    answer is a JSON object. It may have `version`, `patch_level` and `training` (a dataset, or a
-    file of the inputs that it was trained on).
+    """The predictor `command:PROG ARGS`: a line of JSON in for each input, a line of JSON out.
+
+    A question has `input`, `cwd` and `history`. The program is started once and asked about one
+    input at a time. What it writes on standard error is shown to the user.
+
+    The first line asks the program who it is: `{"hello": true}`. The answer is a JSON object. It
+    may have `version`, `patch_level` and `training` (a dataset, or a file of the inputs that the
+    program was trained on). Errors: PredictorError for a text that is no command, or another answer
+    to the first line. Those of `LineProcess`.
     """
 
     def __init__(self, setting: Setting) -> None:
@@ -45,7 +49,10 @@ class CommandPredictor:
             raise
 
     def _said(self, name: str, default: str) -> str:
-        """What it says of itself. Errors: PredictorError where that is no text."""
+        """What the program says of itself by this name; `default` where it says nothing.
+
+        Errors: PredictorError where that is no printable text.
+        """
         said = self._process.hello.get(name)
         if said is None:
             return default
@@ -57,7 +64,7 @@ class CommandPredictor:
         return said
 
     def answer(self, shell_input: str, state: State | None = None) -> Answer:
-        """What the program says. Errors: Abstained, AnswerError; those of `LineProcess.ask`."""
+        """The program's answer. Errors: Abstained, AnswerError; those of `LineProcess.ask`."""
         question: dict[str, object] = {
             "input": shell_input,
             "cwd": state.cwd if state else self._start,
@@ -70,7 +77,7 @@ class CommandPredictor:
         return self.answer(shell_input, state).behavior
 
     def make_ready(self) -> None:
-        """Starts it again where it has ended."""
+        """Starts the program again where it has ended. Errors: PredictorError."""
         self._process.make_ready()
 
     def close(self) -> None:
@@ -79,7 +86,8 @@ class CommandPredictor:
 
 
 def _version(words: list[str]) -> str:
-    """The program's name and a digest of the program, and of the script that is its first argument.
+    """The program's name, and a digest of the program and of the script that is its first argument.
+
     Once one of the two is changed, it is another predictor.
     """
     digest = hashlib.sha256()

@@ -1,4 +1,4 @@
-"""Predictors that look at nothing: without them no number can be read."""
+"""Constant predictors, the floor: without them no other predictor's numbers can be read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from shioenv.evaluation.utilities import utilities
 
 
 class Trivial:
-    """Nothing is printed, nothing is changed, and all went well."""
+    """Says of every input that it prints nothing, changes nothing and exits 0."""
 
     version = "1"
     patch_level = PatchLevel.FULL
@@ -19,12 +19,12 @@ class Trivial:
         pass
 
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
-        """Always the same."""
+        """The same for every input: exit code 0, no output, no patch."""
         return Behavior(exit_code=0, output=b"")
 
 
 class Errors:
-    """No command is ever found."""
+    """Says of every input that its first command is not found."""
 
     version = "1"
     patch_level = PatchLevel.FULL
@@ -33,7 +33,7 @@ class Errors:
         pass
 
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
-        """Bash's own message, of the first command."""
+        """Exit code 127 and Bash's own message about the input's first command."""
         name = next(iter(utilities(shell_input)), shell_input.split(" ")[0])
         said = f"bash: line 1: {name}: command not found\n"
         return Behavior(exit_code=127, output=said.encode("utf-8", "surrogateescape"))

@@ -1,8 +1,8 @@
 """Cowrie: the honeypot itself, over real SSH, configured to the system.
 
-Cowrie lives in an environment of its own in the user's cache directory, made on first use. From the
-system's description come its file tree with contents, /proc, processes, and what `uname` says. So
-do the commands that Cowrie lacks and that print the same every time.
+Cowrie lives in an environment of its own in the user's cache directory, made on first use. The
+system gives its file tree with contents, /proc, processes and what `uname` says. The system also
+gives what commands print that Cowrie lacks, where a command by itself prints and changes nothing.
 """
 
 from __future__ import annotations
@@ -38,10 +38,13 @@ from shioenv.grammar.library import names_of_grammars
 from shioenv.system.store import System, find_system
 
 VERSION = "3.1.4"
-"""Named in every result: versions differ by a factor of two to five."""
+"""The version that is installed and named in every result.
+
+The results of versions differ by a factor of two to five.
+"""
 
 LARGEST = 4 << 20
-"""Bytes of a file whose content it has."""
+"""Bytes of a file at most whose content Cowrie is given; larger files are empty there."""
 
 LINK, DIRECTORY, FILE = 0, 1, 2
 
@@ -84,9 +87,9 @@ ed25519_private_key = {state}/ssh_host_ed25519_key
 
 
 class Cowrie:
-    """Answers as Cowrie answers an exec request `cd DIR; INPUT`, a connection for each.
+    """Answers as Cowrie answers an exec request `cd DIR; INPUT`, in a connection of its own.
 
-    Its `free` shows the host's memory: that cannot be configured.
+    Cowrie's `free` shows the host's memory: that cannot be configured.
     """
 
     patch_level = PatchLevel.FILES
@@ -107,7 +110,11 @@ class Cowrie:
             raise
 
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
-        """What it says. Errors: AnswerError where the connection breaks."""
+        """What Cowrie says the input does.
+
+        A history is asked about alone as well; the output and the changes that it has by itself are
+        taken off. Errors: AnswerError where the connection breaks; those of `LineProcess.ask`.
+        """
         cwd = state.cwd if state else self._start
         history = state.history if state else ()
         before = self._asked(started(cwd, "\n".join(history))) if history else None
@@ -121,11 +128,11 @@ class Cowrie:
         return Behavior(said["exit_code"] & 0xFF, output, patch)
 
     def make_ready(self) -> None:
-        """Starts it again where it has ended."""
+        """Starts client and server again where they have ended."""
         self._process.make_ready()
 
     def close(self) -> None:
-        """Ends the server."""
+        """Ends client and server, and removes their directory."""
         self._process.close()
         shutil.rmtree(self._state, ignore_errors=True)
 
@@ -152,13 +159,16 @@ class Cowrie:
 
 
 def _operations(before: dict[str, Any], after: dict[str, Any], cwd: str) -> Iterator[Operation]:
-    """What happened between two states, each by path what tells it from the beginning."""
+    """The operations that lead from one state to another.
+
+    A state holds, by path, how each file differs from the system as it was built.
+    """
     for path in {*before, *after}:
         old, new = before.get(path), after.get(path)
         if old == new:
             continue
         verb = ""
-        if new is None and old is not None:  # as it was built: what the history did is undone
+        if new is None and old is not None:  # as it was built: the input undid the history's change
             verb = {"added": "removed", "removed": "added"}.get(old[0], "changed")
         elif old is None and new is not None:
             verb = new[0]
@@ -183,7 +193,7 @@ def _install(directory: Path) -> None:
 
 
 def _configure(directory: Path, system: System, python: Path) -> None:
-    """Everything of the system that it takes, in a directory."""
+    """Writes everything that Cowrie takes of the system into a directory."""
     (directory / "fs.pickle").write_bytes(pickle.dumps(_tree(system), protocol=4))
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     asking = (
@@ -214,8 +224,10 @@ def _configure(directory: Path, system: System, python: Path) -> None:
 
 
 def _text_commands(directory: Path, sandbox: SandboxRunner, own: set[str]) -> None:
-    """The texts of utilities that it lacks, where these print something by themselves and change
-    nothing. It looks for them where PATH finds them, which is under usr/bin.
+    """Writes what utilities print that Cowrie lacks (`own` are those that it has).
+
+    A utility counts where by itself it exits 0, prints something and changes nothing. Each text
+    stands at the path where PATH finds the utility, under usr/bin: there Cowrie looks for it.
     """
     (directory / "txtcmds").mkdir()
     for name in sorted({*names_of_grammars(), "mount"} - own):
@@ -240,9 +252,10 @@ def _ps(sandbox: SandboxRunner) -> list[dict[str, Any]]:
 
 
 def _tree(system: System) -> list[Any]:
-    """The system's files as Cowrie's tree: name, type, owner, group, size, mode, time, contents,
-    target, and a real file, of which there is none. Targets of links are absolute: it takes
-    others from the root.
+    """The system's files as Cowrie's tree.
+
+    A node is name, type, owner, group, size, mode, time, contents, target, and a real file, which
+    is always None here. Targets of links are absolute: Cowrie takes others from the root.
     """
     nodes: dict[str, list[Any]] = {}
     proc = system.shown_in_proc()

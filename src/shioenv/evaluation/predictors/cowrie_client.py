@@ -1,7 +1,7 @@
-"""Asks Cowrie over SSH: a line of JSON in for each input, a line out. Starts and ends the server.
+"""Asks Cowrie over SSH: a line of JSON in for each input, a line of JSON out.
 
-Standard library and paramiko only: this is a program for another environment, called with the
-server's program, its directory and its port.
+It starts and ends the server. Its arguments are the server's program, directory and port. Standard
+library and paramiko only: this is a program for another environment, Cowrie's own.
 """
 
 import base64
@@ -19,14 +19,14 @@ import paramiko
 START_SECONDS = 120
 SECONDS = 25
 LONGEST = 4 << 20
-"""Bytes of an output; what comes after is not waited for."""
+"""Bytes of an output after which no more is waited for."""
 
 logging.getLogger("paramiko").setLevel(logging.CRITICAL)
 
 
 def started(program, directory, port):
     words = [sys.executable, "-I", program]
-    if os.getuid() == 0:  # it refuses to run as root
+    if os.getuid() == 0:  # Cowrie refuses to run as root
         words = ["unshare", "-U", "--map-user=1000", "--map-group=1000", *words]
     changes = os.path.join(directory, "changes.jsonl")
     log = open(os.path.join(directory, "server.log"), "wb")
@@ -62,7 +62,7 @@ def ask(text, port):
             channel.exec_command(text)
             channel.shutdown_write()
         except paramiko.SSHException as error:
-            # it runs the input first, and closes before it answers the request
+            # Cowrie runs the input first, and closes the channel before it answers the request
             if "Channel closed" not in str(error):
                 raise
         except (EOFError, OSError):
@@ -77,7 +77,10 @@ def ask(text, port):
 
 
 def told(path, before):
-    """What the server wrote down of the input behind so many bytes of its log."""
+    """The files that an input changed: the line that the server wrote behind `before` bytes.
+
+    Empty where no such line comes within a second.
+    """
     for _ in range(100):
         if os.path.exists(path) and os.path.getsize(path) > before:
             with open(path, "rb") as log:

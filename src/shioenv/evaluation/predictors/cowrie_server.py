@@ -1,7 +1,10 @@
-"""Cowrie as it is, run in its own environment. When an input ends, what the input changed of the
-virtual file system is written down, a line of JSON each: `{"code": ..., "files": {path: state}}`.
+"""Cowrie unchanged, but that it writes down what each input did to the virtual file system.
 
-Standard library and Cowrie only: this is a program for another environment.
+When an input ends, one line of JSON is appended to the file that SHIOENV_COWRIE_CHANGES names:
+`{"code": ..., "files": {path: [verb, state]}}`. The verb is `added`, `changed` or `removed`; the
+state of a removed file is null.
+
+Standard library and Cowrie only: this is a program for another environment, Cowrie's own.
 """
 
 import hashlib
@@ -28,7 +31,7 @@ def flat(node, path, found):
 
 
 def state(node):
-    """What is compared of a file; of a directory no times, which every new entry changes."""
+    """The facts of a file that are compared; no time of a directory, which every new entry sets."""
     seen = [node[TYPE], node[MODE], node[UID], node[GID]]
     if node[TYPE] == DIRECTORY:
         return seen

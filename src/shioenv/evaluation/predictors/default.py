@@ -1,5 +1,6 @@
-"""The model that comes with the package, or another one: `default`, `default:MODEL`,
-`default:MODEL,seq2seq=MODEL`, `default:abstain-below=0.3`.
+"""The model that comes with the package, or another model.
+
+As in `default`, `default:MODEL`, `default:MODEL,seq2seq=MODEL`, `default:abstain-below=0.3`.
 """
 
 from __future__ import annotations
@@ -23,14 +24,15 @@ STAGES = "bashkit"
 
 
 class Emulated:
-    """Answers commands that read a pipe by an emulator; declines where one changes files."""
+    """Answers commands that read a pipe by an emulator; abstains where a command changes files."""
 
     def __init__(self, bashkit: Bashkit) -> None:
         self._bashkit = bashkit
 
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
-        """What the emulator prints of the text in `State.stdin`. Errors: Abstained where it
-        changes anything, or fails with words of its own.
+        """What the command does in the emulator with the text in `State.stdin`.
+
+        Errors: Abstained where the emulator changes anything, or fails and prints something.
         """
         stdin = state.stdin if state else b""
         bare = replace(state, stdin=b"") if state else None
@@ -43,10 +45,15 @@ class Emulated:
 
 
 def default(setting: Setting) -> Model:
-    """The predictor `default`, `default:MODEL`, `default:MODEL,stages=bashkit`,
-    `default:stages=bashkit`, with `seq2seq=MODEL` a sequence model beside the memory, and with
-    `abstain-below=P` an abstention wherever it is less sure. Asked about another system than the
-    model's, it answers of that system's files, and that system has to be built here.
+    """The predictor `default`, or `default:` with options: a model, and `NAME=VALUE`, with commas.
+
+    `stages=bashkit` has the emulator answer commands that read a pipe. `seq2seq=MODEL` puts a
+    sequence model beside the memory. With `abstain-below=P` (0 to 1) the model abstains wherever it
+    is less sure than P. Any other part names another model than the package's.
+
+    A model that is asked about another system than its own answers about that system's files, and
+    that system has to be built here. Errors: PredictorError for options that are none; those of
+    models and of `find_system`.
     """
     name, stages, written, least = "", "", None, 0.0
     for part in filter(None, setting.text.split(",")):
@@ -67,9 +74,10 @@ def default(setting: Setting) -> Model:
 
 
 def emulator(name: str, system: str | None) -> Emulated:
-    """Who answers commands that read a pipe, by name, with the files of a built system.
+    """The runner of this name that answers commands that read a pipe, with a built system's files.
 
-    Errors: PredictorError for a name that is none; MissingExtraError; those of `find_system`.
+    Errors: PredictorError for another name than `STAGES`; MissingExtraError; those of
+    `find_system`.
     """
     if name != STAGES:
         raise PredictorError(f"stages cannot be by {name!r}", hint=f"stages={STAGES}")

@@ -1,4 +1,4 @@
-"""just-bash: a Bash with its commands written anew in TypeScript, over a file system in memory."""
+"""just-bash: Bash and its commands written anew in TypeScript, over a file system in memory."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from shioenv.evaluation.predictors.tree import loaded
 from shioenv.system.store import System, find_system
 
 VERSION = "3.4.2"
-"""Installed by npm into the user's cache directory on first use."""
+"""The version that npm installs into the user's cache directory on first use."""
 
 
 class JustBash:
-    """Answers by running inputs in it, each in an interpreter of its own with the system's files.
+    """Answers by running inputs in just-bash, each in a new interpreter with the system's files.
 
-    It tells the host's time and knows no owners and no link counts.
+    just-bash tells the host's time and knows no owners and no link counts.
     """
 
     patch_level = PatchLevel.FILES
@@ -48,7 +48,7 @@ class JustBash:
         self._process = LineProcess(words, {"system": _described(system)}, setting)
 
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
-        """What it does there. Errors: those of `LineProcess.ask`."""
+        """What the input does in just-bash. Errors: those of `LineProcess.ask`."""
         cwd = state.cwd if state else self._start
         history = list(state.history) if state else []
         said = self._process.ask({"input": shell_input, "cwd": cwd, "history": history}, dict)
@@ -57,11 +57,11 @@ class JustBash:
         return Behavior(said["exit_code"], output, ContextPatch(tuple(operations)))
 
     def make_ready(self) -> None:
-        """Starts it again where it has ended."""
+        """Starts the program again where it has ended. Errors: PredictorError."""
         self._process.make_ready()
 
     def close(self) -> None:
-        """Ends it."""
+        """Ends the program."""
         self._process.close()
 
 
@@ -71,7 +71,11 @@ def _install(directory: Path) -> None:
 
 
 def _described(system: System) -> dict[str, object]:
-    """The system's files as the program takes them."""
+    """The system's files and environment as the program `just_bash.mjs` takes them.
+
+    A file is path, kind, permission bits, time in seconds since 1970, and content in base64 or
+    target.
+    """
     found: list[list[object]] = []
     for entry, content in loaded(system):
         mode = stat.S_IMODE(entry.mode)

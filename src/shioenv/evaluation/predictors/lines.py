@@ -25,19 +25,19 @@ from shioenv.system.build import cache_directory
 T = TypeVar("T")
 
 LONGEST_ANSWER = 8 << 20
-"""Bytes of the line that a program answers with: a hundred times the longest output kept."""
+"""Bytes of the line that a program answers with, at most: a hundred times the longest output."""
 
 
 class _UntouchedError(EOFError):
-    """It ended and had read nothing of the question."""
+    """The program ended and had read nothing of the question."""
 
 
 class LineProcess:
-    """A program that runs until it is closed; one that ended is started again when it is asked.
+    """A program that runs until it is closed; where it ended, the next question starts it again.
 
-    `first` is what it is told before anything else; its answer to that is `hello`, a JSON object.
-    Errors: PredictorError where it cannot be run, ends, writes anything else, or says nothing to
-    that in the time that it has to start.
+    `first` is the first line that the program is told; its answer, a JSON object, is `hello`.
+    Errors: PredictorError where the program cannot be run, or does not answer the first line with a
+    JSON object in `start_seconds`.
     """
 
     def __init__(self, words: Sequence[str], first: Mapping[str, Any], setting: Setting) -> None:
@@ -48,18 +48,22 @@ class LineProcess:
         self.hello = self._begun()
 
     def make_ready(self) -> None:
-        """Starts it again where it has ended. Errors: those of making one."""
+        """Starts the program again where it has ended. Errors: PredictorError, as at first."""
         if self._process is None or self._process.poll() is not None or self._says(select.POLLHUP):
             self._begun()
 
     def ask(self, document: Mapping[str, Any], read: Callable[[dict[str, Any]], T]) -> T:
-        """What `read` makes of the JSON object that it answers.
+        """What `read` makes of the JSON object that the program answers.
 
-        One that ended between two questions is started again. Errors: EOFError where the program
-        ends instead. TimeoutError where it says nothing in time. AnswerError where the line is no
-        JSON object, does not end, or comes before the question is read, and where a line came
-        before that nobody asked for. After each the program is ended: the next line could be the
-        answer to this question. So it is where `read` raises an AnswerError that received nothing.
+        A program that ended between two questions is started again first. Errors: those of
+        `make_ready` and of `read`. EOFError where the program ends instead of answering.
+        TimeoutError where it says nothing in time. AnswerError where the line is no JSON object,
+        does not end, or comes before the question is read, and where a line came before that nobody
+        asked for.
+
+        After each of these errors the program is ended: its next line could be the answer to this
+        question. The program is also ended where `read` raises an AnswerError that received
+        nothing.
         """
         self.make_ready()
         question = json.dumps(document).encode() + b"\n"
@@ -70,8 +74,9 @@ class LineProcess:
             return self._asked(question, self._setting.reply_seconds, read)
 
     def close(self) -> None:
-        """Ends it and all that it started: its standard input ends, and if that does not help in
-        two seconds, it is killed.
+        """Ends the program and all that it started.
+
+        Its standard input is closed. If it has not ended two seconds later, it is killed.
         """
         self._end(2.0)
 
@@ -110,25 +115,25 @@ class LineProcess:
             self._end(0.0)
             raise TimeoutError(f"no answer in {seconds:g} s") from None
         except AnswerError as error:
-            if error.received is None:  # what comes next would be taken for the next answer
+            if error.received is None:  # its next line would be taken for the next answer
                 self._end(0.0)
             raise
 
     def _refuse_unasked(self) -> None:
-        """AnswerError where it has written something since its last answer."""
+        """Raises AnswerError where the program has written something since its last answer."""
         if not self._said and self._says(select.POLLIN):
             self._said += os.read(self._pipes()[1].fileno(), 1 << 16)
         if self._said:
             raise AnswerError(f"it wrote a line that nobody asked for: {_beginning(self._said)}")
 
     def _says(self, event: int) -> bool:
-        """Whether its standard output has something to read, or is at its end."""
+        """Whether the program's standard output has an event: something to read, or its end."""
         poll = select.poll()
         poll.register(self._pipes()[1], event)
         return any(events & event for _, events in poll.poll(0))
 
     def _exchanged(self, line: bytes, until: float) -> bytes:
-        """What it says in a line to a line: both are passed on as it takes and gives them."""
+        """The line that the program answers to a line; both pass as it reads and writes them."""
         stdin, stdout = self._pipes()
         waiting = memoryview(line)
         poll = select.poll()
@@ -140,7 +145,7 @@ class LineProcess:
                     f"an answer of more than {LONGEST_ANSWER >> 20} MiB without the end of its line"
                 )
             left = until - time.monotonic()
-            # longer than a timer counts is as good as for ever
+            # a timer cannot count the longest waits: a day at a time
             ready = dict(poll.poll(min(max(0.0, left), 86_400.0) * 1e3)) if left > 0 else {}
             if left <= 0:
                 raise TimeoutError
@@ -158,7 +163,7 @@ class LineProcess:
                 else:
                     if not waiting:
                         poll.unregister(stdin)
-        if len(waiting) + _unread(stdin) > 1:  # some read a value and not the end of its line
+        if len(waiting) + _unread(stdin) > 1:  # some programs read a value and leave its newline
             raise AnswerError(
                 f"it answered before it had read the question: {_beginning(self._said)}"
             )
@@ -167,7 +172,7 @@ class LineProcess:
         return answer
 
     def _why_silent(self) -> str:
-        """Why its standard output is at its end; it is ended."""
+        """Why the program's standard output is at its end; the program is ended."""
         process = self._process
         assert process is not None
         with suppress(subprocess.TimeoutExpired):
@@ -186,7 +191,7 @@ class LineProcess:
         return process.stdin, process.stdout
 
     def _end(self, patience: float) -> int | None:
-        """Its status, None where it was not running."""
+        """Ends the program; its status, None where there was none."""
         if self._process is None:
             return None
         stdin, stdout = self._pipes()
@@ -216,21 +221,21 @@ def _object(line: bytes) -> dict[str, Any]:
 
 
 def _beginning(said: bytes | bytearray) -> str:
-    """The beginning of its first line, for a message."""
+    """The beginning of the first line that a program said, for a message."""
     return repr(bytes(said[:320]).partition(b"\n")[0].decode("utf-8", "replace")[:80])
 
 
 def _unread(pipe: IO[bytes]) -> int:
-    """The bytes that lie in a pipe."""
+    """How many bytes lie in a pipe unread."""
     count = fcntl.ioctl(pipe, termios.FIONREAD, bytes(4))
     return int.from_bytes(count, sys.byteorder)
 
 
 def installed(name: str, install: Callable[[Path], None]) -> Path:
-    """The directory in the cache where something lies that a predictor needs. `install` puts it
-    there on first use. One process does so while others wait.
+    """The directory in the cache that holds what a predictor needs, installed on first use.
 
-    Errors: those of `install`; nothing half-installed stays behind.
+    `install` fills the directory that it is given. One process installs while others wait. Errors:
+    those of `install`; then nothing half-installed stays behind.
     """
     directory = cache_directory() / "predictors" / name
     directory.parent.mkdir(parents=True, exist_ok=True)
@@ -250,7 +255,7 @@ def installed(name: str, install: Callable[[Path], None]) -> Path:
 
 @contextmanager
 def waiting(directory: Path) -> Iterator[None]:
-    """Nobody else is in here meanwhile; who comes later waits."""
+    """Holds the lock of a directory; another process that wants the lock waits meanwhile."""
     handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
@@ -260,8 +265,9 @@ def waiting(directory: Path) -> Iterator[None]:
 
 
 def told(words: Sequence[str | Path], what: str, **how: Any) -> str:
-    """What a program that installs something says. Errors: HostError where it is missing or fails,
-    with its last words.
+    """The standard output of a program that installs `what`; `how` is for `subprocess.run`.
+
+    Errors: HostError where the program is missing, or fails, with its last words.
     """
     try:
         done: subprocess.CompletedProcess[str] = subprocess.run(

@@ -1,8 +1,8 @@
 """Prompted language models behind any endpoint that speaks OpenAI's protocol.
 
-Two prompts. The paper's (Appendix B) is filled from the real context before the input. The other is
-ours: it asks for the exit code too and shows the nearest executed inputs. Every reply is kept in a
-file, from which the same evaluation is repeated without the endpoint.
+There are two prompts. `paper` is the paper's (Appendix B), filled from the real context before the
+input. `nearest` is ours: it asks for the exit code too and shows the nearest executed inputs. Every
+reply is kept in a file, from which the same evaluation is repeated without the endpoint.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from shioenv.evaluation.predictors.memory import Remembering, memory
 from shioenv.system.build import cache_directory
 
 SHOWN = 5
-"""Nearest records in our prompt."""
+"""How many of the nearest records our prompt shows."""
 
 LONGEST_SHOWN = 1500
-"""Characters of an output in it."""
+"""Characters of a record's output that our prompt shows, at most."""
 
 TOKENS = 4096
-"""Of a reply at most."""
+"""Tokens of a reply at most."""
 
 PAPER = """\
 You are emulating a Linux command-line interface for a user to interact with. \
@@ -54,7 +54,7 @@ The DIFF uses the following compact encoding (a JSON list of operations):
 Always respond in the exact format:
 <OUT> OUTPUT_TEXT </OUT> <DIFF> JSON_PATCH </DIFF>
 """
-"""The instructions of Appendix B."""
+"""The instructions of the paper's Appendix B."""
 
 NEAREST = (
     PAPER
@@ -65,7 +65,7 @@ Put <EXIT>N</EXIT> behind it, N being the exit status. A file that is added is [
 all that changes is the present. Where nothing changes, the DIFF is [].
 """
 )
-"""Ours."""
+"""Our instructions: the paper's, with the exit code and how new files are described."""
 
 PROMPTS = {"paper": PAPER, "nearest": NEAREST}
 
@@ -78,8 +78,9 @@ _EXIT = re.compile(r"<EXIT>\s*(\d{1,3})\s*</EXIT>")
 
 @dataclass(frozen=True, slots=True)
 class PromptOptions:
-    """What stands behind `llm:`: `MODEL,prompt=nearest,memory=DATASET,replay=FILE,url=URL,
-    price=IN/OUT`.
+    """The options behind `llm:`, a model and `NAME=VALUE` with commas between.
+
+    As in `MODEL,prompt=nearest,memory=DATASET,replay=FILE,url=URL,price=IN/OUT`.
     """
 
     model: str
@@ -87,15 +88,15 @@ class PromptOptions:
     memory: str = ""
     """The dataset whose records our prompt shows."""
     replay: str = ""
-    """The file of replies; None: one in the user's cache directory."""
+    """The file of replies; empty: a file for this model in the user's cache directory."""
     url: str = ""
-    """The endpoint; else OPENAI_BASE_URL, else OpenAI's own. The key is OPENAI_API_KEY."""
+    """The endpoint; empty: OPENAI_BASE_URL, else OpenAI's own. The key is OPENAI_API_KEY."""
     price: str = ""
-    """Dollars for a million tokens of prompts and of replies: `0.15/0.60`."""
+    """Dollars for a million tokens of prompts and of replies, as in `0.15/0.60`; empty: unknown."""
 
     @classmethod
     def of(cls, text: str) -> PromptOptions:
-        """The options that a text says. Errors: PredictorError."""
+        """The options that a text says. Errors: PredictorError for options that are none."""
         model, *rest = text.split(",")
         pairs = [item.partition("=") for item in rest]
         given = {name: value for name, _, value in pairs}
@@ -116,7 +117,7 @@ class PromptOptions:
         return options
 
     def cost(self, tokens: tuple[int, int]) -> float:
-        """What tokens cost, in dollars; 0 where no price is given."""
+        """The cost in dollars of tokens of prompt and reply; 0 where no price is given."""
         prices = (float(price) for price in (self.price or "0/0").split("/"))
         return sum(n * price / 1e6 for n, price in zip(tokens, prices, strict=True))
 
@@ -124,10 +125,10 @@ class PromptOptions:
 class PromptedModel:
     """Answers as the model replies, each input by itself, at temperature 0.
 
-    The paper's prompt asks for no exit code: 0 is taken. One newline or blank at either end of the
-    output is the format's. An output that then lacks its last newline gets one, because the format
-    cannot tell. `tokens` are those of the newest reply, of the prompt and said, and `cost` what
-    they cost, also where the reply was kept from earlier.
+    The paper's prompt asks for no exit code: 0 is taken. One newline or blank before the output and
+    one blank behind it are the format's. An output that then lacks its last newline gets one,
+    because the format cannot tell. `tokens` are those of the newest prompt and its reply. `cost` is
+    what these tokens cost in dollars. Both count a reply that was kept from earlier, too.
     """
 
     patch_level = PatchLevel.FULL
@@ -149,8 +150,10 @@ class PromptedModel:
         self._memory: Remembering | None = memory(near) if options.memory else None
 
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
-        """What it says. Errors: AnswerError for a reply that lacks its tags or holds no patch;
-        HostError where the endpoint cannot be reached; what its client raises.
+        """The behavior that the model's reply says.
+
+        Errors: AnswerError for a reply that lacks its tags or holds no patch; those of
+        `Endpoint.reply`, such as HostError where the endpoint cannot be reached.
         """
         cwd = state.cwd if state else self._start
         history = state.history if state else ()
@@ -170,7 +173,7 @@ class PromptedModel:
         return parsed(reply["text"])
 
     def close(self) -> None:
-        """Ends the sandbox that contexts are read from."""
+        """Closes the sandbox that contexts are read from."""
         self._runner.close()
 
     def _messages(self, text: str, cwd: str, history: tuple[str, ...]) -> Iterator[dict[str, str]]:
@@ -189,8 +192,9 @@ class PromptedModel:
         yield {"role": "user", "content": started(cwd, text)}
 
     def _context(self, cwd: str, history: tuple[str, ...]) -> str:
-        """The context before the input as the paper's prompt shows it: Python's own spelling, of
-        the files those in the start directory.
+        """The context before the input, as the paper's prompt shows it.
+
+        Values are spelled as Python literals. Only files in the start directory are shown.
         """
         if (cwd, history) not in self._contexts:
             state = self._runner.state(cwd)
@@ -206,8 +210,11 @@ class PromptedModel:
 
 
 def parsed(reply: str) -> Behavior:
-    """The behavior that a reply says: the output is what stands before the last `</OUT>` in front
-    of `<DIFF>`. Errors: AnswerError with what could be read.
+    """The behavior that a reply says.
+
+    The output stands between the first `<OUT>` and the last `</OUT>` in front of `<DIFF>`. An exit
+    code that is missing is 0, and one above 255 is 255. Errors: AnswerError, with what could be
+    read.
     """
     diff = _DIFF.search(reply, max(0, reply.find("</OUT>")))
     head = reply[: diff.start()] if diff else reply

@@ -1,7 +1,7 @@
-"""A memory of executed inputs: the honest baseline beside every model.
+"""A memory of executed inputs as a predictor: the honest baseline beside every model.
 
-`memory` is the one that models are made of; `memory-plain` gives the nearest record as it is, and
-who does no better has memorised.
+`memory` is the memory that models are made of. `memory-plain` gives the nearest record as it is: a
+model that is no better has only memorised.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from shioenv.training.material import datasets_in
 from shioenv.training.memory import train_memory
 
 QUESTIONS = 2000
-"""Records that a dataset's memory asks itself about, where it is first used."""
+"""Records that a dataset's memory asks itself about when it is made, on first use."""
 
 
 @dataclass(frozen=True, slots=True)
 class Near:
-    """An executed input, and what it did."""
+    """An executed input, the directory it started in, and what it did."""
 
     text: str
     cwd: str
@@ -44,7 +44,7 @@ class Near:
 
 
 class Remembering:
-    """A memory as it is judged. `fills` is false for the nearest record as it is."""
+    """A memory as a predictor; with `fills` false it gives the nearest record as it is."""
 
     patch_level = PatchLevel.FULL
 
@@ -58,10 +58,9 @@ class Remembering:
     ) -> None:
         self.version = version
         self.world = world or memory.world
-        """Of the machine that it is asked about; another one than what it remembers, perhaps."""
+        """The machine that is asked about, which may be another than that of the records."""
         self.training = str(training[0] if len(training) == 1 else memory.index.directory)
-        """The dataset, or the memory itself: its inputs are set aside where new ones are asked
-        for."""
+        """The dataset, or the memory's directory: the inputs that `em_new_text` leaves out."""
         self.memory, self._fills = memory, fills
 
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
@@ -69,9 +68,10 @@ class Remembering:
         return self.answer(shell_input, state).behavior
 
     def answer(self, shell_input: str, state: State | None = None) -> Answer:
-        """What the nearest records did. Inputs before this one are not looked at.
+        """The answer by what the nearest records did; the history is not looked at.
 
-        Errors: Abstained where nothing of the same utility was executed.
+        Errors: Abstained where no input with the same utility was executed; those of
+        `Memory.answer`.
         """
         if state is None or state.pristine is None:
             stdin, fed = (state.stdin, state.fed) if state else (b"", False)
@@ -89,7 +89,7 @@ class Remembering:
         return Answer(near[0].behavior, 0.1, near[0].text)
 
     def nearest(self, shell_input: str, cwd: str, count: int) -> list[Near]:
-        """So many records of the same utility, the nearest first; perhaps none."""
+        """At most `count` records of the same utility, the nearest first; perhaps none."""
         memory = self.memory
         state = self.world.state(cwd)
         ours = memory.take(Call.parse(shell_input), state)
@@ -109,14 +109,19 @@ class Remembering:
 
 
 def memory(setting: Setting) -> Remembering:
-    """The predictor `memory:DATASET`, or `memory:MODEL`. About another system than the one it is
-    of it says what its records did, of that system's files.
+    """The predictor `memory:DATASET`, or `memory:MODEL`.
+
+    Asked about another system than that of its records, it says what the records did, told of that
+    system's files. Errors: PredictorError where no dataset is named; those of datasets and models.
     """
     return _memory(setting, fills=True)
 
 
 def plain_memory(setting: Setting) -> Remembering:
-    """The predictor `memory-plain:DATASET`, which fills nothing in."""
+    """The predictor `memory-plain:DATASET`, or `memory-plain:MODEL`: the nearest record as it is.
+
+    Errors: those of `memory`.
+    """
     return _memory(setting, fills=False)
 
 
@@ -141,7 +146,7 @@ def _memory(setting: Setting, *, fills: bool) -> Remembering:
 
 
 def _remembered(datasets: Sequence[Path]) -> Path:
-    """The memory of datasets, made in the cache where it is first asked for."""
+    """The directory of the datasets' memory in the cache, made on first use."""
     shards = [shard.sha256 for each in datasets for shard in finished_manifest(each).shards]
     manifests = [(each / MANIFEST).read_bytes() for each in datasets]
     made = f"{FORMS}".encode() + "".join(shards).encode() + b"".join(manifests)

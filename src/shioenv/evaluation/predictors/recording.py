@@ -1,4 +1,4 @@
-"""Answers from a file: so anything that can write JSON Lines can be judged."""
+"""Answers from a file: whatever can write JSON Lines can be judged by its recording."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ Key = tuple[str, str | None, tuple[str, ...]]
 
 
 class RecordedPredictor:
-    """Answers an input as the file does, by its text, start directory and history; lines without
-    a start directory answer in any.
+    """Answers an input as the file does, by its text, start directory and history.
+
+    A line without a start directory answers in any, where no line has just that start directory.
     """
 
     def __init__(self, answers: dict[Key, str], facts: Mapping[str, str]) -> None:
@@ -30,8 +31,10 @@ class RecordedPredictor:
         self.training = facts["training"]
 
     def answer(self, shell_input: str, state: State | None = None) -> Answer:
-        """What the file says. Errors: Abstained where it says nothing, or that it abstains;
-        AnswerError.
+        """The answer of the file's line for this input, start directory and history.
+
+        Errors: Abstained where no line is for these, or the line abstains; AnswerError where the
+        line holds no answer.
         """
         cwd, history = (state.cwd, state.history) if state else (None, ())
         for where in (cwd, None):
@@ -46,10 +49,13 @@ class RecordedPredictor:
 
 
 def recording(setting: Setting) -> RecordedPredictor:
-    """The predictor `recording:FILE`. Lines hold `input`, perhaps `cwd` and `history`, and an
-    answer. A line that has `version`, `patch_level` or `training` instead speaks of the whole file.
+    """The predictor `recording:FILE`.
 
-    Errors: PredictorError for a file that cannot be read, or a line that holds no input.
+    Lines hold `input`, perhaps `cwd` and `history`, and an answer. A line without `input` speaks of
+    the whole file, by `version`, `patch_level` and `training`. Where two lines are for the same
+    input, start directory and history, the later one counts.
+
+    Errors: PredictorError for a file that cannot be read, or a line that cannot be read as JSON.
     """
     path = Path(setting.text)
     try:

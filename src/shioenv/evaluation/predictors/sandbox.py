@@ -1,4 +1,4 @@
-"""The machine itself: the ceiling of every suite."""
+"""The machine itself as a predictor: the ceiling of every suite."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from shioenv.evaluation.predictor import Setting
 
 
 class SandboxPredictor:
-    """Answers by running inputs on the suite's system."""
+    """Answers by running inputs on the pristine system."""
 
     patch_level = PatchLevel.FULL
 
@@ -19,11 +19,11 @@ class SandboxPredictor:
         self.version = f"{runner.system.name} {runner.system.digest[:12]}"
 
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
-        """What it does."""
+        """What the input does on the machine."""
         return self._runner.run(shell_input, state)
 
     def close(self) -> None:
-        """Ends the sandbox."""
+        """Closes the sandbox."""
         self._runner.close()
 
 

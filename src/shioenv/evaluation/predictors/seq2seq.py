@@ -1,7 +1,7 @@
 """A sequence model by itself: `seq2seq:MODEL`, `seq2seq:MODEL,memory=MODEL`.
 
-It is asked about the system that the suite was recorded on. Another system than those it was
-trained on has to be built here, and is only looked at.
+The model is asked about the system that the suite was recorded on. A system other than the first in
+the model's card has to be built here; it is only looked at, and nothing runs there.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ from shioenv.training.preparing import now_of
 
 
 class WrittenPredictor:
-    """A sequence model as it is judged: of several commands it is asked about each, in the state
-    that those before left.
+    """A sequence model as a predictor.
+
+    Of an input with several commands the model is asked about each command, in the state that the
+    commands before left.
     """
 
     patch_level = PatchLevel.FULL
@@ -34,15 +36,17 @@ class WrittenPredictor:
         self._model = model
         self._composition = Composition(model, model.world.state())
         self.training = str(model.directory)
-        """What it was trained on is told there."""
+        """The model's directory, which tells what the model was trained on."""
 
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
         """The behavior alone."""
         return self.answer(shell_input, state).behavior
 
     def answer(self, shell_input: str, state: State | None = None) -> Answer:
-        """What the model writes. Errors: Abstained where it comes to no end, or the input cannot be
-        put together by rule.
+        """The answer that the model writes.
+
+        Errors: Abstained where the model comes to no end, or the input cannot be put together from
+        its commands.
         """
         here = self._model.world.state(state.cwd if state else None)
         for text in state.history if state else ():
@@ -53,7 +57,10 @@ class WrittenPredictor:
 
 
 def seq2seq(setting: Setting) -> WrittenPredictor:
-    """The predictor `seq2seq:MODEL`."""
+    """The predictor `seq2seq:MODEL`, with `,memory=MODEL` a sequence model that uses a memory.
+
+    Errors: PredictorError where no model is named; those of models and of `find_system`.
+    """
     name, _, rest = setting.text.partition(",")
     kept = rest.removeprefix("memory=")
     if not name or (rest and kept == rest):

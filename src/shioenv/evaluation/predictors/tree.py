@@ -1,4 +1,4 @@
-"""File trees of emulators: the system's files to load, and what an input changed of them."""
+"""File trees of emulators: the system's files to load, and the files that an input changed."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from shioenv.domain.pointer import escape
 from shioenv.system.store import DEVICES, IndexEntry, System
 
 LARGEST = 64 * 1024
-"""Bytes of a file whose content is loaded; of larger ones, which are programs, the name."""
+"""Bytes of a file at most whose content is loaded; larger files, which are programs, are empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShownFile:
-    """What an emulator shows of one file."""
+    """One file as an emulator shows it."""
 
     kind: str
     """`file`, `directory`, `symlink`, or another word."""
@@ -27,7 +27,7 @@ class ShownFile:
     modified: float
     """Seconds since 1970."""
     content: Any = None
-    """Equal where the contents are; of a link its target."""
+    """What stands for the content when files are compared, such as the size; None for nothing."""
 
 
 Tree = Mapping[str, ShownFile]
@@ -35,8 +35,11 @@ Tree = Mapping[str, ShownFile]
 
 
 def loaded(system: System) -> Iterator[tuple[IndexEntry, bytes | None]]:
-    """The system's files, parents first, with the contents of regular ones. Left out: what lies in
-    /sys and /proc but what programs are shown there, devices, fifos.
+    """The system's files, parents first, with the contents of regular files.
+
+    Left out is all that lies in /sys, /proc and /dev, and what is no regular file, directory or
+    symbolic link. The files of /proc that programs are shown are `System.shown_in_proc`. The
+    content is None for directories and links, empty for files larger than `LARGEST`.
     """
     for path, entry in sorted(system.index.items()):
         if path.startswith(("/sys/", "/proc/", "/dev/")) or path in DEVICES:
@@ -50,7 +53,7 @@ def loaded(system: System) -> Iterator[tuple[IndexEntry, bytes | None]]:
 def changes(before: Tree, after: Tree, start: str) -> ContextPatch:
     """The patch at the level of files: what was added, removed or changed, and how.
 
-    A directory's own time does not count: emulators set it, or do not, when an entry comes.
+    The time of a directory does not count: some emulators set it when an entry comes, some do not.
     """
     operations: list[Operation] = []
     for path in {*before, *after}:
