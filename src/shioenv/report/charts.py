@@ -1,4 +1,4 @@
-"""The page's charts, each with what stands around it and the same numbers as a table."""
+"""The page's charts, each with its label and the same numbers as a table."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from shioenv.report.tables import Table
 from shioenv.report.text import count, fixed, share, visible
 
 WIDTH = 400
-"""Of every chart in pixels, axes included: text is as large in all, and readable on a phone."""
+"""Width of every chart in pixels, axes included: text is as large in all, and fits a phone."""
 HEIGHT = 250
 ROW = 18
 """Height of one bar of a ranking in pixels."""
 RANKED = 24
-"""Bars of a ranking at most; the table beside it has more."""
+"""Bars of a ranking at most; its table has more rows."""
 LABEL = 140
 """Width of a ranking's labels in pixels at most; longer ones are cut."""
 TABLED = 500
@@ -43,7 +43,7 @@ EXITS = {
 }
 
 _GAP, _OVERHANG = 18, 10
-"""Between two plots, and of the last number of an axis."""
+"""Pixels between two plots, and pixels by which an axis's last number reaches over its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,20 +51,20 @@ class Figure:
     """A chart and its table, whose note says what is shown and what may be misread."""
 
     name: str
-    """Its id in the page."""
+    """The id of the figure in the page."""
     spoken: str
-    """The chart in one sentence, for who does not see it."""
+    """The chart in one sentence, for readers who do not see it."""
     chart: alt.TopLevelMixin
     table: Table
 
     @property
     def svg(self) -> str:
-        """The chart drawn, as an element that takes the width it is given."""
+        """The chart as an `<svg>` element that takes the width that the page gives it."""
         return element(self.chart, self.spoken, WIDTH)
 
 
 def figures(statistics: Statistics) -> dict[str, Figure]:
-    """Every chart of the page by its id; those without anything to show are left out."""
+    """Every figure of the page by its id; figures without anything to show are left out."""
     total, commands = statistics.records, statistics.by_command
     exits = statistics.by_exit_code.items()
     changed = [(name, records) for name, records in statistics.effects.items() if records]
@@ -200,14 +200,14 @@ def _arguments(statistics: Statistics) -> Figure:
 def _columns(
     name: str, spoken: str, x: alt.X, numbers: Sequence[tuple[int | str, int]], table: Table
 ) -> Figure:
-    """A bar upwards for each of the numbers of records."""
+    """Vertical bars: one for each of the numbers of records."""
     rows = ({table.headers[0]: place, "records": records} for place, records in numbers)
     bar = chart(rows).mark_bar().encode(x=x, y=alt.Y(**counted("records")))
     return Figure(name, spoken, bar.properties(width=WIDTH, height=HEIGHT), table)
 
 
 def _arguments_axis(groups: Collection[int]) -> alt.X:
-    """Numbers of arguments; those that no input has are gaps, unless there are too many."""
+    """An axis of numbers of arguments; numbers that no input has are gaps if all are below 64."""
     last = max(groups, default=0)
     shown = range(min(groups, default=0), last + 1) if last < 64 else groups
     axis = alt.Axis(labelOverlap="parity", labelSeparation=5)
@@ -224,7 +224,7 @@ def _scored_ranking(
     total: int,
     most: int = RANKED,
 ) -> Figure:
-    """Bars of records, and beside them the mean irreducibility of the same groups."""
+    """Horizontal bars of records, and beside them the mean irreducibility of the same groups."""
     first = list(groups.values())[:most]
     labels = _labels(list(groups)[:most])
     gutter = _gutter(labels)
@@ -298,7 +298,7 @@ def _sized(bound: int) -> str:
 def _ranking(
     name: str, what: str, named: Sequence[tuple[str, int]], total: int, title: str, note: str
 ) -> Figure:
-    """Horizontal bars with their share at the end."""
+    """Horizontal bars of records, each with its share at its end."""
     first = named[:RANKED]
     labels = _labels(name for name, _ in first)
     gutter = _gutter(labels)
@@ -333,7 +333,7 @@ def _label_axis(gutter: float) -> dict[str, float]:
 
 
 def _gutter(labels: Sequence[str]) -> float:
-    """Width for labels in pixels, of whatever font the reader has."""
+    """The width of a chart's labels in pixels, with room for whatever font the reader has."""
     return min(LABEL, 7.4 * max(map(len, labels), default=0)) + 10
 
 
@@ -343,7 +343,7 @@ def _label(text: str) -> str:
 
 
 def _labels(texts: Iterable[str]) -> list[str]:
-    """Labels of a chart: shortened, and still different from each other."""
+    """The labels of a chart: texts shortened, and still different from each other."""
     labels: list[str] = []
     for text in texts:
         short = _label(text) or "(none)"

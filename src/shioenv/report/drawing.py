@@ -28,17 +28,20 @@ DARK = {
     SOFT: "#2c5777",
     ACCENT: "#f2995a",
 }
-"""The colour that stands for each of the charts' on a dark page. Blue and orange are told apart
-with every common colour blindness; where both meet, form tells them apart in grey as well."""
+"""The colour that takes the place of each colour of a chart on a dark page.
+
+Blue and orange are told apart with every common colour blindness. Where both meet, form tells them
+apart in grey as well.
+"""
 
 RAMP = (SOFT, "#7fb0d9", "#4f90c6", MAIN, "#174f80", INK)
-"""An ordered series, from light to dark."""
+"""The colours of an ordered series, from light to dark."""
 
 SCALE = 2
-"""Pixels of a PNG for one of the SVG."""
+"""Pixels of a PNG for one pixel of the SVG."""
 
 PADDING = 5
-"""Around a chart of a page."""
+"""Pixels around a chart of a page."""
 
 _THEME: dict[str, Any] = {
     "font": "Helvetica, Arial, Liberation Sans, sans-serif",
@@ -87,10 +90,10 @@ PAGE = {
     "padding": PADDING,
     "background": None,
 }
-"""Charts of a page lie on its own ground."""
+"""The configuration of a page's charts: without a background, since the page has its own."""
 
 PICTURE = {**_THEME, "padding": 14, "background": "#ffffff"}
-"""Pictures are shown anywhere."""
+"""The configuration of pictures: with a background, since pictures are shown anywhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +111,15 @@ STYLES = (
     Style("#e39a5f", (2, 2), "triangle-up"),
     Style(MAIN, (1, 0), "triangle-down"),
 )
-"""Four series at most: dark, grey dashes, light orange dots, blue. Lightness, dashes and form tell
-them apart as well as hue, so a picture survives a printer without colours."""
+"""The styles of four series at most: dark, grey dashes, light orange dots, blue.
+
+Lightness, dashes and form tell series apart as well as hue does, so a picture survives a printer
+without colours.
+"""
 
 
 def require_libraries(feature: str, extra: str, *modules: str) -> None:
-    """MissingExtraError where one of the modules, which the extra installs, is not there."""
+    """Raises MissingExtraError where one of the modules is missing, which `extra` installs."""
     if not all(map(find_spec, modules)):
         raise MissingExtraError(feature, extra, *(name.replace("_", "-") for name in modules))
 
@@ -127,8 +133,10 @@ def picture(chart: alt.TopLevelMixin) -> tuple[bytes, bytes]:
 
 
 def element(chart: alt.TopLevelMixin, label: str, width: float) -> str:
-    """The chart as an `<svg>` of a page, with a spoken label. It takes the width it is given. It is
-    at least as wide as a chart of `width` pixels, so that text has the same size in all.
+    """The chart as an `<svg>` of a page, with a spoken label.
+
+    The element takes the width that the page gives it. Its view box is at least `width` pixels
+    wide, so that text has the same size in all charts.
     """
     import vl_convert
 

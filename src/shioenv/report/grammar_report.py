@@ -1,4 +1,4 @@
-"""How good the grammars are, measured on a system: the numbers of `docs/grammars.md`."""
+"""How good the grammars are, measured on a built system: the numbers of `docs/grammars.md`."""
 
 from __future__ import annotations
 
@@ -32,16 +32,19 @@ COMMANDS, NONTERMINALS, PRODUCTIONS = 86, 803, 6222
 """The paper's grammars (Table of Appendix C), by its own counting rule."""
 
 MISUSE, MISUSE_OF_A_COMMAND, EXIT_0, SPEED = 0.03, 0.10, 0.75, 5000
-"""What must be reached: shares of inputs, and inputs per second on one core."""
+"""Goals: misuse at most, overall and of a command; exit code 0 at least; inputs a second at least.
+
+The first three are shares of inputs; inputs a second are drawn on one core.
+"""
 
 JUDGED = 100
-"""Inputs of a command below which its share of misuse is chance, and is not held against it."""
+"""Inputs of a command from which on its share of misuse is judged; below, the share is chance."""
 
 BATCH = 500
-"""Inputs parsed back at once by a process."""
+"""Inputs that a process parses back as one task."""
 
 JUDGED_CHARACTERS = 4096
-"""Of output at most: messages stand at the beginning, or at the end."""
+"""Characters of an output that are judged, at most: messages stand at its beginning or end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,7 @@ class EndCounts:
 
     inputs: int = 0
     misuse: int = 0
-    """Failed as misuse (`shioenv.grammar.misuse`)."""
+    """Inputs that failed as misuse (`shioenv.grammar.misuse`)."""
     exit_0: int = 0
     timed_out: int = 0
 
@@ -59,12 +62,12 @@ class EndCounts:
 
     @property
     def misuse_share(self) -> float:
-        """Misuse among the inputs; 0 of none."""
+        """The share of misuse among the inputs; 0 where there are no inputs."""
         return self.misuse / max(1, self.inputs)
 
     @property
     def exit_0_share(self) -> float:
-        """Exit code 0 among the inputs; 0 of none."""
+        """The share of exit code 0 among the inputs; 0 where there are no inputs."""
         return self.exit_0 / max(1, self.inputs)
 
     def to_json(self) -> dict[str, Any]:
@@ -82,7 +85,7 @@ def ended(exit_code: int, output: str, *, timed_out: bool = False) -> EndCounts:
 
 
 def tried(runner: Runner, task: tuple[int, Sample]) -> tuple[str, EndCounts]:
-    """A sample executed once: the first command's grammar, and how it ended."""
+    """Executes a sample once: the name of its first command's grammar, and how the input ended."""
     _, sample = task
     behavior = runner.run(sample.input.text, State(cwd=sample.cwd))
     how = ended(behavior.exit_code, behavior.text, timed_out=behavior.timed_out)
@@ -98,7 +101,7 @@ class Endings:
 
     @classmethod
     def of(cls, trials: Iterable[tuple[str, EndCounts]]) -> Self:
-        """Those of executed inputs."""
+        """The endings of executed inputs, each with the name of its grammar."""
         groups = grouped(trials, operator.itemgetter(0))
         by_command = {
             name: sum((how for _, how in groups[name]), EndCounts()) for name in sorted(groups)
@@ -106,12 +109,12 @@ class Endings:
         return cls(sum(by_command.values(), EndCounts()), by_command)
 
     def worst(self, number: int | None = None) -> list[tuple[str, EndCounts]]:
-        """The commands with the largest shares of misuse, the worst first; None for all."""
+        """The `number` commands with the largest shares of misuse, the worst first; None: all."""
         commands = self.by_command.items()
         return sorted(commands, key=lambda item: (-item[1].misuse_share, item[0]))[:number]
 
     def to_json(self) -> dict[str, Any]:
-        """The numbers for programs; of the worst commands ten."""
+        """The numbers for programs; `worst` are the ten worst commands."""
         return {
             "together": self.together.to_json(),
             "worst": {command: how.to_json() for command, how in self.worst(10)},
@@ -121,7 +124,7 @@ class Endings:
 
 @dataclass(frozen=True, slots=True)
 class GrammarReport:
-    """Everything measured, and from what."""
+    """Everything that was measured, and what it was measured on."""
 
     date: date
     system: str
@@ -138,14 +141,14 @@ class GrammarReport:
     gcs: Endings
     ucs: Endings
     speed: float
-    """GCS inputs drawn per second of one core, not executed."""
+    """GCS inputs drawn per second on one core, not executed."""
     parsed_back: int
     """GCS inputs whose text was parsed again."""
     parsed_otherwise: int
-    """Those of them that gave other arguments."""
+    """GCS inputs among these that gave other arguments."""
 
     def goals(self) -> Iterator[tuple[str, str, str, bool]]:
-        """What is measured, what must be, what is, and whether it is reached."""
+        """For each goal: what is measured, the goal, the measured value, whether it is reached."""
         gcs, ucs = self.gcs.together, self.ucs.together
         judged = [(name, how) for name, how in self.gcs.worst() if how.inputs >= JUDGED]
         sizes = self.commands, self.nonterminals, self.productions
@@ -183,7 +186,7 @@ class GrammarReport:
 
     @property
     def reached(self) -> bool:
-        """Every number is what it must be."""
+        """Whether every goal is reached."""
         return all(reached for *_, reached in self.goals())
 
     def to_json(self) -> dict[str, Any]:
@@ -204,8 +207,10 @@ def grammar_report(
 ) -> GrammarReport:
     """The shipped grammars measured on a built system: counted, executed, parsed back.
 
-    Every input is a single command. Deterministic in `seed` but for speed, date, and what is
-    volatile. About four minutes with the defaults. Errors: those of `find_system`, `open_sandbox`.
+    Every input is a single command. `inputs` of GCS and `ucs_inputs` of UCS are executed, and
+    `round_trip` of GCS are parsed back. Deterministic in `seed` but for speed, date, and what is
+    volatile. With the defaults it takes about four minutes. `tell` is told what is being done.
+    Errors: those of `find_system`, `open_sandbox`.
     """
     built = find_system(system)
     executor = executor or LocalExecutor()
@@ -253,7 +258,7 @@ def _stream(sampler: str, system: System, seed: int, number: int) -> Iterator[Sa
 
 
 def _parsed_otherwise(samples: list[Sample], executor: Executor) -> int:
-    """How many of the samples' texts are parsed to other arguments than were sampled."""
+    """How many of the samples' texts parse to other arguments than those that were sampled."""
     shown = [sample.input.input_args for sample in samples]
     batches = [shown[start : start + BATCH] for start in range(0, len(shown), BATCH)]
     with executor:
@@ -271,7 +276,7 @@ def _parser() -> InputParser:
 
 
 def page(report: GrammarReport) -> str:
-    """The page `docs/grammars.md`, ended by a newline."""
+    """The page `docs/grammars.md` as Markdown, ended by a newline."""
     lines = [
         "# The grammars, measured",
         "",

@@ -1,4 +1,4 @@
-"""How like what people write the drawn inputs are, against any list of inputs."""
+"""How much drawn inputs are like those that people write, for any list of people's inputs."""
 
 from __future__ import annotations
 
@@ -35,13 +35,16 @@ class Share:
 
     @property
     def share(self) -> float:
-        """The share, 0 of nothing."""
+        """The part divided by the whole; 0 where the whole is 0."""
         return self.part / self.whole if self.whole else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Derivable:
-    """What of a list of inputs the grammars derive: options, operands, whole commands."""
+    """How much of a list of inputs the grammars derive: options, operands and whole commands.
+
+    Only commands that have a grammar count; `inputs` are all inputs of the list.
+    """
 
     inputs: int
     options: Share
@@ -54,11 +57,16 @@ class Likeness:
     """Drawn inputs beside those of people.
 
     `options` and `operands` are means per command. `repeated` are the commands that repeat an
-    option among those that have two or more. `repeated_in_vain` are those that repeat an option
-    that their program takes once. The distances are Jensen-Shannon divergences in bits, 0 to 1, to
-    a table of usage. They are of utilities, of operators, of option sets with their utility, and of
-    option sets given it, weighed by people's utilities. `normal_forms` are the forms of people's
-    single inputs that were drawn.
+    option, among the commands with two or more options. `repeated_in_vain` are the commands among
+    these that repeat an option that their program takes once.
+
+    `option_sets`, `option_sets_given_utility`, `utilities` and `operators` are distances to a table
+    of usage: Jensen-Shannon divergences in bits, 0 to 1. `option_sets` counts an option set
+    together with its utility. `option_sets_given_utility` is the mean over utilities, weighed by
+    how often people call each.
+
+    `normal_forms` are the normal forms that were drawn, among those of people's inputs of one
+    command.
     """
 
     drawn: int
@@ -81,8 +89,9 @@ class Likeness:
 class Comparison:
     """A list of people's inputs beside what policies draw.
 
-    `means` are people's own options and operands per command. `milliseconds` is the processor time
-    that drawing an input took by each policy, grammars read in the first place not counted.
+    `means` are people's own options and operands per command. `milliseconds` is, by policy, the
+    processor time in milliseconds that drawing an input took. The first input is not counted, since
+    grammars are read for it.
     """
 
     derivable: Derivable
@@ -91,7 +100,7 @@ class Comparison:
     milliseconds: Mapping[str, float]
 
     def rows(self) -> Iterator[tuple[str, list[str]]]:
-        """What is compared, and the number of each policy."""
+        """The rows of the comparison: what is compared, and the number of each policy."""
         made = self.policies.values()
         options, operands = self.means
         yield (
@@ -113,13 +122,13 @@ class Comparison:
         yield "drawing an input, ms", [f"{self.milliseconds[name]:.2f}" for name in self.policies]
 
     def shares(self) -> Iterator[tuple[str, Share]]:
-        """What of people's inputs the grammars derive."""
+        """The shares of people's inputs that the grammars derive, each with its name."""
         yield "options", self.derivable.options
         yield "operands", self.derivable.operands
         yield "commands", self.derivable.commands
 
     def markdown(self, source: str) -> str:
-        """The part of the page of the grammars that tells this; `source` says what was compared."""
+        """The comparison as a part of the grammars' page; `source` says what was compared."""
         table = Table(
             "Beside what people write",
             f"{source} What reading draws shows, the [kinds](design/kinds.md#measured) tell.",
@@ -159,9 +168,10 @@ def compare(
     system: str | None = None,
     policies: Sequence[str] = COMPARED,
 ) -> Comparison:
-    """People's inputs beside what the policies draw on a built system, by the shipped table.
+    """People's inputs beside what the policies draw on a built system, by the shipped usage table.
 
-    Nothing is executed. Errors: those of `find_system` and of `sample_on`.
+    `draws` inputs are drawn by each policy, at least one; nothing is executed. Errors: those of
+    `find_system` and of `sample_on`.
     """
     built = find_system(system)
     grammars = grammars_on(built)
@@ -190,7 +200,7 @@ def compare(
 
 
 def derivable(descriptions: Iterable[Description]) -> Derivable:
-    """What the describer's grammars derive of the commands that they know."""
+    """How much of the described inputs the describer's grammars derive."""
     counts: Counter[str] = Counter()
     for description in descriptions:
         counts["inputs"] += 1
@@ -221,7 +231,10 @@ def likeness(
     usage: Usage,
     forms: frozenset[str],
 ) -> Likeness:
-    """How like the table of usage and the normal forms of people the drawn inputs are."""
+    """How like people's inputs the drawn inputs are: their table of usage and their normal forms.
+
+    `drawn` holds at least one command that has a grammar.
+    """
     descriptions = [describer.describe(shell_input.text) for shell_input in drawn]
     known = {grammar.name: grammar for grammar in grammars}
     segments = [segment for each in descriptions for segment in each.segments if segment.grammar]
@@ -287,7 +300,10 @@ def _operators(usage: Usage) -> Mapping[str, float]:
 
 
 def divergence(first: Mapping[str, float], second: Mapping[str, float]) -> float:
-    """The Jensen-Shannon divergence of two distributions given as counts, in bits: 0 to 1."""
+    """The Jensen-Shannon divergence of two distributions given as counts, in bits: 0 to 1.
+
+    1 where one of them has no counts.
+    """
     totals = sum(first.values()), sum(second.values())
     if not all(totals):
         return 1.0
@@ -300,15 +316,16 @@ def divergence(first: Mapping[str, float], second: Mapping[str, float]) -> float
 
 
 def normal_forms(texts: Iterable[str], parser: InputParser) -> frozenset[str]:
-    """The normal forms of the inputs of one command among these."""
+    """The normal forms of those texts that are inputs of one command without operators."""
     inputs = (parser.parse(text) for text in texts)
     return frozenset(normal_form(one) for one in inputs if not one.operators)
 
 
 def normal_form(shell_input: Input) -> str:
-    """An input with its commands, options and operators only: numbers are N, other words A.
+    """An input reduced to its commands, options and operators; numbers are N, other words A.
 
-    Letters of a cluster are sorted, a row of A is one.
+    The letters of a cluster are sorted, but for `find`. Several A in a row are one A. A variable
+    set before a command is `X=`.
     """
     parts: list[str] = []
     words: list[str] = []

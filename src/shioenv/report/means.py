@@ -13,10 +13,10 @@ import numpy as np
 from shioenv.report.text import fixed
 
 RESAMPLES = 2000
-"""Of a bootstrap."""
+"""How many resamples a bootstrap takes."""
 
 Z = NormalDist().inv_cdf(0.975)
-"""Half the width of a 95% interval, in standard errors."""
+"""Half the width of a 95% interval, in standard errors (about 1.96)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +32,9 @@ class Mean:
 def bootstrapped(values: Sequence[float]) -> Mean:
     """The mean with the BCa interval of 2,000 resamples (Efron 1987): errors are skewed.
 
-    Of 60 of our errors it holds the mean of all in 94 to 95% of cases, plain percentiles in 92 to
-    93% (simulated). Deterministic. `values` are not empty; of equal ones
-    (up to rounding) the interval is the value.
+    Taken from 60 of our errors, the interval holds the mean of all errors in 94 to 95% of cases.
+    Plain percentiles hold that mean in 92 to 93% (simulated). Deterministic. `values` are not
+    empty. Where all are equal (up to rounding), the interval is that value.
     """
     from scipy.stats import bootstrap
 
@@ -47,7 +47,7 @@ def bootstrapped(values: Sequence[float]) -> Mean:
 
 
 def half_interval(values: Sequence[float]) -> float | None:
-    """Half of the 95% interval of a mean of few values (Student's); None for a single one."""
+    """Half the 95% interval of a mean of few values (Student's t); None below two values."""
     from scipy.stats import t
 
     if len(values) < 2:
@@ -63,13 +63,13 @@ class Moments:
 
     count: int
     mean: float
-    """NaN of no score."""
+    """NaN where there is no score."""
     sd: float
-    """0 of a single score, NaN of none."""
+    """Sample standard deviation; 0 for a single score, NaN for none."""
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Self:
-        """Of any number of scores."""
+        """The moments of any number of scores."""
         if not values:
             return cls(0, math.nan, math.nan)
         array = np.asarray(values, dtype=float)
@@ -77,48 +77,48 @@ class Moments:
 
     @property
     def text(self) -> str:
-        """As tables show it: `0.743 ± 0.265`, a dash of no score."""
+        """The moments as tables show them: `0.743 ± 0.265`, a dash where there is no score."""
         return f"{fixed(self.mean)} ± {fixed(self.sd)}" if self.count else "-"
 
     @property
     def variance_of_mean(self) -> float:
-        """The mean's own variance."""
+        """The variance of the mean: the squared standard deviation divided by the count."""
         return self.sd**2 / self.count
 
 
 @dataclass(frozen=True, slots=True)
 class MeanDifference:
-    """By how much one mean is above another of independent values, and its standard error."""
+    """One mean less another mean of independent values, and the difference's standard error."""
 
     value: float
     error: float
 
     @classmethod
     def of(cls, upper: Moments, lower: Moments) -> Self:
-        """By how much the first group's mean is above the second's; neither is empty."""
+        """The mean of `upper` less the mean of `lower`; neither group is empty."""
         error = math.sqrt(upper.variance_of_mean + lower.variance_of_mean)
         return cls(upper.mean - lower.mean, error)
 
     @property
     def low(self) -> float:
-        """Where its 95% interval begins."""
+        """The lower end of the 95% interval."""
         return self.value - Z * self.error
 
     @property
     def high(self) -> float:
-        """Where its 95% interval ends."""
+        """The upper end of the 95% interval."""
         return self.value + Z * self.error
 
     @property
     def text(self) -> str:
-        """As tables show it: `+0.212 (+0.200 to +0.223)`."""
+        """The difference as tables show it: `+0.212 (+0.200 to +0.223)`."""
         return f"{self.value:+.3f} ({self.low:+.3f} to {self.high:+.3f})"
 
 
 def cumulative(values: Sequence[float], steps: int = 200) -> list[tuple[float, float]]:
     """Points (x, share of the values that are at most x) for x from 0 to 1, and one just below 1.
 
-    The one below 1 shows the step of those that are exactly 1.
+    The point just below 1 shows the step of the values that are exactly 1. Empty for no values.
     """
     array = np.sort(np.asarray(values, dtype=float))
     places = [index / steps for index in range(steps)] + [1 - 1e-9, 1.0]

@@ -1,4 +1,4 @@
-"""The page itself: one file with its style, script, charts and samples inside."""
+"""The page of a dataset: one file with its style, script, charts and samples inside."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ ORIGINS = {
     "records": "They were exported from a dataset; what its manifest said was not.",
     "released": "They were executed and scored elsewhere, and are shown as they were released.",
 }
-"""What is said of how a dataset came about, by the kind of its origin."""
+"""Sentences about how a dataset came about, by the kind of its origin."""
 
 FILE = "report.html"
 """What the page is called in the dataset's directory."""
 
 LIBRARIES = ("altair", "jinja2", "vl_convert")
-"""What the page is drawn with, from the extra `report`."""
+"""The libraries that the page is made with, from the extra `report`."""
 
 
 def write_report(
@@ -41,13 +41,14 @@ def write_report(
     *,
     report: Callable[[int, int], None] = lambda done, total: None,
 ) -> Statistics:
-    """The numbers of a dataset, after they were written as a page to `file` (default: `report.html`
-    in the dataset's directory).
+    """Writes the page of a dataset, and returns the dataset's numbers.
 
-    The file is written whole or not at all. Equal datasets give equal bytes with the same versions
-    of the libraries and the same fonts. `report` is told how many records are read, and of how
-    many. Errors: those of `collect`. MissingExtraError where the extra is not installed. UsageError
-    for a directory in the file's place. DatasetStorageError where the file cannot be written.
+    `file` is where the page is written; None: `report.html` in the dataset's directory. The file is
+    written whole or not at all. Equal datasets give equal bytes with the same versions of the
+    libraries and the same fonts. `report` is told how many records are read, and of how many.
+
+    Errors: those of `collect`. MissingExtraError where the extra is not installed. UsageError for a
+    directory in the file's place. DatasetStorageError where the file cannot be written.
     """
     require_libraries("a report", "report", *LIBRARIES)
     path = Path(directory) / FILE if file is None else Path(file)
@@ -63,10 +64,10 @@ def write_report(
 def collect(
     directory: str | Path, *, report: Callable[[int, int], None] = lambda done, total: None
 ) -> tuple[Manifest, Statistics, Samples]:
-    """Everything the page is made of, from one pass over the finished records.
+    """Everything that the page is made of, from one pass over the finished records.
 
     `report` is told after each record how many are read, and of how many. Errors: those of
-    `read_records` that checks.
+    `read_manifest`, and of `read_records` with `check`.
     """
     manifest, samples = read_manifest(directory), Samples()
 
@@ -80,7 +81,7 @@ def collect(
 
 
 def page(manifest: Manifest, statistics: Statistics, samples: Samples) -> str:
-    """The page's HTML. It loads nothing and allows nothing: a policy admits its own script only."""
+    """The page's HTML. The page loads nothing; a policy admits its own style and script only."""
     from markupsafe import Markup
 
     from shioenv.report.charts import figures
@@ -106,8 +107,9 @@ def page(manifest: Manifest, statistics: Statistics, samples: Samples) -> str:
 
 
 def facts(manifest: Manifest, records: int) -> dict[str, str]:
-    """What the manifest says, for people, and how many records there are; what is not known is left
-    out.
+    """What the manifest says, for people, and how many records there are.
+
+    Facts that are not known are left out.
     """
     plan, shards = manifest.plan, len(manifest.shards)
     drawing, scoring = plan.drawing, plan.scoring
@@ -143,7 +145,7 @@ def facts(manifest: Manifest, records: int) -> dict[str, str]:
 
 
 def tables(manifest: Manifest) -> list[Table]:
-    """The bounds of every execution, and the packages of the system, where they are known."""
+    """The limits of every execution, and the packages of the system; only tables with rows."""
     bounds = manifest.plan.to_json()["limits"] or {}
     limits = [(name.replace("_", " "), str(value)) for name, value in bounds.items()]
     packages = sorted(manifest.plan.packages.items())
@@ -155,12 +157,12 @@ def tables(manifest: Manifest) -> list[Table]:
 
 
 def _origin(manifest: Manifest) -> dict[str, Any]:
-    """Where the inputs are from, where no sampler drew them here."""
+    """Where the inputs are from; empty where a sampler drew them here."""
     return dict(manifest.plan.to_json().get("origin") or {})
 
 
 def dark_charts() -> str:
-    """Style that gives charts the colours of a dark page."""
+    """The style that gives charts the colours of `DARK` on a dark page."""
     rules: list[Any] = [
         f'svg [{part}="{light}"] {{ {part}: {dark}; }}'
         for light, dark in DARK.items()

@@ -1,4 +1,4 @@
-"""The few kinds of charts that recur, and their axes: what pictures are put together from."""
+"""The parts that pictures are put together from: the kinds of charts that recur, and their axes."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import altair as alt
 from shioenv.report.drawing import ACCENT, INK, STYLES, Style
 
 PAPER = ACCENT
-"""What the paper says is always of this colour, and a diamond, like nothing else, where it is a
-point."""
+"""The colour of what the paper says; no point but the paper's is a diamond."""
 
 Rows = Iterable[Mapping[str, Any]]
 Panel = TypeVar(
@@ -20,23 +19,23 @@ Panel = TypeVar(
 
 
 def chart(rows: Rows) -> alt.Chart:
-    """A chart of these rows without a mark yet."""
+    """A chart of rows, to which a mark is still to be added."""
     return alt.Chart(alt.InlineData(values=[dict(row) for row in rows]))
 
 
 def titled(panel: Panel, text: str, *lines: str) -> Panel:
-    """A whole picture with its title and lines below it."""
+    """A whole picture with its title, and lines of text below the title."""
     return panel.properties(title=alt.TitleParams(text, subtitle=list(lines)))
 
 
 def sized(panel: Panel, title: str, width: int, height: int) -> Panel:
-    """One of a picture's panels with its own title."""
+    """One of a picture's panels with a title of its own, and its size in pixels."""
     heading = alt.TitleParams(title, fontSize=13, offset=6)
     return panel.properties(title=heading, width=width, height=height)
 
 
 def score(field: str, title: str | None = "irreducibility (0 to 1)", **axis: Any) -> dict[str, Any]:
-    """What an axis from 0 to 1 is made of."""
+    """The arguments of an axis from 0 to 1 (`alt.X`, `alt.Y`) for a field of scores."""
     return {
         "shorthand": f"{field}:Q",
         "title": title,
@@ -46,13 +45,13 @@ def score(field: str, title: str | None = "irreducibility (0 to 1)", **axis: Any
 
 
 def counted(field: str, title: str = "records", ticks: int = 4, **axis: Any) -> dict[str, Any]:
-    """What an axis of whole numbers is made of."""
+    """The arguments of an axis of whole numbers (`alt.X`, `alt.Y`) for a field of counts."""
     shown = alt.Axis(tickCount=ticks, tickMinStep=1, format="~s", **axis)
     return {"shorthand": f"{field}:Q", "title": title, "axis": shown}
 
 
 def lengths_axis(lengths: Sequence[int], field: str = "arguments") -> alt.X:
-    """Numbers of arguments along x, with room on both sides."""
+    """An axis of numbers of arguments along x, with room on both sides."""
     scale = alt.Scale(domain=[min(lengths) - 0.4, max(lengths) + 0.4], nice=False)
     axis = alt.Axis(values=list(lengths), format="d")
     return alt.X(f"{field}:Q", title="removable arguments", scale=scale, axis=axis)
@@ -94,8 +93,10 @@ def means(
     interval: Literal["band", "rule"] | None = None,
     line: bool = True,
 ) -> alt.LayerChart:
-    """Points of `mean` along x, with a line through those of a series, and a band or a rule from
-    `low` to `high`. `series` are encodings as `styled` gives them, and `detail`.
+    """Points of `mean` along x, with a line through the points of a series.
+
+    `interval` adds a band or a rule from `low` to `high`. `series` are encodings as `styled` gives
+    them, and perhaps `detail`. `y` makes the axis of a field.
     """
     whole = chart(rows).encode(x=x, color=series["color"])
     ends = {"y": y("low"), "y2": "high:Q"}
@@ -114,7 +115,7 @@ def means(
 
 
 def said(rows: Rows, x: alt.X, y: alt.Y, **text: Any) -> alt.LayerChart:
-    """What the paper says: points with their `label` beside them, placed by `text`."""
+    """What the paper says, as points with their `label` beside them, which `text` places."""
     whole = chart(rows).encode(x=x, y=y)
     point = whole.mark_point(shape="diamond", filled=True, size=80, opacity=1, color=PAPER)
     label = whole.mark_text(color=PAPER, **text).encode(text="label:N")
@@ -122,14 +123,14 @@ def said(rows: Rows, x: alt.X, y: alt.Y, **text: Any) -> alt.LayerChart:
 
 
 def bars(rows: Rows, x: alt.X, *, step: int, **labels: Any) -> alt.Chart:
-    """A bar for each `label`, downwards in the order of the rows, `step` pixels each."""
+    """A horizontal bar for each row, named by its `label`; rows are `step` pixels high."""
     y = alt.Y("label:N", sort=None, title=None, axis=alt.Axis(labelColor=INK, **labels))
     bar = chart(rows).mark_bar(height=alt.RelativeBandSize(band=0.7)).encode(x=x, y=y)
     return bar.properties(height=alt.Step(step))
 
 
 def histogram(values: Sequence[float], x_title: str | None, y: Mapping[str, Any]) -> alt.Chart:
-    """A bar for each of the values, in as many equal parts of the scores; `y` is of `value`."""
+    """A bar for each of the values, over equal parts of 0 to 1; `y` is the axis of `value`."""
     rows = (
         {"from": place / len(values), "to": (place + 1) / len(values), "value": value}
         for place, value in enumerate(values)

@@ -1,6 +1,6 @@
 """Records chosen and prepared for the page's browser: bounded in number and size, deterministic.
 
-Everything is text made printable here; the page puts it in place as text, never as markup.
+All text is made printable here. The page puts it in place as text, never as markup.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from shioenv.errors import InputError
 from shioenv.report.text import visible
 
 RECORDS = 2000
-"""In the page at most."""
+"""Records in the page at most."""
 STRATA = 1000
-"""Pairs of command and exit code of which a record is certain to be in the page, at most."""
+"""Pairs of command and exit code, at most, of which a record is chosen before all others."""
 BYTES = 4_500_000
-"""Of all samples in the page at most, as JSON."""
+"""Bytes of all samples in the page at most, as JSON."""
 INPUT_CHARACTERS = 2000
 OUTPUT_CHARACTERS = 3000
 OPERATIONS = 40
@@ -36,27 +36,31 @@ DETAIL_CHARACTERS = 200
 
 FLAGS = ("volatile", "timed_out", "output_truncated", "patch_truncated")
 SAID_BY_FLAGS = ("wall_seconds", "output_bytes")
-"""Limits that have a flag of their own where they are reached."""
+"""Limits that have one of `FLAGS` for themselves: these are not named a second time."""
 
 MATTERS, SOMETIMES, IDLE, UNKNOWN = "m", "s", "i", "u"
-"""What removing an argument does: always something, something in some sub-inputs, nothing; not
-known."""
+"""What an argument does to the behavior.
+
+Leaving out that argument alone changes it; only leaving it out of some sub-inputs does; nothing
+does; not known.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """What the page holds of a dataset's records."""
+    """The records of a dataset that the page holds."""
 
     texts: tuple[str, ...]
-    """JSON that may stand inside `<script>`."""
+    """Each record as JSON that may stand inside `<script>`."""
     every_pair: bool
-    """Whether each pair of command and exit code is among them."""
+    """Whether each pair of command and exit code of the dataset has a record among them."""
 
 
 class Samples:
-    """Chooses records while they pass. First comes the first record of each pair of command and
-    exit code. Then come those whose place has the smallest hashes, which is a uniform sample and
-    the same on every run.
+    """Chooses records while they pass.
+
+    The first record of each pair of command and exit code comes first. Then come the records whose
+    places have the smallest hashes: a uniform sample, and the same on every run.
     """
 
     def __init__(self) -> None:
@@ -66,7 +70,7 @@ class Samples:
         self._uniform: list[tuple[int, int, dict[str, Any]]] = []
 
     def add(self, record: Record) -> None:
-        """Looks at one record and keeps it, or does not."""
+        """Takes one record, which is kept or not."""
         self._passed += 1
         pair = (command_of(record), record.exit_code)
         if pair not in self._strata:
@@ -83,7 +87,7 @@ class Samples:
             heapq.heappop(self._uniform)
 
     def chosen(self) -> Chosen:
-        """The samples, by number of record."""
+        """The chosen records, at most `RECORDS` and `BYTES`, by number of record."""
         uniform = sorted(self._uniform, key=lambda item: item[:2], reverse=True)
         kept: list[tuple[int, str]] = []
         size = 0
@@ -104,7 +108,7 @@ def script_json(document: Any) -> str:
 
 
 def command_of(record: Record) -> str:
-    """The first token of a record's input; "" where it has none."""
+    """The first token of a record's input; "" where the input has none."""
     return record.input_args[0] if record.input_args else ""
 
 
@@ -139,8 +143,10 @@ def _flags(record: Record) -> list[str]:
 
 
 def _pieces(record: Record) -> list[list[str]]:
-    """The input as `[text, role]`: `d` the `cd`, `c` commands, `o` operators, `t` targets,
-    arguments by what removing them does, "" for what is between them.
+    """The input in pieces `[text, role]`.
+
+    Roles are `d` for the `cd`, `c` for commands, `o` for operators and `t` for targets. Arguments
+    have one of `MATTERS`, `SOMETIMES`, `IDLE` and `UNKNOWN`; all else has "".
     """
     pieces = list(_tokens(record))
     if "".join(text for text, _ in pieces) != record.input or len(record.input) > INPUT_CHARACTERS:
@@ -174,7 +180,7 @@ def _tokens(record: Record) -> Iterator[tuple[str, str]]:
 
 
 def _rows(input_args: Sequence[str]) -> list[Input]:
-    """The inputs of a session; a newline as a token of its own stands between them."""
+    """The inputs of a session; between two of them stands a newline as a token of its own."""
     rows = groupby(input_args, "\n".__eq__)
     try:
         return [Input.from_marked(list(row)) for newlines, row in rows if not newlines]
@@ -183,11 +189,10 @@ def _rows(input_args: Sequence[str]) -> list[Input]:
 
 
 def argument_levels(segment: ScoredSegment) -> list[str]:
-    """What removing each argument of a segment does, as far as the record tells.
+    """What each argument of a segment does to the behavior, as far as the record tells.
 
-    From the effects of single arguments where the segment has them. What they do not tell, the
-    score may: 0 means that no argument matters, 1 that each does, and anything between does not say
-    which.
+    The effects of single arguments tell it where the segment has them. Where they do not, the score
+    may: 0 means that no argument matters, 1 that each does. A score between does not say which.
     """
     if not 0 <= segment.n_arguments <= INPUT_CHARACTERS:
         return []
@@ -209,7 +214,8 @@ def _level(effect: Effect, told: str) -> str:
 def changes(operations: Sequence[Operation]) -> list[list[str]]:
     """Operations of a context patch for people: `[what happened, to what, details]`.
 
-    Changed attributes of one file are one line; what was added looks as `ls -l` shows it.
+    Changed attributes of one file that follow each other are one line. A file that was added looks
+    as `ls -l` shows it.
     """
     lines: list[list[str]] = []
     for operation in operations:
@@ -240,7 +246,7 @@ def _change(operation: Operation) -> list[str]:
 
 
 def _name(path: Sequence[str]) -> str:
-    """`notes.txt` for a file, `env PWD` for anything else."""
+    """The name of what a path leads to: `notes.txt` for a file, `env PWD` for anything else."""
     if path[:1] == ["fs"] and len(path) > 1:
         return "/".join(path[1:])
     return " ".join(path) or "everything"

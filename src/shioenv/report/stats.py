@@ -1,4 +1,4 @@
-"""What is in a dataset, counted in one pass; memory does not grow with the records."""
+"""A dataset in numbers, counted in one pass; memory does not grow with the number of records."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from shioenv.domain.record import Record
 from shioenv.report.samples import FLAGS, command_of
 
 BINS = 20
-"""Of the distribution of irreducibility, equally wide; 1 itself is counted in the last."""
+"""Equally wide parts of 0 to 1 that irreducibility is counted in; 1 itself is in the last."""
 
 STEPS = 200
 """Scores are rounded to 1/200 for quartiles, so that these need no more memory than counts."""
 
 EXPENSIVE = 10
-"""Inputs listed for the executions they took."""
+"""How many of the inputs are listed that took most executions."""
 
 EFFECTS = (
     "files added",
@@ -42,7 +42,7 @@ EFFECTS = (
     "other",
     "nothing",
 )
-"""What an input may change; one input may do several of them."""
+"""Kinds of changes that an input may make; one input may make several."""
 
 _AREAS = {
     "cwd": "working directory",
@@ -74,7 +74,7 @@ class GroupStatistics:
 
     records: int
     failed: int
-    """Exit code other than 0."""
+    """Records with another exit code than 0."""
     scored: int
     """Records with a score; the others have no argument to remove."""
     mean_irreducibility: float | None
@@ -84,10 +84,13 @@ class GroupStatistics:
     mean_necessary: float | None
     """Over the records of which `necessary` is known."""
     quartiles: tuple[float, ...]
-    """Lower, middle, upper: the smallest score, in steps of 1/200, that as large a share of the
-    scored records reaches or stays below. None where none is scored.
+    """Lower, middle and upper quartile; empty where no record has a score.
+
+    A quartile is the smallest score, in steps of 1/200, that a quarter (half, three quarters) of
+    the scored records do not exceed.
     """
     mean_arguments: float | None
+    """Removable arguments of an input."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,17 +103,19 @@ class Scores:
     sd: float | None
     mean_strict: float | None
     necessary_known: int
-    """Records of which it is known what every argument does when it alone is left out."""
+    """Records of which `necessary` is known: what leaving out each argument alone does."""
     mean_necessary: float | None
-    """Over those: the share of arguments without which the behavior is another one."""
+    """Over these records: the share of arguments whose omission alone changes the behavior."""
     exact: int
-    """Scores from every sub-input."""
+    """Records with arguments whose score looked at every sub-input."""
     mean_standard_error: float | None
-    """Over the estimated ones."""
+    """Over the estimated scores."""
     zero: int
+    """Records with a score of exactly 0."""
     one: int
+    """Records with a score of exactly 1."""
     bins: tuple[int, ...]
-    """Records in each twentieth of 0 to 1."""
+    """Records in each of the `BINS` parts of 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,14 +130,16 @@ class Expensive:
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """A dataset in numbers. Mappings by a number are in its order, others the most frequent first
-    but for effects.
+    """A dataset in numbers.
+
+    Mappings by a number are in the order of the number, other mappings the most frequent first,
+    unless their docstrings say otherwise.
     """
 
     records: int
     sampler: str
     seed: int | None
-    """None where it is not known."""
+    """None where the seed is not known."""
     budget: int
     system: str
     failed: int
@@ -147,29 +154,30 @@ class Statistics:
     mean_output_bytes: float | None
     irreducibility: Scores
     by_command: Mapping[str, GroupStatistics]
-    """By the first command."""
+    """By the input's first command."""
     by_arguments: Mapping[int, GroupStatistics]
-    """By number of removable arguments of the whole input."""
+    """By the number of removable arguments of the whole input."""
     by_segments: Mapping[int, GroupStatistics]
-    """By number of commands."""
+    """By the number of commands of the input."""
     by_composition: Mapping[str, GroupStatistics]
     """By the kinds of operators in an input: `one command` for none, or `pipe + redirection`."""
     by_exit_code: Mapping[int, int]
-    """The most frequent first."""
+    """Records by exit code, the most frequent first."""
     limits_hit: Mapping[str, int]
-    """Records that reached a limit, by its name."""
+    """Records that reached a limit, by the limit's name."""
     mistakes: Mapping[str, int]
-    """Records with a mistake made on purpose, by its class."""
+    """Records with a mistake made on purpose, by the mistake's class."""
     histories: Mapping[int, int]
-    """Records by how many inputs were typed before theirs."""
+    """Records by the length of their history."""
     effects: Mapping[str, int]
-    """Records that changed something of this kind, in the order of `EFFECTS`."""
+    """Records that made a change, by its kind, in the order of `EFFECTS`."""
     output_sizes: Mapping[int, int]
-    """Records by size of their output in bytes, by the lower bound of a class. The bounds are 0,
-    then powers of 4; each class ends where the next begins.
+    """Records by the size class of their output: the lower bound of the class in bytes.
+
+    The bounds are 0, then powers of 4; each class ends where the next begins.
     """
     expensive: tuple[Expensive, ...]
-    """The inputs that took most executions, the most first."""
+    """The `EXPENSIVE` inputs that took most executions, the most first."""
 
     def to_json(self) -> dict[str, Any]:
         """The numbers for programs."""
@@ -177,16 +185,16 @@ class Statistics:
 
 
 def statistics(directory: str | Path) -> Statistics:
-    """The finished records of a dataset in numbers, those in journals as well.
+    """The finished records of a dataset in numbers, records in journals included.
 
-    Errors: those of `read_records` that checks.
+    Errors: those of `read_manifest`, and of `read_records` with `check`.
     """
     records = read_records(directory, check=True, unfinished=True)
     return statistics_of(records, read_manifest(directory).plan)
 
 
 def statistics_of(records: Iterable[Record], plan: Plan) -> Statistics:
-    """Any records in numbers, read once; the plan says what they are of."""
+    """Any records in numbers, read once; the plan tells sampler, seed, budget and system."""
     whole = _Tally()
     commands, compositions = defaultdict[str, _Tally](_Tally), defaultdict[str, _Tally](_Tally)
     arguments, segments = defaultdict[int, _Tally](_Tally), defaultdict[int, _Tally](_Tally)
@@ -280,7 +288,7 @@ def composition(shell_input: Input) -> str:
 
 
 def effects_of(record: Record) -> frozenset[str]:
-    """The kinds of `EFFECTS` that a record shows; never none of them."""
+    """The kinds of `EFFECTS` that a record shows; at least one, which may be `nothing`."""
     shown = set()
     on_files = False
     for operation in ContextPatch.from_json(record.context_patch).operations:
@@ -298,17 +306,17 @@ def effects_of(record: Record) -> frozenset[str]:
 
 
 def bin_of(score: float) -> int:
-    """Which of the `BINS` a score is in."""
+    """The number, from 0, of the part of the `BINS` that a score is in."""
     return min(int(score * BINS), BINS - 1)
 
 
 def size_class(size: int) -> int:
-    """The lower bound of the class an output of this many bytes is in: 0, 1, 4, 16, 64, ..."""
+    """The lower bound of the class that an output of `size` bytes is in: 0, 1, 4, 16, 64, ..."""
     return 4 ** ((size.bit_length() - 1) // 2) if size else 0
 
 
 class _Moments:
-    """Mean and standard deviation in one pass (Welford)."""
+    """Mean and sample standard deviation in one pass (Welford)."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -330,7 +338,7 @@ class _Moments:
 
 
 class _Tally:
-    """Records of a group, counted."""
+    """The records of a group, counted as they pass."""
 
     def __init__(self) -> None:
         self.records = self._failed = self._arguments = 0

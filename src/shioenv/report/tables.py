@@ -14,7 +14,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
-    """The items by what they have in common, groups and items in the order they come in."""
+    """The items by their keys; groups, and the items in each, stand in the order they come in."""
     groups: dict[Key, list[Item]] = {}
     for item in items:
         groups.setdefault(key(item), []).append(item)
@@ -23,7 +23,7 @@ def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows under a heading, and what has to be known to read them."""
+    """Rows under headers, with a title, and a note that says how to read the rows."""
 
     title: str
     note: str
@@ -34,13 +34,13 @@ class Table:
     def of(
         cls, title: str, note: str, columns: Mapping[str, Callable[..., str]], items: Iterable[Any]
     ) -> Self:
-        """A row for each item, which every column's function makes a cell of."""
+        """A table with a row for each item; `columns` maps headers to functions that make cells."""
         rows = [tuple(cell_of(item) for cell_of in columns.values()) for item in items]
         return cls(title, note, tuple(columns), rows)
 
     @property
     def markdown(self) -> str:
-        """The table under its title and note; columns of numbers to the right."""
+        """The table as Markdown, under its title and note; columns of numbers are right-aligned."""
         lines = [f"## {self.title}", "", self.note, ""]
         if self.rows:
             columns = zip(*self.rows, strict=True)
@@ -50,7 +50,10 @@ class Table:
 
     @property
     def html(self) -> str:
-        """The table with its title as caption, to be scrolled by itself; every cell is text."""
+        """The table as HTML with its title as caption, in an element that scrolls by itself.
+
+        Every cell is escaped text.
+        """
         title = escape(self.title)
         heads = "".join(f'<th scope="col">{escape(header)}</th>' for header in self.headers)
         rows = []

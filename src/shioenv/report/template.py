@@ -1,4 +1,4 @@
-"""Pages: one file each, with style and script inside, that load nothing and run only their own."""
+"""HTML pages: one file each, with style and script inside; a page loads nothing else."""
 
 from __future__ import annotations
 
@@ -11,16 +11,18 @@ from typing import Any
 from shioenv.report.text import count, fixed, share, visible
 
 LIBRARIES = ("jinja2",)
-"""What pages are made with, from the extra `report`."""
+"""The libraries that pages are made with, from the extra `report`."""
 
 
 def rendered(package: str, *, style: str = "", **values: Any) -> str:
-    """The page of a package's `templates/page.html`, which extends the `base.html` that all pages
-    share. It has the shared script and style, its own `page.js`, `style`, and its own `page.css`
-    where there is one. `data` is what the script reads.
+    """The page of a package: its `templates/page.html`, filled with `values`.
 
-    A content security policy admits this style and this script only. Beside `values` the template
-    knows `markup`, `visible`, `fixed`, `count` and `share`.
+    The template extends the `base.html` that all pages share. The page holds the style and script
+    that all pages share, the package's own `page.css` where there is one, `style`, and the
+    package's own `page.js`. The script reads the value `data`. A content security policy admits
+    this style and this script only.
+
+    Beside `values` the template knows `markup`, `visible`, `fixed`, `count` and `share`.
     """
     from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup

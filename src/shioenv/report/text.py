@@ -6,17 +6,17 @@ import math
 
 
 def fixed(value: float | None, digits: int = 3) -> str:
-    """`0.034`, or a dash for nothing and for what is no number."""
+    """A number with so many digits behind the point, as `0.034`; a dash for None and NaN."""
     return "-" if value is None or math.isnan(value) else f"{value:.{digits}f}"
 
 
 def count(value: int) -> str:
-    """`12,345`."""
+    """A count as `12,345`."""
     return f"{value:,}"
 
 
 def share(part: float, whole: float, digits: int = 1) -> str:
-    """`12.5%`; `<0.1%` where there is something that rounds to nothing, a dash of nothing."""
+    """A share as `12.5%`; `<0.1%` where it is not 0 but rounds to 0; a dash where `whole` is 0."""
     if not whole:
         return "-"
     percent = 100 * part / whole
@@ -25,12 +25,12 @@ def share(part: float, whole: float, digits: int = 1) -> str:
 
 
 def rounded(value: float | None) -> float | None:
-    """Four digits, for programs that show it."""
+    """A number rounded to four digits behind the point, for programs; None stays None."""
     return None if value is None else round(value, 4)
 
 
 def visible(text: str) -> str:
-    r"""The text with what cannot be seen escaped (`\x1b`, `\u202e`); newlines and tabs stay."""
+    r"""The text with invisible characters escaped (`\x1b`, `\u202e`); newlines and tabs stay."""
     lines = text.split("\n")
     return "\n".join(line if line.isprintable() else _escaped(line) for line in lines)
 
