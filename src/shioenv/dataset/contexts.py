@@ -1,4 +1,4 @@
-"""The states that a dataset's patches apply to: a file for each start directory."""
+"""The contexts to which a dataset's patches apply: a file for each start directory."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ _REPAIR = "shioenv dataset repair writes it again"
 
 
 def write_context(directory: Path, number: int, context: Context) -> ContextFile:
-    """Writes the context of the plan's start directory of this number through to the disk; what a
-    manifest says of it.
+    """Write the context of a start directory through to the disk; its entry for the manifest.
 
-    It is one JSON object on one line, every field of a context there. The same context gives the
-    same bytes.
+    `number` is the place of the start directory in the plan. The file holds one JSON object on one
+    line, with every field of a context. The same context gives the same bytes.
     """
     (directory / CONTEXTS).mkdir(exist_ok=True)
     content = context.to_json().encode() + b"\n"
@@ -31,10 +30,10 @@ def write_context(directory: Path, number: int, context: Context) -> ContextFile
 
 
 def read_contexts(directory: str | Path) -> dict[str, Context]:
-    """The contexts before the inputs of a dataset, by start directory: what patches apply to.
+    """By start directory: the contexts before a dataset's inputs, to which their patches apply.
 
-    None of records that this package did not execute. Errors: UnknownDatasetError,
-    DatasetCorruptError for a file that is gone or was changed.
+    Empty for records that this package did not execute, or that have no manifest of their own.
+    Errors: UnknownDatasetError. DatasetCorruptError for a file that is gone or was changed.
     """
     manifest = read_manifest(directory)
     contexts = {}
@@ -48,7 +47,9 @@ def read_contexts(directory: str | Path) -> dict[str, Context]:
 def checked_contexts(
     directory: Path, contexts: Iterable[ContextFile]
 ) -> Iterator[tuple[ContextFile, Context | str]]:
-    """Each file, read once, with the context in it; what is wrong with it where it is not what the
+    """Each listed file with the context that it holds, read once.
+
+    In place of the context stands a text that says what is wrong, where a file is not as the
     manifest says.
     """
     for kept in contexts:
@@ -68,7 +69,7 @@ def checked_contexts(
 
 
 def context_problems(directory: Path, contexts: Iterable[ContextFile]) -> Iterator[tuple[str, str]]:
-    """Files of contexts that are not what the manifest says, with what is wrong."""
+    """The files of contexts that are not as the manifest says, each with what is wrong."""
     for kept, context in checked_contexts(directory, contexts):
         if isinstance(context, str):
             yield kept.file, context

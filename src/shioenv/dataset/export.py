@@ -1,7 +1,7 @@
 """Datasets in formats that other tools open: Parquet, the Hugging Face layout, JSON Lines.
 
-Records are read and written in batches, so memory does not grow with the dataset. pyarrow is an
-optional extra and loaded when it is needed.
+Records are read and written in batches, so memory does not grow with the dataset. pyarrow comes
+with an optional extra and is loaded when it is needed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ENDINGS: Mapping[str, str] = {
     ".jsonl.gz": "jsonl",
     ".jsonl.zst": "jsonl",
 }
-"""What names of files end in, with the format that is then written."""
+"""The format of a file by the end of its name."""
 
 SOURCE_MANIFEST = "source-manifest.json"
 """The exported dataset's own manifest, kept in the Hugging Face layout."""
@@ -45,10 +45,10 @@ FILE_RECORDS = 100_000
 """Records of one Parquet file of the Hugging Face layout at most."""
 
 GROUP_RECORDS = 10_000
-"""Records of a Parquet row group at most: what a reader has to hold at once."""
+"""Records of a Parquet row group at most; a reader has to hold a whole group."""
 
 GROUP_BYTES = 64 * 1024 * 1024
-"""Text of a row group, roughly; outputs may be a mebibyte each."""
+"""Characters of text after which a row group ends; outputs may have a mebibyte each."""
 
 _TYPES: Mapping[Any, str] = {
     inspect.StrType: "str",
@@ -69,10 +69,10 @@ RELEASED = """\
 Bash inputs with what they did, as their publishers recorded them, brought into the layout of
 [ShIOEnv](https://arxiv.org/abs/2505.18374) without being executed again. What the publishers did
 not record is null or empty; exit codes of theirs are known to be 0 where a command failed."""
-"""How the card begins."""
+"""The two beginnings of a card: of inputs executed by this package, and of released records."""
 
 _SIZES = ("n<1K", "1K<n<10K", "10K<n<100K", "100K<n<1M", "1M<n<10M")
-"""What the hub calls numbers of at most 3, 4, 5, 6 and more digits."""
+"""The hub's names for numbers of at most 3, 4, 5, 6 and more digits."""
 
 _PARQUET = "exporting Parquet"
 
@@ -83,7 +83,7 @@ Report = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """What an export wrote."""
+    """What an export wrote: where, in which format, and how much."""
 
     output: Path
     format: str
@@ -104,17 +104,25 @@ def export(
     licence: str = "unknown",
     report: Report = lambda done, count: None,
 ) -> Exported:
-    """Writes a finished dataset to `output`, whole or not at all.
+    """Write a finished dataset to `output`, whole or not at all.
 
-    `parquet` is one file. `hf` is a directory that `datasets.load_dataset(output)` opens, with a
-    card that names `licence` (an identifier as the Hugging Face hub knows them). `jsonl` is one
-    file of the records as they are, compressed where its name ends in `.gz` or `.zst`. None is the
-    format that `ENDINGS` has for the ending of `output`, and `hf` where `output` has no ending. The
-    same dataset gives the same bytes with the same libraries. `report` is told records done and in
-    all. Errors: UnknownDatasetError. DatasetCorruptError where a shard is not what the manifest
-    says. OutputExistsError. MissingExtraError without pyarrow (Parquet). UsageError for another
-    format, for a name with no or another ending, and for a dataset that is not finished or has no
-    records.
+    `format` is one of:
+
+    - `parquet`: one file;
+    - `hf`: a directory that `datasets.load_dataset(output)` opens. Its card names `licence`, an
+      identifier as the Hugging Face hub knows them;
+    - `jsonl`: one file of the records as they are, compressed where its name ends in `.gz` or
+      `.zst`;
+    - None: the format that `ENDINGS` has for the end of the name `output`; `hf` for a name without
+      an ending.
+
+    The same dataset gives the same bytes with the same libraries. `report` is called with the
+    number of records done and in all.
+
+    Errors: UsageError for an unknown format, or a name with an unknown ending or that of another
+    format. UsageError too for a dataset that is not finished or has no records.
+    DatasetCorruptError where a shard is not as the manifest says. MissingExtraError without pyarrow
+    (`parquet`, `hf`). UnknownDatasetError, OutputExistsError.
     """
     directory, output = Path(directory), Path(output)
     format = _format_of(output, format)  # noqa: A001
@@ -122,7 +130,7 @@ def export(
     if not manifest.records:
         raise UsageError(f"{directory} has no records", hint="nothing is there to export")
     if format != "jsonl":
-        parquet_library(_PARQUET)  # a missing one is told before anything is written
+        parquet_library(_PARQUET)  # fails before anything is written where the library is missing
     contexts = read_contexts(directory)
     records = _told(read_records(directory, check=True), manifest.records, report)
     count, written = 1, [output]
@@ -141,7 +149,7 @@ def export(
 
 
 def _format_of(output: Path, asked: str | None) -> str:
-    """The format to write. UsageError where name and request do not say one, and the same."""
+    """The format to write. UsageError where name and request disagree, or neither names one."""
     said = next((kind for ending, kind in ENDINGS.items() if output.name.endswith(ending)), None)
     if asked is not None and asked not in FORMATS:
         raise UsageError(f"no format is called {asked!r}", hint=did_you_mean(asked, FORMATS))
@@ -157,7 +165,7 @@ def _format_of(output: Path, asked: str | None) -> str:
 
 
 def fields_table(kind: type[Struct]) -> str:
-    """The fields of a record, or of a part of it, as rows of a Markdown table."""
+    """The fields of `kind`, a record or a part of one, as rows of a Markdown table."""
     return "\n".join(
         f"| `{field.name}` | {_words(field.type)} | {field.type.extra_json_schema['description']} |"
         for field in _fields(kind)
@@ -184,8 +192,8 @@ def _words(kind: Any) -> str:
 def schema(arrow: Any) -> Any:
     """The Arrow schema of a record, the same for every dataset, whatever a shard holds (D-8).
 
-    `content_digests` becomes a list of `name` and `sha256`, because a column has the same keys in
-    every row.
+    `arrow` is the module pyarrow. `content_digests` becomes a list of `name` and `sha256`, because
+    a column has the same keys in every row.
     """
     simple: Mapping[Any, Any] = {
         inspect.StrType: arrow.string(),
@@ -216,7 +224,7 @@ def schema(arrow: Any) -> Any:
 
 
 def parquet_library(what: str) -> tuple[ModuleType, ModuleType]:
-    """pyarrow, and its part for Parquet. MissingExtraError, which says what needs it."""
+    """The modules pyarrow and pyarrow.parquet. MissingExtraError, which names `what` needs them."""
     try:
         import pyarrow
         import pyarrow.parquet
@@ -288,7 +296,7 @@ def _write_layout(
         name = f"train-{number:05}-of-{count:05}.parquet"
         with new_file(directory / "data" / name) as temporary:
             _write_parquet(islice(records, FILE_RECORDS), temporary)
-    next(records, None)  # the last shard's bytes are held against the manifest at its end
+    next(records, None)  # only at its end is the last shard compared with the manifest
     for number, context in enumerate(contexts):
         write_context(directory, number, context)
     atomic_write(directory / SOURCE_MANIFEST, manifest.encode())
@@ -322,7 +330,7 @@ def card(manifest: Manifest, licence: str) -> str:
             [f"shioenv {plan.version}", "kernel " + ", ".join(manifest.kernels), *manifest.layers]
         ),
     }
-    if plan.limits is None:  # no more is known than records say
+    if plan.limits is None:  # records without a manifest: only what they say is known
         facts |= dict.fromkeys(("seed", "commands", "grammars", "versions"), "unknown")
         facts["system"] = plan.system or "unknown"
     size = _SIZES[min(max(len(str(manifest.records)), 3), 7) - 3]

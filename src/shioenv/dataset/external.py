@@ -1,4 +1,4 @@
-"""Datasets from lists of inputs: each line taken apart, executed, scored and recorded."""
+"""Datasets from lists of inputs: each line parsed, executed, scored and recorded."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from shioenv.synthesis.traces import Sample
 from shioenv.system.store import find_system
 
 MOST_ARGUMENTS = 400
-"""Removable arguments of an input at most: a float holds the square of 2 to their number."""
+"""Removable arguments of an input at most: a float can hold `(2 ** 400) ** 2`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,20 +50,20 @@ class CommandList:
 
     path: str | Path
     sampler: str = "commands"
-    """What the records say wrote them."""
+    """The name that the records give as their sampler."""
     seed: int = 0
-    """Draws start directories and sub-inputs."""
+    """The seed that draws start directories and sub-inputs."""
     start_directories: tuple[str, ...] = ()
-    """Of lines that name none; empty for all of the system."""
+    """Start directories of lines that name none; empty: those that the system declares."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImportSummary:
-    """What an import of a list did."""
+    """The result of an import of a list."""
 
     summary: Summary
     lines: int
-    """Of the list."""
+    """Lines of the list."""
     rejected: tuple[Rejection, ...]
 
     def to_json(self) -> dict[str, Any]:
@@ -81,18 +81,24 @@ def import_commands(
     executor: Executor | None = None,
     report: Callable[[Progress], None] = lambda progress: None,
 ) -> ImportSummary:
-    """A dataset in `directory` of the inputs in a list; run again to go on.
+    """Make a dataset in `directory` of the inputs in a list.
 
-    Each input is taken apart by the grammars of the system's versions and executed in a start
-    directory drawn by the list's seed. It is scored and recorded as `generate` does it. The same
-    list, arguments and system give the same bytes, whatever the executor.
+    Each input is parsed by the grammars of the system's versions. It is executed in the start
+    directory that its line names, else in one drawn by the list's seed. It is scored and recorded
+    as `generate` does it. The same list, arguments and system give the same bytes, whatever the
+    executor. A call that was interrupted goes on when repeated.
 
-    What cannot be recorded is left out and told with its line. Of the line: empty, only a comment,
-    not UTF-8, a NUL byte, half a character, too long. Of the input: more than 400 arguments, the
-    same as an earlier one, with a history. Of its fields: `input` or `cwd` twice, a start directory
-    that is missing or no plain absolute path. Errors: ImportFileError where nothing can be taken or
-    a million lines cannot, those of `find_system` and StartDirectoryError before anything is
-    written; then those of `generate`.
+    A line that cannot be recorded is left out and listed with its number:
+
+    - it is empty, only a comment, not UTF-8, or too long;
+    - it holds a NUL byte, half a character, or more than 400 arguments;
+    - its input is the same as an earlier one;
+    - its JSON object has a history, or `input` or `cwd` twice;
+    - its start directory is not there, or is no plain absolute path.
+
+    Errors: ImportFileError where no line can be recorded, or more than a million lines cannot.
+    ImportFileError too where the file is no list of inputs. These, StartDirectoryError and those of
+    `find_system` come before anything is written; then those of `generate`.
     """
     built = find_system(system)
     grammars = load_grammars(versions=built.versions)
@@ -116,7 +122,7 @@ def import_commands(
         "lines": accepted.lines,
         "rejected": dict(sorted(reasons(accepted.rejected).items())),
     }
-    # nothing is drawn by a policy
+    # no policy draws these inputs
     plan = replace(plan, drawing=replace(plan.drawing, policy=""), origin=origin)
     return import_list(
         accepted, directory, plan, system=system or built.name, executor=executor, report=report
@@ -125,17 +131,18 @@ def import_commands(
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """What was read of a list."""
+    """A list as it was read."""
 
     sha256: str
-    """Of the file."""
+    """The SHA-256 of the file."""
     lines: int
+    """Lines of the list."""
     samples: tuple[bytes, ...]
-    """Each as JSON of its arguments, start directory and whether it is declared volatile."""
+    """The inputs, each as JSON: arguments, start directory, and whether it is declared volatile."""
     rejected: tuple[Rejection, ...]
 
     def elsewhere(self, directories: Sequence[str]) -> list[str]:
-        """Start directories that lines name and that are not among these, sorted."""
+        """The start directories of samples that are not among `directories`, sorted."""
         return sorted({json.loads(sample)[1] for sample in self.samples}.difference(directories))
 
 
@@ -148,7 +155,7 @@ def import_list(
     executor: Executor | None = None,
     report: Callable[[Progress], None] = lambda progress: None,
 ) -> ImportSummary:
-    """What `import_commands` does once list and plan are known."""
+    """Do the work of `import_commands` once list and plan are known."""
     summary = run(
         directory,
         plan,
@@ -174,8 +181,10 @@ def read_list(
     directories: Sequence[str],
     exists: Callable[[str], bool] = lambda directory: True,
 ) -> Accepted:
-    """The inputs of a file's lines, taken apart; `directories` are where those start that name
-    none, and `exists` says of others whether one is there. Errors: ImportFileError.
+    """The inputs of a file's lines, parsed.
+
+    An input that names no start directory starts in one of `directories`. `exists` tells whether
+    another start directory is there. Errors: ImportFileError.
     """
     reader = _Reader(commands, parser, directories, exists)
     digest = hashlib.sha256()
@@ -196,16 +205,16 @@ _ONE_A_LINE = (
 )
 
 _TABLES = {".csv": ",", ".tsv": "\t"}
-"""What names of tables end in, and what stands between their columns."""
+"""Ends of names of tables, with the separator of their columns."""
 _COLUMNS = re.compile(
     "inputs?|cmds?|commands?|bash|invocation|nl|output|cwd|exit_code|id|index|description|prompt|"
     "question|answer|text"
 )
-"""How columns of tables of inputs are called."""
+"""Usual names of columns in tables of inputs."""
 
 
 def _refuse_table(path: Path, first: bytes) -> None:
-    """ImportFileError for what its name or its first line says is a table: rows are no inputs."""
+    """ImportFileError for a table, told by its name or its first line: rows are no inputs."""
     ending = Path(path.name.lower().removesuffix(".gz").removesuffix(".zst")).suffix
     between = _TABLES.get(ending) or _between_columns(first)
     if between is None:
@@ -220,33 +229,33 @@ def _refuse_table(path: Path, first: bytes) -> None:
 
 
 def _between_columns(line: bytes) -> str | None:
-    """What stands between the names of columns that a line holds; None where it holds none."""
+    """The separator in a line of columns' names; None for another line."""
     for between in _TABLES.values():
         parts = line.decode("utf-8", "replace").lower().split(between)
         names = [part.strip().strip('"') for part in parts]
         known = sum(_COLUMNS.fullmatch(name) is not None for name in names)
-        least = len(names) if between == "\t" else 1  # a tab parts words in Bash as well
+        least = len(names) if between == "\t" else 1  # a tab separates words in Bash as well
         if len(names) > 1 and known >= least and all(map(str.isidentifier, names)):
             return between
     return None
 
 
 _QUOTED = re.compile(r"""\"(?>(?:[^"\\]|\\.)*)(?:"|\Z)|'(?>(?:[^'\\]|\\.)*)(?:'|\Z)""", re.DOTALL)
-"""A quoted text, perhaps cut short: what follows is told of a line with `"` for each."""
+"""A quoted text, perhaps cut short. The patterns below are for lines with `"` in place of each."""
 _KEY = re.compile(r'(?>(?:\[\s*)*)\{(?:\s*"\s*:|"\Z)')
 """An object's first key, perhaps cut short: `{ "input":`. In Bash `{"ls","-a"}` is a command."""
 _GROUP = re.compile(r"[;&]\s*\}")
-"""The end of what Bash groups, be its first command `x:`."""
+"""The end of a group of commands in Bash, whose first command may be called `x:`."""
 _OPENED = re.compile(r"[\[{][\[{\s]*+")
-"""What begins and does not go on."""
+"""A line of nothing but opening brackets and blanks."""
 _LIST = re.compile(r'\[(?>(?:[\s\[\]{}:,"]|-?\d[\d.eE+-]*+|true|false|null)*)')
-"""A list of JSON, perhaps cut short."""
+"""A JSON list, perhaps cut short."""
 _TEST = re.compile(r"(?:\[(?P<two>\[)?)\s(?:[^\[\]{},]*\s)?\](?(two)\])")
-"""A test of Bash that is a list of JSON by chance: `[ "x" ]`."""
+"""A test in Bash that by chance is a JSON list as well: `[ "x" ]`."""
 
 
 def _is_json(text: str) -> bool:
-    """Whether a line that begins with a bracket is JSON, whole or a part of it, and not Bash."""
+    """Whether a line that begins with a bracket is JSON, whole or a part, and not Bash."""
     bare = _QUOTED.sub('"', text)
     if _KEY.match(bare):
         return _GROUP.search(bare) is None
@@ -260,7 +269,7 @@ def _is_json(text: str) -> bool:
 
 
 class _Reader:
-    """Takes lines apart; `samples` are what `Accepted` calls so."""
+    """Parses lines; `samples` and `rejected` become the fields of `Accepted`."""
 
     def __init__(
         self,
@@ -277,7 +286,10 @@ class _Reader:
         self.rejected: list[Rejection] = []
 
     def read(self, number: int, content: bytes) -> None:
-        """One line, without its end. ImportFileError for JSON without an input."""
+        """Reads one line, given without its end.
+
+        ImportFileError for JSON without an input, or where too many lines were rejected.
+        """
         text, reason = _readable(content)
         document = None if reason else self._document(number, text)
         if document is not None:
@@ -300,9 +312,9 @@ class _Reader:
             self.rejected.append(Rejection.of(number, content, reason))
 
     def _document(self, number: int, text: str) -> dict[str, Any] | None:
-        """The JSON object with an input that a line is; None where it is an input as text.
+        """The JSON object with an `input` in a line; None where the line is an input as text.
 
-        ImportFileError for other JSON: it would be executed as it stands.
+        ImportFileError for other JSON, which would else be executed as an input.
         """
         text = text.strip()
         if not text.startswith(("{", "[")):
@@ -338,7 +350,7 @@ class _Reader:
         return dict(document)
 
     def _sample(self, text: str, cwd: str) -> str | None:
-        """Adds an input that was not seen before; why, where it cannot be."""
+        """Adds an input; the reason where it cannot be added, else None."""
         shell_input = self._parser.parse(text)
         content = session_text(cwd, shell_input).encode()
         if len(content) > LONGEST_INPUT:
@@ -358,7 +370,7 @@ class _Reader:
 
 
 def _readable(content: bytes) -> tuple[str, str | None]:
-    """The text of a line, and why it can be none."""
+    """The text of a line, and the reason why it is no input; None where it may be one."""
     if b"\0" in content:
         return "", "a NUL byte"
     try:
@@ -373,7 +385,7 @@ def _readable(content: bytes) -> tuple[str, str | None]:
 
 
 def _repeated(text: str) -> str | None:
-    """Why a JSON object says two things, of which readers of JSON take the last."""
+    """The reason against a JSON object with a key twice, of which readers take the last."""
     for name in ("input", "cwd"):
         if text.count(f'"{name}"') > 1:
             pairs = json.loads(text, object_pairs_hook=list)  # of the outermost object as well
@@ -383,7 +395,7 @@ def _repeated(text: str) -> str | None:
 
 
 def _unusable(document: dict[str, Any]) -> str | None:
-    """Why the input of such a line cannot be recorded."""
+    """The reason why the input of a JSON object cannot be recorded; None where it can."""
     if document.get("history"):
         return "inputs before it in the same shell"
     cwd = document.get("cwd")
@@ -399,5 +411,5 @@ def _unusable(document: dict[str, Any]) -> str | None:
 
 
 def _is_plain(path: str) -> bool:
-    """Whether a path is absolute and the shortest that says the same of names alone."""
+    """Whether a path is absolute and normal: no `//`, `.`, `..`, and no `/` at its end."""
     return path.startswith("/") and "//" not in path and posixpath.normpath(path) == path

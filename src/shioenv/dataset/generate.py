@@ -1,7 +1,8 @@
-"""Datasets made: one stream of samples, executed by many processes, kept in order.
+"""Datasets generated: one stream of samples, executed by many processes, kept in order.
 
-Sampling is cheap and happens here, so the stream is the same for any number of workers; a record's
-number is its place in it. What a record's score draws depends on the seed and that number alone.
+Sampling is cheap and happens in this process, so the stream is the same for any number of workers.
+A record's number is the place of its sample in the stream. The draws of a record's score depend
+only on the seed and on that number.
 """
 
 from __future__ import annotations
@@ -52,24 +53,24 @@ class Progress:
     """How far a run has come; reported at its start, after each record, and with every note."""
 
     done: int
-    """Records that are finished, those of earlier runs included."""
+    """Finished records, those of earlier runs included."""
     count: int
     """Records wanted."""
     kept: int
     """Records that were there when the run started."""
     executions: int
-    """Executions behind the records of this run."""
+    """Executions that the scores of this run's records took."""
     volatile: int
-    """Volatile ones among the records of this run."""
+    """Volatile records among those of this run."""
     seconds: float
-    """Since the run started."""
+    """Seconds since the run started."""
     note: str | None = None
-    """Something a person wants to know, once."""
+    """A note for a person, reported once; else None."""
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What a run did."""
+    """What a run of `generate` or of an import did."""
 
     directory: Path
     manifest: Manifest
@@ -82,8 +83,9 @@ class Summary:
     restarts: int
     """Workers that were replaced."""
     seconds: float
+    """Seconds that the run took."""
     effort: Effort
-    """What the new records took."""
+    """Times and counts of the executions behind the new records."""
 
     def to_json(self) -> dict[str, Any]:
         """The summary for programs."""
@@ -108,7 +110,8 @@ class Destination:
 
     directory: str | Path
     compression: str | None = None
-    """Of its shards, one of `COMPRESSIONS`; None: as it is there, none where it is new."""
+    """The compression of the shards, one of `COMPRESSIONS`. None: the compression that an existing
+    dataset has; a new dataset is not compressed."""
 
     def __post_init__(self) -> None:
         if self.compression not in (None, *COMPRESSIONS):
@@ -119,7 +122,7 @@ class Destination:
 
 
 def _silent(progress: Progress) -> None:
-    """Report to nobody."""
+    """Reports to nobody."""
 
 
 def generate(
@@ -133,21 +136,24 @@ def generate(
     executor: Executor | None = None,
     report: Callable[[Progress], None] = _silent,
 ) -> Summary:
-    """A dataset of `count` executed and scored inputs in `directory`; run again to go on.
+    """Make a dataset of `count` executed and scored inputs in `directory`.
 
-    A `Destination` also says how its shards are compressed.
+    A `Destination` as `directory` also says how the shards are compressed. A call that was
+    interrupted goes on when repeated. A larger `count` makes a dataset longer.
 
     The same arguments and system give the same bytes, whatever the `executor` is and however often
-    the run was killed. `executor` None is processes of this machine, one a processor. Of volatile
-    records number, input and arguments are the same. A larger `count` makes a dataset longer.
-    `system` is a name or file as `open_sandbox` takes it. `limits` bounds each execution (None:
-    `LIMITS`, 2 seconds of wall time). `scoring` is how inputs are scored (None: as the records that
-    are there, of a new dataset `Scoring()`). `report` is told of progress.
+    the run was killed. Volatile records only have the same number, input and arguments. Without an
+    `executor` processes of this machine do the work, one a processor.
 
-    KeyboardInterrupt passes through when everything finished is on the disk. Errors: UsageError,
-    the errors of `find_system`, `sample` and `open_sandbox`, before anything is written; then
-    DatasetBusyError, DatasetMismatchError (naming what differs), DatasetCorruptError,
-    DatasetStorageError, GenerationError. After any of them the same call goes on.
+    `system` is a name or file as `open_sandbox` takes it. `limits` bounds each execution (None:
+    `LIMITS`, 2 seconds of wall time). `scoring` says how inputs are scored. Its None stands for the
+    scoring of an existing dataset, in a new dataset for `Scoring()`. `report` is called with the
+    progress.
+
+    Errors before anything is written: UsageError, and those of `find_system`, `sample` and
+    `open_sandbox`. Later errors: DatasetBusyError, DatasetMismatchError (which names what differs),
+    DatasetCorruptError, DatasetStorageError, GenerationError. After any of them the same call goes
+    on. KeyboardInterrupt passes through once everything finished is on the disk.
     """
     place = directory if isinstance(directory, Destination) else Destination(directory)
     built = find_system(system)
@@ -169,8 +175,10 @@ def generate(
 
 
 def enlarged(count: int, found: int, wanted: int) -> int:
-    """How many records to generate, more than `count`. `found` of these are of a kind of which
-    `wanted` are needed. The number is what their share says, and 5% of what is missing beside.
+    """A larger number of records to generate, so that `wanted` of them are of some kind.
+
+    Among the `count` records so far, `found` are of that kind. The number is as many as this share
+    demands, plus 5% of what is missing.
     """
     return count + math.ceil(1.05 * (wanted - found) * count / max(found, 1))
 
@@ -182,9 +190,9 @@ def plan_of(
     scoring: Scoring = Scoring(),
     limits: Limits | None = None,
 ) -> Plan:
-    """What decides the bytes of a dataset of this system and these grammars.
+    """The plan of a dataset drawn from these grammars on this system.
 
-    Errors: StartDirectoryError, and UsageError for a policy that is none.
+    Errors: StartDirectoryError, and UsageError for an unknown or faulty policy.
     """
     directories = drawing.start_directories or system.declaration.session.start_directories
     tokens = {directory: catalogue(system, directory) for directory in directories}
@@ -208,9 +216,10 @@ def plan_of(
 def grammar_digest(
     grammars: Iterable[Grammar], tokens: Mapping[str, Mapping[str, Sequence[str]]]
 ) -> str:
-    """SHA-256 over everything that inputs are drawn from: productions, weights and system tokens.
+    """SHA-256 of everything that inputs are drawn from: productions, weights and system tokens.
 
-    Comments and the layout of the files take no part.
+    Comments and the layout of the files take no part. `tokens` holds, by start directory, the
+    values of system tokens.
     """
     digest = hashlib.sha256()
 
@@ -238,14 +247,15 @@ def run(
     executor: Executor | None = None,
     report: Callable[[Progress], None] = _silent,
 ) -> Summary:
-    """What `generate` does once plan and samples are known: the first `count` of them recorded.
+    """Do the work of `generate` once plan and samples are known: record the first `count` samples.
 
-    `system` is where the plan's system is found, whose digest it must have.
+    `system` is the name or file of the plan's system, which must have the plan's digest. Errors:
+    those of `generate`, and UsageError where there are fewer samples.
     """
     if count < 1:
         raise UsageError(f"cannot generate {count} records", hint="at least 1")
     executor = executor or LocalExecutor()
-    with suppress(UnknownDatasetError):  # a dataset goes on in the layout that it has
+    with suppress(UnknownDatasetError):  # an existing dataset keeps its layout
         there = read_manifest(directory).plan
         compression = plan.compression or there.compression
         plan = replace(plan, record_schema=there.record_schema, compression=compression)
@@ -287,7 +297,7 @@ def run(
 
 
 def missing(store: Store, samples: Iterable[Sample], count: int) -> Iterator[tuple[int, Wanted]]:
-    """The samples not recorded yet, with their numbers. UsageError where they end early."""
+    """The samples not recorded yet, numbered. UsageError where the stream ends before `count`."""
     stream = iter(samples)
     for number in range(count):
         drawn = next(stream, None)
@@ -299,7 +309,7 @@ def missing(store: Store, samples: Iterable[Sample], count: int) -> Iterator[tup
 
 
 class Teller:
-    """Counts what a run has done and tells it; `count` records are wanted in all."""
+    """Counts what a run has done and reports it; `count` records are wanted in all."""
 
     def __init__(self, count: int, report: Callable[[Progress], None]) -> None:
         self.kept = self.new = self.executions = self.volatile = 0
@@ -309,11 +319,11 @@ class Teller:
 
     @property
     def seconds(self) -> float:
-        """Since the run started."""
+        """Seconds since the run started."""
         return time.monotonic() - self._started
 
     def drawn(self, samples: Iterable[Sample]) -> Iterator[Sample]:
-        """The samples; counts how long it takes to draw them."""
+        """The samples; the processor time of drawing them is counted."""
         stream = iter(samples)
         while True:
             began = time.thread_time()
@@ -324,7 +334,7 @@ class Teller:
             yield sample
 
     def add(self, line: Line) -> None:
-        """Counts a new record in."""
+        """Count a new record in and report."""
         self.new += 1
         self.volatile += line.volatile
         self.executions += line.executions
@@ -334,7 +344,7 @@ class Teller:
         self.tell()
 
     def tell(self, note: str | None = None) -> None:
-        """Tells how far the run has come, and what a person wants to know."""
+        """Report how far the run has come, with a note for a person."""
         self._report(
             Progress(
                 done=self.kept + self.new,

@@ -1,4 +1,4 @@
-"""What executors do for a dataset: a sample turned into the line that is kept of it."""
+"""The job of executors for a dataset: turn a sample into the line that holds its record."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from shioenv.synthesis.traces import Sample
 
 
 class Wanted(NamedTuple):
-    """A sample on its way to who executes it: what decides its record, in few bytes."""
+    """A sample on its way to an executor: only what decides its record, in few bytes."""
 
     input_args: list[str]
     cwd: str
@@ -32,7 +32,7 @@ class Wanted(NamedTuple):
 
     @classmethod
     def of(cls, sample: Sample) -> Wanted:
-        """What travels of a sample; how it was drawn stays behind."""
+        """The part of a sample that travels; how it was drawn stays behind."""
         return cls(
             sample.input.input_args, sample.cwd, sample.volatile, sample.mistake, sample.history
         )
@@ -48,7 +48,7 @@ class Wanted(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """Makes lines of numbered samples."""
+    """Makes lines of numbered samples, and contexts of start directories."""
 
     sampler: str
     seed: int
@@ -56,7 +56,7 @@ class Recording:
     schema: int
 
     def __call__(self, lane: Lane, task: tuple[int, Wanted | str]) -> Line | Context:
-        """The sample executed and scored, and what that took; of a start directory its context."""
+        """The line of an executed and scored sample with its effort, or a directory's context."""
         number, wanted = task
         if isinstance(wanted, str):
             return lane.context(wanted)
@@ -85,7 +85,7 @@ class Recording:
 
 
 def recording(plan: Plan, system: str) -> NumberedJob[Wanted | str, Line | Context]:
-    """What makes the records and contexts of a plan; `system` is the name or file of its system."""
+    """The job that makes records and contexts of a plan; `system` is its system's name or file."""
     return NumberedJob(
         Recording(
             plan.drawing.sampler,

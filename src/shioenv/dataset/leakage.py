@@ -1,4 +1,4 @@
-"""How much of a test set a training set gives away."""
+"""Leakage: how much of a test set a training set gives away."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ THRESHOLD = 0.9
 """Similarity from which an input is a near duplicate (ours)."""
 
 BATCH = 16_384
-"""Training inputs that wait in memory to be compared with the test inputs of their commands."""
+"""Training inputs that wait in memory until they are compared with test inputs of like commands."""
 
 
 class LeakLevel(StrEnum):
-    """How a training input gives a test input away; the strongest counts."""
+    """How a training input gives a test input away, the strongest way first; only that counts."""
 
     EXACT = "exact"
     """The same line, in the same start directory where both are known."""
     REORDERED = "reordered"
     """The same arguments in another order or bundled otherwise, or in another start directory."""
     NEAR = "near"
-    """The same commands, and a line that is as similar as the threshold asks."""
+    """The same commands, and a line whose similarity reaches the threshold."""
     FORM = "form"
-    """The same normal form: other numbers and names alone (`shioenv.bash.normal`)."""
+    """The same normal form: only numbers and names differ (`shioenv.bash.normal`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Leak:
 
     level: LeakLevel
     similarity: float
-    """Of the lines, where they are near; else 1."""
+    """The similarity of the two lines at the level `near`; else 1."""
     test: int
     """Place in the test set, from 0."""
     test_input: str
@@ -56,7 +56,7 @@ class Leak:
 
     @property
     def strength(self) -> tuple[int, float]:
-        """How much it gives away: the larger of two counts."""
+        """How much the leak gives away: of two leaks the one with the larger strength counts."""
         return -list(LeakLevel).index(self.level), self.similarity
 
     def to_json(self) -> dict[str, Any]:
@@ -74,11 +74,11 @@ class Leakage:
     """Inputs of the test set."""
     threshold: float
     leaks: tuple[Leak, ...]
-    """One for each test input that is given away, in order."""
+    """One leak for each test input that is given away, in the order of the test set."""
     known_commands: int
     """Test inputs whose set of commands occurs in the training set."""
     by_command: dict[str, tuple[int, int]]
-    """By the first command of test inputs: how many, and how many are given away."""
+    """By first command: the number of test inputs, and how many of them are given away."""
 
     def count(self, level: LeakLevel) -> int:
         """Test inputs given away at this level."""
@@ -86,7 +86,7 @@ class Leakage:
 
     @property
     def ok(self) -> bool:
-        """No test input is in the training set."""
+        """Whether no test input is in the training set (`LeakLevel.EXACT`)."""
         return not self.count(LeakLevel.EXACT)
 
     def to_json(self) -> dict[str, Any]:
@@ -106,7 +106,7 @@ class Leakage:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """An input as it is compared."""
+    """An input in the forms in which it is compared."""
 
     text: str
     """The line, without the start directory."""
@@ -114,9 +114,9 @@ class _Known:
     """"" where it is unknown."""
     commands: tuple[str, ...]
     key: tuple[Any, ...]
-    """The same for the same arguments in any order."""
+    """Equal for inputs with the same arguments in any order."""
     form: str | None
-    """The normal form; None where it has none."""
+    """The normal form; None where the input has none."""
 
 
 def leakage(
@@ -126,13 +126,15 @@ def leakage(
     threshold: float = THRESHOLD,
     report: Callable[[int], None] = lambda done: None,
 ) -> Leakage:
-    """How many inputs of `test` are in `train`, or nearly.
+    """The inputs of `test` that inputs of `train` give away.
 
-    Each is a dataset's directory or a file of inputs. A line of the file is an input, plain or as a
-    JSON object with `input`. A leading `cd` is the start directory. The test set is held in memory,
-    the training set is read once; near duplicates are looked for among inputs of the same commands.
-    `report` is told of training inputs read. Errors: UsageError for a threshold outside 0 to 1, an
-    empty set or an unfinished dataset, UnknownDatasetError, DatasetCorruptError, ImportFileError.
+    Each set is a dataset's directory or a file of inputs. A file holds one input a line, plain or
+    as a JSON object with `input`; a leading `cd` is the start directory. The test set is held in
+    memory, the training set is read once. Near duplicates are looked for among inputs of the same
+    commands. `report` is called with the number of training inputs read so far.
+
+    Errors: UsageError for a threshold that is not above 0 and at most 1, for a set without inputs,
+    or for an unfinished dataset. UnknownDatasetError, DatasetCorruptError, ImportFileError.
     """
     if not 0 < threshold <= 1:
         raise UsageError(f"a threshold is above 0 and at most 1, not {threshold}")
@@ -167,7 +169,7 @@ class _Finder:
             self._by_commands[test.commands].append(number)
 
     def add(self, number: int, train: _Known) -> None:
-        """Compares the next training input."""
+        """Compares the next training input with the test inputs."""
         self.trained += 1
         self._sets.add(frozenset(train.commands))
         for test in self._by_text.get(train.text, ()):
@@ -187,7 +189,7 @@ class _Finder:
                 self._compare()
 
     def leakage(self) -> Leakage:
-        """What was found in all."""
+        """The findings about all training inputs."""
         self._compare()
         totals: Counter[str] = Counter(_first(test) for test in self.tests)
         leaked: Counter[str] = Counter(_first(self.tests[number]) for number in self._leaks)
@@ -235,7 +237,7 @@ def _inputs(path: Path) -> Iterator[_Known]:
     for _, line in read_lines(path):
         text = line.decode("utf-8", "replace").replace("\0", " ")
         document = _document(text)
-        if "suite" in document:  # the head of a suite; its cases hold their inputs one level deeper
+        if "suite" in document:  # the head of a suite; cases hold their inputs one level deeper
             continue
         document = document.get("question", document)
         known = _recorded(document)
@@ -248,7 +250,7 @@ def _inputs(path: Path) -> Iterator[_Known]:
 
 
 def _document(line: str) -> dict[str, Any]:
-    """The JSON object that a line is; empty where it is none."""
+    """The JSON object in a line; empty where the line is none."""
     try:
         return dict(json.loads(line)) if line.startswith("{") else {}
     except (ValueError, RecursionError):
@@ -256,7 +258,7 @@ def _document(line: str) -> dict[str, Any]:
 
 
 def _recorded(document: dict[str, Any]) -> _Known | None:
-    """The input of a line that is a record, of this make or another."""
+    """The input of a line that is a record, ours or a released one; None for another line."""
     tokens = document.get("input_args")
     if not isinstance(tokens, list) or not all(isinstance(t, str) and t for t in tokens):
         return None
@@ -289,7 +291,7 @@ def _known(shell_input: Input, cwd: str) -> _Known:
 
 
 def inputs_of(path: str | Path) -> Iterator[str]:
-    """The inputs of a dataset or a file as `leakage` reads them, without their start directories.
+    """The inputs of a dataset or a file without their start directories, as `leakage` reads them.
 
     Errors: those of `leakage`.
     """

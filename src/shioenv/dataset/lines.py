@@ -1,4 +1,4 @@
-"""Lines of files that records are made of: read, told apart, and those that are left out."""
+"""Lines of files from which records are made: reading, rejecting, telling equal inputs apart."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from shioenv.grammar.library import load_grammars
 from shioenv.grammar.parse import InputParser
 
 REJECTED = "rejected.ndjson"
-"""In a dataset's directory: what an import could not take, with line and reason."""
+"""The file in a dataset's directory that lists the rejected lines of an import, with reasons."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """A line that is not in the dataset, and why."""
+    """A line that an import left out, and why."""
 
     line: int
-    """From 1."""
+    """The number of the line, from 1."""
     text: str
-    """Its beginning."""
+    """The first 500 characters of the line at most."""
     reason: str
     file: str | None = None
-    """Where several were imported."""
+    """The name of the file where the import may read several; else None."""
 
     @classmethod
     def of(cls, line: int, content: bytes, reason: str, file: str | None = None) -> Rejection:
-        """The rejection of a line that holds this."""
+        """The rejection of a line with this content."""
         return cls(line, content[:2000].decode("utf-8", "replace")[:500], reason, file)
 
     def to_json(self) -> dict[str, Any]:
@@ -46,22 +46,23 @@ class Rejection:
 
 
 MOST_REJECTED = 1_000_000
-"""Lines of a list that are left out at most: of a hostile file, all of its gigabyte of lines."""
+"""Lines of a list that an import may leave out; with more of them it fails. A hostile file may
+hold a gigabyte of lines."""
 
 
 def reasons(rejected: Iterable[Rejection]) -> dict[str, int]:
-    """How many lines were rejected for what, the most frequent first."""
+    """The number of rejected lines by reason, the most frequent first."""
     return dict(Counter(rejection.reason for rejection in rejected).most_common())
 
 
 def told(rejected: Iterable[Rejection], most: int | None = None) -> str:
-    """The most frequent reasons for a message."""
+    """The `most` frequent reasons (None: all) as a part of a message."""
     counts = list(reasons(rejected).items())[:most]
     return ", ".join(f"{count} lines: {reason}" for reason, count in counts) or "it is empty"
 
 
 def write_rejections(directory: Path, rejected: Sequence[Rejection]) -> None:
-    """Keeps what was rejected beside the records; nothing where there is none."""
+    """Write the rejections beside the records; no file where nothing was rejected."""
     if rejected:
         texts = (json.dumps(rejection.to_json(), ensure_ascii=False) for rejection in rejected)
         content = "".join(f"{text}\n" for text in texts).encode("utf-8", "surrogatepass")
@@ -72,12 +73,15 @@ def write_rejections(directory: Path, rejected: Sequence[Rejection]) -> None:
 def read_lines(
     path: str | Path, pass_on: Callable[[bytes], None] = lambda line: None
 ) -> Iterator[tuple[int, bytes]]:
-    """The lines of a text without their ends, numbered from 1; of one that gzip or Zstandard
-    compressed as well. A mark of the byte order before the first is left out.
+    """The lines of a text file without their ends, numbered from 1.
 
-    `pass_on` is given each of them whole, before anything is done with it. Errors: ImportFileError
-    where the file cannot be read, is no file, or is no text. The first bytes tell, else a share of
-    more than a tenth that is no UTF-8 or control characters.
+    The file may be compressed by gzip or Zstandard. A byte order mark at the beginning is left out.
+    `pass_on` is called with each line as it stands in the file, before anything else is done with
+    the line.
+
+    Errors: ImportFileError where the file cannot be read, is no regular file, or is no text. A file
+    is no text where it begins like another kind of file. So is one of whose first mebibyte more
+    than a tenth is control characters or not UTF-8.
     """
     size = foreign = 0
     try:
@@ -100,7 +104,7 @@ def read_lines(
 
 _HEAD = 512
 PARQUET = re.compile(rb"PAR1[\x00-\x08\x0e-\x1f]")
-"""What a Parquet file begins with: its name, and a field of the structure behind it."""
+"""The beginning of a Parquet file: its magic number, and a field of the structure behind it."""
 _BEGINNINGS = {
     PARQUET.pattern: "a Parquet file",
     rb"ARROW1\0\0": "an Arrow file",
@@ -119,8 +123,9 @@ _BEGINNINGS = {
     rb"(?i:<!doctype\s+html[\s>])": "HTML",
     rb"(?i:<html(?:\s[^<>\n]*)?>[ \t\r]*(?:[<\n]|\Z))": "HTML",
 }
-"""What some files begin with that are not lists of inputs, though lines of them may look so. No
-input begins so: `BZh=9`, `PAR1=x` and `<html.txt sort` are Bash.
+"""Beginnings of files that are no lists of inputs, though lines of them may look like inputs.
+
+No input matches: `BZh=9`, `PAR1=x` and `<html.txt sort` are Bash.
 """
 _KNOWN = [(re.compile(sign, re.DOTALL), kind) for sign, kind in _BEGINNINGS.items()]
 _OF_TWO_BYTES = {
@@ -129,9 +134,9 @@ _OF_TWO_BYTES = {
     rb"\xff\xfe|(?:[\t\n\r -~]\0){3}": "UTF-16LE",
     rb"\xfe\xff|(?:\0[\t\n\r -~]){3}": "UTF-16BE",
 }
-"""How a text begins that is in another encoding of Unicode: with its mark, or with ASCII."""
+"""Beginnings of texts in other encodings of Unicode: a byte order mark, or ASCII characters."""
 _LOOKED_AT = 1 << 20
-"""Bytes of a file by which is told whether it is text."""
+"""Bytes of a file that decide whether the file is text."""
 _CONTROLS = bytes({*range(32), 127} - {*b"\b\t\n\v\f\r\x1b"})
 _OTHERS = bytes({*range(256)} - {*_CONTROLS})
 _TEXT = (
@@ -142,7 +147,7 @@ _MARKS = (BOM_UTF16_LE, BOM_UTF16_BE, BOM_UTF32_BE)
 
 
 def _refuse_known(path: str | Path, begin: bytes) -> None:
-    """ImportFileError for what begins as other files do."""
+    """ImportFileError where a file begins like another kind of file."""
     for sign, encoding in _OF_TWO_BYTES.items():
         if re.match(sign, begin):
             family = encoding[:6] if begin.startswith(_MARKS) else encoding
@@ -157,7 +162,7 @@ def _refuse_known(path: str | Path, begin: bytes) -> None:
 
 
 def _refuse_one_line(path: str | Path, line: bytes) -> None:
-    """ImportFileError for a file that is one line because CR alone ends each of its lines."""
+    """ImportFileError for a file whose lines all end in CR alone, and which so is one line."""
     if not line.endswith(b"\n") and b"\r" in line.rstrip(b"\r"):
         raise ImportFileError(
             f"{path}: CR alone ends its lines",
@@ -166,7 +171,7 @@ def _refuse_one_line(path: str | Path, line: bytes) -> None:
 
 
 def _foreign(line: bytes) -> int:
-    """Bytes of a line that no text has."""
+    """The number of bytes in a line that are control characters or not UTF-8."""
     controls = len(line.translate(None, _OTHERS))
     try:
         line.decode()
@@ -185,13 +190,13 @@ def _refuse_foreign(path: str | Path, size: int, foreign: int) -> None:
 
 
 class Distinct:
-    """Tells inputs apart that were there before, by what of a digest suffices."""
+    """Finds inputs that were there before, by the first 16 bytes of their SHA-256."""
 
     def __init__(self) -> None:
         self._seen: set[bytes] = set()
 
     def refusal(self, content: bytes) -> str | None:
-        """Why the input is not taken; None where it is there for the first time."""
+        """Why the input is refused; None where it occurs for the first time."""
         key = hashlib.sha256(content).digest()[:16]
         if key in self._seen:
             return "the same input as an earlier one"
@@ -201,5 +206,5 @@ class Distinct:
 
 @cache
 def shipped_parser() -> InputParser:
-    """Takes inputs apart by all shipped grammars, for no system in particular."""
+    """A parser of inputs with all shipped grammars, for no system in particular."""
     return InputParser(load_grammars())

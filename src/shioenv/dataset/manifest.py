@@ -1,4 +1,4 @@
-"""What a dataset says about itself: the plan that decides its bytes, and its shards."""
+"""The manifest of a dataset: the plan that decides its bytes, and its files."""
 
 from __future__ import annotations
 
@@ -29,23 +29,25 @@ from shioenv.synthesis.drawing import Drawing
 
 FORMAT = "shioenv-dataset"
 SCHEMA_VERSION = 6
-"""Of the manifest; raised whenever a key is added, removed, or changes its meaning."""
+"""The version of the manifest, raised whenever a key is added, removed, or changes its meaning."""
 READ = (4, 5, SCHEMA_VERSION)
-"""Versions of manifests that are read. In those of 4 a missing `estimator` is the paper's. In those
-before 6 `session_length` is called `history`, and limits say apart what is `inside` a microVM."""
+"""Versions of manifests that are read.
+
+In version 4 a missing `estimator` is the paper's. Before version 6 `session_length` is called
+`history`, and limits have a key of their own for the sandbox `inside` a microVM."""
 
 MANIFEST = "manifest.json"
 DATA = "data"
 CONTEXTS = "contexts"
 ORIGINS = ("filter", "commands", "records", "released")
-"""Kinds of datasets that no sampler drew."""
+"""Kinds of datasets that no sampler drew here."""
 COMPRESSIONS = {"zstd": SUFFIX}
-"""Compressions of shards by name, with what the names of compressed ones end in."""
+"""Compressions of shards by name, with the ending that they add to the shards' names."""
 JOURNAL = re.compile(r"([0-9]{5,})\.journal\Z")
-"""Names of the files that hold what is finished of a shard which is not whole yet."""
+"""Names of journals, which hold the finished records of a shard that is not full yet."""
 _CONTEXT = re.compile(rf"{CONTEXTS}/[0-9]{{5,}}\.json\Z")
 _LATER = {"mistakes": 0.0, "session_length": 1}
-"""Settings of drawing that came later, as they are where a manifest lacks them."""
+"""Settings of drawing that older manifests lack, with the values that they stand for there."""
 
 SHARD_RECORDS = 1000
 """Records of every shard but the last (Appendix A: "files of 1K entries")."""
@@ -53,38 +55,39 @@ SHARD_RECORDS = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Everything that decides a dataset's bytes, apart from how many records it has.
+    """Everything that decides a dataset's bytes, except the number of records.
 
-    Two datasets with equal plans begin with the same records, volatile ones apart (those have the
-    same number, input and arguments).
+    Two datasets with equal plans begin with the same records. Only volatile records may differ, and
+    these have the same number, input and arguments.
     """
 
     drawing: Drawing
-    """How inputs were drawn, everything in it named: policy by its label, commands and start
-    directories in full. Of what no sampler drew, `sampler` says what wrote it."""
+    """How inputs were drawn, with everything named: policy by its label, commands and start
+    directories in full. Where no sampler drew the inputs, `sampler` names who wrote them."""
     scoring: Scoring | None
-    """How they were scored; None where that is not known."""
+    """How the inputs were scored; None where that is not known."""
     system: str
-    """The system's name."""
+    """The system's name; "" where it is not known."""
     system_digest: str
-    """Equal digests: the same inputs do the same things. "" where it is not known."""
+    """The system's digest; on systems with equal digests the same inputs do the same things. ""
+    where it is not known."""
     packages: Mapping[str, str] = field(default_factory=dict)
-    """Versions of the system's packages; decided by the digest, so never compared."""
+    """Versions of the system's packages. The digest decides them, so they are never compared."""
     grammar_digest: str
-    """SHA-256 of the productions inputs were drawn from."""
+    """SHA-256 of everything that inputs were drawn from (`grammar_digest`); "" where not known."""
     limits: Limits | None
     """Bounds of every execution; None where they are not known."""
     version: str
-    """Of the package that drew, executed and scored."""
+    """The version of this package that drew, executed and scored; "" where not known."""
     record_schema: int = RECORD_SCHEMA_VERSION
-    """The layout of its records: a dataset has one."""
+    """The schema version of the records: a dataset has one."""
     compression: str | None = None
-    """How its shards are compressed, one of `COMPRESSIONS`; None: they are not."""
+    """How the shards are compressed, one of `COMPRESSIONS`; None: they are not."""
     origin: Mapping[str, Any] | None = None
-    """Where the inputs are from, where no sampler drew them here. `kind` is `filter` (a selection
-    from a parent), `commands` (a list of inputs), `records` (an export without its manifest) or
-    `released` (records of another make).
-    """
+    """Where the inputs come from; None where a sampler drew them here.
+
+    `kind` is one of `ORIGINS`. `filter` is a selection from a parent, `commands` a list of inputs,
+    `records` an export without its manifest, `released` records of the paper's authors."""
 
     @property
     def kind(self) -> str:
@@ -93,7 +96,7 @@ class Plan:
 
     @property
     def executed(self) -> bool:
-        """Whether this package executed the inputs; those of a released dataset it did not."""
+        """Whether this package executed the inputs; of a released dataset it did not."""
         return bool(self.system)
 
     def to_json(self) -> dict[str, Any]:
@@ -121,7 +124,10 @@ class Plan:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Plan:
-        """The plan in a manifest. KeyError, TypeError, ValueError or LimitsError for none."""
+        """The plan in a manifest.
+
+        Errors for another document: KeyError, TypeError, ValueError, LimitsError, UsageError.
+        """
         names = [item.name for item in fields(Drawing) if item.name != "commands"]
         grammar = _part(document["grammar"], _Grammar, "$.grammar")
         if "history" in document:
@@ -130,7 +136,7 @@ class Plan:
         drawn = {name: document[name] for name in names} | {"commands": grammar.commands}
         system = _part(document["system"], _System, "$.system")
         limits = document["limits"]
-        named = {}  # those that are no numbers
+        named = {}  # the limits that are texts
         if isinstance(limits, dict):
             for name in limits.keys() & {"sandbox", "inside"}:
                 named[name] = _part(limits[name], str, f"$.limits.{name}")
@@ -153,7 +159,7 @@ class Plan:
     def differences(self, asked: Plan) -> tuple[str, ...]:
         """What another plan says differently, a line each: `seed: 7 in the dataset, 8 asked for`.
 
-        The package versions inside the system are left to its digest.
+        Versions of packages inside the system are not compared: the system's digest decides them.
         """
         here, there = (dict(_leaves(plan.to_json())) for plan in (self, asked))
         return tuple(
@@ -174,28 +180,29 @@ class Shard(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Relative to the dataset's directory: `data/00000.ndjson`, or `data/00000.ndjson.zst`."""
     records: Count
     sha256: str
-    """Of the lines, whether the file is compressed or not."""
+    """The SHA-256 of the lines, whether the file is compressed or not."""
     inputs_sha256: str
-    """Of number, input and arguments of each record: equal on every run, volatile or not."""
+    """The SHA-256 of each record's number, input and arguments: equal in every run, even where
+    records are volatile."""
     volatile: Count
-    """Records that are volatile."""
+    """Volatile records."""
     executions: Count
-    """Executions that the scores of its records took."""
+    """Executions that the scores of the records took."""
 
     @property
     def number(self) -> int:
-        """Its place, from 0."""
+        """The shard's place in the dataset, from 0, as its name says."""
         return int(Path(self.file).name.partition(".")[0])
 
 
 class ContextFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The context before every input of one start directory."""
+    """The file that holds the context before every input of one start directory."""
 
     cwd: str
     file: str
     """Relative to the dataset's directory: `contexts/00000.json`."""
     sha256: str
-    """Of the file."""
+    """The SHA-256 of the file."""
 
 
 class _System(Struct, forbid_unknown_fields=True):
@@ -220,13 +227,13 @@ class _Filtered(Struct):
 
 
 def inputs_line(session_id: int, text: str, input_args: Sequence[str]) -> bytes:
-    """What a shard's `inputs_sha256` is taken over, for one record."""
+    """The bytes of one record over which a shard's `inputs_sha256` is taken."""
     document = [session_id, text, input_args]
     return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
 
 class Tally:
-    """What the manifest says of a shard, counted while its records pass."""
+    """The manifest's facts about a shard, counted while its records pass."""
 
     def __init__(self) -> None:
         self.records = self.volatile = self.executions = 0
@@ -234,20 +241,20 @@ class Tally:
 
     @property
     def sha256(self) -> str:
-        """Of the lines so far."""
+        """The SHA-256 of the lines so far."""
         return self._whole.hexdigest()
 
     @property
     def inputs_sha256(self) -> str:
-        """Of the inputs so far."""
+        """The SHA-256 of the inputs so far."""
         return self._inputs.hexdigest()
 
     def input(self, line: bytes) -> None:
-        """Counts an input in: what `inputs_line` gives."""
+        """Counts an input in, given as the bytes of `inputs_line`."""
         self._inputs.update(line)
 
     def line(self, content: bytes, *, volatile: bool, executions: int) -> None:
-        """Counts a record in as it is written."""
+        """Counts a record in, given as its line; its input is counted by `input`."""
         self._whole.update(content)
         self.records += 1
         self.volatile += volatile
@@ -259,7 +266,7 @@ class Tally:
         self.line(content, volatile=record.volatile, executions=record.n_executions)
 
     def shard(self, file: str) -> Shard:
-        """The shard of what was counted."""
+        """The shard of the records that were counted."""
         return Shard(
             file=file, **{name: getattr(self, name) for name in Shard.__struct_fields__[1:]}
         )
@@ -273,16 +280,18 @@ class Manifest:
     count: int
     """Records wanted."""
     kernels: tuple[str, ...]
-    """Releases of the host kernels it was made under, which `uname -r` and others show."""
+    """Releases of the hosts' kernels under which records were made; `uname -r` and others show
+    them."""
     layers: tuple[str, ...] = ()
-    """What inputs saw of the system's files there, as `lower_layer` says; of a cluster all."""
+    """The lower layers of the system's files on these hosts, as `layer_of` names them."""
     contexts: tuple[ContextFile, ...] = ()
-    """What the patches apply to, for each start directory; none where nothing was executed here."""
+    """The contexts to which patches apply, one a start directory; none where nothing was executed
+    here."""
     shards: tuple[Shard, ...] = ()
-    """The finished ones, in order."""
+    """The finished shards, in order."""
     repaired: tuple[Mapping[str, Any], ...] = ()
-    """Shards made again with other bytes, which volatile records alone may cause: `file`,
-    `was_sha256`, `volatile`."""
+    """Shards made again with other bytes, which only volatile records may cause. Each has the keys
+    `file`, `was_sha256`, `volatile`."""
 
     @cached_property
     def records(self) -> int:
@@ -291,7 +300,7 @@ class Manifest:
 
     @property
     def complete(self) -> bool:
-        """Every wanted record is in a finished shard."""
+        """Whether every wanted record is in a finished shard."""
         return self.records == self.count
 
     @property
@@ -301,7 +310,7 @@ class Manifest:
 
     @property
     def executions(self) -> int:
-        """Executions that the scores took."""
+        """Executions that the scores of records in finished shards took."""
         return sum(shard.executions for shard in self.shards)
 
     @property
@@ -310,23 +319,23 @@ class Manifest:
         return self.executions / self.records if self.records else None
 
     def with_shard(self, shard: Shard) -> Manifest:
-        """The manifest after a shard was finished."""
+        """The manifest after `shard` was finished."""
         shards = [*self.without_shard(shard.number).shards, shard]
         return replace(self, shards=tuple(sorted(shards, key=lambda shard: shard.number)))
 
     def with_repaired(self, shard: Shard) -> Manifest:
-        """The manifest after a shard of it was made again with other bytes."""
+        """The manifest after a listed shard was made again with other bytes."""
         was = next(other.sha256 for other in self.shards if other.number == shard.number)
         note = {"file": shard.file, "was_sha256": was, "volatile": shard.volatile}
         others = (other for other in self.repaired if other["file"] != shard.file)
         return replace(self.with_shard(shard), repaired=(*others, note))
 
     def without_shard(self, number: int) -> Manifest:
-        """The manifest with this shard to be made again."""
+        """The manifest without the shard of this number, which is to be made again."""
         return replace(self, shards=tuple(shard for shard in self.shards if shard.number != number))
 
     def to_json(self) -> dict[str, Any]:
-        """The manifest as it is written; the same for any number of workers."""
+        """The manifest as a JSON document; the same for any number of workers."""
         return {
             "format": FORMAT,
             "schema_version": SCHEMA_VERSION,
@@ -344,12 +353,12 @@ class Manifest:
         }
 
     def encode(self) -> bytes:
-        """Indented JSON, ended by a newline."""
+        """The bytes of the manifest's file: indented JSON, ended by a newline."""
         return (json.dumps(self.to_json(), indent=2, ensure_ascii=False) + "\n").encode()
 
 
 def finished_manifest(directory: str | Path) -> Manifest:
-    """The manifest of a dataset all of whose records are in shards.
+    """The manifest of a dataset that is finished: all wanted records are in shards.
 
     Errors: UnknownDatasetError, DatasetCorruptError, UsageError for an unfinished dataset.
     """
@@ -364,9 +373,9 @@ def finished_manifest(directory: str | Path) -> Manifest:
 
 
 def scoring_there(directory: str | Path) -> Scoring:
-    """How the records of the dataset in a directory are scored; as usual where there is none.
+    """How the records of the dataset in a directory are scored.
 
-    Errors: DatasetCorruptError.
+    `Scoring()` where there is no dataset, or its scoring is not known. Errors: DatasetCorruptError.
     """
     with suppress(UnknownDatasetError):
         return read_manifest(directory).plan.scoring or Scoring()
@@ -374,7 +383,10 @@ def scoring_there(directory: str | Path) -> Scoring:
 
 
 def decode_manifest(content: bytes, source: str) -> Manifest:
-    """The manifest that `Manifest.encode` wrote. DatasetCorruptError naming `source` for none."""
+    """The manifest that `Manifest.encode` wrote as `content`.
+
+    DatasetCorruptError, which names `source`, for other content.
+    """
     try:
         document = parse_json(content)
         if not isinstance(document, dict) or document.get("format") != FORMAT:
@@ -435,12 +447,12 @@ def read_manifest(directory: str | Path) -> Manifest:
 
 
 def shard_file(number: int, compression: str | None = None) -> str:
-    """The name of a shard, relative to the dataset's directory."""
+    """The name of a shard's file, relative to the dataset's directory."""
     return f"{DATA}/{number:05}.ndjson{COMPRESSIONS.get(compression or '', '')}"
 
 
 def _part(value: Any, kind: Any, place: str = "$") -> Any:
-    """A part of a manifest as what it stands for. ValueError with its place for another type."""
+    """A part of a manifest converted to `kind`. ValueError, with the place, for another type."""
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
@@ -464,7 +476,7 @@ def _origin(value: Any) -> Mapping[str, Any] | None:
 
 
 def _scoring_json(scoring: Scoring | None) -> dict[str, Any]:
-    """The keys of a manifest that say how was scored; a target where there is one."""
+    """The keys of a manifest about scoring; a target only where there is one."""
     if scoring is None:
         return {"budget": 0, "noise_runs": 0}
     names = ("budget", "noise_runs", "estimator")

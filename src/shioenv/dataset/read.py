@@ -1,4 +1,4 @@
-"""Records of a dataset directory, one after the other."""
+"""The records of a dataset's directory, read one after the other."""
 
 from __future__ import annotations
 
@@ -20,11 +20,13 @@ def read_records(
 ) -> Iterator[Record]:
     """The records of the finished shards in order, read a line at a time.
 
-    With `check`, no record is given of a shard whose bytes are not those of the manifest. With
-    `unfinished`, the finished records of other shards are given as well, in the order of their
-    numbers. They lie in the journals of a run that was stopped, or goes on. Errors:
-    UnknownDatasetError at once. DatasetCorruptError with file and line where a record cannot be
-    read, and at the end of a shard that has more or fewer records than the manifest says.
+    With `check` no record is given of a shard whose bytes are not those of the manifest. With
+    `unfinished` the finished records of other shards are given as well, in the order of their
+    numbers. These are in the journals of a run that was stopped or still goes on.
+
+    Errors: UnknownDatasetError at once. DatasetCorruptError with file and line where a record
+    cannot be read. DatasetCorruptError at the end of a shard with more or fewer records than the
+    manifest says. With `check` also DatasetCorruptError at the end of a changed shard.
     """
     directory = Path(directory)
     shards = read_manifest(directory).shards
@@ -32,14 +34,14 @@ def read_records(
 
 
 def count_unfinished(directory: str | Path) -> int:
-    """How many records are finished that are in no finished shard. Errors: as `read_records`."""
+    """The number of finished records that are in no finished shard. Errors: as `read_records`."""
     directory = Path(directory)
     journals = _journals(directory, read_manifest(directory).shards)
     return sum(1 for journal in journals.items() for _ in _kept(*journal))
 
 
 def _journals(directory: Path, shards: tuple[Shard, ...]) -> dict[int, Path]:
-    """The journals of shards that are not listed, by number."""
+    """By number: the journals of shards that the manifest does not list."""
     listed = {shard.number for shard in shards}
     try:
         paths = [*(directory / DATA).iterdir()]
@@ -68,7 +70,7 @@ def _records(
 
 
 def _kept(number: int, path: Path) -> Iterator[Record]:
-    """The records in a shard's journal in their order; of two of a number the later."""
+    """The records in a shard's journal by number; of two with one number the later."""
     found: dict[int, Record] = {}
     try:
         for line in sound_lines(path):

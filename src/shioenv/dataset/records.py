@@ -1,8 +1,8 @@
 """Records that this package exported, brought back as they were; nothing is executed.
 
-A Hugging Face layout holds the manifest of what was exported: that dataset is made again, byte for
-byte. JSON Lines and a Parquet file hold records alone, which are kept as they are. What only a
-manifest says stays unknown: digest of the system, seed, limits, contexts.
+A Hugging Face layout holds the manifest of the exported dataset. So that dataset is made again,
+byte for byte. JSON Lines and a Parquet file hold only records. The records are kept as they are.
+What only a manifest says (digest of the system, seed, limits, contexts) stays unknown.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ from shioenv.files.regular import is_directory, open_regular, read_regular
 from shioenv.synthesis.drawing import Drawing
 
 KINDS = ("commands", "records", "released")
-"""What is imported: a list of inputs, our own records, and those of the paper's authors."""
+"""Kinds of imports: a list of inputs, our own records, and records of the paper's authors."""
 
 SUFFIXES = (".parquet", ".ndjson", ".jsonl", ".json")
 _ROWS = 100
-"""Records of a Parquet file turned into Python's values at once."""
+"""Records of a Parquet file that are turned into Python values at a time."""
 
 Report = Callable[[int], None]
 
 
 def kind_of(source: str | Path) -> str:
-    """Which of `KINDS` an import of a file or directory is of, told by what it holds.
+    """The kind, of `KINDS`, of an import of a file or directory, told by the content.
 
-    Errors: ImportFileError for what is none of them, and for records of another make, which have
-    to be asked for.
+    The kind `released` is never told: it has to be asked for. Errors: ImportFileError for a source
+    of no kind, and for records that are not ours.
     """
     source = directory = Path(source)
     if is_directory(source):
@@ -83,18 +83,24 @@ def kind_of(source: str | Path) -> str:
 def import_records(
     source: str | Path, directory: str | Path, *, report: Report = lambda done: None
 ) -> Manifest:
-    """A dataset in `directory` of the records that `shioenv.dataset.export` wrote. They are a
-    Parquet file, JSON Lines (compressed or not), a directory of such files, or the Hugging Face
-    layout.
+    """Make a dataset in `directory` of the records that `shioenv.dataset.export` wrote.
 
-    Each record stays as it is, its number, scores and flags included. With the layout's
-    `source-manifest.json` the dataset is the exported one, byte for byte. Without that file the
-    manifest has the origin `records`, and is empty where records say nothing. `report` is told of
-    records. Errors: ImportFileError with file and line: something is no record; an input is there
-    twice; records are not those of the manifest, or not in the order of their numbers. So it is
-    where records are of several samplers, systems or schema versions, and where one contradicts
-    itself as `shioenv.dataset.verify` tells. MissingExtraError without pyarrow (Parquet).
-    OutputExistsError, DatasetStorageError.
+    `source` is a Parquet file, a file of JSON Lines (compressed or not), a directory of such files,
+    or the Hugging Face layout. Each record stays as it is, its number, scores and flags included.
+    `report` is called with the number of records done.
+
+    With the layout's `source-manifest.json` the dataset is the exported one, byte for byte. Without
+    that file the manifest has the origin `records`, and is empty where records say nothing.
+
+    Errors: ImportFileError with file and line:
+
+    - where something is no record, or a record contradicts itself (`record_problems`);
+    - where records are of several samplers, systems or schema versions;
+    - where records are not in the order of their numbers, or an input is there twice;
+    - where the records are not those of the manifest.
+
+    DatasetCorruptError for a damaged `source-manifest.json`. MissingExtraError without pyarrow
+    (Parquet). OutputExistsError, DatasetStorageError.
     """
     source, directory = Path(source), Path(directory)
     if os.path.lexists(source / SOURCE_MANIFEST):
@@ -119,7 +125,7 @@ def import_records(
 
 
 def _exported(source: Path, directory: Path, report: Report) -> Manifest:
-    """The dataset that the manifest beside the records describes."""
+    """Makes the dataset that the manifest beside the records describes."""
     path = source / SOURCE_MANIFEST
     try:
         content = read_regular(path)
@@ -150,7 +156,7 @@ def _contexts(source: Path, manifest: Manifest) -> Iterator[Context]:
 
 
 def _plan(record: Record) -> Plan:
-    """What a record says of how it was made."""
+    """The plan of a dataset, as far as its first record tells it."""
     drawing = Drawing(
         sampler=record.sampler, policy="", horizon=0, composite_share=0.0, max_segments=0
     )
@@ -167,7 +173,7 @@ def _plan(record: Record) -> Plan:
 
 
 class _Same:
-    """Holds records against those before them: a dataset has one sampler, system and layout."""
+    """Compares records with those before: a dataset has one sampler, system and schema version."""
 
     def __init__(self) -> None:
         self._first: Record | None = None
@@ -175,7 +181,7 @@ class _Same:
         self._distinct = Distinct()
 
     def check(self, place: str, record: Record) -> None:
-        """ImportFileError where a record cannot stand behind the others."""
+        """ImportFileError where a record cannot follow the records before."""
         first = self._first = self._first or record
         for name in ("sampler", "system", "schema_version"):
             one, other = getattr(first, name), getattr(record, name)
@@ -285,14 +291,14 @@ def _rows(path: Path) -> Iterator[tuple[str, bytes | str]]:
 
 
 def _document(row: dict[str, Any]) -> dict[str, Any]:
-    """What a row of an export was made of, as `export` makes rows."""
+    """The fields of the record from which `export` made a row."""
     digests = {pair["name"]: pair["sha256"] for pair in row["content_digests"]}
     segments = [_segment(segment) for segment in row["segments"]]
     return {**row, "content_digests": digests, "segments": segments}
 
 
 def _segment(segment: dict[str, Any]) -> dict[str, Any]:
-    """A segment without the fields that its record did not have: a column is null there."""
+    """A segment without the fields that its record did not have: their columns are null."""
     if segment["exact"] is not None:
         return segment
     return {name: value for name, value in segment.items() if value is not None}

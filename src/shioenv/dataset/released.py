@@ -1,10 +1,15 @@
-"""Records as the paper's authors released them, brought into this layout without execution.
+"""Records as the paper's authors released them, brought into our layout without execution.
 
-Their files hold one object a line with `input`, `input_args`, `output`, `exit_code`,
-`context_patch`, `session_id` and a score. The released files show what is special about them. The
-score is called `redundancy_score`. `input` mostly lacks the `cd`. Several operands may be one
-argument. Lines may end in CRLF. Exit codes are 0 where many a command failed. Fields they do not
-have stay null or empty.
+The released files hold one JSON object a line with `input`, `input_args`, `output`, `exit_code`,
+`context_patch`, `session_id` and a score. Observed in these files:
+
+- the score is called `redundancy_score`;
+- `input` mostly lacks the `cd`;
+- several operands may be one argument;
+- lines may end in CRLF;
+- exit codes are often 0 although the command failed.
+
+Fields that a released record does not have stay null or empty.
 """
 
 from __future__ import annotations
@@ -52,14 +57,14 @@ SUFFIXES = (".ndjson", ".jsonl", ".json")
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """What an import of released files gave."""
+    """The result of an import of released files."""
 
     manifest: Manifest
     rejected: tuple[Rejection, ...]
     scored: int
     """Records with a score."""
     reparsed: int
-    """Records whose arguments, put together, were not their input: taken apart anew, unscored."""
+    """Records whose arguments do not give their input: the input was parsed anew, unscored."""
     doubtful: int
     """Records with exit code 0 whose output says that something failed."""
 
@@ -81,14 +86,19 @@ def import_released(
     sampler: str = "released",
     report: Callable[[int], None] = lambda done: None,
 ) -> Imported:
-    """A dataset in `directory` of the released records in a file, or in a directory's files.
+    """Make a dataset in `directory` of the released records in a file, or in a directory's files.
 
-    Records are numbered anew, in order; of equal inputs the first is kept. `sampler` is what the
-    records say wrote them. A score of 0 is none (the released scores are smoothed, so never 0), and
-    neither is that of a single argument (always 1). Of the others the smoothing is taken out
-    where every sub-input was run, which the number itself shows; elsewhere it is below 0.01.
-    `report` is told of lines read. What cannot be taken is in `rejected.ndjson` and counted.
-    Errors: ImportFileError where nothing can be imported, OutputExistsError, DatasetStorageError.
+    Records are numbered anew, in order. Of equal inputs the first is kept. `sampler` is the name
+    that the records give as their sampler. `report` is called with the number of lines read. Lines
+    that cannot be taken are listed in `rejected.ndjson` and counted.
+
+    A score called `irreducibility` stays as it is. A `redundancy_score` is smoothed, so a score of
+    0 means that there is none. The score of a single argument is always 1 and means nothing; it is
+    left out. In other scores the smoothing is taken out where every sub-input was run, as the
+    number itself shows. Elsewhere the smoothing stays, which is below 0.01.
+
+    Errors: ImportFileError where a file cannot be read, or nothing can be imported.
+    OutputExistsError, DatasetStorageError.
     """
     source, directory = Path(source), Path(directory)
     paths = _files(source)
@@ -154,7 +164,7 @@ def _numbered(path: Path) -> list[int | str]:
 
 
 class _Row(Struct):
-    """What is looked at of a released line."""
+    """The fields of a released line that are used."""
 
     exit_code: Annotated[int, Meta(ge=0, le=255)]
     output: str
@@ -166,7 +176,7 @@ class _Row(Struct):
 
 
 class _Reader:
-    """Turns lines into records, and counts."""
+    """Turns lines into records, and counts them."""
 
     def __init__(self, sampler: str) -> None:
         self._sampler = sampler
@@ -222,7 +232,7 @@ class _Reader:
         return record
 
     def _input(self, value: Any, text: str | None) -> Input:
-        """The input by its arguments; by its text where they are missing or give another one."""
+        """The input that the arguments give; the parsed text where these are missing or differ."""
         self._reparsed = False
         tokens = _tokens(value)
         if tokens is not None:
@@ -236,7 +246,7 @@ class _Reader:
 
 
 def _read(line: bytes) -> _Row:
-    """What a line holds. RecordError for none."""
+    """The fields of a line. RecordError where the line is no released record."""
     try:
         return msgspec.convert(json.loads(line), _Row)
     except UnicodeDecodeError:
@@ -248,7 +258,7 @@ def _read(line: bytes) -> _Row:
 
 
 def _text(row: _Row) -> tuple[str | None, str]:
-    """The input without its `cd`, and where that led; "" where there was none."""
+    """The input without a leading `cd`, and the directory of that `cd`; "" where there is none."""
     if row.input is None:
         return None, ""
     text = row.input.strip()
@@ -257,12 +267,12 @@ def _text(row: _Row) -> tuple[str | None, str]:
     cwd, rest = without_start(text)
     tokens = _tokens(row.input_args) or []
     if tokens[:1] == ["cd"] and Input.from_marked(tokens).text != rest:
-        return text, ""  # what leads there is the input, or its first command
+        return text, ""  # this `cd` is the input itself, or its first command
     return rest, cwd
 
 
 def _tokens(value: Any) -> list[str] | None:
-    """The arguments, given as a list or as a text that holds one; None for anything else."""
+    """The arguments, given as a list or as a text that holds a list; None for anything else."""
     if isinstance(value, str):
         for read in (json.loads, ast.literal_eval):
             try:
@@ -276,7 +286,7 @@ def _tokens(value: Any) -> list[str] | None:
 
 
 def _score(row: _Row, shell_input: Input) -> float | None:
-    """The score without the smoothing; None where the number says nothing (see the import)."""
+    """The score without the smoothing; None where it says nothing (see `import_released`)."""
     value = row.redundancy_score
     if row.irreducibility is not None or value is None or not shell_input.n_arguments:
         return row.irreducibility if shell_input.n_arguments else None
@@ -291,7 +301,7 @@ def _score(row: _Row, shell_input: Input) -> float | None:
 
 
 def _pieces(shell_input: Input) -> list[int]:
-    """Arguments of what stands between operators, targets of redirections being pieces too."""
+    """Numbers of arguments between operators; the target of a redirection begins a piece too."""
     pieces = [0]
     for token in shell_input.tokens:
         if token.role is Role.OPERATOR:

@@ -1,11 +1,12 @@
 """Shards that were damaged or lost, made again from what the manifest says.
 
-Inputs are drawn again by the seed, so their digest tells at once whether system, grammars and
-version still give them. Records that are not volatile come out byte for byte; the shard's own
-SHA-256 proves it. Of volatile records the old lines are kept where they survived; those that are
-lost may come out otherwise, and the manifest then says so. Nothing else explains other bytes.
+Inputs are drawn again by the seed. Their digest tells whether system, grammars and version still
+give the same inputs. Records that are not volatile come out byte for byte, as the shard's own
+SHA-256 proves. Of volatile records the old lines are kept where they survived. Lost volatile
+records may come out otherwise; the manifest then says so. Nothing else explains other bytes.
 
-The store makes a damaged shard as it makes one that is gone; here is decided of which lines.
+The store makes a damaged shard in the same way as a lost one. This module decides which lines the
+shard is made of.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from shioenv.synthesis.traces import Sample
 from shioenv.system.store import find_system
 
 Samples = Callable[[int], Iterator[Sample]]
-"""The stream's first samples, so many of them."""
+"""A function that gives the first samples of a stream, given their number."""
 
 _GIVEN = ("input", "input_args", "cwd", "system", "sampler")
 """Fields of a record that are known before it is made."""
@@ -49,24 +50,25 @@ INSTEAD = {
     "released": "import the same files: shioenv dataset import SRC --out DIR --format released",
     "filter": "select from its parent again: shioenv dataset filter SRC --out DIR",
 }
-"""What makes a dataset again that was not generated."""
+"""By kind of dataset: how a dataset is made again that was not generated."""
 
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """One shard that was made again."""
+    """One file that was made again: a shard, or a context (whose counts are 0)."""
 
     file: str
+    """Relative to the dataset's directory."""
     was: str
-    """What was wrong: `gone` or `changed`."""
+    """What was wrong with the file: `gone` or `changed`."""
     identical: bool
-    """The bytes are those that the manifest describes."""
+    """Whether the new bytes are those that the manifest describes."""
     volatile: int
-    """Volatile records among them."""
+    """Volatile records in the shard."""
     salvaged: int
-    """Volatile records that came out otherwise, and were taken from what was left of the file."""
+    """Records that came out otherwise, and were taken from what was left of the file."""
     differing: dict[int, tuple[str, ...]]
-    """Records that came out other than they still stood in the file, with the fields."""
+    """By number: the fields in which a written record differs from the one still in the file."""
 
     def to_json(self) -> dict[str, Any]:
         """The repair for programs."""
@@ -81,14 +83,16 @@ def repair(
     executor: Executor | None = None,
     report: Callable[[Progress], None] = lambda progress: None,
 ) -> tuple[Repaired, ...]:
-    """Makes the damaged shards of a generated dataset again; nothing where none is damaged.
+    """Make the damaged shards and contexts of a generated dataset again; () where none is damaged.
 
     `system` names the system where it was built from a file. `policy` is the policy's file where
-    one drew the inputs. `executor` is as `generate` takes it. Errors: UnknownDatasetError.
-    RepairError for a dataset that was not generated, or bytes that nothing explains.
-    DatasetCorruptError for other inputs than the manifest's. DatasetMismatchError where system,
-    grammars or version are others. DatasetBusyError, DatasetStorageError, those of `find_system`
-    and of opening a sandbox. Nothing is changed then, but for the shards that were finished before.
+    the inputs were drawn by one. `executor` is as `generate` takes it.
+
+    Errors: RepairError for a dataset that was not generated, or for bytes that nothing explains.
+    DatasetCorruptError for other inputs or contexts than the manifest describes.
+    DatasetMismatchError where system, grammars or version are others. UnknownDatasetError,
+    DatasetBusyError, DatasetStorageError, those of `find_system` and of opening a sandbox. After an
+    error only the files that were finished before are changed.
     """
     directory = Path(directory)
     manifest = read_manifest(directory)
@@ -125,7 +129,7 @@ def repair_with(
     executor: Executor | None = None,
     report: Callable[[Progress], None] = lambda progress: None,
 ) -> tuple[Repaired, ...]:
-    """What `repair` does once the stream is known."""
+    """Do the work of `repair` once the stream of samples is known."""
     manifest = read_manifest(directory)
     kernel = manifest.kernels[-1]
     with Store(directory, manifest.plan, manifest.count, kernel=kernel, remake=True) as store:
@@ -156,7 +160,7 @@ def repair_with(
 
 
 def _remade_context(store: Store, number: int, context: Context) -> Repaired:
-    """Gives the store a context again; DatasetCorruptError where it is another one now."""
+    """Gives the store a context again. DatasetCorruptError where the context is another one now."""
     cwd = context.document["cwd"]
     listed = (known.file for known in store.manifest.contexts if known.cwd == cwd)
     was = "changed" if (store.directory / next(listed, "")).is_file() else "gone"
@@ -173,7 +177,7 @@ def _intact(directory: Path, shard: Shard) -> bool:
 
 
 def _remade(store: Store, shard: Shard, new: list[Record]) -> Repaired:
-    """Gives the store what a shard is to hold; RepairError where nothing explains other bytes."""
+    """Gives the store the records of a shard. RepairError where nothing explains other bytes."""
     path = store.directory / shard.file
     was = "changed" if path.exists() else "gone"
     left = _left(path)
@@ -196,8 +200,10 @@ def _remade(store: Store, shard: Shard, new: list[Record]) -> Repaired:
 
 
 def _best(shard: Shard, path: Path, new: list[Record], left: Mapping[int, Record]) -> list[Record]:
-    """What to write: what the manifest's SHA-256 proves, else the surviving volatile records beside
-    new ones. RepairError where no volatile record explains the other bytes.
+    """The records to write: those whose SHA-256 is the manifest's, else old and new ones mixed.
+
+    In the mixture volatile records are the old ones where they survived. RepairError where no
+    volatile record explains that the bytes are others.
     """
     old = {
         record.session_id: left[record.session_id]
@@ -215,7 +221,7 @@ def _best(shard: Shard, path: Path, new: list[Record], left: Mapping[int, Record
     if survived < shard.volatile or any(r.volatile and r.session_id not in old for r in new):
         return kept
     if survived and all(old.get(record.session_id) == record for record in kept):
-        return new  # all is as it was made, so what was changed is a volatile record
+        return new  # all records of the file are sound, so one that is volatile was changed
     raise RepairError(
         f"{path}: other bytes than the manifest describes, though no volatile record was lost",
         hint="shioenv dataset verify --replay 50 tells whether inputs behave differently here",
@@ -223,7 +229,7 @@ def _best(shard: Shard, path: Path, new: list[Record], left: Mapping[int, Record
 
 
 def _left(path: Path) -> dict[int, Record]:
-    """The records that still stand in a damaged shard the way records are written."""
+    """By number: the records in a damaged shard whose lines are written as records are."""
     standing: dict[int, Record] = {}
     with suppress(OSError), reading(path) as stream:
         for line in lines(stream):
@@ -235,12 +241,12 @@ def _left(path: Path) -> dict[int, Record]:
 
 
 def _fits(old: Record, new: Record) -> bool:
-    """Whether an old record can be what was made of the input, as far as it can be told."""
+    """Whether an old record may have been made of the same input, as far as can be told."""
     return all(getattr(old, name) == getattr(new, name) for name in _GIVEN) and not any(
         record_problems(old)
     )
 
 
 def _sha256(records: list[Record]) -> str:
-    """Of a shard of these records."""
+    """The SHA-256 of a shard of these records."""
     return hashlib.sha256(b"".join(map(encode, records))).hexdigest()

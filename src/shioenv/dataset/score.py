@@ -1,4 +1,4 @@
-"""Scores added to records that were made without: the same inputs, executed again and scored."""
+"""Scores added to records that have none: the same inputs, executed again and scored."""
 
 from __future__ import annotations
 
@@ -26,13 +26,15 @@ def add_scores(
     executor: Executor | None = None,
     report: Callable[[Progress], None] = lambda progress: None,
 ) -> Summary:
-    """A dataset in `directory` of the inputs of `source`, which has no scores; run again to go on.
+    """Make a scored dataset in `directory` of the inputs of `source`, which has no scores.
 
-    The records are those that `generate` or the import would have made with this scoring. All of an
-    input is executed again. The bytes are the same but for volatile records. `system` names the
-    system where it was built from a file. Errors: UsageError where the source is not finished, was
-    scored, or is a selection, whose records are not numbered through. DatasetMismatchError where
-    another release made it. Those of `generate`.
+    The records are those that `generate` or the import would have made with this scoring, byte for
+    byte, except volatile ones. Every execution is made again. A call that was interrupted goes on
+    when repeated. `system` names the system where it was built from a file.
+
+    Errors: UsageError where the source is not finished, was scored, or is a selection, whose
+    records are not numbered through. UsageError too for a `scoring` with a budget of 0.
+    DatasetMismatchError where another release made the source. Those of `generate`.
     """
     manifest = finished_manifest(source)
     plan = manifest.plan
@@ -62,7 +64,7 @@ def add_scores(
 
 
 def _samples(source: str | Path) -> Iterator[Sample]:
-    """What the records were made of; a volatile one is declared so."""
+    """The samples of the records; the sample of a volatile record is declared volatile."""
     for record in read_records(source, check=True):
         yield Sample(
             Input.from_marked(record.input_args),

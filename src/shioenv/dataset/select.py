@@ -1,4 +1,4 @@
-"""A dataset made of some records of another: training sets, as the paper cuts them."""
+"""A dataset made of selected records of another: training sets, as the paper cuts them."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from shioenv.files.regular import read_regular
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Which records are kept: those that meet every bound that is given, bounds included.
+    """Which records are kept: those that meet every given bound; a bound itself is met.
 
     A record without a score (no argument can be removed) meets no bound on irreducibility, not even
-    0 (D-2). A record whose `necessary` is not known meets no bound on that. Errors: UsageError for
-    bounds that nothing can meet.
+    0 (D-2). A record whose `necessary` is not known meets no bound on `necessary`. Errors:
+    UsageError for bounds on scores, arguments or exit codes that no record can meet.
     """
 
     min_irreducibility: float | None = None
     max_irreducibility: float | None = None
     strict: bool = False
-    """The bounds are on `irreducibility_strict`."""
+    """Whether the bounds on irreducibility are bounds on `irreducibility_strict`."""
     min_necessary: float | None = None
     max_necessary: float | None = None
     commands: tuple[str, ...] = ()
-    """Every command of the input is one of these; empty: any."""
+    """Every command of the input has to be one of these; empty: any command."""
     exclude_volatile: bool = False
     exit_codes: tuple[int, ...] = ()
-    """Empty: any."""
+    """The exit code has to be one of these; empty: any exit code."""
     min_arguments: int | None = None
     max_arguments: int | None = None
     count: int | None = None
-    """The first so many of these; None: all."""
+    """Only the first `count` records that meet the bounds are kept; None: all."""
 
     def __post_init__(self) -> None:
         for name, low, high, most in (
@@ -59,7 +59,7 @@ class Selection:
                 raise UsageError(f"no exit code is {code}", hint="they are 0 to 255")
 
     def keeps(self, record: Record) -> bool:
-        """Whether a record is one of the selected."""
+        """Whether a record meets the bounds; `count` takes no part."""
         score = record.irreducibility_strict if self.strict else record.irreducibility
         return (
             _within(score, self.min_irreducibility, self.max_irreducibility)
@@ -96,13 +96,16 @@ def select(
     *,
     report: Callable[[int, int], None] = lambda done, count: None,
 ) -> Manifest:
-    """A new dataset in `directory` of the selected records of another one, in order.
+    """Make a new dataset in `directory` of the selected records of `source`, in order.
 
-    Lines are those of the source, `session_id` included, so that a record can be found there (and
-    executed again). The manifest holds the source's plan, the digest of its manifest and the
-    selection. The same source and selection give the same bytes. Errors: UnknownDatasetError.
-    UsageError where a command has no record, or the source is not finished. OutputExistsError.
-    DatasetCorruptError where a shard is not what its manifest says. DatasetStorageError.
+    The lines are those of the source, `session_id` included, so that a record can be found in the
+    source (and executed again). The manifest holds the source's plan, the digest of the source's
+    manifest, and the selection. The same source and selection give the same bytes. `report` is
+    called with the number of records read and in all.
+
+    Errors: UsageError where a command of the selection has no record, or the source is not
+    finished. DatasetCorruptError where a shard is not as the manifest says. UnknownDatasetError,
+    OutputExistsError, DatasetStorageError.
     """
     source, directory = Path(source), Path(directory)
     manifest = finished_manifest(source)

@@ -1,9 +1,10 @@
-"""A dataset's files: shards written whole or not at all, journals that keep what is finished.
+"""A dataset's files: shards written whole or not at all, and journals of finished records.
 
-`data/00000.ndjson` holds exactly 1,000 records, the last shard may be short. Until a shard is full
-its records lie in `data/00000.journal`, in the order they were finished. A full shard is written in
-order to a temporary file, which takes the shard's name. Then the manifest lists the shard, then the
-journal goes. Killed anywhere in between, the next run finds a journal that still has it all.
+`data/00000.ndjson` holds exactly 1,000 records; only the last shard may be short. Until a shard is
+full its records lie in `data/00000.journal`, in the order in which they were finished. The records
+of a full shard are written in order to a temporary file. The file takes the shard's name, then the
+manifest lists the shard, then the journal is removed. Killed anywhere in between, the next run
+finds a journal that still has it all.
 """
 
 from __future__ import annotations
@@ -51,10 +52,11 @@ _SHARD = re.compile(r"(\d{5,})\.ndjson(?:\.zst)?\Z")
 class Store:
     """A dataset directory opened for writing by one process; a context manager.
 
-    `accept` is told every sample of the stream in order and says which still have to be executed;
-    `append` takes finished records in any order. What was appended survives this process. With
-    `remake` shards whose bytes are not those of the manifest count as gone. Errors:
-    DatasetBusyError, DatasetMismatchError, DatasetCorruptError, DatasetStorageError.
+    `accept` is called with every sample of the stream in order, and tells whether it still has to
+    be executed. `append` takes finished records in any order; they survive this process. `report`
+    is called with notes for a person. With `remake` a shard whose bytes are not those of the
+    manifest counts as gone. Errors: DatasetBusyError, DatasetMismatchError, DatasetCorruptError,
+    DatasetStorageError.
     """
 
     def __init__(
@@ -73,7 +75,7 @@ class Store:
         self._data = self.directory / DATA
         self._passed = 0
         self.gone: set[int] = set()
-        """Shards that are listed and have to be made again."""
+        """Numbers of shards that the manifest lists and that have to be made again."""
         self._journals: dict[int, Journal[_Kept]] = {}
         self._tallies: dict[int, Tally] = {}
         with storage_errors(self.directory), ExitStack() as opened:
@@ -91,14 +93,15 @@ class Store:
 
     @property
     def kept(self) -> int:
-        """Records that are finished, in shards and in journals."""
+        """The number of finished records, in shards and in journals."""
         shards = (shard.records for shard in self.manifest.shards if self._finished(shard.number))
         return sum(shards) + sum(len(journal.values) for journal in self._journals.values())
 
     def accept(self, session_id: int, text: str, input_args: list[str]) -> bool:
         """Whether this sample, the next of the stream, still has to be executed.
 
-        DatasetCorruptError where a finished shard holds other inputs.
+        DatasetCorruptError where a finished shard holds other inputs than the stream. ValueError
+        for a sample that is not the next one.
         """
         if session_id != self._passed:
             raise ValueError(f"expected sample {self._passed}, got {session_id}")
@@ -117,7 +120,7 @@ class Store:
         return missing
 
     def append(self, line: Line) -> None:
-        """Keeps a finished record. One that is there already is left as it is."""
+        """Keep a finished record; a record that is there already stays as it is."""
         number = line.session_id // SHARD_RECORDS
         if self._finished(number):
             return
@@ -129,8 +132,9 @@ class Store:
         self._seal_if_whole(number)
 
     def missing_contexts(self) -> Iterator[tuple[int, str]]:
-        """The start directories whose contexts are not there, each with a number below 0: tasks
-        beside samples.
+        """The start directories whose contexts are missing or damaged, as tasks beside samples.
+
+        Each has a number below 0, so that it is told from the number of a sample.
         """
         for number, cwd in enumerate(self.manifest.plan.drawing.start_directories):
             kept = self._contexts.get(cwd)
@@ -138,9 +142,9 @@ class Store:
                 yield -1 - number, cwd
 
     def keep_context(self, number: int, context: Context) -> None:
-        """Keeps the context of a task of `missing_contexts`.
+        """Keep the context of a task of `missing_contexts`.
 
-        DatasetCorruptError where the one that was kept before is another.
+        DatasetCorruptError where the manifest describes another context.
         """
         with storage_errors(self.directory):
             written = write_context(self.directory, -1 - number, context)
@@ -155,14 +159,14 @@ class Store:
             self._write_manifest(replace(self.manifest, contexts=tuple(contexts)))
 
     def made_under(self, kernel: str) -> None:
-        """Notes the release of another host's kernel that records are made under."""
+        """Note the release of a kernel under which records are made."""
         if kernel not in self.manifest.kernels:
             kernels = (*self.manifest.kernels, kernel)
             with storage_errors(self.directory):
                 self._write_manifest(replace(self.manifest, kernels=kernels))
 
     def made_over(self, layer: str) -> None:
-        """Notes what inputs see of the system's files on a host where records are made."""
+        """Note the lower layer of a host where records are made."""
         layers = self.manifest.layers
         if layer not in layers:
             if layers:
@@ -173,7 +177,7 @@ class Store:
                 self._write_manifest(replace(self.manifest, layers=(*layers, layer)))
 
     def close(self) -> None:
-        """Writes everything through to the disk and lets another process in."""
+        """Write everything through to the disk and let another process in."""
         with storage_errors(self._data):
             self._opened.close()
 
@@ -221,7 +225,7 @@ class Store:
             self._write_manifest(manifest)
 
     def _refuse_foreign(self) -> None:
-        """A directory that is not empty and has no manifest is somebody else's."""
+        """DatasetCorruptError for a directory without a manifest that holds other files."""
         for entry in sorted(self.directory.iterdir()):
             empty = entry.name == DATA and entry.is_dir() and not any(entry.iterdir())
             if empty or entry.name.startswith(TEMPORARY):
@@ -233,7 +237,10 @@ class Store:
             )
 
     def _refuse_emptied(self, manifest: Manifest) -> None:
-        """Where every shard is missing, their directory is: not mounted, or not copied yet."""
+        """DatasetCorruptError where all listed shards are missing.
+
+        Then their directory is missing: it is not mounted, or not copied yet.
+        """
         files = [self.directory / shard.file for shard in manifest.shards]
         if files and not any(map(Path.exists, files)):
             raise DatasetCorruptError(
@@ -243,7 +250,7 @@ class Store:
             )
 
     def _intact(self, shard: Shard, kind: str) -> bool:
-        """Whether a listed shard is there; DatasetCorruptError where its bytes are others."""
+        """Whether a listed shard is there. DatasetCorruptError where its bytes are others."""
         path = self.directory / shard.file
         try:
             digest = sha256_of(path)
@@ -255,7 +262,7 @@ class Store:
         if digest == shard.sha256:
             return True
         if self._remake or _journal_path(self._data, shard.number).exists():
-            return False  # the latter: it was made again and killed before the manifest said so
+            return False  # a journal: the shard was made again, but the manifest not yet written
         again = f"remove {path} and import the same list again, or import into another directory"
         raise DatasetCorruptError(
             f"{path} was changed: its SHA-256 is {digest}, the manifest says {shard.sha256}",
@@ -263,7 +270,7 @@ class Store:
         )
 
     def _find_files(self) -> None:
-        """Opens the journals; a shard that is not listed yet is made again from its journal."""
+        """Opens the journals; removes shards not listed yet, which their journals make again."""
         names = [entry.name for entry in self._data.iterdir()]
         journals, shards = (
             {int(match[1]) for match in map(pattern.match, names) if match}
@@ -284,7 +291,7 @@ class Store:
                 self._journal(number)
 
     def _held(self) -> int:
-        """One more than the highest number that is recorded."""
+        """One more than the highest number of a record in shards and journals."""
         shards = [shard.number * SHARD_RECORDS + shard.records for shard in self.manifest.shards]
         journals = [max(kept.values, default=-1) + 1 for kept in self._journals.values()]
         return max([0, *shards, *journals])
@@ -301,12 +308,12 @@ class Store:
     # writing
 
     def _end(self, number: int) -> int:
-        """One more than the highest record number of a shard."""
+        """One more than the highest number of a record that a shard is to hold."""
         return min((number + 1) * SHARD_RECORDS, self.count)
 
     def _journal(self, number: int) -> Journal[_Kept]:
         def read(content: bytes) -> tuple[int, _Kept] | None:
-            """The record in a line of this shard's journal; None for a damaged one."""
+            """Number and facts of the record in a journal's line; None for a damaged line."""
             try:
                 record = decode(content)
             except RecordError:
@@ -324,7 +331,7 @@ class Store:
         return self._journals[number]
 
     def _stream_passed(self, number: int) -> None:
-        """Compares a listed shard's inputs once the stream has given them, and finishes others."""
+        """Compares the inputs of a listed shard with the stream; finishes another shard."""
         listed = self._listed.get(number)
         if (
             listed is not None
@@ -373,7 +380,7 @@ class Store:
 
     @property
     def manifest(self) -> Manifest:
-        """What the dataset says about itself now."""
+        """The dataset's manifest as it is now."""
         return self._manifest
 
     @manifest.setter
@@ -383,7 +390,7 @@ class Store:
         self._listed = {shard.number: shard for shard in manifest.shards}
 
     def _finished(self, number: int) -> bool:
-        """Whether a shard is listed and there."""
+        """Whether a shard is listed and does not have to be made again."""
         return number in self._listed and number not in self.gone
 
 
@@ -393,7 +400,8 @@ class _Kept(NamedTuple):
     volatile: bool
     executions: int
     inputs: bytes | None
-    """Digest of its input where it was there when opened: the stream has to confirm it."""
+    """None for a record of this run. For a record that was there when the journal was opened: the
+    digest of its input, which the stream has to confirm."""
 
 
 def _journal_path(data: Path, number: int) -> Path:

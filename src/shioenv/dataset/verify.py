@@ -1,7 +1,6 @@
 """A dataset checked: its files against its manifest, each record against the rules, and replayed.
 
-Everything that can be told without executing is told by `verify`; `replay` executes some records
-again.
+`verify` tells everything that can be told without executing. `replay` executes some records again.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ from shioenv.sandbox.base import Limits
 
 TIMEOUT_EXIT = 124
 _VARYING = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|\d+(?:\.\d+)?(?:e-?\d+)?")
-"""Texts and numbers of a message, which do not tell kinds of problems apart."""
+"""The texts and numbers in a message; problems that differ only in these are of one kind."""
 _MADE_BY = {
     "generate": "shioenv generate",
     "commands": "shioenv dataset import",
@@ -81,7 +80,7 @@ _OF_SCORES: Mapping[str, Any] = {
     "exact": False,
     "n_executions": 0,
 }
-"""What a record holds that was not scored."""
+"""The fields about scores, with their values in a record that was not scored."""
 _LIMITS = tuple(item.name for item in fields(Limits))
 
 
@@ -92,16 +91,16 @@ class Problem:
     file: str
     """Relative to the dataset's directory."""
     line: int | None
-    """From 1; None where it concerns the whole file."""
+    """The line, from 1; None for a problem of the whole file."""
     message: str
     count: int = 1
-    """Records that have it; more than one where only numbers and texts in the message differ."""
+    """Places that have a problem of this kind, whose messages differ only in numbers and texts."""
     last: str | None = None
-    """Place of the last of several."""
+    """The last of several places; None for a single one."""
 
     @property
     def place(self) -> str:
-        """`data/00000.ndjson:7`."""
+        """File and line: `data/00000.ndjson:7`."""
         return self.file if self.line is None else f"{self.file}:{self.line}"
 
     def __str__(self) -> str:
@@ -111,19 +110,20 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What `verify` found."""
+    """The findings of `verify`."""
 
     directory: str
     records: int
-    """Records looked at."""
+    """Records that were read."""
     shards: int
+    """Shards that the manifest lists."""
     damaged: tuple[str, ...]
-    """Shards whose bytes are not those of the manifest, or that are gone."""
+    """Files of shards whose bytes are not those of the manifest, or which cannot be read."""
     problems: tuple[Problem, ...]
 
     @property
     def ok(self) -> bool:
-        """Nothing is wrong."""
+        """Whether nothing is wrong."""
         return not self.problems
 
     def to_json(self) -> dict[str, Any]:
@@ -136,10 +136,11 @@ def verify(
 ) -> Verified:
     """Every problem of a dataset, found without executing anything.
 
-    Files against the manifest (presence, sizes, hashes, counts), each record against the schema,
-    its own fields against each other, numbers and inputs against doubles. What is wrong with many
-    records in the same way is one problem with a count. `report` is told records done and wanted.
-    Errors: UnknownDatasetError where there is no dataset; all else is a problem.
+    Files are compared with the manifest (presence, hashes, counts). Each record is compared with
+    the schema, and its fields with each other. Its patch has to fit the context before it. Its
+    number and input may occur once. A fault of many records is one problem with a count. `report`
+    is called with the number of records done and wanted. Errors: UnknownDatasetError where there is
+    no dataset; everything else is a problem.
     """
     directory = Path(directory)
     try:
@@ -153,7 +154,7 @@ def verify(
 
 
 def _grouped(problems: Iterable[Problem]) -> tuple[Problem, ...]:
-    """The problems with those of records counted by what they say, numbers and texts apart."""
+    """The problems, those of records grouped where they differ only in numbers and texts."""
     kinds: dict[str, Problem] = {}
     for problem in problems:
         key = _VARYING.sub("#", problem.message) if problem.line else str(problem)
@@ -195,7 +196,7 @@ class _Check:
         yield from self._others()
 
     def _read_contexts(self) -> Iterator[Problem]:
-        """Finds what the patches apply to; what is wrong with it."""
+        """Keeps the contexts that patches apply to; yields the problems of their files."""
         manifest = self._manifest
         for kept, context in checked_contexts(self._directory, manifest.contexts):
             if isinstance(context, str):
@@ -249,7 +250,7 @@ class _Check:
                 yield Problem(shard.file, None, f"{what} is {is_so}, the manifest says {says}")
 
     def _before(self, record: Record) -> Mapping[str, Any] | None:
-        """The context that its patch applies to; None where the records before do not tell it."""
+        """The context to which a record's patch applies; None where it is not known."""
         if not record.history:
             return self._contexts.get(record.cwd)
         typed, after = self._row
@@ -292,10 +293,11 @@ class _Check:
 def record_problems(
     record: Record, scoring: Scoring | None = None, *, executed: bool = True
 ) -> Iterator[str]:
-    """What contradicts itself in a record; with `scoring` also what it cannot give.
+    """The contradictions in a record, a message each.
 
-    With a `target_se` a score need not be exact where the budget covers all sub-inputs. A record
-    that was not `executed` by this package has no scores of its own to hold together.
+    With `scoring` a record also has to be one that this scoring can give. With a `target_se` a
+    score need not be exact where the budget covers all sub-inputs. A record that was not `executed`
+    by this package has no scores of its own, so only their range is checked.
     """
     yield from _input_problems(record)
     yield from _behavior_problems(record)
@@ -374,7 +376,7 @@ def _limit_problems(record: Record) -> Iterator[str]:
 
 
 def _unscored_problems(record: Record) -> Iterator[str]:
-    """Of a record that says that it has no score."""
+    """The contradictions in a record that says that it has no score."""
     bare = [ScoredSegment(command=s.command, n_arguments=s.n_arguments) for s in record.segments]
     for name, nothing in (*_OF_SCORES.items(), ("segments", bare)):
         if getattr(record, name) != nothing:
@@ -424,7 +426,10 @@ def _necessary(record: Record) -> float | None:
 
 
 def _is_effect(effect: Effect) -> bool:
-    """Whether it can be: a channel where leaving it out alone matters."""
+    """Whether an effect is possible.
+
+    It has a channel exactly where leave-one-out is true, and a contribution of -1 to 1 or none.
+    """
     return effect.channel in ([*Channel] if effect.leave_one_out else [None]) and (
         effect.contribution is None or -1 <= effect.contribution <= 1
     )
@@ -452,27 +457,27 @@ class Otherwise:
     session_id: int
     input: str
     fields: tuple[str, ...]
-    """Those that came out otherwise."""
+    """The fields that came out otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What `replay` found."""
+    """The findings of `replay`."""
 
     replayed: int
     """Records executed again."""
     volatile: int
-    """Those of them that are volatile: nothing is asked of them."""
+    """Volatile records among them, which may come out otherwise."""
     differing: tuple[Otherwise, ...]
-    """The others that did not come out byte-identical."""
+    """Records that are not volatile and did not come out byte-identical."""
     made_on: str
-    """Kernels of the hosts it was made on, and what they showed of the system's files."""
+    """Kernels and lower layers of the hosts on which the dataset was made."""
     here: str
-    """The same of this host."""
+    """Kernel and lower layer of this host."""
 
     @property
     def ok(self) -> bool:
-        """Every record that is not volatile came out byte-identical."""
+        """Whether every record that is not volatile came out byte-identical."""
         return not self.differing
 
     def to_json(self) -> dict[str, Any]:
@@ -489,10 +494,12 @@ def replay(
     opener: Opener = open_sandbox,
     report: Callable[[int, int], None] = lambda done, count: None,
 ) -> Replayed:
-    """`count` records, drawn by `seed`, executed and scored again and compared byte for byte.
+    """Execute and score `count` records again, drawn by `seed`, and compare them byte for byte.
 
-    `system` names the system where it was built from a file. Errors: DatasetMismatchError where
-    the system that is built here is another; those of `read_records` and of opening a sandbox.
+    A dataset with fewer records is replayed whole. `system` names the system where it was built
+    from a file. `report` is called with the number of records done and wanted. Errors: UsageError
+    for a count below 1, or for records that cannot be executed again. DatasetMismatchError where
+    another build of the system is here. Those of `read_records` and of opening a sandbox.
     """
     if count < 1:
         raise UsageError(f"cannot replay {count} records", hint="at least 1")

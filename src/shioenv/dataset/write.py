@@ -1,4 +1,4 @@
-"""Records written in order, where nothing has to survive an interruption."""
+"""A writer of records in order, for work of which nothing has to survive an interruption."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from shioenv.files.durable import atomic_write, replacing
 
 
 class ShardWriter:
-    """Records written in order into shards of 1,000, a shard in memory at most."""
+    """Writes records in order into shards of 1,000; holds a shard in memory at most."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class ShardWriter:
         kernels: tuple[str, ...] = (),
         layers: tuple[str, ...] = (),
     ) -> None:
-        """`kernels` and `layers` as a manifest has them, of the hosts where records were made."""
+        """`kernels` and `layers` are the manifest's, of the hosts where records were made."""
         self._directory = directory
         self._pending: list[bytes] = []
         self._tally = Tally()
@@ -53,12 +53,12 @@ class ShardWriter:
             self._seal()
 
     def keep_contexts(self, contexts: Iterable[Context]) -> None:
-        """Keeps what the patches apply to."""
+        """Writes the contexts to which the patches apply."""
         written = tuple(write_context(self._directory, *item) for item in enumerate(contexts))
         self._manifest = replace(self._manifest, contexts=written)
 
     def finish(self, plan: Plan | None = None) -> Manifest:
-        """Writes what is left, then the manifest, with `plan` where it is known only now."""
+        """Writes what is left, then the manifest; `plan` replaces the plan that was given first."""
         if self._pending:
             self._seal()
         manifest = self._manifest

@@ -1,1 +1,1 @@
-"""Many processes that execute: on this machine and on those of a cluster."""
+"""Jobs done by many processes, on this machine or on the machines of a cluster."""

@@ -1,4 +1,4 @@
-"""Executors by the names that a command line has for them."""
+"""Executors by the names that the command line has for them."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from shioenv.execution.local import LocalExecutor
 from shioenv.execution.ray_executor import RayExecutor
 
 ENGINES = ("local", "ray")
-"""What does the work: processes of this machine, or of the nodes of a Ray cluster."""
+"""Names of executors: processes of this machine, or of the nodes of a Ray cluster."""
 
 
 def executor_named(
     name: str, workers: int | None = None, address: str | None = None, *, cache_bytes: int = 0
 ) -> Executor:
-    """The executor of one of `ENGINES`; the rest is as `LocalExecutor` and `RayExecutor` take it.
+    """The executor with a name of `ENGINES`.
 
-    Errors: UsageError for another name, or an address that is nobody's; theirs.
+    The other arguments are as `LocalExecutor` and `RayExecutor` take them. Errors: UsageError for
+    another name, or for an address where the executor is not `ray`; those of the two classes.
     """
     if name not in ENGINES:
         raise UsageError(f"no engine is called {name!r}", hint=did_you_mean(name, ENGINES))

@@ -1,4 +1,4 @@
-"""What is done with many tasks, and by whom: a job, and what every executor promises."""
+"""A job, which says what is done with many tasks, and what every executor promises."""
 
 from __future__ import annotations
 
@@ -23,17 +23,16 @@ T = TypeVar("T")
 A = TypeVar("A")
 
 WORKER_BYTES = 64 << 20
-"""Memory of a worker at least: 40 MiB of its own (measured), and what its sandboxes run."""
+"""Memory of a worker at least: 40 MiB of its own (measured), and memory for what it executes."""
 
 STARTING = 2 * len(os.sched_getaffinity(0))
-"""Processes that start at the same time (ours). Starting takes a processor most of a second, and
-the first is to be at work while the others start.
-"""
+"""Worker processes that may start at the same time (ours). A start takes a processor most of a
+second; the first worker is to be at work while the others start."""
 
 Tell: TypeAlias = Callable[[str], None]
 
 Opener: TypeAlias = Callable[[str, Limits], Installed]
-"""Opens a sandbox of a system, a name or file as `open_sandbox` takes it, under these limits."""
+"""Opens a sandbox, given a system's name or file (as for `open_sandbox`) and the limits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,23 +40,23 @@ class NumberedJob(Generic[T, A]):
     """What is done with each of many numbered tasks, and where."""
 
     do: Callable[[Lane, tuple[int, T]], A]
-    """Called with a sandbox and a task; importable, or a value that can be pickled, since other
-    processes call it. It may be called any number of times for a task, but one answer counts."""
+    """Called with a sandbox and a task. Other processes call `do`, so it must be importable or a
+    value that can be pickled. `do` may be called several times for a task; one answer counts."""
     system: str = ""
-    """Whose sandboxes; "" where nothing is executed."""
+    """The name or file of the system whose sandboxes are used; "" where nothing is executed."""
     limits: Limits = LIMITS
     digest: str | None = None
-    """What the system's digest has to be; None for any."""
+    """The digest that the system must have; None for any."""
     lanes: int = 1
-    """Sandboxes of a process at most. With several an input that waits holds no other up, and how
-    long a run takes says little."""
+    """Sandboxes of a process at most. With several, an input that waits holds no other input up,
+    and the duration of a run says little."""
     what: str = "task"
-    """What a task is called where it fails; its `str` is told as well."""
+    """The word for a task in messages about failures, which also show the task's `str`."""
     made: str = "the dataset"
-    """What was made on the system with that digest."""
+    """The word in messages for the thing that was made on the system with that digest."""
 
     def opened(self, opener: Opener) -> Installed:
-        """A sandbox for it. SystemMismatchError where its system is not the one that is meant."""
+        """A sandbox for this job. SystemMismatchError where its system has another digest."""
         sandbox = opener(self.system, self.limits)
         if self.digest not in (None, sandbox.system.digest):
             raise SystemMismatchError(
@@ -70,8 +69,9 @@ class NumberedJob(Generic[T, A]):
         return sandbox
 
     def cache(self, size: int) -> ExecutionCache | None:
-        """What is shared with others in a file of so many bytes; None of none, or of a system whose
-        digest is not known.
+        """The executions shared with other processes through a file of `size` bytes.
+
+        None where `size` is 0, or where the system's digest is not known.
         """
         if not size or self.digest is None:
             return None
@@ -79,7 +79,7 @@ class NumberedJob(Generic[T, A]):
 
 
 class Executor(Protocol):
-    """Does jobs. A context manager that leaves no process behind; it can be used again then."""
+    """Does jobs. A context manager that leaves no process behind and can be entered again."""
 
     retried: int
     """Tasks that were begun again because a sandbox broke or a worker died."""
@@ -88,7 +88,7 @@ class Executor(Protocol):
 
     @property
     def workers(self) -> int:
-        """How many processes work at once."""
+        """Processes that work at once."""
         ...
 
     @property
@@ -98,24 +98,27 @@ class Executor(Protocol):
 
     @property
     def layers(self) -> Set[str]:
-        """What inputs saw of the system's files there, as `lower_layer` says; none of stand-ins."""
+        """The lower layers on which tasks of the newest job were done, as `layer_of` names them.
+
+        Empty where something stands in for sandboxes.
+        """
         ...
 
     def check(self, job: NumberedJob[Any, Any]) -> None:
-        """Opens a first sandbox of the job, where this process is known to be on the machine that
-        opens them. It is asked before anything is written that the job is for. Errors: those of
-        `map`.
+        """Open a first sandbox of the job, where sandboxes are known to open on this machine.
+
+        Callers check before they write anything for the job. Errors: those of `map`.
         """
         ...
 
     def map(
         self, job: NumberedJob[T, A], tasks: Iterable[tuple[int, T]], tell: Tell = ...
     ) -> Iterator[tuple[int, A]]:
-        """The answers with their tasks' numbers, each task's once, in the order they are finished.
+        """One answer for each task, with the task's number, in the order they are finished.
 
-        Tasks have different numbers, and are drawn as there is room for them. Which answers there
-        are does not depend on the executor. `tell` is told what a person wants to know. Errors:
-        GenerationError where a task fails every time, ShioenvErrors of the job as they are.
+        Tasks have different numbers, and are drawn as there is room for them. The answers do not
+        depend on the executor. `tell` is called with notes for a person. Errors: GenerationError
+        where a task fails in every attempt. ShioenvErrors of the job pass through.
         """
         ...
 
@@ -125,14 +128,15 @@ class Executor(Protocol):
 
 
 def silent(text: str) -> None:
-    """Tells nobody."""
+    """Tell nobody."""
 
 
 def surroundings_of(
     opener: Opener, system: str, limits: Limits
 ) -> tuple[frozenset[str], frozenset[str]]:
-    """Releases of kernels, and what sandboxes show of systems' files: of the latter nothing where
-    others stand in for them.
+    """The kernels and the lower layers of sandboxes on this machine.
+
+    There are no layers where something stands in for sandboxes (another `opener`, or no system).
     """
     if opener is not open_sandbox or not system:
         return frozenset({platform.release()}), frozenset()
@@ -140,15 +144,16 @@ def surroundings_of(
 
 
 def processes(workers: int | None) -> int:
-    """So many, None for one a processor. Errors: UsageError."""
+    """The number of worker processes; None: one a processor. Errors: UsageError below 1."""
     if workers is not None and workers < 1:
         raise UsageError(f"nothing can be done by {workers} workers", hint="at least 1")
     return workers or len(os.sched_getaffinity(0))
 
 
 def processes_here(workers: int | None) -> int:
-    """The same, where all of them are to work on this machine. Errors: UsageError too where its
-    memory does not hold so many.
+    """The number of worker processes where all of them work on this machine.
+
+    None: one a processor. Errors: UsageError below 1, or where the memory does not hold so many.
     """
     wanted = processes(workers)
     most = max(1, memory_here() // WORKER_BYTES)
@@ -163,8 +168,8 @@ def processes_here(workers: int | None) -> int:
 
 
 def memory_here() -> int:
-    """Bytes of memory of this machine, or that a container leaves this process of it."""
+    """Bytes of memory of this machine, or fewer where a container allows only a part of them."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    with suppress(OSError, ValueError):  # without a limit it says so, or is not there
+    with suppress(OSError, ValueError):  # without a limit the file holds "max", or is missing
         memory = min(memory, int(Path("/sys/fs/cgroup/memory.max").read_text()))
     return memory

@@ -1,8 +1,9 @@
-"""Sandboxes that are opened again where they broke, and who may execute in them now.
+"""Sandboxes that are opened again after they broke, and the turns in which they execute.
 
-Many inputs wait instead of working (`ping`, a fifo, what runs out of time). A worker has several
-sandboxes for that, its lanes, and goes on in another one meanwhile. The lanes' tasks take turns,
-and one task of all workers' may be alone.
+Many inputs wait instead of working (`ping`, a fifo, an input that runs out of time). So a worker
+has several sandboxes, its lanes. While an input waits in one lane, the worker goes on in another.
+The tasks in the lanes of a worker take turns. A task may also run alone, while no other task of any
+worker runs.
 """
 
 from __future__ import annotations
@@ -25,14 +26,15 @@ from shioenv.recording.cache import ExecutionCache
 from shioenv.recording.effort import Effort
 
 LANES = 16
-"""Sandboxes of a worker at most (ours; inputs that wait take ten times as long, all together, as
-those that work). Each opens when it is first needed."""
+"""Sandboxes of a worker at most (ours: inputs that wait take ten times as long, all together, as
+inputs that work). Each sandbox opens when it is first needed."""
 
 PATIENCE = (0.005, 0.05)
-"""Seconds, at least and at most, after which an execution that is not done is taken to wait, so
-that the next may begin beside it. They are twice what executions usually take (ours; 3 ms on a
-machine that does nothing else). On a busy machine a fixed time would let all lanes begin at once.
-"""
+"""Seconds, at least and at most, after which an unfinished execution is taken to wait, so that the
+next one may begin beside it.
+
+Between these bounds the time is twice what executions usually take (ours). Usual are 3 ms on a
+machine that does nothing else. On a busy machine a fixed time would let all lanes begin at once."""
 
 
 Sandbox = TypeVar("Sandbox")
@@ -41,7 +43,7 @@ Among: TypeAlias = Callable[[], AbstractContextManager[None]]
 
 
 class Reopened(Generic[Sandbox]):
-    """A sandbox that is opened when it is needed; another one after it was closed."""
+    """A sandbox that is opened when it is needed, and opened anew after it was closed."""
 
     def __init__(self, opens: Callable[[], Sandbox]) -> None:
         self._opens = opens
@@ -54,9 +56,10 @@ class Reopened(Generic[Sandbox]):
         return self._opened
 
     def repeat(self, action: Callable[[Sandbox], Answer]) -> Answer:
-        """What the action gives; where its sandbox breaks, it is done once more in a new one.
+        """The result of `action`, which is done once more in a new sandbox where the first breaks.
 
-        After any other error, and the second one, the sandbox is closed, whatever state it is in.
+        After any other error, or where the second sandbox breaks, the sandbox is closed, whatever
+        state it is in. The error passes through.
         """
         try:
             try:
@@ -69,7 +72,10 @@ class Reopened(Generic[Sandbox]):
             raise
 
     def close(self) -> None:
-        """Ends the sandbox, whatever state it is in, if it can be closed; any number of calls."""
+        """Close the sandbox, whatever state it is in; any number of calls.
+
+        Nothing is done where no sandbox is open, or where it has no `close`.
+        """
         close = getattr(self._opened, "close", None)
         self._opened = None
         if close is not None:
@@ -83,8 +89,9 @@ class _Share:
 
 
 class _Crowd:
-    """The executions of this process that run at once and hold each other up. What each is told to
-    have taken is its share, so all together tell how long it took.
+    """Threads of this process that do the same at once and so hold each other up.
+
+    Each thread is told only its share of the time. The sum of the shares is the time that passed.
     """
 
     def __init__(self) -> None:
@@ -93,7 +100,7 @@ class _Crowd:
 
     @contextmanager
     def share(self) -> Iterator[_Share]:
-        """Known at its end."""
+        """The share of the thread that enters; its seconds are set at the end."""
         share = _Share()
         began = self._change(1)
         try:
@@ -102,7 +109,7 @@ class _Crowd:
             share.seconds = self._change(-1) - began
 
     def _change(self, more: int) -> float:
-        """So many more of them: what one who was there all the time would have taken so far."""
+        """Counts `more` threads in; the share so far of a thread that was there all the time."""
         with self._lock:
             now = time.perf_counter()
             if self._many:
@@ -116,10 +123,10 @@ _OPENING = _Crowd()
 
 
 class Lane(Reopened[Installed]):
-    """A sandbox that one task at a time is done in, what that took, and what it shares with others.
+    """A sandbox in which one task at a time is done, with its effort and its shared executions.
 
-    `turn` is entered for every run, `by_itself` where nobody else may run. Errors of every use:
-    those of opening a sandbox.
+    `turn` is entered for every run, `by_itself` for a run while nobody else may run. Every method
+    but `close` may raise the errors of opening a sandbox.
     """
 
     def __init__(
@@ -136,7 +143,7 @@ class Lane(Reopened[Installed]):
         self._alone = False
 
     def open(self) -> Installed:
-        """The sandbox; opening it is a part of what records take."""
+        """The sandbox; the time to open it is counted in `effort`."""
         if self._opened is not None:
             return self._opened
         began = time.perf_counter()
@@ -148,29 +155,29 @@ class Lane(Reopened[Installed]):
 
     @property
     def system(self) -> Built:
-        """Where inputs run."""
+        """The system on which inputs run."""
         return self.open().system
 
     @property
     def seconds(self) -> float:
-        """Of the sandbox that is open."""
+        """The `seconds` of the open sandbox."""
         return self.open().seconds
 
     @property
     def waited(self) -> bool:
-        """Of the sandbox that is open."""
+        """The `waited` of the open sandbox."""
         return self.open().waited
 
     def context(self, cwd: str | None = None) -> Context:
-        """Of the sandbox that is open."""
+        """The context that the open sandbox gives for a start directory."""
         return self.open().context(cwd)
 
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
-        """What the input does, when it is its turn."""
+        """Wait for the turn, then run the input; its behavior."""
         return self.execute(shell_input, state)
 
     def execute(self, shell_input: str, state: State | None = None, **how: Any) -> Behavior:
-        """The same below the seam; `how` is as the sandbox takes it."""
+        """As `run`, below the `Runner` seam; `how` is as the sandbox's `execute` takes it."""
         asked = time.perf_counter()
         with nullcontext() if self._alone else self._turn():
             self.effort.lane_seconds -= time.perf_counter() - asked
@@ -185,8 +192,10 @@ class Lane(Reopened[Installed]):
                 self.effort.sandbox_seconds += time.perf_counter() - began - own
 
     def alone(self, run: Callable[[], Behavior]) -> Behavior:
-        """Runs while nobody else does, but for what slept until its time was over: that lacked no
-        processor.
+        """The result of `run`, called while nobody else executes.
+
+        Where the newest run slept until its time was over, it lacked no processor. Then `run` is
+        called at once, beside others.
         """
         if self._alone or self.open().waited:
             return run()
@@ -201,12 +210,12 @@ class Lane(Reopened[Installed]):
 
 
 class Turns:
-    """Lets one task at a time execute, and the next one as well where an execution takes long.
+    """Lets one task at a time execute, and the next task as well where an execution takes long.
 
-    A task keeps its turn from one execution to the next, unless a task that began before it waits.
-    So tasks go through one sandbox, which is warm, one after the other. Another sandbox is begun
-    beside them only while something waits. Of those that wait, only the first one watches the time,
-    since every thread that wakes takes the interpreter from one that has work.
+    A task keeps its turn from one execution to the next, unless a task that began earlier waits for
+    a turn. So tasks go one after the other through one warm sandbox. Another task is begun beside
+    them only while an execution waits. Of the tasks that wait for a turn only the first watches the
+    time. Every thread that wakes takes the interpreter from a thread that has work.
     """
 
     def __init__(self) -> None:
@@ -218,9 +227,7 @@ class Turns:
         self._usual = 0.0
 
     def begin(self) -> int:
-        """The number of a task that may begin now, and has the turn: waits until then, behind all
-        that have begun.
-        """
+        """Wait behind all tasks that have begun; the number of a new task, which has the turn."""
         with self._lock:
             self._begun += 1
             self._take(task := self._begun)
@@ -228,7 +235,7 @@ class Turns:
 
     @contextmanager
     def turn(self, task: int) -> Iterator[None]:
-        """Lets a task that has begun execute; waits until it may."""
+        """Wait until a task that has begun may execute, and let it."""
         with self._lock:
             if self._holder != task:
                 self._take(task)
@@ -246,7 +253,7 @@ class Turns:
                         self._release()
 
     def end(self, task: int) -> None:
-        """Gives the turn to others where the task has it."""
+        """Give the turn to others if the task has it."""
         with self._lock:
             if self._holder == task:
                 self._release()
@@ -266,7 +273,7 @@ class Turns:
         self._wake()
 
     def _left(self, me: tuple[int, threading.Condition]) -> float | None:
-        """Seconds until its turn, at the latest; None where others come first."""
+        """Seconds until the turn of `me`, at the latest; None where others come first."""
         if self._waiting[0] is not me:
             return None
         if self._holder is None:
@@ -274,7 +281,7 @@ class Turns:
         return self._since + self._patience() - time.monotonic()
 
     def _wake(self) -> None:
-        """Lets the first one that waits look whether it is its turn, or when it will be."""
+        """Wakes the first that waits, to see whether its turn has come, or when it will."""
         if self._waiting:
             self._waiting[0][1].notify()
 
@@ -284,10 +291,11 @@ class Turns:
 
 
 class Lanes:
-    """Lets any number execute, in any number of processes, or one that is alone.
+    """Lets any number of lanes execute at once, in any number of processes, or one lane alone.
 
-    Each lane has one of its own over the same two files, whose locks end with their owner. `door`
-    is closed by who wants to be alone, so that nobody else comes in while it waits for `room`.
+    Each lane has a `Lanes` of its own over the same two files. The locks on these files end with
+    their owner. Whoever wants to be alone locks `door` first, so that nobody else comes in during
+    the wait for `room`.
     """
 
     def __init__(self, door: str, room: str) -> None:
@@ -295,13 +303,13 @@ class Lanes:
         self._room = os.open(room, os.O_RDWR | os.O_CLOEXEC)
 
     def close(self) -> None:
-        """Gives its files back."""
+        """Close the two files."""
         os.close(self._door)
         os.close(self._room)
 
     @contextmanager
     def among_others(self) -> Iterator[None]:
-        """Waits while somebody is alone, or about to be."""
+        """Wait while somebody is alone or waits to be, then execute beside others."""
         with _locked(self._door, fcntl.LOCK_SH):
             fcntl.flock(self._room, fcntl.LOCK_SH)
         try:
@@ -311,7 +319,7 @@ class Lanes:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Waits until nobody executes, and keeps everybody from it."""
+        """Wait until nobody executes, then keep everybody else from executing."""
         with _locked(self._door, fcntl.LOCK_EX), _locked(self._room, fcntl.LOCK_EX):
             yield
 

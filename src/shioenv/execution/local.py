@@ -1,4 +1,4 @@
-"""Executors of one machine: worker processes kept busy and replaced when they die, or none."""
+"""Executors of one machine: with worker processes, replaced when they die, or without any."""
 
 from __future__ import annotations
 
@@ -31,17 +31,16 @@ T = TypeVar("T")
 A = TypeVar("A")
 
 BATCH = 64
-"""Tasks drawn at a time (ours). What draws tasks is cold again after each wait for a worker, and
-takes a third longer where it draws them one by one.
-"""
+"""Tasks drawn at a time (ours). The code that draws them is cold in the processor's caches after
+each wait for a worker; drawing one by one takes a third longer."""
 
-_FILES_OF_A_WORKER = 4  # open in this process: its connection, its last words
+_FILES_OF_A_WORKER = 4  # open in this process: the worker's connection, its last words
 
 
 class SerialExecutor:
-    """Does jobs in this process, one task after the other, with one sandbox.
+    """Does jobs in this process, one task after the other, with one sandbox that `opener` opens.
 
-    `opener` opens it. For a few tasks, notebooks, and stand-ins for a sandbox.
+    For a few tasks, notebooks, and stand-ins for a sandbox.
     """
 
     workers = 1
@@ -53,14 +52,14 @@ class SerialExecutor:
         self.retried = self.restarts = 0
 
     def check(self, job: NumberedJob[Any, Any]) -> None:
-        """As every executor; one that breaks may open the next time."""
+        """As every executor; a sandbox that breaks raises nothing: the next one may open."""
         with suppress(SandboxError):
             job.opened(self._opener).close()
 
     def map(
         self, job: NumberedJob[T, A], tasks: Iterable[tuple[int, T]], tell: Tell = silent
     ) -> Iterator[tuple[int, A]]:
-        """As every executor; in the order of the tasks."""
+        """As every executor; a task that failed comes again before later ones."""
         schedule = Schedule(tasks, what=job.what)
         self.kernels, self.layers = surroundings_of(self._opener, job.system, job.limits)
         with closing(Lane(lambda: job.opened(self._opener))) as lane:
@@ -83,13 +82,16 @@ class SerialExecutor:
 
 
 class LocalExecutor:
-    """Does jobs in so many processes of this machine (None: one a processor).
+    """Does jobs in `workers` processes of this machine (None: one a processor).
 
     `opener` opens sandboxes there and must be importable. Executions are shared with other
-    processes and runs through a file of at most about `cache_bytes` in the user's cache directory
-    (0: through none). That changes no record (`docs/design/execution-cache.md`). Processes start
-    with the first task, go on with the next tasks of the same job, and end with this one however
-    that ends. Errors: UsageError for less than one process, or more than memory holds.
+    processes and later runs through a file in the user's cache directory. The file has at most
+    about `cache_bytes`; with 0 nothing is shared. Sharing changes no record
+    (`docs/design/execution-cache.md`).
+
+    Worker processes start with the first task and go on with later tasks of the same job. They end
+    when this process ends, in whatever way. Errors: UsageError for less than one process, or for
+    more than the memory holds.
     """
 
     def __init__(
@@ -103,14 +105,16 @@ class LocalExecutor:
         self.retried = self.restarts = 0
 
     def check(self, job: NumberedJob[Any, Any]) -> None:
-        """As every executor, in the processes that go on with the job."""
+        """As every executor; the worker processes that open the sandbox go on with the job."""
         self._crew_of(job).start()
 
     def map(
         self, job: NumberedJob[T, A], tasks: Iterable[tuple[int, T]], tell: Tell = silent
     ) -> Iterator[tuple[int, A]]:
-        """As every executor. Errors too where workers do not start: HostError where too few files
-        may be open, what they say, else a GenerationError with their last words.
+        """As every executor.
+
+        Errors beside those where workers do not start: HostError where too few files may be open.
+        The error that a worker reports. Else a GenerationError with the last words of a worker.
         """
         schedule = Schedule(tasks, what=job.what, batch=BATCH)
         if not schedule.left:
@@ -124,11 +128,11 @@ class LocalExecutor:
         finally:
             self.retried += schedule.retried
             self.restarts += crew.restarts - restarts
-            if schedule.unfinished:  # nobody is to answer later
+            if schedule.unfinished:  # no worker may answer after this job
                 self.close()
 
     def _crew_of(self, job: NumberedJob[Any, Any]) -> Crew:
-        """The processes that do this job, those of another one ended."""
+        """The processes that do this job; processes of another job are ended first."""
         if self._crew is not None and self._crew.job is not job:
             self.close()
         if self._crew is None:
@@ -137,7 +141,7 @@ class LocalExecutor:
         return self._crew
 
     def close(self) -> None:
-        """Ends the processes and waits for them."""
+        """End the processes and wait for them."""
         crew, self._crew = self._crew, None
         if crew is not None:
             crew.close()
@@ -150,7 +154,7 @@ class LocalExecutor:
 
 
 class Crew:
-    """The processes that do one job; `restarts` counts those that were replaced."""
+    """The processes that do one job; `restarts` counts processes that died."""
 
     def __init__(
         self, job: NumberedJob[Any, Any], opener: Opener, cache_bytes: int, workers: int
@@ -164,15 +168,15 @@ class Crew:
         self.restarts = 0
 
     def start(self) -> None:
-        """Opens a first sandbox. Errors: those of `take`."""
+        """Open a first sandbox. Errors: those of `take`."""
         while not any(worker.ready for worker in self._workers):
             self.take(Schedule())
 
     def take(self, schedule: Schedule[Any]) -> list[tuple[int, Any]]:
-        """Hands tasks out and waits until workers say something; what is finished, perhaps nothing.
+        """Hand tasks out and wait until workers send something; the answers among it, if any.
 
-        Errors: GenerationError where a task or a worker fails every time; ShioenvErrors of the job
-        and of opening a sandbox.
+        Errors: GenerationError where a task fails in every attempt, or where workers in a row do
+        not start. ShioenvErrors of the job and of opening a sandbox.
         """
         starting = sum(not worker.ready for worker in self._workers)
         for _ in range(min(self._wanted - len(self._workers), STARTING - starting)):
@@ -201,7 +205,7 @@ class Crew:
         return answers
 
     def close(self) -> None:
-        """Ends all workers and waits for them."""
+        """End all workers and wait for them."""
         for worker in self._workers:
             worker.connection.close()
         for worker in self._workers:
@@ -211,7 +215,7 @@ class Crew:
         self._room.close()
 
     def _hand_out(self, schedule: Schedule[Any]) -> None:
-        """Each worker gets one more task than it has lanes, so that it never waits for the next."""
+        """Gives each worker one more task than it has lanes, so that no worker waits for a task."""
         for depth in range(self.job.lanes + 1):
             for worker in self._workers:
                 if not worker.ready or len(worker.tasks) != depth or schedule.alone(worker.tasks):
@@ -220,7 +224,7 @@ class Crew:
                     worker.give(task)
 
     def _bury(self, worker: _Worker, schedule: Schedule[Any]) -> None:
-        """A worker is gone: what it had goes to others."""
+        """Removes a worker that is gone; its tasks go to others."""
         self._workers.remove(worker)
         status, words = worker.end(CLOSING_SECONDS)
         why = f"its worker ended with status {status}" + (f":\n{words}" if words else "")
@@ -236,7 +240,7 @@ class Crew:
 
 
 class _Worker(WorkerProcess):
-    """One process that does the job; `tasks` are what it was given, in that order."""
+    """One process that does the job; `tasks` are its unfinished tasks in the order given."""
 
     def __init__(self, given: bytes, gate: tuple[int, int]) -> None:
         files = [f"/proc/{os.getpid()}/fd/{file}" for file in gate]

@@ -1,4 +1,4 @@
-"""A worker process, seen from who started it: its connection, its last words and its end."""
+"""A worker process, seen from the process that started it: its connection, last words and end."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from typing import IO, Any
 from shioenv.execution.supervised import LAST_WORDS, ended, supervised
 
 CLOSING_SECONDS = 10.0
-"""In which a worker at rest has to end once its connection is closed (ours)."""
+"""Seconds in which a worker at rest has to end once its connection is closed (ours)."""
 
 
 class WorkerProcess:
     """A Python process that runs `main` of a module, with this process's `sys.path`.
 
-    `sys.argv[2]` of the worker is the number of its end of the connection; `arguments` follow that
-    number. A worker with `programs` runs programs from outside: it is supervised, and its end is
-    the end of all that it started. Errors: OSError where no process can be started.
+    `sys.argv[2]` of the worker is the file descriptor of its end of the connection; `arguments`
+    follow it. A worker with `programs` runs outside programs: the worker is supervised, and with it
+    ends all that it started. Errors: OSError where no process can be started.
     """
 
     def __init__(
@@ -50,18 +50,19 @@ class WorkerProcess:
                     stdout=self._stderr,
                     stderr=self._stderr,
                     pass_fds=[file],
-                    start_new_session=True,  # Ctrl-C is for who started it
+                    start_new_session=True,  # Ctrl-C is meant for this process alone
                     env=os.environ | {"MALLOC_ARENA_MAX": "1"},  # threads would scatter memory
                 )
 
     def send(self, content: bytes) -> None:
-        """Sends bytes; to a worker that is dead, nothing: the end of its connection tells so."""
+        """Send bytes; nothing to a dead worker, of which the end of its connection tells."""
         with suppress(OSError):
             self.connection.send_bytes(content)
 
     def end(self, patience: float) -> tuple[int, str]:
-        """Closes the connection and kills a worker that has not ended after so many seconds. Gives
-        the worker's status, and the last 2,000 bytes of what it said.
+        """Close the connection, and kill a worker that has not ended after `patience` seconds.
+
+        The results are the worker's exit status and the last 2,000 bytes of its output, as text.
         """
         self.connection.close()
         if self._programs:

@@ -1,8 +1,8 @@
 """Jobs done on the nodes of a Ray cluster: one actor a node, with a crew of processes there.
 
-The process that has the job stays where it is. It draws the tasks, gives each node a few more than
-the node can work on, and gets the answers. A node holds nothing that is not in that process's hands
-as well. So a node that is lost costs the time of what it had in work.
+The process that has the job draws the tasks, gives each node a few more than the node can work on,
+and gets the answers. This process keeps every unfinished task, so a lost node costs only the time
+of the tasks that it had in work.
 """
 
 from __future__ import annotations
@@ -34,18 +34,17 @@ T = TypeVar("T")
 A = TypeVar("A")
 
 STAND_BY = 2
-"""Tasks a node is given for each of its workers besides those that its crew hands out. They stand
-by while more are asked for.
-"""
+"""Extra tasks of a node for each of its workers, beyond those that its crew hands out. The extra
+tasks keep the workers busy while more are asked for."""
 
 LOOK_SECONDS = 2.0
-"""Between two looks at which nodes the cluster has."""
+"""Seconds between two looks at which nodes the cluster has."""
 
 CONNECT_SECONDS = 10.0
-"""How long a cluster may take to accept a connection."""
+"""Seconds in which a cluster has to accept a connection."""
 
 STORE_BYTES = 100_000_000
-"""Shared memory of a cluster that is started here; answers travel without it."""
+"""Bytes of shared memory of a cluster that is started here; answers do not travel through it."""
 
 _QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -53,25 +52,25 @@ _QUIET = {
     "RAY_worker_niceness": "0",
     "RAY_worker_oom_score_adjustment": "0",
 }
-"""What a cluster that is started here is told: report to nobody, leave priorities alone."""
+"""Settings of a cluster that is started here: it reports to nobody and leaves priorities alone."""
 
 _OOM = Path("/proc/self/oom_score_adj")
 
 
 @dataclass(frozen=True, slots=True)
 class Priority:
-    """What a process inherits and inputs can see (`nice`, `ps`, `/proc/self/oom_score_adj`)."""
+    """Priorities that processes inherit, which inputs see (`nice`, `/proc/self/oom_score_adj`)."""
 
     niceness: int
     oom_score: int
 
     @classmethod
     def here(cls) -> Priority:
-        """What the process has that calls this."""
+        """The priority of the calling process."""
         return cls(os.getpriority(os.PRIO_PROCESS, 0), int(_OOM.read_text()))
 
     def take(self) -> None:
-        """Gives it to this process. HostError where that is not allowed and it has another."""
+        """Give this process the priority. HostError where it has another that may not change."""
         with suppress(PermissionError):
             os.setpriority(os.PRIO_PROCESS, 0, self.niceness)
         with suppress(PermissionError):
@@ -89,18 +88,18 @@ class Priority:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """What a node says of itself first."""
+    """What a node first reports about itself."""
 
     name: str
     kernels: frozenset[str]
     layers: frozenset[str]
     refusal: Failure | None
-    """Why no sandbox opens there."""
+    """Why no sandbox opens there; None where one opened."""
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What came of the tasks a node has in work since it was asked last."""
+    """What a node did since it was last asked: answers, and counts of what was begun again."""
 
     answers: list[tuple[int, Any]]
     retried: int
@@ -108,7 +107,7 @@ class Made:
 
 
 class NodeCrew:
-    """The crew of one node; becomes an actor there, with one call at a time."""
+    """The crew of one node, which Ray makes an actor there; the actor gets one call at a time."""
 
     def __init__(self, given: bytes, workers: int, priority: Priority, version: str) -> None:
         self._given, self._workers = given, workers
@@ -117,7 +116,7 @@ class NodeCrew:
         self._schedule: Schedule[Any]
 
     def start(self) -> Host:
-        """Opens a first sandbox."""
+        """Open a first sandbox; what the node reports about itself."""
         refusal, kernels, layers = None, frozenset({platform.release()}), frozenset[str]()
         try:
             if (installed := package_version()) != self._version:
@@ -136,7 +135,7 @@ class NodeCrew:
         return Host(platform.node(), kernels, layers, refusal)
 
     def exchange(self, tasks: list[tuple[int, Any]]) -> Made | Failure:
-        """Takes tasks and waits for finished ones; needs tasks, now or from before."""
+        """Take tasks and wait until some are finished; never ends without an unfinished task."""
         crew, schedule = self._crew, self._schedule
         retried, restarts = schedule.retried, crew.restarts
         answers: list[tuple[int, Any]] = []
@@ -151,12 +150,14 @@ class NodeCrew:
 
 
 class RayExecutor:
-    """What `LocalExecutor` is on one machine, on the nodes of a cluster.
+    """Does jobs on the nodes of a Ray cluster, as `LocalExecutor` does on one machine.
 
     `workers` bounds the processes on all nodes together (None: one a processor). `address` is the
-    cluster's (None: `RAY_ADDRESS`, else a cluster of this machine alone, which ends with this). A
-    system declared in a file of one's own is found on the nodes by its name. MissingExtraError
-    where Ray is not installed.
+    address of the cluster. None stands for `RAY_ADDRESS`. Where that is not set, a cluster of this
+    machine alone is started, which ends with this executor.
+
+    A system declared in a file of one's own is found on the nodes by its name. Errors:
+    MissingExtraError where Ray is not installed, UsageError for less than one worker.
     """
 
     def __init__(
@@ -190,7 +191,7 @@ class RayExecutor:
 
     @property
     def workers(self) -> int:
-        """Those of the nodes that work now."""
+        """Worker processes of the nodes in use now."""
         return sum(node.workers for node in self._nodes.values())
 
     def __enter__(self) -> Self:
@@ -200,15 +201,16 @@ class RayExecutor:
         self.close()
 
     def check(self, job: NumberedJob[Any, Any]) -> None:
-        """Nothing: inputs run on the nodes, and each says for itself what it lacks."""
+        """Do nothing: inputs run on the nodes, and each node reports what it lacks."""
 
     def map(
         self, job: NumberedJob[T, A], tasks: Iterable[tuple[int, T]], tell: Tell = silent
     ) -> Iterator[tuple[int, A]]:
-        """As every executor; `tell` is told of nodes that come, are lost or left out.
+        """As every executor; `tell` is called with notes on nodes that come, are lost or left out.
 
-        Errors too: HostError where no cluster answers; what kept every node from opening a sandbox;
-        GenerationError where no node is left.
+        Further errors: HostError where no cluster answers. UsageError for a text that is no
+        address. The error of a node where no node can open a sandbox. GenerationError where no node
+        is left.
         """
         schedule = Schedule(tasks, what=job.what)
         if not schedule.left:
@@ -233,11 +235,11 @@ class RayExecutor:
                     yield from self._receive(calls[call], schedule)
         finally:
             self.retried += schedule.retried
-            if schedule.unfinished:  # nobody is to answer later
+            if schedule.unfinished:  # no node may answer after this job
                 self._end_nodes()
 
     def close(self) -> None:
-        """Ends all workers, and the cluster where it was started here."""
+        """End all workers, and the cluster if it was started here."""
         self._end_nodes()
         if self._ours:
             self._ray.shutdown()
@@ -261,7 +263,7 @@ class RayExecutor:
             return
         options: dict[str, Any] = {"address": self._address}
         if self._address == "local":
-            # short, because the paths of sockets are bounded
+            # a short path, because the paths of sockets are bounded
             self._directory = tempfile.mkdtemp(prefix="ray-", dir="/tmp")
             options |= {
                 "include_dashboard": False,
@@ -282,7 +284,7 @@ class RayExecutor:
     # nodes
 
     def _look(self) -> None:
-        """Starts an actor on each node that has none; every LOOK_SECONDS."""
+        """Starts an actor on each node that has none, once in LOOK_SECONDS."""
         if time.monotonic() - self._looked < LOOK_SECONDS:
             return
         self._looked = time.monotonic()
@@ -309,7 +311,7 @@ class RayExecutor:
         self._nodes[name] = _Node(name, address, workers, actor, actor.start.remote())
 
     def _nobody(self) -> ShioenvError:
-        """Why there is no node to work on."""
+        """The error that says why there is no node to work on."""
         nothing = GenerationError(
             "the Ray cluster has no node with a processor left",
             hint="what is finished is kept: the same command goes on",
@@ -319,7 +321,7 @@ class RayExecutor:
     # tasks
 
     def _hand_out(self, schedule: Schedule[Any]) -> None:
-        """Gives each node that is not asked already what it has room for."""
+        """Gives each node that owes no answer as many tasks as it has room for."""
         assert self._job is not None
         for node in self._nodes.values():
             if not node.ready or node.call is not None:
@@ -334,7 +336,7 @@ class RayExecutor:
                 node.call = node.actor.exchange.remote(given)
 
     def _receive(self, node: _Node, schedule: Schedule[Any]) -> list[tuple[int, Any]]:
-        """What a node answered; one that is gone gives its tasks back."""
+        """The answers of a node; the tasks of a node that is gone are taken back."""
         call, node.call = node.call, None
         try:
             answer = self._ray.get(call)
@@ -357,7 +359,7 @@ class RayExecutor:
         return list(answer.answers)
 
     def _welcome(self, node: _Node, host: Host) -> None:
-        """A node works, or cannot run sandboxes: then it goes on without."""
+        """Counts a node in, or leaves out a node that cannot run sandboxes."""
         if host.refusal is None:
             node.ready = True
             self.kernels |= host.kernels
@@ -375,7 +377,7 @@ class RayExecutor:
         self._looked = float("-inf")
 
     def _bury(self, node: _Node, error: Exception, schedule: Schedule[Any]) -> None:
-        """A node, or its actor, is gone: what it had in work goes to others."""
+        """Removes a node that is gone, or whose actor is gone; its tasks go to others."""
         del self._nodes[node.name]
         self._kill(node)
         first, *_, last = [*str(error).strip().splitlines(), ""]
@@ -396,31 +398,32 @@ class RayExecutor:
         self._looked = float("-inf")
 
     def _kill(self, node: _Node) -> None:
-        with suppress(self._ray.exceptions.RayError, ValueError):  # it is gone already
+        with suppress(self._ray.exceptions.RayError, ValueError):  # the actor is gone already
             self._ray.kill(node.actor)
 
 
 @dataclass(slots=True, eq=False)
 class _Node:
-    """A node that works or is about to."""
+    """A node whose actor works or is being started."""
 
     name: str
     address: str
     workers: int
     actor: Any
     call: Any
-    """The call that is not answered yet: at most one."""
+    """The call that is not answered yet, at most one; else None."""
     ready: bool = False
     tasks: dict[int, None] = field(default_factory=dict)
-    """What it has been given and has not finished, in the order given."""
+    """The numbers of the node's unfinished tasks, in the order given."""
 
 
 def spread(
     processors: Mapping[str, int], working: Mapping[str, int], wanted: int | None
 ) -> dict[str, int]:
-    """Workers for each node: one a processor, or as evenly as possible those that are wanted.
+    """The number of workers for each node.
 
-    Nodes that work already keep what they have.
+    Without `wanted` a node gets one a processor. Otherwise the nodes share `wanted` as evenly as
+    possible, at most one a processor. Nodes that work already keep the workers that they have.
     """
     shares = dict(working)
     fresh = [name for name in processors if name not in working]
@@ -435,7 +438,10 @@ def spread(
 
 
 def _check(address: str) -> None:
-    """HostError where nothing listens at HOST:PORT; Ray itself would try for many minutes."""
+    """HostError where nothing listens at HOST:PORT, UsageError for a text that is no HOST:PORT.
+
+    Ray itself would try to connect for many minutes.
+    """
     host, _, port = address.rpartition(":")
     if not (host and port.isdecimal()) or "//" in host:
         raise UsageError(

@@ -1,4 +1,4 @@
-"""Which task is begun next, how often, and how far ahead of the oldest one."""
+"""The schedule of a job: which task is begun next, how often, and how far ahead of the oldest."""
 
 from __future__ import annotations
 
@@ -15,22 +15,21 @@ from shioenv.errors import GenerationError, ShioenvError
 T = TypeVar("T")
 
 ATTEMPTS = 5
-"""How often a task is begun at most; past it the job ends with an error."""
+"""Attempts at a task; after the last one fails the job ends with an error."""
 
 STARTS = 3
-"""Workers in a row that may die before their sandbox is open."""
+"""Workers that die in a row before their sandbox is open; at this number the job ends."""
 
 WINDOW = 4096
-"""How far the newest task in work may be ahead of the oldest. A task that waits (`ping`, 64 times)
-takes two minutes, in which others are made by the thousand.
-"""
+"""How far the newest task in work may be ahead of the oldest, in task numbers. A task that waits
+(`ping`, 64 times) takes two minutes, in which thousands of others are finished."""
 
 
 class Schedule(Generic[T]):
     """The tasks of a job that are not finished, drawn from their stream as there is room.
 
-    `retried` counts those that were begun again. `what` is what they are called; `batch` so many
-    are drawn one after the other.
+    `retried` counts tasks that were begun again. `what` is the word for a task in messages. `batch`
+    is the number of tasks drawn one after the other.
     """
 
     def __init__(
@@ -49,25 +48,25 @@ class Schedule(Generic[T]):
 
     @property
     def unfinished(self) -> bool:
-        """Whether a task that was drawn is not finished."""
+        """Whether a drawn task is not finished."""
         return bool(self._unfinished)
 
     @property
     def left(self) -> bool:
-        """Whether a task is still to be finished; draws one where none is."""
+        """Whether a task is still to be finished; draws a task where no drawn one is."""
         return self.unfinished or self._draw()
 
     def add(self, number: int, task: T) -> None:
-        """One more to be done."""
+        """Adds a task to those that wait."""
         self._unfinished[number] = task
         self._newest = max(self._newest, number)
         heapq.heappush(self._oldest, number)
         heapq.heappush(self._waiting, number)
 
     def take(self, *, beside: bool = False) -> tuple[int, T] | None:
-        """The next task to begin; None where there is none as yet.
+        """The next task to begin; None where there is none for now.
 
-        A worker that has others (`beside`) gets none that it has to do alone.
+        A worker that has other tasks (`beside`) gets no task that has to be done alone.
         """
         if not self._waiting:
             self._draw_batch()
@@ -79,22 +78,23 @@ class Schedule(Generic[T]):
         return number, self._unfinished[number]
 
     def alone(self, numbers: Iterable[int]) -> bool:
-        """Whether one of the tasks was begun before. A worker does such a task alone, so a task
-        that kills its worker takes no others with it every time.
+        """Whether one of the tasks failed before, so that a worker has to do it alone.
+
+        A task that kills its worker in every attempt thus takes no other tasks with it.
         """
         return any(number in self._attempts for number in numbers)
 
     def done(self, number: int) -> None:
-        """It is finished."""
+        """Notes that the task is finished."""
         del self._unfinished[number]
         self._attempts.pop(number, None)
 
     def back(self, number: int) -> None:
-        """It was not begun where it was given to."""
+        """Takes a task back that was handed out but not begun."""
         heapq.heappush(self._waiting, number)
 
     def again(self, number: int, why: object) -> None:
-        """It was begun and has to be begun again. GenerationError where that was the last time."""
+        """Takes a task back that was begun and failed. GenerationError after the last attempt."""
         self._attempts[number] += 1
         self.retried += 1
         if self._attempts[number] >= ATTEMPTS:
@@ -105,7 +105,7 @@ class Schedule(Generic[T]):
         self.back(number)
 
     def failed(self, number: int, failure: Failure) -> ShioenvError:
-        """What ends the job where a task failed."""
+        """The error that ends the job after a task failed for good."""
         return failure.error(f"{self.what} {number} failed ({self._shown(number)}): ")
 
     def _shown(self, number: int) -> str:
@@ -118,8 +118,9 @@ class Schedule(Generic[T]):
         return False
 
     def _draw_batch(self) -> None:
-        """Draws as many as there is room for. An error in between is raised by the next call, so
-        that those before it are done.
+        """Draws as many tasks as there is room for.
+
+        An error of the stream after some tasks is raised by a later call, so that these are done.
         """
         while len(self._waiting) < self._batch and self._ahead() < self.window:
             try:
@@ -145,22 +146,22 @@ def _raising(error: Exception) -> Iterator[Any]:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An exception of another process, in a form that travels."""
+    """An exception of another process, in a form that can be pickled."""
 
     kind: str
-    """Its class in `errors`; "" where it is a bug's."""
+    """The name of the exception's class in `errors`; "" where the exception shows a bug."""
     message: str
     hint: str | None
 
     @classmethod
     def of(cls, error: Exception) -> Self:
-        """Of an error; where it comes from is told of one that is none of ours."""
+        """The failure of an exception; one that is no ShioenvError is kept with its traceback."""
         if isinstance(error, ShioenvError):
             return cls(type(error).__name__, error.message, error.hint)
         return cls("", "".join(traceback.format_exception(error)).rstrip(), None)
 
     def error(self, prefix: str = "") -> ShioenvError:
-        """The exception again, its message behind the prefix."""
+        """The exception again, with the prefix before its message."""
         kind = getattr(errors, self.kind, GenerationError)
         error: ShioenvError = kind.__new__(kind)
         ShioenvError.__init__(error, prefix + self.message, hint=self.hint)

@@ -1,11 +1,15 @@
-"""Programs from outside, which end with who started them, and with them all that they started.
+"""Outside programs that end, with all that they started, when the process that asked for them ends.
 
-Between the two stand two supervisors, small processes for each program. The kernel tells them the
-end of who asked, whatever ends that. It gives them every process of the program's whose parent is
-gone: none gets away by a session of its own. The outer supervisor watches the inner one, and the
-inner one the outer: either ends the program where the other is killed. Only where both are killed
-in one instant, what the program started stays, and a directory, which the next start removes.
-Standard library alone: the supervisors run this file.
+Between the asking process and each program stand two supervisors, small processes. The kernel tells
+a supervisor that the asking process has ended, whatever ended it. The kernel also makes the
+supervisor the parent of every process of the program whose own parent is gone. So no process gets
+away by a session of its own.
+
+The outer and the inner supervisor watch each other: where one is killed, the other ends the
+program. Only where both are killed in one instant do two things stay: the processes that the
+program started, and its temporary directory. The next start removes the directory.
+
+The supervisors run this file, so it uses only the standard library.
 """
 
 from __future__ import annotations
@@ -26,10 +30,10 @@ from pathlib import Path
 from typing import IO
 
 LAST_WORDS = 2000
-"""Bytes that are kept of what a program says where its last words alone are wanted."""
+"""Bytes kept of a program's output where only its last words are wanted."""
 
 ENDING_SECONDS = 10.0
-"""In which processes have to be gone that are killed: longer takes only what may not be killed."""
+"""Seconds in which killed processes have to be gone; only unkillable processes take longer."""
 
 _SCRATCH = "shioenv-outside-"
 _PR_SET_PDEATHSIG = 1
@@ -44,13 +48,15 @@ def supervised(
     stdin: int = subprocess.DEVNULL,
     stdout: int | None = None,
 ) -> subprocess.Popen[bytes]:
-    """A program that is started, seen as its supervisor, which ends as the program does.
+    """Start a program; the process returned is its supervisor, which ends as the program does.
 
-    `terminate` ends the program and all that it started; so do the end of this process and that of
-    the program itself. It has a session and a directory for its temporary files (TMPDIR), which is
-    removed afterwards. What it says goes where `stdout` says and to this process's standard error.
-    With `last_words` the last 2,000 bytes of both go to that file, once the program has ended.
-    Errors: OSError where it cannot be run.
+    `terminate` ends the program and all that it started. The end of this process does so too, and
+    so does the end of the program itself. The program has a session of its own, and a directory for
+    temporary files (TMPDIR) that is removed afterwards.
+
+    The program's standard output goes to `stdout`, its standard error to that of this process. With
+    `last_words` the last 2,000 bytes of both go to this file instead, once the program has ended.
+    Errors: OSError where the program cannot be run.
     """
     kept, lock = _scratch()
     said, told = os.pipe()
@@ -64,7 +70,7 @@ def supervised(
             stdout=stdout if last_words is None else last_words,
             stderr=last_words,
             pass_fds=[*pass_fds, told, lock],
-            start_new_session=True,  # Ctrl-C is for who asks
+            start_new_session=True,  # Ctrl-C is meant for the asking process alone
             env={**os.environ, "TMPDIR": kept},
         )
     except BaseException:
@@ -76,7 +82,7 @@ def supervised(
         os.close(lock)
     try:
         with os.fdopen(said, "rb") as answer:
-            trouble = answer.read()  # ends when the program runs
+            trouble = answer.read()  # returns when the program runs, or could not be run
     except BaseException:
         process.terminate()
         raise
@@ -87,7 +93,7 @@ def supervised(
 
 
 def ended(process: subprocess.Popen[bytes], patience: float = 0.0) -> int:
-    """How a supervised program ended; it is killed where it has not ended in so many seconds."""
+    """The exit status of a supervised program, which is killed after `patience` seconds."""
     with suppress(subprocess.TimeoutExpired):
         return process.wait(patience)
     process.terminate()
@@ -98,9 +104,9 @@ def ended(process: subprocess.Popen[bytes], patience: float = 0.0) -> int:
 
 
 def _scratch() -> tuple[str, int]:
-    """A new directory for temporary files, and the file that locks it as long as it is open.
+    """A new directory for temporary files, and a file descriptor that locks it while open.
 
-    Those that nobody locks any more are removed: their supervisors were killed.
+    Directories that nobody locks any more are removed: their supervisors were killed.
     """
     import tempfile
 
@@ -119,7 +125,7 @@ def _scratch() -> tuple[str, int]:
 
 
 def _lock(directory: Path) -> int | None:
-    """A file that locks it; None where another one does."""
+    """A file descriptor that locks the directory; None where another process locks it."""
     file = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -133,9 +139,10 @@ def _lock(directory: Path) -> int | None:
 
 
 class _Supervisor:
-    """Watches one child until it, or who asked for it, is at its end.
+    """Watches one child until the child or the asking process has ended.
 
-    `asker` is a file that tells when who asked is gone; `kept` are files that stay open.
+    `asker` is the file descriptor by which the kernel tells the end of the asking process. `kept`
+    are file descriptors that stay open.
     """
 
     def __init__(self, asker: int, kept: Sequence[int], last_words: bool) -> None:
@@ -155,10 +162,10 @@ class _Supervisor:
         self._kept = {self._asker, self._woken, self._waking, self._heard, *kept}
         self._child = 0
         self.status: int | None = None
-        """How the child ended, as `waitpid` says."""
+        """The child's status as `waitpid` gives it; None before the child has ended."""
 
     def start(self, become: Callable[[], None], told: int) -> None:
-        """Forks the child, which becomes something; what it cannot become, it tells by an errno."""
+        """Forks the child, which calls `become`; an OSError of that goes to `told` as its errno."""
         self._child = os.fork()
         if self._child == 0:
             try:
@@ -173,14 +180,14 @@ class _Supervisor:
                 os._exit(127)
         nowhere = os.open(os.devnull, os.O_RDWR)
         os.dup2(nowhere, 0)
-        os.dup2(nowhere, 1)  # the program's alone: their ends are to be seen
+        os.dup2(nowhere, 1)  # only the program keeps its input and output, so their ends show
         for file in [int(entry.name) for entry in Path("/proc/self/fd").iterdir()]:
             if file > 2 and file not in self._kept:
-                with suppress(OSError):  # what listed them is closed
+                with suppress(OSError):  # the descriptor by which they were listed is closed
                     os.close(file)
 
     def watch(self) -> None:
-        """Returns once the program has ended, or is to be ended."""
+        """Waits until the program has ended, or has to be ended."""
         poll = select.poll()
         for file in (self._asker, self._woken, self._heard):
             if file >= 0:
@@ -197,11 +204,11 @@ class _Supervisor:
             self._reap()
 
     def end(self) -> None:
-        """Kills the program and everything that it started, and says its last words."""
+        """Kills the program and everything that it started, and writes its last words."""
         until = time.monotonic() + ENDING_SECONDS
         while self._reap() and time.monotonic() < until:
             stopped: set[int] = set()
-            while new := _descendants() - stopped:  # who is stopped starts no others
+            while new := _descendants() - stopped:  # a stopped process starts no others
                 for each in new:
                     _signal(each, signal.SIGSTOP)
                 stopped |= new
@@ -224,7 +231,7 @@ class _Supervisor:
         return bool(said)
 
     def _reap(self) -> bool:
-        """Takes note of who has ended; whether there are others."""
+        """Reaps the children that have ended; whether others are left."""
         try:
             while True:
                 who, status = os.waitpid(-1, os.WNOHANG)
@@ -242,7 +249,7 @@ def _signal(process: int, number: int) -> None:
 
 
 def _descendants() -> set[int]:
-    """The processes that this one started, and those that they did."""
+    """The ids of all processes below this one: its children, their children, and so on."""
     children: dict[int, list[int]] = {}
     for entry in os.scandir("/proc"):
         if entry.name.isdecimal():
@@ -260,13 +267,13 @@ def _descendants() -> set[int]:
 
 
 def _main() -> None:
-    """The outer supervisor, whose child is the inner one, whose child is the program."""
+    """The outer supervisor; its child is the inner supervisor, whose child is the program."""
     parent, told, lock, scratch, mode, *words = sys.argv[1:]
     try:
         asker = os.pidfd_open(int(parent))
     except ProcessLookupError:
         asker = -1
-    if asker < 0 or os.getppid() != int(parent):  # it is gone, its number perhaps another's
+    if asker < 0 or os.getppid() != int(parent):  # gone; its id may be another process's by now
         shutil.rmtree(scratch, ignore_errors=True)
         return
     this = os.pidfd_open(os.getpid())
@@ -283,7 +290,7 @@ def _main() -> None:
 def _supervise(
     supervisor: _Supervisor, become: Callable[[], None], told: int, scratch: str
 ) -> None:
-    """Starts its child, ends all that is left of it, and then this process as the child ended."""
+    """Runs a child to its end, ends all that is left of it, then ends as the child ended."""
     try:
         supervisor.start(become, told)
         supervisor.watch()
@@ -302,7 +309,7 @@ def _supervise(
 
 
 def _run(words: list[str], supervisor: int, told: int) -> None:
-    """The program. Errors: OSError."""
+    """Becomes the program. Errors: OSError."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != supervisor:
         os._exit(127)

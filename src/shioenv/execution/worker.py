@@ -1,6 +1,7 @@
 """A worker process: tasks in, answers out.
 
-It ends when what started it does: a thread waits for the end of the connection all the time.
+The worker ends when the process that started it ends: a thread always waits for the end of the
+connection.
 """
 
 from __future__ import annotations
@@ -22,17 +23,17 @@ from shioenv.execution.lanes import Lane, Lanes, Turns
 from shioenv.execution.schedule import Failure
 
 READY, DONE, BROKEN, FAILED = range(4)
-"""What a worker says. READY: its sandbox is open. DONE: a task's number and answer. BROKEN: a
-task's number and why its sandbox broke. FAILED: the number of a task, or None, and the `Failure`
-after which the worker cannot go on.
-"""
+"""The kinds of messages that a worker sends, each with a number and a content.
+
+READY: the sandbox is open. DONE: a task's number and its answer. BROKEN: a task's number and why
+its sandbox broke. FAILED: a task's number, or None, and the `Failure` that ends the worker."""
 
 _LAST_WORDS_SECONDS = 8.0
-"""How long a worker at rest may take to close its sandbox once what started it is gone."""
+"""Seconds in which a worker at rest may close its sandboxes after the end of its connection."""
 
 
 def main() -> None:
-    """Works until the other end of the connection is closed, or gone."""
+    """Do tasks until the other end of the connection is closed or gone."""
     _, _, connection, door, room = sys.argv
     os.set_inheritable(int(connection), False)
     worker = _Worker(Connection(int(connection)), door, room)
@@ -42,7 +43,7 @@ def main() -> None:
 
 
 class _Place:
-    """Where one task at a time is done: a lane, and the number of its task among the worker's."""
+    """A lane, and the number of the task in it; tasks of a worker are numbered as they begin."""
 
     lane: Lane
 
@@ -53,7 +54,7 @@ class _Place:
 
 
 class _Worker:
-    """The process: what arrives is handed to lanes, what they make is sent."""
+    """The process: hands arriving tasks to lanes, and sends the answers of the lanes."""
 
     def __init__(self, connection: Connection[Any, Any], door: str, room: str) -> None:
         self._connection = connection
@@ -65,10 +66,10 @@ class _Worker:
         self._given = self._answered = 0
 
     def listen(self) -> None:
-        """Sorts what arrives; at the end of the connection ends this process.
+        """Receives tasks; ends this process at the end of the connection.
 
-        At rest it closes its sandboxes first. In the middle of a task it just ends: nobody waits
-        for the answer, and a sandbox whose owner is gone ends itself.
+        A process at rest closes its sandboxes first. In the middle of a task the process ends at
+        once: nobody waits for the answer, and a sandbox whose owner is gone ends itself.
         """
         with suppress(EOFError, OSError):
             while True:
@@ -105,7 +106,7 @@ class _Worker:
             self._idle.put(place)
         while (body := self._waiting.get()) is not None:
             number = self._turns.begin()
-            place = self._idle.get()  # the one used last, whose sandbox is open
+            place = self._idle.get()  # the place used last, whose sandbox is open
             place.tasks.put((number, body))
         for place in places:
             place.tasks.put(None)
@@ -116,7 +117,7 @@ class _Worker:
             yield
 
     def _send(self, kind: int, number: int | None, what: object) -> None:
-        """Says something, and counts it as an answer."""
+        """Sends a message, and counts it as an answer."""
         with self._sending:
             self._connection.send((kind, number, what))
             self._answered += 1
@@ -140,7 +141,10 @@ class _Worker:
             self._send(DONE, task[0], answer)
 
     def _guarded(self, number: int | None, action: Callable[[], object]) -> None:
-        """Tells what fails and ends the process; what another worker may do ends it only."""
+        """Does `action`; an error of it is sent, then ends the process.
+
+        A broken sandbox or connection ends the process unsent: another worker may do the task.
+        """
         try:
             action()
         except (SandboxError, BrokenPipeError, ConnectionResetError):
@@ -151,6 +155,6 @@ class _Worker:
 
 
 def _end_all(failed: threading.ExceptHookArgs) -> None:
-    """A lane that fails ends all of them: their tasks go to another worker."""
+    """Ends the process because a lane failed; the tasks of all lanes go to another worker."""
     threading.__excepthook__(failed)
     os._exit(1)
