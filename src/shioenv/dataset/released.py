@@ -160,7 +160,7 @@ def _files(source: Path) -> list[Path]:
 def _numbered(path: Path) -> list[int | str]:
     """Sorts `x10` behind `x9`."""
     parts = re.split(r"(\d+)", f"a{path.name}")
-    return [int(part) if part.isdigit() else part for part in parts]
+    return [int(part) if part.isdecimal() else part for part in parts]
 
 
 class _Row(Struct):

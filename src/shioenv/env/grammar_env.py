@@ -153,9 +153,10 @@ class GrammarEnv(SessionEnv[Observation, SupportsInt]):
         command = self._command
         if "command" in options:
             command = self._checked_command(options["command"])
-        if command == UNIFORM:
+        if UNIFORM in (self._command, command):  # drawn even where options decide
             drawn = int(self.np_random.integers(len(place.commands)))
-            command = list(place.commands)[drawn]
+            if command == UNIFORM:
+                command = list(place.commands)[drawn]
         if command is not None and command not in place.commands:
             raise EnvironmentOptionError(f"nothing can be written with {command} in {cwd}")
         self._table = place.table

@@ -240,3 +240,12 @@ def test_nothing_to_import_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "rows.ndjson").write_text(json.dumps(row("ls")))
     with pytest.raises(OutputExistsError):
         import_released(tmp_path / "rows.ndjson", tmp_path / "rows.ndjson")
+
+
+def test_a_digit_that_is_no_number_may_stand_in_a_files_name(tmp_path: Path) -> None:
+    rows = tmp_path / "rows"
+    rows.mkdir()
+    for name in ("x10.json", "x9.json", "x1²2.json"):
+        (rows / name).write_text(json.dumps(row("ls", name)))
+    import_released(rows, tmp_path / "dataset")
+    assert len(list(read_records(tmp_path / "dataset"))) == 3

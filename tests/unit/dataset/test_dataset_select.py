@@ -198,3 +198,8 @@ def test_a_selection_has_the_contexts_of_its_parent(dataset: Path, tmp_path: Pat
     (tmp_path / "new" / "contexts" / "00000.json").write_text("{}")
     with pytest.raises(DatasetCorruptError, match="was changed"):
         read_contexts(tmp_path / "new")
+
+
+def test_a_selection_of_less_than_nothing_is_refused() -> None:
+    with pytest.raises(UsageError, match="-1 records cannot be kept"):
+        Selection(count=-1)

@@ -269,3 +269,18 @@ def test_vectors_share_memory(mode: str) -> None:
         if info["error"][0] is not None or not observation["action_mask"].any():
             break
     envs.close()
+
+
+def test_a_given_command_shifts_no_later_episode() -> None:
+    """An episode draws its command even where an option names the command."""
+
+    def begun(env: GrammarEnv, given: str | None) -> list[list[int]]:
+        env.reset(seed=4, options={"command": given} if given else None)
+        taken = []
+        for _ in range(8):
+            env.reset()
+            taken.append(env.taken)
+        return taken
+
+    env, _ = make(command="uniform")
+    assert begun(env, None) == begun(env, "ls") == begun(env, "df")

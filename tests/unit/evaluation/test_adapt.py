@@ -230,6 +230,7 @@ def test_what_is_set_aside_has_a_reason(text: str, reason: str) -> None:
         "dd if=/dev/zero of=x bs=1 count=3",
         "while true; do break; done",
         "sleep 0.5",
+        "sleep 1.2.3",  # no time at all, says sleep
         "rm -rf documents",
         "ls -l /dev/zero",
     ],

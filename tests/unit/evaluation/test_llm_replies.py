@@ -62,3 +62,10 @@ def test_options_are_read() -> None:
     options = PromptOptions.of("gpt-x,replay=a.jsonl,url=http://localhost:1/v1")
     assert (options.model, options.prompt, options.replay) == ("gpt-x", "paper", "a.jsonl")
     assert PromptOptions.of("m,prompt=nearest,memory=d").memory == "d"
+
+
+@pytest.mark.parametrize("price", ["1.2.3/4", "1/4.", "./1", "1", "1/2/3"])
+def test_a_price_is_two_numbers(price: str) -> None:
+    with pytest.raises(PredictorError, match="a price is like"):
+        PromptOptions.of(f"m,price={price}")
+    assert PromptOptions.of("m,price=.15/1.0").cost((1_000_000, 2_000_000)) == 2.15

@@ -120,5 +120,5 @@ def _reads(name: str) -> bool:
 
 
 def _seconds(word: str) -> float:
-    match = re.fullmatch(r"([0-9.]+)([smhd]?)", word)
-    return float(match[1]) * _UNITS[match[2]] if match and match[1].strip(".") else 0.0
+    match = re.fullmatch(r"([0-9]+\.?[0-9]*|\.[0-9]+)([smhd]?)", word)
+    return float(match[1]) * _UNITS[match[2]] if match else 0.0

@@ -76,6 +76,9 @@ _DIFF = re.compile(r"<DIFF>(.*?)(?:</DIFF>|\Z)", re.DOTALL)
 _EXIT = re.compile(r"<EXIT>\s*(\d{1,3})\s*</EXIT>")
 
 
+_PRICE = re.compile(r"(?:[0-9]+|[0-9]*\.[0-9]+)/(?:[0-9]+|[0-9]*\.[0-9]+)")
+
+
 @dataclass(frozen=True, slots=True)
 class PromptOptions:
     """The options behind `llm:`, a model and `NAME=VALUE` with commas between.
@@ -112,7 +115,7 @@ class PromptOptions:
             raise PredictorError(f"no prompt is called {options.prompt!r}", hint="paper or nearest")
         if (options.prompt == "nearest") != bool(options.memory):
             raise PredictorError("the prompt nearest, and it alone, needs memory=DATASET")
-        if options.price and not re.fullmatch(r"[0-9.]*[0-9]/[0-9.]*[0-9]", options.price):
+        if options.price and not _PRICE.fullmatch(options.price):
             raise PredictorError(f"a price is like 0.15/0.60, not {options.price!r}")
         return options
 
