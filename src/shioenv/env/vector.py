@@ -198,8 +198,9 @@ class GrammarVectorEnv(VectorEnv[Any, Any, Any]):
     def step(self, actions: ActType) -> Vector:
         """Take an action in each environment; see the class for episodes that end.
 
-        Errors: EpisodeError before a reset; ActionError. Without `defer` also errors of the
-        sandbox; the scores of this step are lost then.
+        Errors: EpisodeError before a reset. ActionError for an action that cannot be read:
+        environments before its own have taken their actions then. Without `defer` also errors of
+        the sandbox. With an error the scores of this step are lost.
         """
         if not self._begun:
             raise EpisodeError("no episode is running", hint="call reset first")
@@ -209,6 +210,7 @@ class GrammarVectorEnv(VectorEnv[Any, Any, Any]):
         terminated = np.zeros(self.num_envs, np.bool_)
         truncated = np.zeros(self.num_envs, np.bool_)
         infos: list[dict[str, Any]] = []
+        ended_now: list[tuple[int, int, PendingSession]] = []
         for number, action in enumerate(iterate(self.action_space, actions)):
             env = self.envs[number]
             observation, reward, ended, cut, info = env.step(action)
@@ -216,11 +218,12 @@ class GrammarVectorEnv(VectorEnv[Any, Any, Any]):
             if ended or cut:
                 outcome = self._inner[number].outcome
                 if isinstance(outcome, PendingSession):
-                    self._waiting.append((self._steps, number, outcome))
+                    ended_now.append((self._steps, number, outcome))
                 finals[number] = observation, info
                 observation, info = env.reset()
             observations.append(observation)
             infos.append(info)
+        self._waiting += ended_now
         self._steps += 1
         if not self.defer:
             for episode in self._scored():

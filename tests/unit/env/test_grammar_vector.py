@@ -18,7 +18,7 @@ from shioenv.env.grammar_env import GrammarEnv
 from shioenv.env.grammar_wrappers import LocalActions, ProductionHistory
 from shioenv.env.rewards import Gate, irreducibility, necessary
 from shioenv.env.vector import GrammarVectorEnv
-from shioenv.errors import EnvironmentOptionError, EpisodeError, SandboxError
+from shioenv.errors import ActionError, EnvironmentOptionError, EpisodeError, SandboxError
 from shioenv.grammar.bind import stand_in_catalogue
 
 registration.register()
@@ -227,3 +227,26 @@ def test_what_makes_no_sense_is_refused() -> None:
     with pytest.raises(EnvironmentOptionError, match="2 seeds for 3"):
         vector.reset(seed=[1, 2])
     assert vector.rewards is irreducibility
+
+
+@pytest.mark.parametrize("defer", [False, True])
+def test_an_action_that_cannot_be_read_leaves_no_episode_behind(defer: bool) -> None:
+    """Whoever ends in the step of such an action is scored in no later step."""
+    vector = make(num_envs=2, defer=defer)
+    _, infos = vector.reset(seed=0)
+    random = np.random.default_rng(0)
+    single = GrammarEnv(runner=ScriptedShell(), **OPTIONS)
+    single.reset(seed=0)
+    ended = False
+    while not ended:
+        first, other = (random.choice(np.flatnonzero(mask)) for mask in infos["action_mask"])
+        _, _, ended, _, _ = single.step(first)
+        if ended:
+            with pytest.raises(ActionError):
+                vector.step(np.array([first, -7]))
+            other = random.choice(np.flatnonzero(vector.action_masks()[1]))
+            first = random.choice(np.flatnonzero(vector.action_masks()[0]))
+        _, _, terminated, _, infos = vector.step(np.array([first, other]))
+    _, episodes = vector.collect() if defer else (None, [])
+    assert not [one for one in episodes if one.env == 0 and not terminated[0]]
+    vector.close()
