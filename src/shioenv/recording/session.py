@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import PurePosixPath
 from random import Random
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 from shioenv.bash.words import quoted
 from shioenv.behavior.noise import Noise
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.inputs import Session
+from shioenv.domain.inputs import Input, Session
 from shioenv.domain.record import SCHEMA_VERSION, Record, ScoredSegment, behavior_fields
 from shioenv.domain.runner import Executing, Order
 from shioenv.irreducibility.score import Cache, Score, estimate_irreducibility
@@ -91,6 +92,12 @@ def input_args_of(session: Session) -> list[str]:
     """The tokens of all its rows with no-space marks, as a record holds them."""
     first, *further = [row.input_args for row in session.rows]
     return first + [token for row in further for token in (ROW_END, *row)]
+
+
+def rows_of(input_args: Sequence[str]) -> list[Input]:
+    """The rows of a record's `input_args`. Errors: InputError as by `Input.from_marked`."""
+    parts = groupby(input_args, ROW_END.__eq__)
+    return [Input.from_marked(list(row)) for is_end, row in parts if not is_end]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ import heapq
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any
 
 from msgspec import UNSET
@@ -21,6 +20,7 @@ from shioenv.domain.patch import ContextPatch, Operation
 from shioenv.domain.pointer import keys
 from shioenv.domain.record import Effect, Record, ScoredSegment
 from shioenv.errors import InputError
+from shioenv.recording.session import rows_of
 from shioenv.report.text import visible
 
 RECORDS = 2000
@@ -180,10 +180,9 @@ def _tokens(record: Record) -> Iterator[tuple[str, str]]:
 
 
 def _rows(input_args: Sequence[str]) -> list[Input]:
-    """The inputs of a session; between two of them stands a newline as a token of its own."""
-    rows = groupby(input_args, "\n".__eq__)
+    """The rows of a session; none where its tokens are no input."""
     try:
-        return [Input.from_marked(list(row)) for newlines, row in rows if not newlines]
+        return rows_of(input_args)
     except InputError:
         return []
 

@@ -13,10 +13,11 @@ from typing import Any, TypeVar
 
 from shioenv.dataset.manifest import Plan, read_manifest
 from shioenv.dataset.read import read_records
-from shioenv.domain.inputs import SEPARATORS, Input
+from shioenv.domain.inputs import SEPARATORS
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.pointer import keys
 from shioenv.domain.record import Record
+from shioenv.recording.session import rows_of
 from shioenv.report.samples import FLAGS, command_of
 
 BINS = 20
@@ -206,13 +207,13 @@ def statistics_of(records: Iterable[Record], plan: Plan) -> Statistics:
     bins = [0] * BINS
     expensive: list[tuple[int, int, Expensive]] = []
     for record in records:
-        shell_input = Input.from_marked(record.input_args)
+        operators = operators_of(record)
         for tally in (
             whole,
             commands[command_of(record)],
             arguments[record.n_arguments],
-            segments[1 + sum(operator in SEPARATORS for operator in shell_input.operators)],
-            compositions[composition(shell_input)],
+            segments[1 + sum(operator in SEPARATORS for operator in operators)],
+            compositions[composition(operators)],
         ):
             tally.add(record)
         exits[record.exit_code] += 1
@@ -281,9 +282,15 @@ def statistics_of(records: Iterable[Record], plan: Plan) -> Statistics:
     )
 
 
-def composition(shell_input: Input) -> str:
-    """The kinds of operators in an input: `one command`, `pipe`, `pipe + redirection`."""
-    kinds = {_KINDS.get(operator, "redirection") for operator in shell_input.operators}
+def operators_of(record: Record) -> list[str]:
+    """The operators of a record's input; a `;` stands for the end of a row before another one."""
+    first, *further = [row.operators for row in rows_of(record.input_args)] or [()]
+    return [*first, *(operator for row in further for operator in (";", *row))]
+
+
+def composition(operators: Iterable[str]) -> str:
+    """The kinds of operators of an input: `one command`, `pipe`, `pipe + redirection`."""
+    kinds = {_KINDS.get(operator, "redirection") for operator in operators}
     return " + ".join(kind for kind in _ORDER if kind in kinds) or "one command"
 
 

@@ -31,7 +31,7 @@ from shioenv.report import samples as samples_module
 from shioenv.report.charts import RANKED, figures
 from shioenv.report.page import FILE, collect, write_report
 from shioenv.report.samples import argument_levels, changes
-from shioenv.report.stats import EXPENSIVE, STEPS, effects_of, size_class
+from shioenv.report.stats import EXPENSIVE, STEPS, composition, effects_of, operators_of, size_class
 from shioenv.report.text import visible
 
 FILE_ENTRY = {
@@ -597,3 +597,10 @@ def test_the_subcommand_prints_the_numbers_or_writes_the_page(tmp_path: Path) ->
     assert done.exit_code == 0, done.output
     assert out.read_text().startswith("<!DOCTYPE html>")
     assert "20 records" in done.stdout
+
+
+def test_a_row_of_a_session_is_a_command_like_one_behind_a_semicolon() -> None:
+    rows = record(0, ["mkdir", "d", "\n", "cd", "d", "\n", "ls", "|", "wc"])
+    assert operators_of(rows) == [";", ";", "|"]
+    assert composition(operators_of(rows)) == "pipe + sequence"
+    assert composition(operators_of(record(1, ["ls", "-l"]))) == "one command"
