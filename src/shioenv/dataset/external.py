@@ -29,15 +29,13 @@ from shioenv.execution.job import Executor
 from shioenv.files.documents import parse_json
 from shioenv.grammar.library import load_grammars
 from shioenv.grammar.parse import InputParser
+from shioenv.irreducibility.score import MOST_ARGUMENTS
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.sandbox.base import LONGEST_INPUT, Limits
 from shioenv.seeding import generator
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.traces import Sample
 from shioenv.system.store import find_system
-
-MOST_ARGUMENTS = 400
-"""Removable arguments of an input at most: a float can hold `(2 ** 400) ** 2`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,9 @@ class Cache(Protocol):
         ...
 
 
+MOST_ARGUMENTS = 400
+"""Removable arguments of a command that is scored, at most: a float can hold `(2 ** 400) ** 2`."""
+
 _OF_SEGMENTS = tuple(name for name in ScoredSegment.__struct_fields__ if name != "arguments")
 """What a segment's score shares with its record."""
 _OF_RECORDS = (
@@ -238,7 +241,7 @@ def estimate_irreducibility(
     also runs each argument's leave-one-out where the budget left it out; they do not enter the
     estimate. Deterministic for `behave` and the generator's state; whatever `behave` raises passes
     through, so no score rests on a failed execution. Errors: UsageError for a session without rows,
-    or a budget of 0.
+    a budget of 0, or a command of more than `MOST_ARGUMENTS` arguments.
     """
     rows = (shell_input,) if isinstance(shell_input, Input) else tuple(shell_input)
     if not rows:
@@ -247,6 +250,11 @@ def estimate_irreducibility(
         raise UsageError("nothing can be scored with a budget of 0", hint="at least 1")
     runs, budget = scoring.noise_runs, scoring.budget
     targets = [target for number in range(len(rows)) for target in _targets(rows, number)]
+    if (most := max(target.n for target in targets)) > MOST_ARGUMENTS:
+        raise UsageError(
+            f"a command of {most:,} arguments cannot be scored",
+            hint=f"{MOST_ARGUMENTS} at most; shioenv run executes it without a score",
+        )
     caps = [min((1 << target.n) - 1, budget) for target in targets]
     shares = water_fill(caps, budget)
     whole = _Trial(behave, "\n".join(row.text for row in rows), runs, cache)

@@ -9,7 +9,8 @@ import pytest
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Input
 from shioenv.errors import UsageError
-from shioenv.irreducibility.score import Score, estimate_irreducibility
+from shioenv.irreducibility.estimators import ESTIMATORS
+from shioenv.irreducibility.score import MOST_ARGUMENTS, Score, estimate_irreducibility
 from shioenv.irreducibility.scoring import Scoring
 
 
@@ -250,6 +251,21 @@ def test_nothing_to_score_is_refused(rows: int, budget: int, runs: int) -> None:
             rng=random.Random(0),
             scoring=Scoring(budget=budget, noise_runs=runs),
         )
+
+
+@pytest.mark.parametrize("estimator", sorted(ESTIMATORS))
+def test_a_command_of_too_many_arguments_is_refused_before_anything_runs(estimator: str) -> None:
+    def asked(text: str) -> Behavior:
+        raise AssertionError(text)
+
+    def scored(n: int, behave: Callable[[str], Behavior]) -> Score:
+        shell_input = Input.from_marked(["echo", *map(str, range(n))])
+        scoring = Scoring(budget=2 * n if n <= MOST_ARGUMENTS else 4, estimator=estimator)
+        return estimate_irreducibility(shell_input, behave, scoring, rng=random.Random(0))
+
+    with pytest.raises(UsageError, match="401 arguments cannot be scored"):
+        scored(MOST_ARGUMENTS + 1, asked)
+    assert 0 <= (scored(MOST_ARGUMENTS, words("7")).irreducibility or 0) <= 1
 
 
 def test_the_score_is_json_with_the_names_that_are_relied_on() -> None:
