@@ -260,7 +260,7 @@ def test_a_command_of_too_many_arguments_is_refused_before_anything_runs(estimat
 
     def scored(n: int, behave: Callable[[str], Behavior]) -> Score:
         shell_input = Input.from_marked(["echo", *map(str, range(n))])
-        scoring = Scoring(budget=2 * n if n <= MOST_ARGUMENTS else 4, estimator=estimator)
+        scoring = Scoring(budget=64, estimator=estimator)
         return estimate_irreducibility(shell_input, behave, scoring, rng=random.Random(0))
 
     with pytest.raises(UsageError, match="401 arguments cannot be scored"):
