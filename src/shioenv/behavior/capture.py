@@ -308,8 +308,8 @@ def _moved_trees(
     """For each added path of a directory that was moved: what it was.
 
     The overlay cannot rename a directory of the system itself, so `mv` copies it and removes it:
-    the inodes are new. A tree that is gone and a new tree are one tree under one condition: names,
-    kinds, owners, times and contents of everything in them are equal.
+    the inodes are new. A tree that is gone and a new tree are one tree where names, kinds, owners,
+    times and contents of everything in them are equal.
     """
     gone = {path: before for group in removed.values() for path, before in group}
     if not any(stat.S_ISDIR(before.mode) for before in gone.values()):

@@ -226,7 +226,7 @@ def without_start(text: str) -> tuple[str, str]:
     """The start directory that an input's leading `cd` names, and the input without it.
 
     The directory is "" and the input whole where the directory's name alone could not put the `cd`
-    before it again: `cd ~; ls` goes elsewhere than `cd '~'; ls`.
+    before it again. So `cd ~; ls` goes elsewhere than `cd '~'; ls`.
     """
     match = _START.match(text)
     if match is not None:

@@ -100,7 +100,8 @@ def heat_map(evaluation: Evaluation) -> list[dict[str, Any]]:
     """For each utility the number of inputs that call it, and the share of right answers to these.
 
     `shares` are in the order of the predictors. An answer is right where `em_files` or `em_masked`
-    is 1: exact at the level of files, or right outside what is volatile at the predictor's level.
+    is 1. It is exact at the level of files then, or right outside what is volatile at the
+    predictor's level.
     """
     rows = []
     for utility, places in by_utility(evaluation.suite.cases).items():

@@ -90,8 +90,8 @@ def read_questions(inputs: str | Path) -> list[Question]:
 
     `steps` is what the file says. Where the file does not say, it is `single` for one command
     without operator, redirection or substitution, and `multi` for anything else. Errors: SuiteError
-    for a file that cannot be read or holds no inputs, for a line that is no input, and for two
-    inputs with one id. UsageError for a name such as `public-x` that is no file.
+    for a file that cannot be read or holds no inputs, and for a line that is no input. SuiteError
+    for two inputs with one id. UsageError for a name such as `public-x` that is no file.
     """
     questions = list(_read(inputs))
     if not questions:

@@ -150,8 +150,8 @@ class ShioenvSandbox(SandboxEnvironment):
     ) -> ExecResult[str]:
         """What a program does, started in the sample's start directory, or in `cwd`.
 
-        Errors: TimeoutError where it runs out of `timeout`, and then it was not run at all; by
-        default that is the five seconds of a run. PermissionError, OutputLimitExceededError.
+        Errors: TimeoutError where it runs out of `timeout`, and then it was not run at all. The
+        default is the five seconds of a run. PermissionError, OutputLimitExceededError.
         TerminalError where what was typed kills it.
         """
         given = [f"{name}={value}" for name, value in (env or {}).items()]

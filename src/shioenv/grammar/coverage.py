@@ -122,7 +122,7 @@ def written_options(
     """Every option name that the grammar writes, in option blocks or in definitions.
 
     With `slots_only` it is option blocks alone. What stands in definitions may be an operand, part
-    of a command to run, or a mistake made on purpose, so it can never count as an unknown option.
+    of a command to run, or a mistake made on purpose. So it can never count as an unknown option.
     Words without a dash are among them where the help documents such (`ps`, `ip`, `dd`). Text like
     `-n5` counts as `-n` unless the help (or an option line) has an option of that whole name.
     """

@@ -2,8 +2,9 @@
 
 A kind is declared once, as a tree of parts. Every part is a language (a regular expression, for
 recognising) and a generator (for drawing, always inside that language). A kind may be wider than
-what is worth drawing, and then `wide` says so: any mode of four digits is recognised, the usual
-ones are drawn. Texts are plain (`shioenv.grammar.spelling`): quotes are the spelling's business.
+what is worth drawing, and then `wide` says so. For example, any mode of four digits is recognised,
+the usual ones are drawn. Texts are plain (`shioenv.grammar.spelling`): quotes are the spelling's
+business.
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
 """Which failures are misuse: the program says that its command line is wrong.
 
-An input *fails as misuse* where its exit code is not 0 and a program in it complains about the
-command line as it was typed, whatever files there are:
+An input *fails as misuse* where its exit code is not 0 and a program complains about the command
+line, whatever files there are:
 
 - an option that is unknown, ambiguous, lacks its value, takes none, or excludes another one;
 - an operand that is missing, or one too many;
-- an argument that is not written as the program reads it (a number, date, mode, format, pattern,
-  address or keyword), or is out of the program's range.
+- an argument that is not written as the program reads it (number, date, mode, format, pattern,
+  address, keyword), or is out of the program's range.
 
-A command line in order that cannot be obeyed is no misuse. Examples are a file that does not exist
-or is a directory, an unknown user or device, no permission, a connection that is refused, a check
-that says no. Ours, because the paper counts no failures.
+A command line in order that cannot be obeyed is no misuse. Examples are a missing file, a
+directory, an unknown user or device, no permission, a refused connection, a check that says no.
+Ours, because the paper counts no failures.
 """
 
 from __future__ import annotations

@@ -60,8 +60,8 @@ class Tree:
 
     @cached_property
     def entries(self) -> tuple[tuple[str, str], ...] | None:
-        """The names below it, each with the letter of its kind (`-`, `d`, `l`), in the order of a
-        walk: each directory before what is in it. None for more than `MOST_ENTRIES`.
+        """The names below it, each with the letter of its kind (`-`, `d`, `l`). They stand in the
+        order of a walk: each directory before what is in it. None for more than `MOST_ENTRIES`.
         """
         found = list(islice(self._below(""), MOST_ENTRIES + 1))
         return tuple(found) if len(found) <= MOST_ENTRIES else None

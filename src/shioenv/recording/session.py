@@ -187,18 +187,18 @@ class SessionRecorder:
         A session that times out is scored from at most 8 sub-inputs, with a budget of 0 none is.
 
         One run has two pipes, which fills `stdout` and `stderr` (D-9). It counts as the last noise
-        run where it did the same as the first and one channel stayed empty, so that no order
-        between them is lost. The noise threshold is then what a run with one pipe would give.
+        run where it did the same as the first and one channel stayed empty. No order between the
+        channels is lost then. The noise threshold is then what a run with one pipe would give.
 
         The behavior is volatile where `volatile` says that it is declared so, and where any run of
         the whole did something else (D-2v). It is volatile where a run reached a limit of
         `FOUND_BY_LOOKING`. It is volatile where its output or the files it wrote show the date of
-        the run or how long something took, or files got that date as theirs. Where its shell has
-        processes beside each other, runs in other orders (`ORDERS`) have to do the same. Output,
-        exit code, patch and channels are those of runs that did the same, or of one run. Files are
-        looked at by one more run, of the session with a `cat` behind it. There are several such
-        runs where the names are more than an input has room for. Where they are more than `LOOKS`
-        runs could show, nobody looks, and it is volatile as well.
+        the run or how long something took. It is volatile where files got that date as theirs.
+        Where its shell has processes beside each other, runs in other orders (`ORDERS`) have to do
+        the same. Output, exit code, patch and channels are those of runs that did the same, or of
+        one run. Files are looked at by one more run, of the session with a `cat` behind it. There
+        are several such runs where the names are more than an input has room for. Where they are
+        more than `LOOKS` runs could show, nobody looks, and it is volatile as well.
 
         Deterministic for the runner and the generator's state. What the runner raises passes
         through, so nothing is recorded that did not happen.

@@ -110,9 +110,9 @@ def unsettled(output: bytes) -> bool:
 
 
 def dated(behavior: Behavior, moments: Iterable[float]) -> bool:
-    """Whether the output shows the date of one of these moments of the host (seconds since 1970),
-    or a file got that date as its own. Whoever sees real time (D-4) will show another date
-    tomorrow.
+    """Whether the output shows the date of one of these moments of the host (seconds since 1970). A
+    file that got such a date as its own counts too. Whoever sees real time (D-4) will show another
+    date tomorrow.
     """
     return any(
         shows_date(behavior.output, moment) or _sets_date(behavior.patch, moment)

@@ -260,8 +260,9 @@ class Execution:
     """The host's name after the run, where it changed."""
     network: bytes | None = None
     """The network after the run as JSON, where it changed. It is an object of `links`, `addresses`,
-    `routes` (the lists `ip -json link/address/route show` prints) and `firewall` (its rules as a
-    list of lines, or as one text in hexadecimal). None where nothing changed.
+    `routes` and `firewall`. The first three are the lists that `ip -json link/address/route show`
+    prints. The firewall's rules are a list of lines, or one text in hexadecimal. None where nothing
+    changed.
     """
 
 

@@ -142,7 +142,7 @@ class People:
         """One command with options and operands by the table; None where nothing came of it.
 
         `starts` are tried in order. They are tried in the opposite order where the command is not
-        `piped` and is to have no operands: what reads its standard input comes first then.
+        `piped` and is to have no operands. What reads its standard input comes first then.
 
         `write` is asked to write with the options drawn, evenly once half of the attempts gave
         nothing. Where no attempt gave the number of operands drawn, another number is taken. Where

@@ -3,7 +3,7 @@ disk and mounts, by the code of `native/library`.
 
 Every program asks the C library. The code is put behind that library's last byte. One of the
 library's two headers for the same note becomes that of one more segment, in memory behind all
-others. Then the names of functions lead there: those that tell the time, name the kernel, show
+others. Then the names of functions lead there. These functions tell the time, name the kernel, show
 files, disks and directories or open the list of mounts. The order of everything else in the library
 and what its other functions do stay as they were. Nothing is loaded in addition, and no file,
 variable or mount tells programs about it. The code is compiled once and committed, since inputs can

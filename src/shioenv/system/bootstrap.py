@@ -107,8 +107,8 @@ _BASE_BYTES = 300 << 20
 
 def _full_disk(cache: Path) -> SystemStorageError:
     """Which disk mmdebstrap has filled. It is that of the cache, which holds the tar that
-    mmdebstrap makes, or that of temporary files, where it unpacks the packages and removes them
-    again.
+    mmdebstrap makes. Or it is that of temporary files, where mmdebstrap unpacks the packages and
+    removes them again.
     """
     temporary = Path(tempfile.gettempdir())
     of_cache = shutil.disk_usage(cache).free < _BASE_BYTES

@@ -25,8 +25,9 @@ _BESIDE = ("proc", "processes", "web")
 
 
 def members(archive: IO[bytes]) -> Iterator[tuple[str, tarfile.TarInfo, str]]:
-    """Each member of a tar: its path, without what the archive puts before the first name, what is
-    said of it, and the sha256 of its content. The sha256 is "" where the member is no regular file.
+    """Each member of a tar: its path, what is said of it, and the sha256 of its content. The path
+    lacks what the archive puts before the first name. The sha256 is "" where the member is no
+    regular file.
     """
     digests: dict[str, str] = {}
     with tarfile.open(

@@ -80,10 +80,10 @@ class Judge:
 
         Everything outside the shell (files, network, host name) has to be as the goal says, and
         otherwise as it was. Of the shell itself (working directory, variables, functions, options)
-        only what the goal says counts. File times do not, with two exceptions: those that were set
-        to another time than that of the session, and those that are all that was to change. Regular
-        files have the goal's content. An output is compared line by line, runs of blanks as one,
-        without blank lines at its end; the last row's counts.
+        only what the goal says counts. File times do not, with two exceptions. One is a time that
+        was set to another than that of the session. The other is times that are all that was to
+        change. Regular files have the goal's content. An output is compared line by line, runs of
+        blanks as one, without blank lines at its end; the last row's counts.
         """
         repeated = terminal.repeated()
         verdict = self.verdict(terminal.since_start(repeated), terminal.printed)

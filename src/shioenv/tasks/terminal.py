@@ -5,7 +5,7 @@ back is forgetting rows, and a fork is a copy of the list. What each had done wh
 kept, so that who judges can hold it against what the repetition did.
 
 Beside it stands, for each question that somebody else asks of the machine, a shell of its own.
-Whoever judges what was typed must not ask the shell in which it was typed: its functions, aliases,
+Whoever judges what was typed must not ask the shell in which it was typed. Its functions, aliases,
 traps and variables answer as their owner likes.
 """
 

@@ -170,7 +170,7 @@ _DRAWN = 50
 
 def crossed(system: System, count: int, seed: int, policy: str) -> list[str]:
     """So many inputs, all different, drawn by the seed. They are kinds of inputs, in the order in
-    which a policy comes to them, each with one operand or one value after the other replaced.
+    which a policy comes to them. Each has one operand or one value after the other replaced.
 
     Inputs of one kind differ in numbers and names alone (`shioenv.bash.normal`).
     """
@@ -195,8 +195,8 @@ def variants(
     shell_input: Input, names: Mapping[str, Sequence[str]], random: Random
 ) -> Iterator[str]:
     """An input with each of its arguments in turn replaced by others. A path is replaced by one of
-    every class, a name by all of its class, a number, a mode or a date by others, and a name by
-    itself misspelt.
+    every class, a name by all of its class. A number, a mode or a date is replaced by others, and a
+    name by itself misspelt.
     """
     known = {quoted(name): token for token in (*NAMES, *names) for name in names.get(token, ())}
     tokens = shell_input.tokens

@@ -1,9 +1,9 @@
 """A sequence model trained in pieces: each goes on where the one before it stopped, to the step.
 
-A run is a directory. It holds its plan, checkpoints with weights, optimizer, random numbers and
-place in the data, a curve, and the model as it is best so far. The optimizer is Adafactor, as T5's
-own. What it remembers is a hundredth of the weights, so a run can be carried from one machine to
-another.
+A run is a directory. It holds its plan, the model as it is best so far, a curve, and checkpoints. A
+checkpoint has weights, optimizer, random numbers and place in the data. The optimizer is Adafactor,
+as T5's own. What it remembers is a hundredth of the weights, so a run can be carried from one
+machine to another.
 """
 
 from __future__ import annotations

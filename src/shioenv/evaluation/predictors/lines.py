@@ -58,8 +58,8 @@ class LineProcess:
         A program that ended between two questions is started again first. Errors: those of
         `make_ready` and of `read`. EOFError where the program ends instead of answering.
         TimeoutError where it says nothing in time. AnswerError where the line is no JSON object,
-        does not end, or comes before the question is read, and where a line came before that nobody
-        asked for.
+        does not end, or comes before the question is read. AnswerError where a line came before
+        that nobody asked for.
 
         After each of these errors the program is ended: its next line could be the answer to this
         question. The program is also ended where `read` raises an AnswerError that received

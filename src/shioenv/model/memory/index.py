@@ -98,8 +98,8 @@ class MemoryEntry:
 
 
 def signature(taken: Taken) -> tuple[int, int, int, list[int], list[int]]:
-    """What a row tells of a command: its options as bits, a hash of these with their values, how
-    many operands, class and hash of the first operands.
+    """What a row tells of a command: its options as bits, a hash of these with their values, the
+    number of operands. Class and hash of the first operands follow.
     """
     form = taken.form
     bits = 0

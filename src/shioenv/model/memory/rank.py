@@ -207,8 +207,8 @@ class Ranker:
 
     @cached_property
     def _nodes(self) -> tuple[npt.NDArray[np.intp], Numbers, npt.NDArray[np.intp]]:
-        """All nodes of all trees in a row: which number each looks at, what that number is held
-        against, and the two nodes that may follow each. A leaf is followed by itself.
+        """All nodes of all trees in a row. A node has the number it looks at, what that number is
+        held against, and the two nodes that may follow. A leaf is followed by itself.
         """
         feature, most = self.trees["feature"], self.trees["feature"].shape[1]
         first = np.arange(len(feature))[:, None] * most

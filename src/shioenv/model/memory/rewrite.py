@@ -24,8 +24,8 @@ from shioenv.model.forms import UNKNOWN, Form
 from shioenv.model.translation import Translation
 
 WORDS, DETAILS, CONTENTS, COUNTS, INDUCED = 0, 1, 2, 3, 4
-"""What was changed. Words and paths; what is known of files too; the text by what is in a file;
-words, paths and how much is in a file. Or all was made anew, by a function found from examples.
+"""What was changed. Words and paths; also what is known of files; the text by what is in a file;
+words, paths and how much a file holds. Or all was made anew, by a function found from examples.
 """
 
 _COUNTED = frozenset({"size", "lines", "words", "characters"})
@@ -152,8 +152,8 @@ class _Pairs:
         return {old: new for old, new in found.items() if old not in self._said}
 
     def dates(self, made: Mapping[str, Any]) -> Mapping[str, Any]:
-        """When a file of ours is changed where the neighbour's is as `made` says: as one of the
-        files that are named was, or at the same instant.
+        """When a file of ours is changed where the neighbour's is as `made` says. It is as one of
+        the files that are named was, or at the same instant.
         """
         for their, our in (*self.models, *self.files):
             old, new = _values(their), _values(our)

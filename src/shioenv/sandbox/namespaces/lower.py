@@ -1,12 +1,12 @@
 """What lies below everything an input writes: the system's tree, kept in memory.
 
-Order, sizes and inode numbers of a directory's entries, the room that files take, who read them
-last: all of it is the business of a file system. It would be that of whichever one the cache
-directory lies on. So the lower layer of the overlay is a tmpfs that holds the tree alone, filled in
-one order everywhere. Data comes from the host's files. It is made once for all sandboxes of a
-system that a process has open, with the user namespace that owns it. What an input can hold or lock
-without the overlay between (devices, /sys, what stands for processes) is each sandbox's own. It is
-kept for the supervisors that the sandbox starts.
+The business of a file system is the order, sizes and inode numbers of a directory's entries, the
+room of files, who read them last. Left alone, the one that the cache directory lies on would
+decide. So the lower layer of the overlay is a tmpfs that holds the tree alone, filled in one order
+everywhere. Data comes from the host's files. It is made once for all sandboxes of a system that a
+process has open, with the user namespace that owns it. What an input can hold or lock without the
+overlay between (devices, /sys, what stands for processes) is each sandbox's own. It is kept for the
+supervisors that the sandbox starts.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ Inputs get an ordinary Linux, as root of a container has it. Four answers:
 - `socket` and `socketpair` are judged by family and protocol and answer as a kernel without those.
 
 One filter is enough. What the supervisor needs of it (mounts, namespaces, another root) is what
-root of an ordinary Linux has as well, and the namespaces decide what comes of it. A call that is
+root of an ordinary Linux has as well. The namespaces decide what comes of it. A call that is
 allowed whatever its arguments costs next to nothing, since the kernel keeps that answer in a bitmap
 (`benchmarks/filter_cost.py`). So arguments are looked at only where a socket is made. Those of
 `clone` are not: nobody can see `clone3`'s, and new user namespaces are off by their count.

@@ -1,0 +1,70 @@
+"""Sentences of docstrings are short, as those of the pages are."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from test_sentences import too_long
+
+import shioenv
+
+SOURCE = Path(shioenv.__file__).parent
+
+
+def docstrings(source: str) -> Iterator[tuple[str, int]]:
+    """Every docstring of a module, with its margin; of classes, functions and attributes too."""
+    for node in ast.walk(ast.parse(source)):
+        body = getattr(node, "body", ())
+        for statement in body if isinstance(body, list) else ():
+            if (
+                isinstance(statement, ast.Expr)
+                and isinstance(statement.value, ast.Constant)
+                and isinstance(statement.value.value, str)
+            ):
+                yield statement.value.value, statement.col_offset
+
+
+def running(docstring: str, margin: int) -> Iterator[str]:
+    """The paragraphs and items of a docstring; what is indented or a table is no running text."""
+    first, *lines = docstring.splitlines()
+    shown = "\n".join([first.strip(), *(line[margin:] for line in lines)])
+    for paragraph in re.split(r"\n\s*\n|\n(?=(?:[-*]|\d+\.) )", shown):
+        if not paragraph.startswith(("  ", "|")):
+            yield re.sub(r"^[-*] ", "", " ".join(paragraph.split()))
+
+
+def long_ones(source: str) -> list[str]:
+    return [
+        sentence
+        for docstring, margin in docstrings(source)
+        if docstring.strip()
+        for paragraph in running(docstring, margin)
+        for sentence in too_long(paragraph)
+    ]
+
+
+def test_a_long_sentence_is_seen() -> None:
+    words = " ".join(["word"] * 26)
+    assert long_ones(f'"""Short.\n\n{words}.\n"""')
+    assert long_ones(f'def f():\n    """{words}."""')
+    assert long_ones(f'x = 1\n"""Short.\n\n- {words}\n"""')
+    assert not long_ones(f'"""Short:\n\n    {words} {words}\n"""')
+    assert not long_ones(f'"""Short. {words[:99]}. {words[:99]}."""')
+    assert not long_ones(f'print("{words}")')
+
+
+PACKAGES = sorted({str(one.parent.relative_to(SOURCE)) for one in SOURCE.rglob("*.py")})
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_sentences_of_docstrings_are_short(package: str) -> None:
+    found = {
+        path.name: sentences
+        for path in sorted((SOURCE / package).glob("*.py"))
+        if (sentences := long_ones(path.read_text(encoding="utf-8")))
+    }
+    assert found == {}
