@@ -1,1 +1,1 @@
-"""Where it runs: the contract of a sandbox, its backends, and the checks they pass."""
+"""Where inputs run: the contract of a sandbox, its backends, and the checks that they pass."""

@@ -21,12 +21,12 @@ LARGEST = {
     "scan_seconds": 86_400,
     "output_bytes": GIBIBYTE,
 }
-"""The largest values of limits; of the others it is a pebibyte, or as many."""
+"""The largest values of these limits. For every other limit it is 2^50: a pebibyte, or a count."""
 
 _MAY_BE_0 = {"background_seconds", "revert"}
 
 BARE: Final = "microvm-bare"
-"""Name of the backend whose machine an input is root of."""
+"""Name of the backend that makes an input root of the machine itself."""
 
 MACHINES: Final = ("microvm", BARE, "firecracker")
 """Names of the backends that give an input a machine of its own: in QEMU, in Firecracker."""
@@ -38,7 +38,8 @@ LONGEST_INPUT: Final = 128 * KIBIBYTE - 1
 """Bytes of the longest input: what Linux takes as one argument (MAX_ARG_STRLEN)."""
 
 LONGEST_STDIN: Final = MEBIBYTE
-"""Bytes of the longest standard input. Ours: what any filter needs and no memory misses."""
+"""Bytes of the longest standard input. Ours, because any filter needs no more and any host has
+it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +50,8 @@ class Limits:
     """Seconds of real time until the run is ended: exit code 124, `timed_out`."""
     cpu_seconds: float = 5.0
     """Seconds of processor time of the run's processes together, looked at every 50 ms; past it the
-    run is ended. What ended between two looks and was waited for by nobody is not counted."""
+    run is ended. A process that ended between two looks, and that no other process waited for, is
+    not counted."""
     memory_bytes: int = 256 * MEBIBYTE
     """Memory of the run's processes together and of its System V segments, looked at every 50 ms;
     past it the run is ended."""
@@ -57,41 +59,44 @@ class Limits:
     """Processes and threads alive at once, of all users together; past it `fork` fails. What
     `ulimit -u` shows is the system's."""
     disk_bytes: int = 256 * MEBIBYTE
-    """Bytes of new or changed file content; past it writing fails with ENOSPC. Never more than what
-    the system leaves free of the disk that it declares, which `df` shows."""
+    """Bytes of new or changed file content; past it writing fails with ENOSPC. A run never gets
+    more than the system leaves free of its declared disk, which `df` shows."""
     disk_inodes: int = 32_768
     """New or changed files; past it creating fails with ENOSPC."""
     output_bytes: int = 64 * KIBIBYTE
-    """Output kept; what comes after is read and dropped: `output_truncated`."""
+    """Bytes of output kept, of each channel where a run has two pipes; later output is read and
+    dropped: `output_truncated`."""
     drain_bytes: int = 16 * MEBIBYTE
-    """Output read in all, so that the true exit code is seen; past it the run is ended."""
+    """Bytes of output read in all, so that the true exit code is seen; past it the run is ended."""
     background_seconds: float = 0.1
     """Seconds that background processes may run on after the shell ended."""
     scan_seconds: float = 5.0
-    """Seconds of processor time in which what a run changed is found out; past it the changes are
+    """Seconds of processor time that finding a run's changes may take; past it the changes are
     truncated. A full disk of 256 MiB takes half a second."""
     state_bytes: int = 4 * MEBIBYTE
-    """Shell state read after the run; a longer one is dropped and the state is unknown."""
+    """Bytes of shell state read after the run, at most 4 MiB; a state of this length or longer is
+    dropped, and is then unknown."""
     sandboxes: int = 3
-    """Sandboxes that a run may break, one after the other; past it nothing is known of the run but
-    that. A `Sandbox` takes no notice of it: whoever runs inputs in one opens the next."""
+    """Sandboxes that a run may break, one after the other; past it nothing else is known of the
+    run. A `Sandbox` takes no notice of this limit: whoever runs inputs in a sandbox opens the
+    next."""
     without_shell_state: bool = False
-    """Nothing is read of what a run changes of the shell itself: its directory, variables,
-    functions, options. Each run has a newly executed bash, and its shell state stays unknown. What
-    is left where no fork server can serve a system's bash, and the same wherever it is asked for.
-    """
+    """Each run has a newly executed bash, and its shell state stays unknown. Nothing is read of
+    what a run changes of the shell itself: its directory, variables, functions, options. This is
+    what is left where no fork server can serve a system's bash. Asked for elsewhere, it does the
+    same."""
 
     sandbox: str = "namespaces"
-    """What stands around every run, one of `SANDBOXES`. It is namespaces of this host's kernel, or
-    a machine of its own with namespaces inside, in QEMU (`microvm`) or in Firecracker. In a
-    `microvm-bare` an input is root of the machine itself, as in the paper. The machine is restored
-    before each input, and nobody reads the shell's state (`without_shell_state` is true).
-    `disk_bytes` and `disk_inodes` are what the disk has.
-    """
+    """What stands around every run, one of `SANDBOXES`. `namespaces` are those of this host's
+    kernel. `microvm` (in QEMU) and `firecracker` are a machine of the sandbox's own, with
+    namespaces inside. In a `microvm-bare` an input is root of the machine itself, as in the paper.
+    The machine is restored before each input, and nobody reads the shell's state
+    (`without_shell_state` is true). The disk of that machine stands for `disk_bytes` and
+    `disk_inodes`."""
     revert: int = 1
-    """Of a machine: it is restored to its snapshot before every so many runs. 1: before each, as
-    in the paper; 0: only where what a run left cannot be undone from within. Between two restores
-    runs are kept apart as they are in namespaces."""
+    """A machine is restored to its snapshot after so many runs. 1: before each run, as in the
+    paper. 0: only where the traces of a run cannot be undone from within, which restores at any
+    value. Between two restores, runs are kept apart as they are in namespaces."""
 
     def __post_init__(self) -> None:
         if self.sandbox not in SANDBOXES:
@@ -119,7 +124,7 @@ class Limits:
 
 
 def limits_from(document: Mapping[str, Any]) -> Limits:
-    """Limits as a file has them. Older files say apart what is `inside` a microVM.
+    """Limits as a file has them. Older files have a key of its own, `inside`, for a bare microVM.
 
     Errors: LimitsError for impossible values, TypeError for a name that no limit has.
     """
@@ -130,10 +135,14 @@ def limits_from(document: Mapping[str, Any]) -> Limits:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One run to be made: an input, and what it finds. InputError where that cannot be."""
+    """One run to be made: an input, and what the input finds.
+
+    Raises InputError for a terminal with separate channels or with standard input, and for standard
+    input that is too long.
+    """
 
     text: str | bytes
-    """What `bash --norc --noprofile -c` is given."""
+    """The input, as `bash --norc --noprofile -c` is given it."""
     _: KW_ONLY
     cwd: str | None = None
     """The directory to start in, an absolute path; None for the system's first start directory."""
@@ -142,17 +151,17 @@ class Request:
     tty: bool = False
     """Standard input and both output channels are one pseudo-terminal of 80 columns and 24 rows."""
     wall_seconds: float | None = None
-    """Stands for the limit of that name in this run; None for the limit."""
+    """Seconds that take the place of the limit of this name in this run; None for the limit."""
     order: Order = "as it comes"
-    """In which order the shell's processes begin; see `Order`."""
+    """The order in which the shell's processes begin; see `Order`."""
     stdin: bytes = b""
-    """What standard input holds. It is a pipe, as in `printf ... | bash -c ...`, that ends after
-    these bytes, at most `LONGEST_STDIN` of them. Up to 64 KiB lie in it before the shell starts.
-    Empty: standard input is at its end, as /dev/null is. On a terminal it has to be empty.
-    """
+    """What standard input holds, at most `LONGEST_STDIN` bytes. Standard input is then a pipe that
+    ends after these bytes, as in `printf ... | bash -c ...`. Up to 64 KiB lie in the pipe before
+    the shell starts. Empty: standard input is at its end, as /dev/null is. Has to be empty with
+    `tty`."""
     rows: bool = False
     """`stdin` is rows (`behavior/rows.py`), which `. /dev/stdin` runs one after the other; standard
-    input is at its end. No shell that is executed anew for each input can do that."""
+    input is at its end. A shell that is executed anew for each input cannot run rows."""
 
     def __post_init__(self) -> None:
         if self.tty and self.separate:
@@ -165,7 +174,7 @@ class Request:
             )
 
     def argument(self) -> bytes:
-        """The text as bash gets it. InputError for what cannot be an argument of a program."""
+        """The text as bash gets it. InputError for a text that no program takes as argument."""
         try:
             text = os.fsencode(self.text)
         except UnicodeEncodeError as error:
@@ -181,7 +190,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class FileStat:
-    """What `lstat` says about one file, in the system's own ids, with what it holds."""
+    """What `lstat` says about one file, in the system's own ids, and its content's digest."""
 
     mode: int
     """Type and permission bits."""
@@ -196,18 +205,19 @@ class FileStat:
     mtime_ns: int
     """Last change of the content, nanoseconds since 1970."""
     inode: int
-    """Constant across a rename; compared between `before` and `after` only."""
+    """Inode number. Constant across a rename; compared between `before` and `after` only."""
     rdev: int = 0
     """Device number of a device node, else 0."""
     target: bytes | None = None
     """Where a symbolic link points, else None."""
     digest: str | None = None
-    """SHA-256 (hex) of a regular file's content; None for others and where not read."""
+    """SHA-256 (hex) of a regular file's content; None for other files, and where it was not
+    read."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """One path that a run touched. `before` is None where it is new, `after` where it is gone."""
+    """One path that a run touched: `before` is None for a new file, `after` for a gone one."""
 
     path: bytes
     """Absolute, in the system's own root, without `.`, `..` or a trailing slash."""
@@ -217,58 +227,62 @@ class FileChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Execution:
-    """Everything one run gave, not yet compared with anything."""
+    """Everything that one run gave, not yet compared with anything."""
 
     exit_code: int
-    """The shell's own; 124 where the wall time ran out, 128 + signal where one ended it."""
+    """The shell's own; 124 where the wall time ran out, 128 + signal where a signal ended it."""
     output: bytes
-    """Standard output and error in arrival order, at most `Limits.output_bytes`."""
+    """Standard output and error in arrival order, at most `Limits.output_bytes`. Where the run had
+    two pipes: all of `stdout`, then all of `stderr`, at most as many bytes each."""
     stdout: bytes | None = None
     """Standard output where the run had two pipes, else None."""
     stderr: bytes | None = None
     """Standard error where the run had two pipes, else None."""
     changes: tuple[FileChange, ...] = ()
-    """Every path the run touched, in any order. A removed or renamed directory gives one change for
-    each entry in it."""
+    """Every path that the run touched, in any order. A removed or renamed directory gives one
+    change for each entry in it."""
     changes_truncated: bool = False
-    """There were more changes than could be listed."""
+    """The run made more changes than could be listed."""
     shell: bytes | None = None
-    """The shell's own state at its end, as it dumped it: untrusted. None where it is unknown."""
+    """The dump: the shell's account of its own state at its end, untrusted. None where unknown."""
     cwd: bytes | None = None
     """The shell's working directory at its end, None where it is unknown."""
     started: float = 0.0
     """When the run started, seconds since 1970 on the clock that stamps files."""
     ended: float = 0.0
-    """When its last process was gone, on the same clock."""
+    """When the run's last process was gone, seconds since 1970 on the same clock."""
     timed_out: bool = False
     """The wall time ran out."""
     waited: bool = False
-    """The wall time ran out, and no faster machine would have helped, but where what the run slept
-    for was about to come. All of the run's processes slept nearly always when it was looked at
-    (every 50 ms), or all through the last half of its time. A bare machine sees the former alone.
-    """
+    """The wall time ran out on a run that slept: a faster machine would hardly have helped.
+
+    Looks every 50 ms found all of its processes asleep nearly always (nine looks of ten), or all
+    through the last half of its time. A faster machine would have helped only where the event that
+    the processes slept for was about to come. A bare machine sees the first of the two cases
+    alone."""
     output_truncated: bool = False
-    """More was written than `output` holds."""
+    """The run wrote more than `output` holds."""
     limits_hit: tuple[str, ...] = ()
-    """The fields of `Limits` that the run reached. `processes` is there where a look (every 50 ms)
-    found so many, `disk_bytes` and `disk_inodes` where the disk was full at the end.
-    `background_seconds` is there where something still ran when that time was over.
-    """
+    """The names of the `Limits` that the run reached. `processes`: a look (every 50 ms) found so
+    many. `disk_bytes`, `disk_inodes`: the disk was full at the end. `background_seconds`: something
+    still ran when that time was over."""
     signal: int | None = None
     """The signal that ended the shell, else None."""
     hostname: bytes | None = None
-    """The host's name after the run, where it changed."""
+    """The host's name after the run; None where it did not change."""
     network: bytes | None = None
-    """The network after the run as JSON, where it changed. It is an object of `links`, `addresses`,
-    `routes` and `firewall`. The first three are the lists that `ip -json link/address/route show`
-    prints. The firewall's rules are a list of lines, or one text in hexadecimal. None where nothing
-    changed.
-    """
+    """The network after the run as a JSON object; None where nothing changed.
+
+    `links`, `addresses` and `routes` are the lists that `ip -json link/address/route show` prints.
+    `rules` are those of `ip -json rule show`; `routes6` and `rules6` are the same for IPv6, where
+    the kernel has it. `firewall` holds the rules as a list of lines, or as one text in
+    hexadecimal."""
 
 
 class Sandbox(Protocol):
-    """Runs inputs on a pristine system: each starts from the same state, and what it does is gone
-    when the next one starts. Used by one caller at a time.
+    """Runs inputs on a pristine system, for one caller at a time.
+
+    Each input starts from the same state: whatever the input before it did is gone.
     """
 
     @property
@@ -279,15 +293,16 @@ class Sandbox(Protocol):
     def run(self, request: Request) -> Execution:
         """What a fresh `bash --norc --noprofile -c` did with this input.
 
-        InputError where no shell could be given the input, StartDirectoryError where its directory
-        cannot be entered. A sandbox that fails raises SandboxError, and the run may be repeated;
-        its text never becomes output.
+        Raises InputError where no shell could be given the input, StartDirectoryError where its
+        start directory cannot be entered. A sandbox that fails raises SandboxError, and the run may
+        be repeated. The text of that error never becomes output.
         """
         ...
 
     def network(self) -> bytes:
-        """The pristine network, in the form of `Execution.network`: what a changed one is compared
-        with. SandboxError where it could not be read.
+        """The pristine network, in the form of `Execution.network`, to compare a changed one with.
+
+        Raises SandboxError where the network could not be read.
         """
         ...
 

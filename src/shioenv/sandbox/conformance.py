@@ -1,8 +1,9 @@
 """What every sandbox must do, as checks that any backend can be put through.
 
-A check is a function that takes an open sandbox, runs inputs and asserts. They share one sandbox in
-the order given: each must leave it as it found it, which is itself what is being checked. The
-inputs need no more than bash, coreutils and procps in the system.
+A check is a function that takes an open sandbox, runs inputs and asserts. All checks share one
+sandbox, in the order of `CHECKS`. Each check leaves the sandbox as it was, if the sandbox does what
+is being checked. Beside bash, coreutils and procps, the inputs use `awk`, `cmp`, `find`, `grep`,
+`hostname`, `ip`, `ipcmk`, `ipcs`, `mount` and `unshare` of the system.
 """
 
 from __future__ import annotations
@@ -26,17 +27,20 @@ LIMITS = Limits(
 )
 """What a sandbox must be opened with for the checks: small, so that reaching them is quick.
 
-Each is what one of the checks goes past, and the others keep within. One second (a sleep of 60);
-192 MiB of memory (a text of 900 MiB); 64 processes (100 in the background). A disk of 16 MiB and
-2,048 files (100 MiB, 4,000 files). Output of which 64 KiB are kept and 1 MiB is read (300,000
-bytes, and `yes`).
+One check goes past each limit (in parentheses how), and all others keep within it:
+
+- one second (a sleep of 60)
+- 192 MiB of memory (a text of 900 MiB)
+- 64 processes (100 in the background)
+- a disk of 16 MiB and 2,048 files (100 MiB, 4,000 files)
+- output of which 64 KiB are kept and 1 MiB is read (300,000 bytes, and `yes`)
 """
 
 Check = Callable[[Sandbox], None]
 
 
 def run_checks(sandbox: Sandbox) -> Iterator[CheckResult]:
-    """Every check in turn, with what failed. The sandbox must be open with `LIMITS`."""
+    """The result of every check in turn. The sandbox must be open with `LIMITS`."""
     return results(CHECKS, sandbox)
 
 
@@ -53,7 +57,7 @@ def _expect(sandbox: Sandbox, text: str, output: str, exit_code: int = 0) -> Exe
 
 
 def _pristine(sandbox: Sandbox) -> None:
-    """The sandbox still works and shows nothing of what ran before."""
+    """The sandbox still works and shows nothing of the runs before."""
     _expect(sandbox, "ls -A /var/tmp; echo $((6 * 7)); ls /etc/passwd", "42\n/etc/passwd\n")
     others = "ps --ppid 2 -p 2 --deselect -o pid="  # a kernel's own threads come and go
     _expect(sandbox, others + " | grep -c '^ *[0-9]\\{4\\}'", "3\n")
@@ -67,7 +71,7 @@ def _changes(execution: Execution) -> dict[str, FileChange]:
 
 
 def output_and_exit_code(sandbox: Sandbox) -> None:
-    """Bytes come back as they were written, the exit code as the shell gave it."""
+    """Bytes come back as the input wrote them, the exit code as the shell gave it."""
     _expect(sandbox, "printf 'a\\n\\tb'; exit 7", "a\n\tb", 7)
     assert _run(sandbox, "printf '\\377\\000x'").output == b"\xff\x00x"
     _expect(sandbox, "true", "")
@@ -75,7 +79,7 @@ def output_and_exit_code(sandbox: Sandbox) -> None:
 
 
 def messages_are_those_of_bash_c(sandbox: Sandbox) -> None:
-    """Errors name the shell and the line as `bash -c` does."""
+    """Error messages name the shell and the line as those of `bash -c` do."""
     _expect(sandbox, "no-such-command", "bash: line 1: no-such-command: command not found\n", 127)
     execution = _run(sandbox, "ls 'unclosed")
     assert execution.exit_code == 2
@@ -88,7 +92,7 @@ def both_channels_in_order(sandbox: Sandbox) -> None:
 
 
 def separate_channels(sandbox: Sandbox) -> None:
-    """With two pipes, each channel holds its own."""
+    """With two pipes, each channel holds its own output."""
     execution = _run(sandbox, "echo out; echo err >&2; exit 3", separate=True)
     assert execution.stdout == b"out\n", execution.stdout
     assert execution.stderr == b"err\n", execution.stderr
@@ -101,7 +105,7 @@ def standard_input_is_empty(sandbox: Sandbox) -> None:
 
 
 def standard_input_is_given(sandbox: Sandbox) -> None:
-    """A run reads what it was given, through a pipe that ends, and the next run reads nothing."""
+    """A run reads the given bytes through a pipe that ends, and the next run reads nothing."""
     assert _run(sandbox, "cat", stdin=b"a\0\xff\n").output == b"a\0\xff\n"
     execution = _run(
         sandbox, 'read x; read y; echo "$x|$y|$?"; cat; test -p /dev/stdin', stdin=b"1\n2\n3"
@@ -113,7 +117,7 @@ def standard_input_is_given(sandbox: Sandbox) -> None:
 
 
 def long_standard_input_is_given(sandbox: Sandbox) -> None:
-    """All of it arrives, however slowly it is read."""
+    """All of a long standard input arrives, however slowly it is read."""
     longest = bytes(range(256)) * (LONGEST_STDIN // 256)
     assert _run(sandbox, "wc -c", stdin=longest).output == b"%d\n" % LONGEST_STDIN
     text = "head -c 70000 > /dev/null; sleep 0.1; tail -c 3 | od -An -tu1"
@@ -127,7 +131,7 @@ def long_standard_input_is_given(sandbox: Sandbox) -> None:
 
 
 def standard_input_may_stay_unread(sandbox: Sandbox) -> None:
-    """Who reads none of it, or stops, or keeps it open, is neither waited for nor harmed."""
+    """A run that reads nothing, stops reading or keeps the pipe open is not held up or harmed."""
     longest = b"line\n" * (LONGEST_STDIN // 5)
     for text, output in (
         ("echo done", "done\n"),
@@ -147,13 +151,13 @@ def standard_input_may_stay_unread(sandbox: Sandbox) -> None:
 
 
 def process_ids_are_fixed(sandbox: Sandbox) -> None:
-    """The same numbers in every run."""
+    """Processes have the same numbers in every run."""
     first = _run(sandbox, "echo $$; (echo $BASHPID); sh -c 'echo $$ $PPID'").output
     assert first == _run(sandbox, "echo $$; (echo $BASHPID); sh -c 'echo $$ $PPID'").output, first
 
 
 def working_directory(sandbox: Sandbox) -> None:
-    """A run starts where it is told to; a place that cannot be entered is the caller's error."""
+    """A run starts in its start directory; one that cannot be entered is the caller's error."""
     assert _run(sandbox, "pwd; echo $PWD", cwd="/etc").output == b"/etc\n/etc\n"
     assert _run(sandbox, "cd /usr", cwd="/etc").cwd == b"/usr"
     for missing in ("/no/such/place", "/etc/passwd"):
@@ -166,7 +170,7 @@ def working_directory(sandbox: Sandbox) -> None:
 
 
 def impossible_inputs_are_refused(sandbox: Sandbox) -> None:
-    """What cannot be a shell argument never runs."""
+    """A text that cannot be a shell argument never runs."""
     for text in ("echo a\0b", "echo " + "x" * (1 << 18)):
         try:
             _run(sandbox, text)
@@ -178,7 +182,7 @@ def impossible_inputs_are_refused(sandbox: Sandbox) -> None:
 
 
 def shell_state_is_known(sandbox: Sandbox) -> None:
-    """However a shell ends by its own doing, its state at the end is known."""
+    """The state of a shell at its end is known, however the shell ended itself."""
     endings = (
         "x=1",
         "x=1; exit 3",
@@ -199,7 +203,7 @@ def shell_state_is_known(sandbox: Sandbox) -> None:
 
 
 def changes_are_complete(sandbox: Sandbox) -> None:
-    """Everything a run did to files is reported, nothing else is."""
+    """Everything that a run did to files is reported, and nothing else."""
     assert not _run(sandbox, "ls -R /etc > /dev/null; cat /etc/passwd > /dev/null").changes
     text = r"""
         mkdir -p /srv/new/deep; echo hi > /srv/new/deep/f; ln -s f /srv/new/deep/l
@@ -254,7 +258,7 @@ def shell_is_pristine_again(sandbox: Sandbox) -> None:
 
 
 def background_processes_end(sandbox: Sandbox) -> None:
-    """What a run leaves behind has a moment to finish, then it is gone."""
+    """Processes that a run leaves behind have a moment to finish, then they are gone."""
     _expect(sandbox, "(sleep 0.02; echo late) &", "late\n")
     _run(sandbox, "sleep 100 & nohup setsid sleep 100 > /dev/null 2>&1 & disown -a")
     _run(sandbox, "trap '' HUP TERM INT; (trap '' HUP TERM; while :; do :; done) & exit 3")
@@ -277,7 +281,7 @@ def the_network_is_pristine_again(sandbox: Sandbox) -> None:
 
 
 def wall_time(sandbox: Sandbox) -> None:
-    """A run that takes too long is ended and says so."""
+    """A run that takes too long is ended, and its execution says so."""
     execution = _run(sandbox, "echo before; sleep 60; echo after")
     assert execution.timed_out
     assert execution.exit_code == 124
@@ -287,7 +291,7 @@ def wall_time(sandbox: Sandbox) -> None:
 
 
 def output_is_bounded(sandbox: Sandbox) -> None:
-    """The first bytes are kept; the exit code stays true while the rest is not too much."""
+    """The first bytes are kept; the exit code stays true up to `drain_bytes` of output."""
     execution = _run(sandbox, "head -c 300000 /dev/zero; exit 5")
     assert execution.output_truncated
     assert len(execution.output) == LIMITS.output_bytes
@@ -341,7 +345,7 @@ def descriptors_are_closed(sandbox: Sandbox) -> None:
 
 
 def mounts_stay(sandbox: Sandbox) -> None:
-    """Tearing at the mounts hurts at most the run that does it."""
+    """A run that changes the mounts harms no other run."""
     for text in (
         "umount -l /; umount -a -l; ls",
         "mount -t tmpfs none /etc; mount -t tmpfs none /; mount --bind /etc /usr",

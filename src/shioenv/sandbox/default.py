@@ -1,4 +1,4 @@
-"""The backend that everything runs on unless it tests one: which it is, is decided here alone."""
+"""The choice of the backend, made here alone. Only tests of one backend open it themselves."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ _BACKENDS: Mapping[str, type[NamespaceSandbox]] = {
 
 
 def default_sandbox(system: System, limits: Limits | None = None) -> Sandbox:
-    """An open sandbox of a built system, which serves inputs as that system's bash bears it.
+    """An open sandbox of a built system. It serves inputs in the fastest way that its bash bears.
 
-    Errors: HostError (exit status 3, with the fix) where this host forbids what isolation needs.
-    ShellStateError where no bash of the system can be served and the limits do not say
-    `without_shell_state`. SandboxError where it could not be opened for another reason, as with a
-    damaged system.
+    Errors:
+
+    - HostError (exit status 3, with the fix): this host forbids what isolation needs.
+    - ShellStateError: the system's bash cannot be served, and `without_shell_state` is not set.
+    - SandboxError: the sandbox could not be opened for another reason, as with a damaged system.
     """
     limits = limits or Limits()
     if limits.sandbox == BARE:
@@ -45,9 +46,10 @@ def default_sandbox(system: System, limits: Limits | None = None) -> Sandbox:
 
 
 def lower_layer() -> str:
-    """What inputs see of systems' files on this host, such as `names over ext4`. It is how much of
-    a tree is in memory (`LowerForm`), and on which file system the cache directory lies. `unknown`
-    where no sandbox opens.
+    """Where systems' files lie on this host, such as `names over ext4`.
+
+    The first word says how much of a tree is in memory (`LowerForm`), the last which file system
+    the cache directory lies on. `unknown` where no sandbox opens.
     """
     try:
         return f"{form_here()} over {file_system_of(cache_directory())}"
@@ -63,17 +65,17 @@ def kernel_of(system: str, limits: Limits) -> str:
 
 
 def layer_of(limits: Limits) -> str:
-    """What inputs see of systems' files: as `lower_layer` says, or in a microVM."""
+    """Where the systems' files lie for these limits: `lower_layer`, or in a microVM."""
     if limits.sandbox == BARE:
         return "ext4 of a microVM, bare"
     return "ext4 in a microVM" if limits.sandbox in MACHINES else lower_layer()
 
 
 def prove(system: System, report: Callable[[str], None], *, anew: bool) -> None:
-    """Finds out how the system's bash can be served, and keeps that beside the system.
+    """Finds out how the system's bash can be served, and keeps that verdict beside the system.
 
-    `anew`: also where it is known already. `report` is told what came out, where it is tried now.
-    Errors: HostError as above.
+    `anew`: the bash is probed even where a verdict is kept. `report` is told the verdict of a probe
+    that is made now. Errors: HostError, as from `default_sandbox`.
     """
     find_out = prove_shell if anew else proven_shell
     find_out(system, report)

@@ -1,4 +1,4 @@
-"""What `shioenv doctor` checks, by trying it."""
+"""What `shioenv doctor` checks: each check tries what it is about."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ from shioenv.system.store import System, find_system
 
 
 def check_host() -> list[HostCheck]:
-    """Every check in the order in which one thing needs the other; nothing stays behind.
+    """Every check, each after those that it depends on; nothing stays behind.
 
-    The last are a sandbox, which lacks what was found missing before: that is said once. Where the
-    sandbox opens, it is told whether it can read what inputs change of their shell.
+    A sandbox comes after its parts. Where it fails for the reason that a part failed for, that
+    reason is said once. Where the sandbox opens, three checks follow: whether it can read what
+    inputs change of their shell, microVMs, and Firecracker.
     """
     system = _built()
     parts = [*host_checks(), *building_checks(needed=system is None)]
@@ -36,7 +37,7 @@ def check_host() -> list[HostCheck]:
 
 
 def _microvm(system: System) -> HostCheck:
-    """Whether inputs can have a machine of their own, and how fast that is."""
+    """Whether inputs can have a machine of their own, and how fast the machine is."""
 
     def attempt() -> str:
         program = find_qemu()
@@ -53,7 +54,7 @@ def _microvm(system: System) -> HostCheck:
 
 
 def _firecracker(system: System) -> HostCheck:
-    """Whether those machines can be in Firecracker as well."""
+    """Whether these machines can run in Firecracker as well."""
 
     def attempt() -> str:
         program = find_firecracker()

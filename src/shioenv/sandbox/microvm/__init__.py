@@ -1,1 +1,1 @@
-"""The other backend: each sandbox is a machine of its own, with a kernel of its own."""
+"""The backends whose sandboxes are each a machine of its own, with a kernel of its own."""

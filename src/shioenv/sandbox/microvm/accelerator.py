@@ -1,7 +1,7 @@
-"""Whether this host's processor runs a guest's kernel, or QEMU simulates one: found out by booting.
+"""Whether this host's processor runs a guest's kernel or QEMU simulates one, tried by booting.
 
 A `/dev/kvm` that can be opened says little. Under some, no kernel of a distribution gets to its
-first process: those of virtual machines on a host that rewrites its guests' kernels.
+first process: for one, in virtual machines on a host that rewrites its guests' kernels.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from shioenv.system.microvm import Microvm
 KVM = "/dev/kvm"
 _MEMORY = 256 * MEBIBYTE
 _BOOT_SECONDS = 20.0
-"""A kernel takes one or two where the processor runs it."""
+"""A kernel takes one or two seconds to boot where the processor runs it."""
 
 
 def accelerator(microvm: Microvm) -> str:
-    """`kvm` where it can be opened and a guest boots with it, else `tcg`, which simulates.
+    """`kvm` where KVM can be opened and a guest boots with it, else `tcg`, the simulated processor.
 
-    The guest is booted once after each start of this host; what came of it is kept in the cache
+    The guest is booted once after each start of this host. The result is kept in the cache
     directory.
     """
     if not may_open_kvm():
@@ -45,7 +45,7 @@ def accelerator(microvm: Microvm) -> str:
 
 
 def may_open_kvm() -> bool:
-    """Whether this user can open it, which says little about what runs there."""
+    """Whether this user can open `/dev/kvm`, which says little about what runs there."""
     return os.access(KVM, os.R_OK | os.W_OK)
 
 

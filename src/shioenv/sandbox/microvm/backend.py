@@ -1,8 +1,9 @@
-"""Namespaces in a machine of its own: the hardware's wall around the kernel's.
+"""Namespaces in a machine of the sandbox's own: the hardware's wall around the kernel's.
 
-A machine boots once, opens the same supervisor that the other backend has, and is saved beside what
-it booted from. Every machine that runs inputs continues from that moment. It does so as often as
-`Limits.revert` says, after every run that the supervisor cannot undo, and after a machine broke.
+A machine boots once, opens the supervisor of the `namespaces` backend, and is saved beside the
+files that it booted from. Every machine that runs inputs continues from that moment. A new one does
+so as often as `Limits.revert` says, after a run that the supervisor cannot undo, and after a broken
+machine.
 """
 
 from __future__ import annotations
@@ -28,38 +29,38 @@ from shioenv.system.microvm import find_microvm
 from shioenv.system.store import System
 
 _OWN_MEMORY = 192 * MEBIBYTE
-"""What the guest needs beside what a run may take: its kernel, and the tree of names in memory."""
+"""Memory that the guest needs beside a run's: for its kernel, and for the tree of names."""
 STARTING_SECONDS = 120.0
-"""How long a supervisor may take to start where the processor is simulated."""
+"""How long a supervisor may take to start, on a simulated processor too."""
 
 
 class GuestMachine(Supervisor, Protocol):
-    """One that runs, in whatever runs machines."""
+    """A machine that runs, in QEMU or in Firecracker."""
 
     @property
     def channel(self) -> GuestChannel:
-        """To its process 1."""
+        """The channel to process 1 of the guest."""
         ...
 
     def save(self) -> None:
-        """Puts its memory and the state of its devices into its template, and ends it."""
+        """Puts the memory and the state of the devices into the template, and ends the machine."""
 
     def close(self) -> None:
-        """Ends it; closing twice does nothing."""
+        """Ends the machine; closing twice does nothing."""
 
 
 class AtRest(Protocol):
-    """A machine that was saved, or will be: what others continue from."""
+    """A template: a machine that was saved, or will be, and that other machines continue from."""
 
     def machine(self, *, restored: bool) -> GuestMachine:
-        """One that continues from what was saved, or boots into this template."""
+        """A machine: `restored` from the saved one, or else booting into this template."""
         ...
 
     def keep(self, place: Path) -> None:
-        """Keeps it in a directory, wholly or not at all (OSError)."""
+        """Keeps the template in a directory, wholly or not at all (OSError)."""
 
     def close(self) -> None:
-        """Frees what it takes."""
+        """Frees the template's memory, descriptors and files that are not kept."""
 
 
 class MicrovmSandbox(NamespaceSandbox):
@@ -70,9 +71,10 @@ class MicrovmSandbox(NamespaceSandbox):
     """
 
     _ahead = STARTING_SECONDS
-    """How much later than the declared instant a restored machine's own clock stands, where the
-    system's library shows inputs the declared time. The tree was made in between, as on a host: the
-    library takes such times of a file for those of its content."""
+    """Seconds by which a restored machine's own clock is ahead of the declared instant.
+
+    For systems alone whose library shows inputs the declared time. The tree was made between the
+    two moments, as on a host. The library shows a file's content time in place of such a time."""
 
     def __init__(
         self, system: System, limits: Limits | None = None, *, mode: ShellMode = ShellMode.LATE
@@ -86,11 +88,11 @@ class MicrovmSandbox(NamespaceSandbox):
 
     @property
     def lower(self) -> LowerForm:
-        """The form that its lower layer has in the guest."""
+        """The form that the sandbox's lower layer has in the guest."""
         return self._lower
 
     def close(self) -> None:
-        """Ends the machine and frees what it was saved in; closing twice does nothing."""
+        """Ends the machine and frees its template; closing twice does nothing."""
         super().close()
         if self._template:
             self._template.close()
@@ -110,7 +112,7 @@ class MicrovmSandbox(NamespaceSandbox):
         self._process, self._socket = machine, SupervisorStream(machine.channel, STARTING_SECONDS)
 
     def _saved(self) -> AtRest:
-        """A machine whose supervisor waits for inputs, at rest."""
+        """A template, kept or made now, of a machine whose supervisor waits for inputs."""
         place = self._microvm.path / "snapshots" / self._digest()
         with suppress(OSError):
             template = self._at_rest(place)
@@ -125,7 +127,7 @@ class MicrovmSandbox(NamespaceSandbox):
             assert machine
             machine.save()
             self._process = None
-            with suppress(OSError):  # nobody's loss but time
+            with suppress(OSError):  # not kept, it costs the next opening a boot
                 template.keep(place)
         except BaseException:
             self._template = None
@@ -136,11 +138,11 @@ class MicrovmSandbox(NamespaceSandbox):
         return template
 
     def _at_rest(self, kept: Path | None) -> AtRest:
-        """An empty template, or one of what is kept there."""
+        """A template of the machine in the directory `kept`; an empty one for None."""
         return MachineTemplate(self._hardware(), kept)
 
     def _told(self) -> list[str]:
-        """What decides about a machine, but for what its supervisor is told."""
+        """Everything that decides what a machine is, except its supervisor's configuration."""
         hardware = self._hardware()
         return [hardware.told(), *(_processor() if hardware.accelerator == "kvm" else ())]
 
@@ -153,10 +155,10 @@ class MicrovmSandbox(NamespaceSandbox):
         return -(-needed // MEBIBYTE) * MEBIBYTE
 
     def _prepare(self) -> None:
-        """What is done to a machine before it is saved: nothing more."""
+        """Prepares a machine before it is saved; here there is nothing to do."""
 
     def _digest(self) -> str:
-        """Of everything that decides what the machine is when it is saved."""
+        """A hash of everything that decides what the machine is when it is saved."""
         configured = configuration(self.system, self.limits, self.mode, self._kernel(), plain=False)
         about = [*self._told(), self._lower]
         return hashlib.sha256(repr(about).encode() + configured).hexdigest()[:16]
@@ -188,7 +190,7 @@ class MicrovmSandbox(NamespaceSandbox):
         return machine, SupervisorStream(machine.channel, STARTING_SECONDS)
 
     def _machine(self, *, restored: bool) -> GuestMachine:
-        """One that runs; inputs are shown the declared instant."""
+        """A running machine whose inputs are shown the declared instant."""
         assert self._template
         shown = self.system.answers.clock == "declared"
         ahead = self._ahead if restored and shown else 0.0
@@ -205,7 +207,7 @@ class MicrovmSandbox(NamespaceSandbox):
 
 
 class FirecrackerSandbox(MicrovmSandbox):
-    """The same in Firecracker, which needs KVM. Raises HostError where that program is missing."""
+    """A `MicrovmSandbox` in Firecracker, which needs KVM. HostError without Firecracker."""
 
     def _at_rest(self, kept: Path | None) -> AtRest:
         return FirecrackerTemplate(self._microvm, self._memory(), kept)
@@ -215,6 +217,6 @@ class FirecrackerSandbox(MicrovmSandbox):
 
 
 def _processor() -> list[str]:
-    """What of this host's processor a guest sees."""
+    """What a guest sees of this host's processor: the model's name, and its flags."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     return [line for line in lines if line.startswith(("model name", "flags"))][:2]

@@ -1,8 +1,8 @@
 """Inputs as root of a machine of their own, with nothing around them: the paper's executor.
 
-Process 1 of the guest runs them itself (`native/guest/bare.c`) and says what a supervisor says. It
-is in the same machine as an input that may do anything there. What such an input has it say is as
-true as the input wants, until the machine is restored.
+Process 1 of the guest runs the inputs itself (`native/guest/bare.c`) and says what a supervisor
+says. It runs in the same machine as an input that may do anything there. Such an input can make
+process 1 say whatever it likes, until the machine is restored.
 """
 
 from __future__ import annotations
@@ -26,21 +26,22 @@ from shioenv.system.declare import Machine
 from shioenv.system.store import System
 
 _LEAST_MEMORY = 192 * MEBIBYTE
-"""Less, and the guest's kernel has no room for itself."""
+"""With less, the guest's kernel has no room for itself."""
 
 
 class BareSandbox(MicrovmSandbox):
     """A machine that an input is root of; see `shioenv.sandbox.base.Sandbox`.
 
-    It has the declared memory, the disk of the system, and the declared network, in which nobody
-    answers. Every run begins on a machine that was restored. The state of a run's shell is unknown.
+    The machine has the declared memory (192 MiB at least), the disk of the system, and the declared
+    network, in which nobody answers. Every run begins on a machine that was restored. The state of
+    a run's shell is unknown.
     """
 
     _ahead = 0.0
 
     def __init__(self, system: System, limits: Limits) -> None:
         self._contents: Mapping[str, str] = {}
-        with suppress(OSError, ValueError, EOFError):  # moved files are removed and new ones then
+        with suppress(OSError, ValueError, EOFError):  # then a moved file is one removed, one new
             self._contents = read_contents(system.path)
         super().__init__(system, limits, mode=ShellMode.FRESH)
 
@@ -50,11 +51,11 @@ class BareSandbox(MicrovmSandbox):
         return replace(execution, changes=tuple(map(self._compared, execution.changes)))
 
     def run_fresh(self, request: Request) -> Execution:
-        """The same: every run has a newly executed bash."""
+        """The same as `run`: every run has a newly executed bash."""
         return self.run(request)
 
     def network(self) -> bytes:
-        """The pristine network, in the form of `Execution.network`, of a machine for it alone."""
+        """The pristine network as `Execution.network` has it, read in a machine of its own."""
         self._end()
         try:
             return super().network()
@@ -80,8 +81,9 @@ class BareSandbox(MicrovmSandbox):
             raise SandboxError(f"the machine was not prepared: {prepared.output!r}")
 
     def _compared(self, change: FileChange) -> FileChange:
-        """With what is known of the content before: a digest of either side where it is another,
-        or where only one is there.
+        """The change with the known digest of the content before.
+
+        Where both sides hold the same content, neither side has a digest.
         """
         before, after = change.before, change.after
         if before is None or not stat.S_ISREG(before.mode):

@@ -1,6 +1,6 @@
 """What the host and process 1 of a microVM say to each other: `native/guest/agent.c`, in Python.
 
-Frames of a kind, a length and a body, in both directions over one stream of bytes.
+One stream of bytes carries frames in both directions. A frame is a kind, a length and a body.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from enum import Enum
 _HEAD = struct.Struct("<cI")
 _TIME = struct.Struct("<q")
 _LONGEST = 1 << 18
-"""Bytes of a frame's body that the host sends; what comes back is no longer either."""
+"""Bytes of the longest body that the host sends; of a frame from the guest it takes four times
+that."""
 _ENTROPY = 32
 
 
@@ -31,14 +32,14 @@ class FrameKind(bytes, Enum):
 
 
 class GuestChannel:
-    """The host's end. OSError where the machine is gone, or silent for too long."""
+    """The host's end of the stream. OSError where the machine is gone, or silent for too long."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
         self._pending = bytearray()
 
     def close(self) -> None:
-        """Lets go of the connection."""
+        """Closes the connection."""
         self._connection.close()
 
     def send(self, kind: FrameKind, body: bytes = b"") -> None:
@@ -46,7 +47,7 @@ class GuestChannel:
         self._connection.sendall(_HEAD.pack(kind.value, len(body)) + body)
 
     def receive(self, seconds: float) -> tuple[bytes, bytes]:
-        """The kind and body of the next frame, which begins within so many seconds."""
+        """The kind and body of the next frame, all of which has to come within so many seconds."""
         until = time.monotonic() + seconds
         kind, length = _HEAD.unpack(self._read(_HEAD.size, until))
         if length > 4 * _LONGEST:
@@ -61,7 +62,7 @@ class GuestChannel:
         return body
 
     def set_time(self, seconds: float) -> None:
-        """Sets the machine's clock, in seconds since 1970, and gives it fresh entropy."""
+        """Sets the machine's clock, in seconds since 1970, and gives its kernel fresh entropy."""
         self.send(FrameKind.TIME, _TIME.pack(round(seconds * 1e9)) + os.urandom(_ENTROPY))
 
     def _read(self, length: int, until: float) -> bytes:
@@ -80,7 +81,7 @@ class GuestChannel:
 
 
 class SupervisorStream:
-    """A supervisor in the machine, used as the socket is that one on this host talks over."""
+    """A supervisor in the machine, used like the socket of a supervisor on this host."""
 
     def __init__(self, channel: GuestChannel, seconds: float) -> None:
         self._channel = channel
@@ -89,21 +90,21 @@ class SupervisorStream:
         self._data = b""
 
     def gettimeout(self) -> float:
-        """Seconds from a request on in which all of its answer must have come."""
+        """Seconds after a request within which all of its answer must have come."""
         return self._seconds
 
     def settimeout(self, seconds: float) -> None:
-        """Changes these."""
+        """Changes the seconds that an answer may take."""
         self._seconds = seconds
 
     def sendall(self, data: bytes) -> None:
-        """Has the supervisor read these bytes: the time for its answer begins."""
+        """Sends these bytes to the supervisor: the time for its answer begins."""
         self._until = time.monotonic() + self._seconds
         for at in range(0, len(data), _LONGEST):
             self._channel.send(FrameKind.DATA, data[at : at + _LONGEST])
 
     def recv(self, most: int) -> bytes:
-        """Some of what it wrote; nothing once it ended."""
+        """Some of the bytes that the supervisor wrote; none once it ended."""
         if not self._data:
             kind, body = self._channel.receive(self._until - time.monotonic())
             if kind != FrameKind.DATA.value:
@@ -113,4 +114,4 @@ class SupervisorStream:
         return data
 
     def close(self) -> None:
-        """Nothing: it ends with its machine."""
+        """Does nothing: the supervisor ends with its machine."""

@@ -1,12 +1,12 @@
 """Machines in Firecracker, over its published API (HTTP on a Unix socket) and its virtio socket.
 
-Tried against a stand-in alone, since no machine with the hardware for it was at hand. The stand-in
-checks requests and their order and has QEMU run the guest
-(`tests/conformance/firecracker_stand_in.py`). `--sandbox firecracker` chooses it, nothing does by
-itself.
+No machine with the hardware for Firecracker was at hand. This module was tried against a stand-in
+alone (`tests/conformance/firecracker_stand_in.py`). The stand-in checks requests and their order,
+and has QEMU run the guest. Only `--sandbox firecracker` chooses this backend.
 
-Every machine has a directory of its own and works in it, and all name their socket by the same
-relative path. A snapshot holds that path, and two machines restored from one must not meet there.
+All machines name their socket by the same relative path, because a snapshot holds that path. Every
+machine works in a directory of its own, so two machines restored from one snapshot do not meet
+there.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from shioenv.system.microvm import Microvm
 
 PROGRAM = "firecracker"
 PORT = 52
-"""Where process 1 of the guest listens (`native/guest/agent.c`)."""
+"""Port of the virtio socket that process 1 of the guest listens on (`native/guest/agent.c`)."""
 
 _API, _VSOCK = "api", "vsock"
 _SECONDS = 240.0
@@ -65,8 +65,9 @@ def version() -> str:
 class FirecrackerTemplate:
     """A machine at rest: a directory that holds its memory and the state of its devices.
 
-    `kept` is one of a machine that was saved before; None: an empty one beside what the system's
-    machines boot from. OSError where it holds none, or other bytes than were kept.
+    `kept` is the directory of a machine that was saved before. None: a new, empty directory, beside
+    the files that the system's machines boot from. OSError where `kept` holds no machine, or other
+    bytes than were kept.
     """
 
     def __init__(self, microvm: Microvm, memory: int, kept: Path | None = None) -> None:
@@ -83,7 +84,7 @@ class FirecrackerTemplate:
         self._place = kept
 
     def machine(self, *, restored: bool) -> FirecrackerMachine:
-        """One that continues from what was saved, or boots into this template."""
+        """A machine: `restored` from the saved one, or else booting into this template."""
         machine = FirecrackerMachine((find_firecracker(),), self._place)
         if restored:
             machine.restore()
@@ -92,7 +93,7 @@ class FirecrackerTemplate:
         return machine
 
     def keep(self, place: Path) -> None:
-        """Gives what was saved a name: it is then wholly there, on the disk, or not at all."""
+        """Moves the saved machine to `place`: wholly, and on the disk, or not at all."""
 
         def write(work: Path) -> None:
             for name in NAMES:
@@ -103,7 +104,7 @@ class FirecrackerTemplate:
         self._place, self._kept = place, True
 
     def close(self) -> None:
-        """Removes what was not kept."""
+        """Removes the directory, unless it is a kept one."""
         if not self._kept:
             shutil.rmtree(self._place, ignore_errors=True)
 
@@ -112,8 +113,9 @@ class FirecrackerMachine:
     """A machine in Firecracker. Raises SandboxError where it does not start or answer."""
 
     def __init__(self, program: Sequence[str], place: Path) -> None:
-        """`program` is the command that is given `--api-sock PATH`, `place` the directory that the
-        machine is saved in and restored from.
+        """Starts Firecracker: the command `program`, with `--api-sock PATH` behind it.
+
+        `place` is the directory that the machine is saved in and restored from.
         """
         self._place = place
         self._directory = Path(tempfile.mkdtemp(prefix="shioenv-machine-"))
@@ -130,18 +132,18 @@ class FirecrackerMachine:
 
     @property
     def pid(self) -> int:
-        """Firecracker's."""
+        """The number of Firecracker's process."""
         return self._process.pid
 
     @property
     def channel(self) -> GuestChannel:
-        """To process 1 of the guest; it changes at each snapshot."""
+        """The channel to process 1 of the guest. SandboxError before `boot` or `restore`."""
         if self._channel is None:
             raise SandboxError("the machine is not connected")
         return self._channel
 
     def boot(self, microvm: Microvm, memory: int) -> None:
-        """Boots a guest of so many bytes of memory, and waits until it answers."""
+        """Boots a guest with so many bytes of memory, and waits until it answers."""
         self._call("PUT", "/machine-config", vcpu_count=1, mem_size_mib=memory // MEBIBYTE)
         self._call(
             "PUT",
@@ -163,8 +165,9 @@ class FirecrackerMachine:
         self._connect()
 
     def save(self) -> None:
-        """Writes memory and devices to its directory, and ends the machine: its connections end
-        with a snapshot, and what runs inputs is what was restored.
+        """Writes memory and devices to `place`, and ends the machine.
+
+        A snapshot ends the connections of a machine. Inputs run in restored machines alone.
         """
         self._call("PATCH", "/vm", state="Paused")
         self._call(
@@ -177,7 +180,7 @@ class FirecrackerMachine:
         self.close()
 
     def restore(self) -> None:
-        """Continues from what was saved. Its clock and entropy are those of that moment."""
+        """Continues from the saved machine, with the clock and the entropy of that moment."""
         self._call(
             "PUT",
             "/snapshot/load",
@@ -188,16 +191,16 @@ class FirecrackerMachine:
         self._connect()
 
     def wait(self, timeout: float | None = None) -> int:
-        """Ends it: there is nothing to wait for. Its exit status."""
+        """Ends the machine without waiting, and returns the exit status of Firecracker."""
         self.close()
         return self._process.returncode
 
     def kill(self) -> None:
-        """Ends it."""
+        """Ends the machine."""
         self.close()
 
     def close(self) -> None:
-        """Ends it; closing twice does nothing."""
+        """Ends the machine; closing twice does nothing."""
         if self._channel:
             self._channel.close()
         with suppress(ProcessLookupError):
@@ -228,7 +231,7 @@ class FirecrackerMachine:
             )
 
     def _connect(self) -> None:
-        """Until process 1 answers: it takes connections once it has booted."""
+        """Connects to process 1, which takes connections once the guest has booted."""
         until = time.monotonic() + _SECONDS
         self._wait_for(_VSOCK)
         while True:
@@ -249,10 +252,10 @@ class FirecrackerMachine:
         self._channel = GuestChannel(connection)
         self._channel.send(FrameKind.PING, _PING)
         while self._channel.receive(_SECONDS) != (FrameKind.PING.value, _PING):
-            pass  # it says as well that it booted
+            pass  # a frame that says that the guest booted may come first
 
     def _reach(self, connection: socket.socket) -> None:
-        """Connects to the API: its socket is there a moment before somebody listens."""
+        """Connects to the API, whose socket is there a moment before somebody listens."""
         until = time.monotonic() + _SECONDS
         while True:
             try:

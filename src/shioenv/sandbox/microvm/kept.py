@@ -1,5 +1,6 @@
-"""What machines were saved in, kept for the next sandbox. It is a directory that holds their
-memory, the state of their devices, and a sum of both.
+"""Saved machines, kept for the next sandbox.
+
+A directory for each holds the machine's memory, the state of its devices, and a sum of both.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ _BLOCK = 1 << 16
 
 
 def keep(place: Path, write: Callable[[Path], None]) -> None:
-    """Makes `place` of what `write` puts into a directory beside it, under `NAMES`. It is either
-    wholly there, on the disk, or not at all; somebody else's that is there already stays.
+    """Makes `place` of the files (`NAMES`) that `write` puts into a directory beside it.
+
+    `place` is either wholly there, on the disk, or not at all. A `place` that is there already
+    stays.
     """
     place.parent.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(prefix=".keep-", dir=place.parent))
@@ -42,8 +45,9 @@ def keep(place: Path, write: Callable[[Path], None]) -> None:
 
 
 def open_kept(place: Path) -> tuple[int, ...]:
-    """Descriptors of what is kept there, to be read, in the order of `NAMES`. OSError where nothing
-    is; where it holds other bytes than were kept, it is removed.
+    """Descriptors of the kept files, open for reading, in the order of `NAMES`.
+
+    OSError where nothing is kept in `place`, or other bytes than were kept: it is then removed.
     """
     opened = _open(place)
     try:
@@ -60,7 +64,7 @@ def open_kept(place: Path) -> tuple[int, ...]:
 
 
 def copy(source: int, target: Path) -> None:
-    """Copies what was ever written to a sparse file, given as a descriptor."""
+    """Copies the parts that were ever written of a sparse file, given as a descriptor."""
     with target.open("wb") as file:
         to = file.fileno()
         os.ftruncate(to, os.fstat(source).st_size)
@@ -87,7 +91,7 @@ def _close(opened: tuple[int, ...]) -> None:
 
 
 def _sum(opened: tuple[int, ...]) -> str:
-    """SHA-256 (hex) of what is in both, wherever the file systems have holes."""
+    """SHA-256 (hex) of both files' content, the same wherever their file systems have holes."""
     digest = hashlib.sha256()
     for descriptor in opened:
         digest.update(b"%d" % os.fstat(descriptor).st_size)
@@ -102,7 +106,7 @@ def _sum(opened: tuple[int, ...]) -> str:
 
 
 def _data(file: int) -> Iterator[tuple[int, int]]:
-    """From where to where a sparse file was ever written."""
+    """(begin, end) of each part of a sparse file that was ever written, in bytes."""
     end = 0
     while True:
         try:

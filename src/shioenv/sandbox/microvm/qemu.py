@@ -1,8 +1,8 @@
-"""Machines in QEMU: started, saved, and started again from what was saved.
+"""Machines in QEMU: started, saved, and started again from their saved state.
 
-No file is made for one. Its memory is one of the kernel's anonymous files, which QEMU writes to
-while the machine boots. Each machine that continues from that moment has a private copy, of which
-only the pages that it writes take room.
+A running machine has no file on a disk. Its memory is an anonymous file of the kernel, which QEMU
+writes to while the machine boots. Each machine that continues from that moment has a private copy
+of the memory. Of the copy, only pages that the machine writes take room.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from shioenv.system.microvm import Microvm
 
 PROGRAM = "qemu-system-x86_64"
 BOOT_SECONDS = 240.0
-"""How long booting may take where the processor is simulated."""
+"""How long booting may take, on a simulated processor too."""
 _QEMU_SECONDS = 60.0
 """How long QEMU itself may take for an answer."""
 _CAPABILITY = "x-ignore-shared"
 _KERNEL = "console=ttyS0 quiet panic=-1 reboot=t no_timer_check random.trust_cpu=on"
-"""The kernel's command line. Its check of the timer fails on a busy host, and that is a panic."""
+"""The kernel's command line, without the check of the timer: it fails on a busy host, a panic."""
 _REFUSED = "obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"
 
 
@@ -57,26 +57,29 @@ class Hardware:
     accelerator: str = "tcg"
     """`kvm` where the host's processor runs the guest, `tcg` where it is simulated."""
     bare: bool = False
-    """Inputs are root of it: its disk can be written, and what is written is gone with it."""
+    """Inputs are root of the machine: its disk can be written, and the writes end with the
+    machine."""
     booted: int | None = None
-    """What its clock stands at when it boots, seconds since 1970; None for this host's time. The
-    kernel dates with it what it makes itself, such as /dev."""
+    """The machine's clock when it boots, seconds since 1970; None for this host's time. The kernel
+    dates its own files by this clock, such as those of /dev."""
     cards: tuple[str, ...] = ()
-    """Addresses of its network cards. Their cables lead nowhere."""
+    """MAC addresses of the machine's network cards. Their cables lead nowhere."""
 
     def told(self) -> str:
-        """All that QEMU is told of it, and which QEMU: where it is the same, a state that was saved
-        can be loaded.
+        """All that QEMU is told of the machine, and which QEMU.
+
+        A saved state can be loaded where this text is the same as when it was saved.
         """
         commands = (_command(PROGRAM, self, (0, 0, 0, 0), restored=how) for how in (False, True))
         return repr([version(), *commands])
 
 
 class MachineTemplate:
-    """A machine at rest: its memory and the state of its devices. Closed with its last user.
+    """A machine at rest: its memory and the state of its devices. To be closed with its last user.
 
-    `kept` is a directory that holds both, of a machine that was saved before; None: empty ones.
-    OSError where it does not; where it holds other bytes than were kept, it is removed.
+    `kept` is a directory that holds both, of a machine that was saved before. None: both are empty.
+    OSError where `kept` does not hold both, or holds other bytes than were kept: it is then
+    removed.
     """
 
     def __init__(self, hardware: Hardware, kept: Path | None = None) -> None:
@@ -90,11 +93,11 @@ class MachineTemplate:
         self.memory, self.state = open_kept(kept)
 
     def machine(self, *, restored: bool) -> QemuMachine:
-        """One that continues from what was saved, or boots into this template."""
+        """A machine: `restored` from the saved one, or else booting into this template."""
         return QemuMachine(self, restored=restored)
 
     def keep(self, place: Path) -> None:
-        """Writes both to a directory, which is either wholly there, on the disk, or not at all."""
+        """Writes memory and state to the directory `place`, wholly (on the disk) or not at all."""
 
         def write(work: Path) -> None:
             copy(self.memory, work / "memory")
@@ -103,7 +106,7 @@ class MachineTemplate:
         keep(place, write)
 
     def close(self) -> None:
-        """Frees both; machines that run on go on."""
+        """Frees memory and state. Machines that still run go on."""
         for name in ("memory", "state"):
             descriptor = getattr(self, name)
             if descriptor >= 0:
@@ -112,7 +115,7 @@ class MachineTemplate:
 
 
 def version() -> str:
-    """What QEMU says it is."""
+    """The first line of `qemu-system-x86_64 --version`."""
     done = subprocess.run([find_qemu(), "--version"], capture_output=True, text=True, check=True)
     return done.stdout.partition("\n")[0]
 
@@ -120,7 +123,7 @@ def version() -> str:
 class QemuMachine:
     """A machine that runs in QEMU. It ends with the thread that started it.
 
-    HostError where QEMU is missing, SandboxError where it does not start.
+    Raises HostError where QEMU is missing, SandboxError where the machine does not start.
     """
 
     def __init__(
@@ -167,20 +170,20 @@ class QemuMachine:
 
     @property
     def pid(self) -> int:
-        """QEMU's."""
+        """The number of QEMU's process."""
         return self._process.pid
 
     def wait(self, timeout: float | None = None) -> int:
-        """Ends it: there is nothing to wait for. Its exit status."""
+        """Ends the machine without waiting, and returns the exit status of QEMU."""
         self.close()
         return self._process.returncode
 
     def kill(self) -> None:
-        """Ends it."""
+        """Ends the machine."""
         self.close()
 
     def close(self) -> None:
-        """Ends it; closing twice does nothing."""
+        """Ends the machine; closing twice does nothing."""
         with suppress(ProcessLookupError):
             self._process.kill()
         self._process.wait()
@@ -192,14 +195,14 @@ class QemuMachine:
         self._console = -1
 
     def said(self) -> str:
-        """The last that QEMU and the booting kernel wrote."""
+        """The last 2,000 bytes that QEMU and the booting kernel wrote, as text."""
         if self._console < 0:
             return ""
         size = os.fstat(self._console).st_size
         return os.pread(self._console, 2000, max(0, size - 2000)).decode("utf-8", "replace").strip()
 
     def save(self) -> None:
-        """Puts its state into the template, and ends it. Errors: SandboxError."""
+        """Puts the state into the template, and ends the machine. Errors: SandboxError."""
         try:
             self._ask("stop")
             self._migrate("migrate", "out")
@@ -233,7 +236,7 @@ class QemuMachine:
             time.sleep(0.002)
 
     def _ask(self, name: str, **arguments: Any) -> Any:
-        """What QEMU's control answers."""
+        """QEMU's answer to a command over its control socket."""
         self._control.sendall(json.dumps({"execute": name, "arguments": arguments}).encode())
         return self._answer()
 
@@ -262,16 +265,16 @@ def _command(
         for number, mac in enumerate(hardware.cards)
         for argument in (
             *("-netdev", f"hubport,id=net{number},hubid={number}", "-device"),
-            # told to announce itself when it is restored, the guest would change its network
+            # a guest that announces itself when it is restored would change its network
             f"virtio-net-pci,netdev=net{number},mac={mac},guest_announce=off,romfile=",
         )
     ]
     ram = f"memory-backend-file,id=ram,size={hardware.memory},mem-path=/proc/self/fd/{memory}"
     return [
-        *("setpriv", "--pdeathsig", "KILL", "--"),  # whoever is killed leaves no machine behind
+        *("setpriv", "--pdeathsig", "KILL", "--"),  # a killed Python leaves no machine behind
         *(program, "-machine", "q35,memory-backend=ram,usb=off,smm=off,vmport=off"),
         *("-accel", hardware.accelerator),
-        # the processor without cx16: QEMU 7.2 simulates it so that Linux ends
+        # without cx16, which QEMU 7.2 simulates in a way that ends Linux
         *("-cpu", "host" if kvm else "max,cx16=off", "-smp", "1"),
         *("-m", f"{hardware.memory >> 20}M", "-object", f"{ram},share={share}"),
         *("-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"),

@@ -1,1 +1,1 @@
-"""One module for each way to isolate a run."""
+"""The backend that runs inputs in namespaces of this host's kernel."""

@@ -1,9 +1,11 @@
 """The default backend: Linux namespaces over an overlay of the system, without daemon or root.
 
-One supervisor process (C, `shioenv.native`) per sandbox makes the namespaces. It has a fork server
-inside the system's own bash run one input at a time, and makes everything pristine again
-afterwards. This module starts and ends it and has it run inputs; `configuration.py` says what it is
-told, `wire.py` how, and `docs/design/sandbox.md` all the rest.
+Each sandbox has one supervisor process (C, `shioenv.native`), which makes the namespaces. A fork
+server inside the system's own bash runs one input at a time for the supervisor. After each run the
+supervisor makes everything pristine again.
+
+This module starts and ends the supervisor and sends it inputs. `configuration.py` has what a
+supervisor is told, `wire.py` the form of the messages, and `docs/design/sandbox.md` all the rest.
 """
 
 from __future__ import annotations
@@ -44,9 +46,10 @@ from shioenv.system.host import allow_open_files
 from shioenv.system.idmap import read_line, spawn
 from shioenv.system.store import System
 
-_PIECE = 1 << 16  # bytes; hardly an answer is longer
+_PIECE = 1 << 16  # bytes; hardly any answer is longer
 _GRACE_SECONDS = 120.0
-"""How long past a run's own limits the supervisor may stay silent before it counts as broken."""
+"""How long the supervisor may stay silent, past a run's wall and background time, until it counts
+as broken."""
 
 _NETWORK_PROBE = Request(
     r"ip -json -force -batch - <<< $'link show\naddress show'; printf '\0'; "
@@ -54,10 +57,10 @@ _NETWORK_PROBE = Request(
     r"ip -6 -json -force -batch - <<< $'route show table all\nrule show'; printf '\0'; "
     r"nft list ruleset 2>/dev/null",
     cwd="/",
-    wall_seconds=30.0,  # it takes a thousandth of it
+    wall_seconds=30.0,  # the probe takes a thousandth of it
 )
-"""Prints the state of the network: a line of JSON for each of `_LISTED`, and the firewall's rules.
-Few programs, since they take all the time."""
+"""Prints the state of the network: a line of JSON for each name in `_LISTED`, then the firewall's
+rules. The probe starts few programs, since starting them takes nearly all of its time."""
 
 _LISTED = (("links", "addresses"), ("routes", "rules"), ("routes6", "rules6"))
 
@@ -65,47 +68,47 @@ _HOSTNAME_PROBE = Request("uname -n", cwd="/")
 
 
 class Connection(Protocol):
-    """What a supervisor talks over: a socket, or what is used as one."""
+    """The connection to a supervisor: a socket, or an object that is used like a socket."""
 
     def settimeout(self, seconds: float, /) -> None:
-        """How long it may be silent."""
+        """Sets how long the supervisor may be silent."""
 
     def gettimeout(self) -> float | None:
-        """What was set."""
+        """How long the supervisor may be silent, in seconds; None where that was never set."""
 
     def sendall(self, data: bytes, /) -> None:
-        """Has it read these bytes."""
+        """Sends these bytes to the supervisor."""
 
     def recv(self, most: int, /) -> bytes:
-        """Some of what it wrote; nothing once it ended."""
+        """Some of the bytes that the supervisor wrote; none once it ended."""
         ...
 
     def close(self) -> None:
-        """Ends the talk, and with it the supervisor."""
+        """Ends the connection, and with it the supervisor."""
 
 
 class Supervisor(Protocol):
-    """The process that everything of a sandbox ends with."""
+    """The process that all processes of a sandbox end with."""
 
     @property
     def pid(self) -> int:
-        """Its number on this host."""
+        """The process's number on this host."""
         ...
 
     def wait(self, timeout: float | None = None) -> int:
-        """Its exit status, once it ended."""
+        """The process's exit status, once it ended."""
         ...
 
     def kill(self) -> None:
-        """Ends it at once."""
+        """Ends the process at once."""
 
 
 class NamespaceSandbox:
     """A pristine system that runs one input at a time; see `shioenv.sandbox.base.Sandbox`.
 
     Opening costs a tenth of a second, a run about as much as `bash -c` alone. Not for use by two
-    threads at once. Raises HostError (exit status 3, with the fix) where the host forbids what is
-    needed.
+    threads at once. Raises HostError (exit status 3, with the fix) where the host forbids something
+    that the sandbox needs.
     """
 
     def __init__(
@@ -117,10 +120,12 @@ class NamespaceSandbox:
         lower: LowerForm = LowerForm.NAMES,
         plain: Path | None = None,
     ) -> None:
-        """`lower` is the form of the lower layer to try first, `LowerForm.PART` for comparisons.
-        `plain` is the oracle's file system that inputs run on in place of the overlay. It is a full
-        copy of the system's rootfs, owners included and not below /tmp. They change it for good:
-        the caller restores it.
+        """Opens the sandbox.
+
+        `lower` is the form of the lower layer to try first, `LowerForm.PART` for comparisons.
+        `plain` is the oracle's file system, which inputs run on in place of the overlay. It is a
+        full copy of the system's rootfs, owners included, and does not lie below /tmp. Inputs
+        change the copy for good: the caller restores it.
         """
         self.system = system
         self.limits = limits or Limits()
@@ -134,7 +139,7 @@ class NamespaceSandbox:
 
     @property
     def lower(self) -> LowerForm:
-        """The form that its lower layer has on this host."""
+        """The form that the sandbox's lower layer has on this host."""
         return self._kept.form if self._kept else self._lower
 
     def __enter__(self) -> Self:
@@ -155,11 +160,11 @@ class NamespaceSandbox:
         self._kept = None
 
     def _end(self) -> None:
-        """Ends the supervisor and with it everything; the next run, if any, starts a new one."""
+        """Ends the supervisor and with it all of the sandbox; the next run starts a new one."""
         process, self._process = self._process, None
         if process is None:
             return
-        self._socket.close()  # its end of file ends the supervisor, and that everything else
+        self._socket.close()  # the end of file ends the supervisor, whose end ends everything else
         try:
             process.wait(timeout=_GRACE_SECONDS)
         except subprocess.TimeoutExpired:
@@ -174,16 +179,16 @@ class NamespaceSandbox:
         return self._run(request)
 
     def run_fresh(self, request: Request) -> Execution:
-        """The same from a newly executed bash: the oracle that `run` is compared with.
+        """Runs the input in a newly executed bash: the oracle that `run` is compared with.
 
-        Slower, and the shell's state stays unknown.
+        Slower than `run`, and the shell's state stays unknown.
         """
         return self._run(request, Ask.FRESH)
 
     def network(self) -> bytes:
         """The pristine network, in the form of `Execution.network`.
 
-        Raises SandboxError where something outside ended what reads it.
+        Raises SandboxError where the network cannot be read, as where somebody ended the probe.
         """
         return self._read_network(Ask.KEEP)
 
@@ -211,7 +216,7 @@ class NamespaceSandbox:
             raise opening_failed(line)
 
     def _start(self) -> tuple[Supervisor, Connection]:
-        """A supervisor that is to be configured, and what it talks over."""
+        """A supervisor that is to be configured, and the connection to it."""
         allow_open_files()
         directory, declaration = self.system.path, self.system.declaration
         if not self.system.rootfs.is_dir():
@@ -240,7 +245,7 @@ class NamespaceSandbox:
         )
 
     def _configure(self) -> str:
-        """Tells the supervisor what it needs to know; what it says then, "R" where it is ready."""
+        """Configures the supervisor and returns its answer: "R" where it is ready."""
         plain = self._plain is not None
         try:
             self._socket.sendall(
@@ -251,7 +256,7 @@ class NamespaceSandbox:
             return f"E{error.errno or errno.ETIMEDOUT} talk to the supervisor"
 
     def _kernel(self) -> ShownKernel:
-        """That of the machine that the supervisor runs on."""
+        """The kernel of the machine that the supervisor runs on."""
         return ShownKernel(platform.release(), time.time())
 
     def _run(self, request: Request, ask: int = 0) -> Execution:
@@ -271,7 +276,7 @@ class NamespaceSandbox:
         limits = self.limits
         seconds = limits.wall_seconds if request.wall_seconds is None else request.wall_seconds
         patience = seconds + limits.background_seconds + _GRACE_SECONDS
-        if self._socket.gettimeout() != patience:  # setting it is a call of the kernel
+        if self._socket.gettimeout() != patience:  # setting a timeout is a call of the kernel
             self._socket.settimeout(patience)
         try:
             self._socket.sendall(message)
@@ -281,7 +286,7 @@ class NamespaceSandbox:
             self._end()
             raise SandboxError(f"the supervisor is gone: {error}") from error
         except BaseException:
-            self._end()  # an interrupt, say: the answer would be taken for the next run's
+            self._end()  # after an interrupt, say, the next run would get this run's answer
             raise
         if reply.error:
             if reply.stage == Stage.DIRECTORY:
@@ -296,8 +301,9 @@ class NamespaceSandbox:
         return self._completed(execution, said)
 
     def _completed(self, execution: Execution, said: Meaning) -> Execution:
-        """With the network and the host's name where these changed. Ends the sandbox where the next
-        run needs a new one.
+        """The execution with the network and the host's name, where these changed.
+
+        Ends the sandbox where the next run needs a new one.
         """
         if said.network:
             ask = Ask.KEEP if said.needs_new_sandbox else Ask.RENEW
@@ -311,14 +317,14 @@ class NamespaceSandbox:
                 )
             hostname = named.output.rstrip(b"\n")
             if hostname != self.system.declaration.machine.hostname.encode():
-                # else it was the domain name that changed
+                # where they are equal, the domain name alone changed
                 execution = replace(execution, hostname=hostname)
         if said.needs_new_sandbox:
             self._end()
         return execution
 
     def _receive(self, least: int, so_far: bytes) -> bytes:
-        """So many bytes of an answer at least: mostly it comes in one piece."""
+        """At least so many bytes of an answer, `so_far` included. Most come in one piece."""
         data = so_far
         while len(data) < least:
             more = self._socket.recv(max(_PIECE, least - len(data)))
@@ -330,7 +336,7 @@ class NamespaceSandbox:
 
 @lru_cache(maxsize=64)
 def _directory(path: str) -> bytes:
-    """A start directory as the supervisor gets it; there are few of them."""
+    """A start directory as the supervisor gets it. A sandbox sees few different ones."""
     where = os.fsencode(path)
     if not where.startswith(b"/") or b"\0" in where:
         raise _no_start(path, "not an absolute path")
@@ -340,8 +346,10 @@ def _directory(path: str) -> bytes:
 
 
 def _network_document(printed: bytes) -> bytes:
-    """What the probe printed as one JSON object. Nothing is left out but what is listed for IPv6,
-    which a kernel may be without. ValueError where something could not be listed.
+    """The output of the network probe as one JSON object.
+
+    Raises ValueError where something could not be listed. The lists for IPv6 alone may be left out,
+    since a kernel may be without IPv6.
     """
     *listed, firewall = printed.decode("utf-8", "replace").split("\0", len(_LISTED))
     if len(listed) != len(_LISTED):

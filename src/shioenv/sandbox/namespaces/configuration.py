@@ -1,4 +1,4 @@
-"""What a supervisor is told before its first run: the declared machine, and the limits."""
+"""The configuration of a supervisor before its first run: the declared machine, and the limits."""
 
 from __future__ import annotations
 
@@ -18,18 +18,19 @@ from shioenv.system.values import UNLIMITED
 
 
 class ShownKernel(NamedTuple):
-    """What runs where the supervisor does, as far as a system shows it."""
+    """The kernel that the supervisor runs under, as far as a system shows the kernel."""
 
     release: str
     now: float
-    """Its time, seconds since 1970."""
+    """The kernel's time, seconds since 1970."""
 
 
 def configuration(
     system: System, limits: Limits, mode: ShellMode, kernel: ShownKernel, *, plain: bool
 ) -> bytes:
-    """The message that configures a supervisor under this kernel; `plain` where inputs run on a
-    plain copy.
+    """The message that configures a supervisor under this kernel.
+
+    `plain`: inputs run on a plain copy of the system's files, not on an overlay.
     """
     declaration, told = system.declaration, system.answers
     machine, session = declaration.machine, declaration.session
@@ -81,11 +82,11 @@ _RESOURCES = (
 
 
 def _resource_limits(declared: Mapping[str, tuple[int, int]]) -> Iterator[bytes]:
-    """(resource, soft, hard) for setrlimit(2)."""
+    """(resource, soft, hard) of each declared limit, packed for setrlimit(2)."""
     for name, (soft, hard) in declared.items():
         number = _RESOURCES.index(name)
         if name == "core" and soft == 0:
-            # `ulimit -c` shows 0 as well, and a crash never starts the host's own core handler
+            # `ulimit -c` shows 1 as 0, and with 1 a crash never starts the host's own core handler
             soft = 1
         infinite = 2**64 - 1
         yield RLIMIT.pack(
@@ -94,6 +95,6 @@ def _resource_limits(declared: Mapping[str, tuple[int, int]]) -> Iterator[bytes]
 
 
 def _processes(declaration: SystemDeclaration) -> Iterator[bytes]:
-    """(number, owner, group, name) of each process of the machine."""
+    """(number, owner, group, name) of each process of the machine, packed."""
     for process, uid, gid in owned_processes(declaration):
         yield PROCESS.pack(process.pid, uid, gid, process.name.encode())

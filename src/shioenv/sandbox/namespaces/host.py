@@ -1,4 +1,4 @@
-"""What namespaces need of this host, found out by trying it."""
+"""What the `namespaces` backend needs of this host, found out by trying it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _declared() -> SystemDeclaration:
 
 
 def host_checks() -> Iterator[HostCheck]:
-    """Each in the order in which one thing needs the other; nothing stays behind."""
+    """Every check, each after those that it depends on; nothing stays behind."""
     yield _kernel()
     yield try_it(
         "compiled helper",
@@ -158,7 +158,7 @@ _FEATURES = (
 
 
 _PACKAGES = {"ip": "iproute2", "unshare": "util-linux"}
-"""Of Debian, by the programs that features are tried with."""
+"""Debian's packages, by the programs of theirs that features are tried with."""
 
 
 def _namespaces(idmap: IdMap) -> Iterator[HostCheck]:
@@ -184,14 +184,14 @@ def _namespaces(idmap: IdMap) -> Iterator[HostCheck]:
 
 
 def _reason(tried: subprocess.CompletedProcess[bytes]) -> str:
-    """The last line with something to say of what a program wrote about its failure."""
+    """The last line that says something in a failed program's standard error."""
     said = tried.stderr.decode("utf-8", "replace").splitlines()
     told = [line.strip() for line in said if line.strip() and "dmesg(1)" not in line]
     return told[-1] if told else f"exit status {tried.returncode}"
 
 
 def _tree() -> HostCheck:
-    """How much of a system's tree is in memory, so that no file system of this host shows."""
+    """How much of a system's tree is in memory, where no file system of this host shows."""
     name, why = "tree in memory", "the same inputs give the same bytes, whatever the cache lies on"
     try:
         form = form_here()
@@ -211,7 +211,7 @@ def _tree() -> HostCheck:
 
 
 def _limits() -> HostCheck:
-    """Whether inputs can be given the limits that the system declares."""
+    """Whether inputs can be given the resource limits that the default system declares."""
     lower = []
     for name, (_, hard) in _declared().session.limits.items():
         kind = getattr(resource, f"RLIMIT_{name.upper()}", None)
@@ -230,7 +230,7 @@ def _limits() -> HostCheck:
 
 
 def _crashes(pattern: str) -> HostCheck:
-    """Whether a program that crashes in a sandbox starts one of the host's, as its root."""
+    """Whether a crash in a sandbox starts a program of the host, as the host's root."""
     return HostCheck(
         name="core dumps",
         ok=not pattern.startswith("|"),

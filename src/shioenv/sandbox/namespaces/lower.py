@@ -1,12 +1,14 @@
-"""What lies below everything an input writes: the system's tree, kept in memory.
+"""The lower layer, below everything that an input writes: the system's tree, kept in memory.
 
-The business of a file system is the order, sizes and inode numbers of a directory's entries, the
-room of files, who read them last. Left alone, the one that the cache directory lies on would
-decide. So the lower layer of the overlay is a tmpfs that holds the tree alone, filled in one order
-everywhere. Data comes from the host's files. It is made once for all sandboxes of a system that a
-process has open, with the user namespace that owns it. What an input can hold or lock without the
-overlay between (devices, /sys, what stands for processes) is each sandbox's own. It is kept for the
-supervisors that the sandbox starts.
+A file system decides the order, sizes and inode numbers of a directory's entries, the room that
+files take, and when they were last read. Inputs would see those of the file system that the cache
+directory lies on. So the lower layer of the overlay is a tmpfs that holds the tree alone, filled in
+the same order on every host. The data comes from the host's files.
+
+The layer is made once for all sandboxes of a system that a process has open, with the user
+namespace that owns the layer. Devices, /sys and the files that stand for processes have no overlay
+above them, so an input could hold or lock them. Each sandbox has its own of these, for all
+supervisors that it starts.
 """
 
 from __future__ import annotations
@@ -37,51 +39,56 @@ class LowerForm(StrEnum):
     """How much of a system's tree is in memory."""
 
     NAMES = "names"
-    """All names and attributes: the host's file system gives data and nothing else (Linux 6.16)."""
+    """All names and attributes; the host's file system gives the data alone (Linux 6.16)."""
     PART = "part"
-    """All but /usr, which shows the order, sizes and times of access of the host's file system."""
+    """All but /usr, where the order, sizes and times of access are those of the host's file
+    system."""
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class KeptNamespaces:
-    """Two namespaces that are there as long as this is, without a process: descriptors."""
+    """Descriptors of two namespaces, which live without a process as long as this object does."""
 
     user: int
     """The user namespace that owns the mounts."""
     mounts: int
     form: LowerForm
     sum: str
-    """Of what the host's directory held when the tree was filled from it; `tree_sums` of the system
-    tells what it should be."""
+    """The sum of the host's directory when the tree was filled from it. `System.tree_sums` has the
+    sum that it should be."""
     nodes: tuple[tuple[int, int], ...]
-    """The host's device nodes when it was made: an ordinary user's sandboxes have these."""
+    """(device, inode) of the host's device nodes at that time; sandboxes of ordinary users have
+    them."""
     owner: KeptNamespaces | None = None
-    """Whose lower layer it shares, and whose user namespace; None: its own."""
+    """The namespaces whose lower layer and user namespace these share; None where they have their
+    own."""
     number: int = 1
-    """Of those that share a user namespace: from 1, below `_MOST`."""
+    """The number among the namespaces that share a user namespace: from 1, below `_MOST`."""
     others: Iterator[int] = field(default_factory=lambda: iter(range(2, _MOST)))
-    """The numbers of those to come that share this one's."""
+    """The numbers of namespaces that are still to share this user namespace."""
 
     def __post_init__(self) -> None:
         weakref.finalize(self, _close, self.mounts, *([] if self.owner else [self.user]))
 
     def current(self) -> bool:
-        """Whether the host has the same device nodes still: one that somebody replaced is shown as
-        deleted, and cannot be mounted again.
+        """Whether the host still has the same device nodes.
+
+        A node that somebody replaced is shown as deleted, and cannot be mounted again.
         """
         return self.nodes == _nodes()
 
 
 _DIRECTORY = Path(os.path.commonpath(DEVICES))
 _SETTLED_SECONDS = 0.1
-"""After so long (ours) a change has another time than the change before it. Clocks of file systems
-go in steps of at most 10 ms.
-"""
+"""Seconds after which a change surely has another time than the change before it. Ours, because the
+clocks of file systems go in steps of at most 10 ms."""
 
 
 def _nodes() -> tuple[tuple[int, int], ...]:
-    """The host's device nodes now. Whoever makes, removes or renames one changes their directory:
-    while that is as it was, the nodes are as they were looked at then.
+    """The host's device nodes now.
+
+    Whoever makes, removes or renames a node changes the directory of the nodes. While the directory
+    is unchanged, so are the nodes, and the last look at them counts.
     """
     now = _DIRECTORY.stat()
     if abs(time.time() - now.st_ctime) < _SETTLED_SECONDS:
@@ -91,7 +98,7 @@ def _nodes() -> tuple[tuple[int, int], ...]:
 
 @lru_cache(maxsize=1)
 def _nodes_of(*directory: int) -> tuple[tuple[int, int], ...]:
-    """The nodes in the directory that these numbers tell from others, and from itself before."""
+    """The device nodes in a directory of this device, inode and time of change (ns)."""
     return _nodes_looked_at()
 
 
@@ -106,10 +113,12 @@ def _close(*descriptors: int) -> None:
 
 
 _MOST = 60_000
-"""Sandboxes have numbers below it in a user namespace, ids of users there; more have another."""
+"""Above the largest number of a sandbox in a user namespace, where the number is the id of a user.
+Further sandboxes share another user namespace."""
 
 _open: WeakValueDictionary[tuple[object, ...], KeptNamespaces] = WeakValueDictionary()
-"""What this process keeps with a lower layer of its own, by what it was made of."""
+"""The namespaces with a lower layer of their own that this process has, by what they are made
+of."""
 
 
 def keep(
@@ -117,9 +126,10 @@ def keep(
 ) -> KeptNamespaces:
     """The namespaces of a sandbox of the system in `directory`; see `KeptNamespaces`.
 
-    Everything was last read at `instant` (seconds since 1970). `best` is the form to try first,
-    `plain` as `NamespaceSandbox` says. Where this process has one open of the same, its lower layer
-    is shared. Errors: HostError where the host forbids what is needed, SandboxError.
+    `instant` (seconds since 1970) is when every file was last read. `best` is the form to try
+    first, `plain` is as in `NamespaceSandbox`. Where this process has namespaces of the same system
+    open, their lower layer is shared. Errors: HostError where the host forbids what is needed,
+    SandboxError.
     """
     idmap, nodes = find_idmap(), _nodes()
     files = (directory / "rootfs").stat()
@@ -160,7 +170,7 @@ def keep(
         raise opening_failed(said)
     user, mounts = descriptors
     if owner:
-        _close(user)  # another name of the owner's
+        _close(user)  # another descriptor of the owner's user namespace
         return KeptNamespaces(owner.user, mounts, owner.form, owner.sum, nodes, owner, number)
     form, _, total = said.partition(" ")
     kept_here = KeptNamespaces(user, mounts, LowerForm(form), total, nodes)
@@ -177,7 +187,7 @@ def form_here() -> LowerForm:
     """
     with TemporaryDirectory(prefix="shioenv-lower-") as name:
         directory = Path(name)
-        directory.chmod(0o711)  # for the root inside, who is nobody here
+        directory.chmod(0o711)  # for the root inside, whose id has no rights on this host
         for name in ("rootfs", "rootfs/sys", "processes"):
             (directory / name).mkdir(mode=0o755)
         (directory / "rootfs" / "file").write_text("read through the layers\n")
@@ -186,7 +196,7 @@ def form_here() -> LowerForm:
 
 @cache
 def file_system_of(path: Path) -> str:
-    """What the kernel calls the file system that a path lies on, such as `ext4`."""
+    """The kernel's name of the file system that a path lies on, such as `ext4`; else `unknown`."""
     found, longest = "unknown", -1
     real = path.resolve()
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
@@ -198,7 +208,7 @@ def file_system_of(path: Path) -> str:
 
 
 def opening_failed(line: str) -> HostError | SandboxError:
-    """What a supervisor's last line ("E<errno> <step>") means to the user."""
+    """The error that a supervisor's last line ("E<errno> <step>") means to the user."""
     number, step = failure(line)
     reason = os.strerror(number) if number else "it ended without a word"
     message = f"the sandbox could not be opened: {step or 'supervisor'}: {reason}"
@@ -208,7 +218,7 @@ def opening_failed(line: str) -> HostError | SandboxError:
             hint="Linux 6.6 or newer is needed (on Debian 12: apt-get install "
             "-t bookworm-backports linux-image-amd64)",
         )
-    gone = number in (errno.ENOENT, errno.ESRCH)  # a process that it needed: somebody killed it
+    gone = number in (errno.ENOENT, errno.ESRCH)  # somebody killed a process that opening needs
     if re.search(r"\bproc\b", step) and not gone:
         return HostError(
             message,

@@ -65,10 +65,10 @@ def _beyond(kind: int, network: bytes = b"", prefix: int = 0) -> bytes:
 
 
 def _no_way_out(interfaces: Sequence[Interface]) -> list[bytes]:
-    """TCP to where no interface is connected fails at once.
+    """Messages that make TCP fail at once to any address that no interface is connected to.
 
-    The gateway says so as well, but it says so too early to a socket that is just connecting. Only
-    the next attempt, a second later, is believed.
+    The gateway answers such attempts too, but its first answer reaches a connecting socket too
+    early. The socket believes only the answer to its next attempt, a second later.
     """
     messages = [_beyond(_UNREACHABLE)]
     for interface in interfaces:
@@ -80,7 +80,7 @@ def _no_way_out(interfaces: Sequence[Interface]) -> list[bytes]:
 
 
 def network_messages(interfaces: Sequence[Interface]) -> tuple[bytes, bytes]:
-    """What makes the network inside, and what configures the other end of its cables."""
+    """The messages that make the network inside, and those for the other end of its cables."""
     inside, outside = [_set_up(1)], [_set_up(1)]
     for index, interface in enumerate(interfaces, start=_FIRST_INDEX):
         cable = f"cable{index}"

@@ -1,9 +1,9 @@
 """Can the shell that inputs run in be told from a fresh `bash -c`? Asked once of each system.
 
 The fork server depends on how a bash starts (`native/inside/preload.c`), so every system's own bash
-is probed when it is built. The fastest way of serving inputs is used that gives the same output and
-exit code as a newly executed bash for every probe. Where none does, inputs could only have a plain
-fresh bash each, whose state nobody reads.
+is probed when the system is built. A way of serving inputs fits where every probe gets the same
+output and exit code as from a newly executed bash. The fastest way that fits is used. Where no way
+fits, each input could only have a newly executed bash, whose state nobody reads.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from shioenv.system.store import System
 
 _VERDICT = "shell.json"
 _UNSTABLE = re.compile(rb"(?<=pipe:\[)\d+|(?<=real )[\d.]+|(?<=user )[\d.]+|(?<=sys )[\d.]+")
-"""What differs between any two runs of one fresh bash: numbers of pipes, measured times."""
+"""Matches the output that differs between any two runs of a fresh bash: numbers of pipes, times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Divergence:
 
 @cache
 def probes() -> tuple[str, ...]:
-    """All probes, in the order of the file."""
+    """All probes, in the order of `probes.txt`."""
     text = resources.files(__package__).joinpath("probes.txt").read_text(encoding="utf-8")
     blocks = (
         "\n".join(line for line in block.splitlines() if not line.startswith("# "))
@@ -58,10 +58,11 @@ def _answer(execution: Execution) -> tuple[int, bytes]:
 
 
 def divergences(sandbox: NamespaceSandbox, inputs: Sequence[str] | None = None) -> list[Divergence]:
-    """The probes that tell the sandbox's shell from a fresh one; empty is what is wanted.
+    """The probes that tell the sandbox's shell from a fresh bash; an empty list is the good result.
 
-    A probe counts only where the shell under test twice gave an answer that a fresh bash did not
-    give in three runs. What two fresh shells do not agree about tells nothing.
+    `inputs` are the probes to try; None for all. A fresh bash answers a probe in three runs. The
+    probe tells the shells apart where the sandbox's shell twice gives none of these answers.
+    Answers that fresh shells themselves disagree about say nothing.
     """
     told: list[Divergence] = []
     for probe in probes() if inputs is None else inputs:
@@ -83,13 +84,14 @@ class ServingVerdict:
 
     mode: ShellMode
     reason: str = ""
-    """Why not faster; "" where it is served in the fastest way."""
+    """Why each faster mode failed; "" where the bash is served in the fastest mode."""
 
 
 def prove_shell(system: System, report: Progress = silent) -> ServingVerdict:
-    """Probes the system's bash; keeps the fastest mode that cannot be told from a fresh one.
+    """Probes the system's bash and keeps the fastest mode that cannot be told from a fresh bash.
 
-    Only a bash that is served is kept, and for this library alone: what fails is tried again.
+    The verdict is kept only where the bash can be served, and holds for the installed library
+    alone. A bash that cannot be served is probed again the next time.
     """
     reasons: list[str] = []
     for mode in (ShellMode.LATE, ShellMode.MAIN):
@@ -108,9 +110,7 @@ def prove_shell(system: System, report: Progress = silent) -> ServingVerdict:
 
 
 def proven_shell(system: System, report: Progress = silent) -> ServingVerdict:
-    """The mode found when the system was probed; probes it now where that has not been done with
-    the library that is installed here.
-    """
+    """The verdict kept for the library installed here; without one, the bash is probed now."""
     with suppress(OSError, ValueError, KeyError, TypeError):
         kept = json.loads((system.path / _VERDICT).read_text())
         if kept["library"] == _library():
@@ -119,7 +119,7 @@ def proven_shell(system: System, report: Progress = silent) -> ServingVerdict:
 
 
 def _unfit(system: System, mode: ShellMode) -> str | None:
-    """Why the system's bash cannot be served so; None where it can."""
+    """Why the system's bash cannot be served in this mode; None where it can."""
     try:
         with NamespaceSandbox(system, mode=mode) as sandbox:
             if sandbox.run(Request("")).shell is None:
@@ -134,12 +134,12 @@ def _unfit(system: System, mode: ShellMode) -> str | None:
 
 
 def _keep(system: System, verdict: ServingVerdict) -> None:
-    # Nobody's loss if it cannot be kept: the next opening probes again.
+    # A verdict that cannot be kept costs time alone: the next opening probes again.
     document = {"mode": verdict.mode, "reason": verdict.reason, "library": _library()}
     with suppress(OSError):
         (system.path / _VERDICT).write_text(json.dumps(document, indent=1) + "\n")
 
 
 def _library() -> str:
-    """SHA-256 of what is loaded into a system's bash."""
+    """SHA-256 (hex) of the library that is loaded into a system's bash."""
     return hashlib.sha256(native.preload_library().read_bytes()).hexdigest()

@@ -1,20 +1,26 @@
 """The system-call filter of every sandbox: what is allowed, by group and with the reason.
 
-Inputs get an ordinary Linux, as root of a container has it. Four answers:
+Inputs get an ordinary Linux, as root of a container has it. The answers:
 
-- `ALLOWED` calls pass. The programs of a Debian or Ubuntu system make them, or the supervisor needs
+- `ALLOWED` calls pass. Programs of a Debian or Ubuntu system make them, or the supervisor needs
   them once the filter is in place (`native/around/supervisor.c`).
 - `FORBIDDEN` calls give EPERM, as they do to root of a container: programs know that answer.
-- Everything else gives ENOSYS, as on a kernel that was built without it or is older: programs then
-  go another way. `ABSENT` says what that is and why. What a newer kernel adds is part of it, so
-  that an input does the same on every host.
-- `socket` and `socketpair` are judged by family and protocol and answer as a kernel without those.
+- `HOLLOW` calls succeed and do nothing.
+- All other calls give ENOSYS, as on an older kernel or one that was built without them: programs
+  then go another way. `ABSENT` names such calls and says why. Calls that a newer kernel adds are
+  among them, so that an input does the same on every host.
+- `socket` and `socketpair` are judged by family and protocol. For those that are not allowed, they
+  answer as a kernel without them.
+- `fcntl` makes no pipe larger than `LARGEST_PIPE`: larger sizes give EPERM.
+- `kill` of the shells' parent succeeds and does nothing.
 
-One filter is enough. What the supervisor needs of it (mounts, namespaces, another root) is what
-root of an ordinary Linux has as well. The namespaces decide what comes of it. A call that is
-allowed whatever its arguments costs next to nothing, since the kernel keeps that answer in a bitmap
-(`benchmarks/filter_cost.py`). So arguments are looked at only where a socket is made. Those of
-`clone` are not: nobody can see `clone3`'s, and new user namespaces are off by their count.
+One filter is enough. The supervisor's calls (mounts, namespaces, another root) are calls of root on
+any Linux, and the namespaces decide what they reach.
+
+A call that is allowed whatever its arguments costs next to nothing, since the kernel keeps that
+answer in a bitmap (`benchmarks/filter_cost.py`). So arguments are looked at only in the last three
+cases. Arguments of `clone` are not looked at: no filter can see those of `clone3`, and new user
+namespaces are off by their count.
 """
 
 from __future__ import annotations
@@ -34,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class CallGroup(NamedTuple):
-    """System calls that have one reason."""
+    """System calls that are answered the same for one reason."""
 
     reason: str
     names: tuple[str, ...]
@@ -152,7 +158,7 @@ FORBIDDEN = (
 )
 
 HOLLOW = (_group("writes out every disk of the host; an input's own files are in memory", "sync"),)
-"""Succeeds and does nothing, which is what it comes to inside."""
+"""Calls that succeed and do nothing, which is all that they would do to files in memory."""
 
 ABSENT = (
     _group(
@@ -184,23 +190,24 @@ ABSENT = (
         putpmsg afs_syscall tuxcall security lookup_dcookie epoll_ctl_old epoll_wait_old vserver""",
     ),
 )
-"""Named for the reasons alone: ENOSYS is the answer to everything that is not named, which is also
-what came after Linux 5.17."""
+"""Named for the reasons alone: ENOSYS is the answer to every call that is not named in another
+list. Calls that came after Linux 5.17 are such calls too."""
 
 FAMILIES = (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK)
-"""Kinds of sockets. Of the others some reach past the network namespace (AF_VSOCK: the machine that
-the host runs on). The rest is attack surface that no program of the systems needs.
-"""
+"""The families of sockets that are allowed. Some others reach past the network namespace (AF_VSOCK:
+the machine that the host runs on). The rest is attack surface that no program of the systems
+needs."""
 
 NETLINK = {
     0: "routes, links and addresses", 2: "between processes", 4: "socket statistics", 6: "IPsec",
     12: "firewall", 15: "devices", 16: "generic: ethtool and others",
 }  # fmt: skip
-"""Protocols of AF_NETLINK. The others reach the kernel's auditing, storage and cryptography."""
+"""The protocols of AF_NETLINK that are allowed. Others reach the kernel's auditing, storage and
+cryptography."""
 
 
 def _socket_rules() -> Iterator[tuple[int, str, list[pyseccomp.Arg]]]:
-    """(action, call, conditions) for making sockets; each condition is of the whole register."""
+    """(action, call, conditions) for making sockets; a condition compares the whole register."""
     from pyseccomp import ALLOW, EQ, ERRNO, GT, Arg
 
     no_family, no_protocol = ERRNO(errno.EAFNOSUPPORT), ERRNO(errno.EPROTONOSUPPORT)
@@ -217,19 +224,19 @@ def _socket_rules() -> Iterator[tuple[int, str, list[pyseccomp.Arg]]]:
 
 
 LARGEST_PIPE = 65_536
-"""Bytes a pipe may be made to hold: what it holds to begin with. The kernel counts larger ones for
-each user of the host, whose other sandboxes would get small ones."""
+"""Bytes that a pipe may be made to hold: as many as a new pipe holds. The kernel counts larger
+pipes for each user of the host, and pipes of that user's other sandboxes would become small."""
 
 
 def _pipe_rules() -> Iterator[tuple[int, str, list[pyseccomp.Arg]]]:
-    """(action, call, conditions) for `fcntl`, which sets the size of pipes."""
+    """(action, call, conditions) for `fcntl`, which sets the size of pipes among other things."""
     from pyseccomp import ALLOW, EQ, ERRNO, GT, LE, LT, MASKED_EQ, Arg
 
     sets_size = Arg(1, EQ, fcntl.F_SETPIPE_SZ)
     yield ALLOW, "fcntl", [sets_size, Arg(2, LE, LARGEST_PIPE)]
     yield ERRNO(errno.EPERM), "fcntl", [sets_size, Arg(2, GT, LARGEST_PIPE)]
-    # All others, whole registers compared: the kernel reads 32 bits of the command, and what a
-    # register holds above them would hide one. 0x408 to 0x41f lies past what Linux has today.
+    # All other commands. Whole registers are compared: the kernel reads 32 bits of the command, and
+    # the bits above these could hide a forbidden one. 0x41f lies past all commands of Linux today.
     whole = 0xFFFF_FFFF_FFFF_FFFF
     yield ALLOW, "fcntl", [Arg(1, LT, fcntl.F_SETPIPE_SZ)]
     yield ALLOW, "fcntl", [Arg(1, MASKED_EQ, whole - 0x7, 0x408)]
@@ -237,8 +244,9 @@ def _pipe_rules() -> Iterator[tuple[int, str, list[pyseccomp.Arg]]]:
 
 
 def _kill_rules(parent: int) -> Iterator[tuple[int, str, list[pyseccomp.Arg]]]:
-    """(action, call, conditions) for `kill`, which the shells' parent takes without effect: it
-    cannot be killed, and would answer as somebody else's process does.
+    """(action, call, conditions) for `kill`, which succeeds on the shells' parent without effect.
+
+    That process cannot be killed: without the filter the answer would be that of another user's.
     """
     from pyseccomp import ALLOW, EQ, ERRNO, NE, Arg
 
@@ -250,9 +258,8 @@ def _kill_rules(parent: int) -> Iterator[tuple[int, str, list[pyseccomp.Arg]]]:
 def filter_program(parent: int) -> bytes:
     """The filter as BPF instructions for prctl(2); `parent` is the number of the shells' parent.
 
-    Raises HostError where libseccomp is missing.
-
-    Calls of another architecture (32-bit, x32) give ENOSYS, as on a kernel without it.
+    Calls of another architecture (32-bit, x32) give ENOSYS, as on a kernel without it. Raises
+    HostError where libseccomp is missing or too old.
     """
     try:
         import pyseccomp
@@ -280,7 +287,10 @@ def filter_program(parent: int) -> bytes:
 
 
 def _number(name: str) -> int:
-    """A call's number, negative where this processor never had it (libseccomp then skips it)."""
+    """A call's number, negative for one that this processor never had: libseccomp skips it.
+
+    Raises HostError for a name that libseccomp does not know.
+    """
     import pyseccomp
 
     number: int = pyseccomp.resolve_syscall(pyseccomp.Arch.NATIVE, name)

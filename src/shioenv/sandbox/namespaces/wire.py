@@ -1,8 +1,8 @@
 """What Python and the supervisor say to each other: `native/around/protocol.h`, in Python.
 
-A configuration and then requests go out, each as one message; a reply comes back for each request.
-Numbers are those of the machine, in its own order. `tests/unit/sandbox/test_wire.py` compares all
-of it with the header.
+A configuration goes out first, then requests, each as one message. Each request gets one reply.
+Numbers are in the byte order of the machine. `tests/unit/sandbox/test_wire.py` compares this module
+with the header.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from shioenv.sandbox.base import MEBIBYTE, Execution, FileChange, FileStat, Limi
 
 
 class ShellMode(StrEnum):
-    """Where the fork server in bash stops and waits for inputs; see `native/inside/preload.c`."""
+    """Where a starting bash stops to serve inputs as fork server; see `native/inside/preload.c`."""
 
     LATE = "late"
     """After bash's own initialisation: fastest."""
     MAIN = "main"
     """Before bash's main()."""
     FRESH = "fresh"
-    """Nowhere: every input starts a bash of its own, and its shell state stays unknown."""
+    """Nowhere: every input has a newly executed bash, and its shell state stays unknown."""
 
 
 class Config(IntEnum):
@@ -58,16 +58,16 @@ class Config(IntEnum):
 
 
 class Ask(IntEnum):
-    """What a request asks for besides, `REQUEST_*`: bits, put together as plain numbers."""
+    """What a request asks for beside the run, `REQUEST_*`: bits, combined as plain numbers."""
 
     FRESH = 1
     """A newly executed bash."""
     SEPARATE = 2
     KEEP = 4
-    """What the run changes stays there for the next one."""
+    """The run's changes stay for the next run."""
     TERMINAL = 8
     RENEW = 16
-    """It reads what a run did to the network, which is made anew after it."""
+    """The run reads what the run before did to the network, which is made anew afterwards."""
     ROWS = 32
     EAGER = 64
     LAZY = 128
@@ -99,7 +99,7 @@ class ReplyFlags(IntFlag):
 
 
 class Stage(IntEnum):
-    """How far a run came that did not happen, `STAGE_*`."""
+    """How far a run came that failed, `STAGE_*`."""
 
     NONE = 0
     NAMESPACES = 1
@@ -111,15 +111,17 @@ class Stage(IntEnum):
 NEEDS_NEW_SANDBOX: Final = (
     ReplyFlags.IPC | ReplyFlags.HOSTNAME | ReplyFlags.INIT | ReplyFlags.MOUNTS | ReplyFlags.SOCKETS
 )
-"""Where a run leaves other traces, the supervisor undoes them: of the network once it was read."""
+"""The flags of traces that the supervisor cannot undo. It undoes all others: changes of the network
+once these were read."""
 FD_GATEWAY: Final = 100
-"""The network at the other end of the cable, as messages that make interfaces call it."""
+"""The descriptor by which messages that make interfaces name the network at the cable's other
+end."""
 LONGEST_PATH: Final = 4096
-"""Bytes of a start directory, its final NUL included: `CWD_MAX`."""
+"""Most bytes of a start directory, its final NUL included: `CWD_MAX`."""
 LONGEST_STATE: Final = 4 << 20
-"""Bytes of the shell's state: `STATE_MAX`."""
+"""Most bytes of the shell's state: `STATE_MAX`."""
 LONGEST_CHANGES: Final = 32 * MEBIBYTE + (1 << 17)
-"""Bytes of change records: `RECORDS_MAX` of scan.c, and the one that reaches past it."""
+"""Most bytes of change records: `RECORDS_MAX` of scan.c, and the record that reaches past it."""
 
 RECORD = struct.Struct("=II")
 REQUEST = struct.Struct("=4I2Q4I")
@@ -153,7 +155,7 @@ def pack_configuration(records: Iterable[tuple[Config, bytes]]) -> bytes:
 def pack_request(request: Request, directory: bytes, limits: Limits, ask: int = 0) -> bytes:
     """The message that has an input run in `directory`; `ask` holds what `Request` does not say.
 
-    Raises InputError where the input is none.
+    Raises InputError where the input cannot be an argument of a program.
     """
     text = request.argument()
     if request.separate:
@@ -180,13 +182,13 @@ def pack_request(request: Request, directory: bytes, limits: Limits, ask: int = 
 
 
 class Reply(NamedTuple):
-    """The head of an answer; what follows it has these lengths, in this order."""
+    """The head of an answer. The parts that follow have the last four lengths, in order."""
 
     error: int
-    """0, or an errno: the run did not happen."""
+    """0, or an errno: the run did not happen, or its changes could not be read (`Stage.SCAN`)."""
     stage: int
     status: int
-    """Of the shell, as wait(2) gives it."""
+    """The shell's status, as wait(2) gives it."""
     flags: int
     """`ReplyFlags`."""
     started_ns: int
@@ -197,9 +199,10 @@ class Reply(NamedTuple):
     changes_length: int
 
     def execution(self, body: memoryview, limits: Limits, *, separate: bool) -> Execution:
-        """What the run gave, from what followed this head. The host's name and the network are not
-        in it: they have to be asked for where `meaning` says that they changed. Raises SandboxError
-        for what no supervisor says.
+        """The execution, from the bytes that followed this head.
+
+        The host's name and the network are missing: they have to be asked for where `meaning` says
+        that they changed. Raises SandboxError for bytes that no supervisor sends.
         """
         said = meaning(self.flags)
         output_end = self.output_length
@@ -237,7 +240,7 @@ class Reply(NamedTuple):
 
 
 class Meaning(NamedTuple):
-    """What the flags of a reply come to."""
+    """What the flags of a reply mean."""
 
     timed_out: bool
     waited: bool
@@ -251,7 +254,7 @@ class Meaning(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def meaning(flags: int) -> Meaning:
-    """What the `flags` of a reply come to. There are few sets of them: each is looked at once."""
+    """What the `flags` of a reply mean. Few combinations occur, so each is worked out once."""
     said = ReplyFlags(flags)
     return Meaning(
         timed_out=bool(said & ReplyFlags.TIMED_OUT),
@@ -266,17 +269,20 @@ def meaning(flags: int) -> Meaning:
 
 
 def _split_state(state: bytes) -> tuple[bytes, bytes | None]:
-    """The dump without its last section, and that section: the working directory."""
+    """The dump without its last section, and the working directory, which that section holds.
+
+    The directory is None where the section is empty or missing.
+    """
     head, mark, cwd = state.rpartition(b"\0cwd\n")
     return (head, cwd or None) if mark else (state, None)
 
 
 def read_reply(receive: Callable[[int, bytes], bytes], limits: Limits) -> tuple[Reply, memoryview]:
-    """The next reply, and what follows its head. `receive` waits until there are so many bytes at
-    least behind those it is given, and gives all of them.
+    """The next reply, and the bytes that follow its head.
 
-    Raises SandboxError for lengths that no run under these limits can have, before anything of
-    such a length is waited for.
+    `receive` takes a number and the bytes so far. It waits until there are at least so many bytes
+    in all, and gives all of them. Raises SandboxError for lengths that no run under these limits
+    can have, before it waits for bytes of such a length.
     """
     said = receive(REPLY.size, b"")
     reply = Reply._make(REPLY.unpack_from(said))
@@ -298,7 +304,7 @@ def _unreadable(why: str) -> SandboxError:
 
 
 def _parse_changes(data: memoryview) -> tuple[FileChange, ...]:
-    """The supervisor's change records (`scan.c`), the two sides of each path put together."""
+    """The changes in the supervisor's records (`scan.c`), the two sides of each path together."""
     try:
         return _changes(data)
     except (struct.error, IndexError, OverflowError, ValueError) as error:
