@@ -1,1 +1,1 @@
-"""The systems whose behavior is recorded: declared, built, and what a pristine one looks like."""
+"""The systems that inputs run on: declared, built, and what a pristine system looks like."""

@@ -23,35 +23,39 @@ from shioenv.system import image
 from shioenv.system.declare import Distribution, SystemDeclaration
 
 LAYOUT_VERSION = 3
-"""Of the cache directory; another one makes every system be built again."""
+"""Version of the cache directory's layout. Another version makes every system be built again."""
 
 Progress = Callable[[str], None]
-"""Is given one line at a time of what is being done."""
+"""Is given what is being done, one line at a time."""
 
 
 _ONE_LOCALE_FILE = (
     'test ! -d "$1/usr/lib/locale/C.utf8" || '
     'chroot "$1" localedef --add-to-archive /usr/lib/locale/C.utf8'
 )
-"""Has the system's own tool put the files of its locale into one, as on a machine with locales. 24
-of the 34 files that `ls` would open are those.
-"""
+"""Has the system's own tool put the files of its locale into one, as on a machine with locales.
+Without it, 24 of the 34 files that `ls` opens would be these files."""
 
 _OF_THE_HOST = re.compile(
     r"PATH|HOME|TMPDIR|APT_CONFIG|SSL_CERT_(FILE|DIR)|(HTTPS?|FTP|ALL|NO)_PROXY", re.IGNORECASE
 )
 
 _ENVIRONMENT = {"LC_ALL": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1"}
-"""Of mmdebstrap, hence of what packages run when they are installed. Of the host's variables it has
-those alone that a download may need. Whether bytecode of an import is kept was up to one of the
-others.
+"""Variables of mmdebstrap, and so of the programs that packages run when they are installed.
+
+Of the host's variables, mmdebstrap has only those that a download may need (`_OF_THE_HOST`). One of
+the others once decided whether bytecode of an import was kept.
 """
 
 
 def bootstrap(
     declaration: SystemDeclaration, cache: Path, work: Path, fresh: bool, report: Progress
 ) -> tuple[Path, str]:
-    """The base made by mmdebstrap, or the one of an earlier build with the same packages."""
+    """The base that mmdebstrap makes, and where it came from (`mmdebstrap:KEY`).
+
+    The base of an earlier build with the same packages is taken again, unless `fresh`. Errors:
+    BuildToolError, HostError, SystemBuildError, SystemStorageError.
+    """
     distribution = declaration.distribution
     time = image.base_time(declaration)
     key = hashlib.sha256(
@@ -89,7 +93,7 @@ def bootstrap(
                     if line.startswith("I: ") and "tempdir" not in line:
                         report(f"  {line[3:].rstrip()}")
                 status = process.wait()
-            except BaseException:  # mmdebstrap unmounts and removes what it made when asked to end
+            except BaseException:  # asked to end, mmdebstrap unmounts and removes what it made
                 os.killpg(process.pid, signal.SIGTERM)
                 process.wait()
                 raise
@@ -102,13 +106,14 @@ def bootstrap(
 
 
 _BASE_BYTES = 300 << 20
-"""Of a base's tar, at most; the default system's has 240 MB."""
+"""Most bytes of a base's tar; that of the default system has 240 MB."""
 
 
 def _full_disk(cache: Path) -> SystemStorageError:
-    """Which disk mmdebstrap has filled. It is that of the cache, which holds the tar that
-    mmdebstrap makes. Or it is that of temporary files, where mmdebstrap unpacks the packages and
-    removes them again.
+    """The error that names the disk that mmdebstrap has filled.
+
+    The disk of the cache holds the tar that mmdebstrap makes. On the disk of temporary files it
+    unpacks the packages, and removes them again when it fails.
     """
     temporary = Path(tempfile.gettempdir())
     of_cache = shutil.disk_usage(cache).free < _BASE_BYTES
@@ -146,8 +151,8 @@ def _bootstrap_failed(status: int, log: list[str], sources: list[str], cache: Pa
 def mmdebstrap_command(distribution: Distribution, target: Path, sources: list[str]) -> list[str]:
     """The command that makes the base, as root or as an ordinary user.
 
-    Texts of the declaration stand behind `--`, or behind the name of one option each. None of them
-    can be an option, and the patterns of `declare` leave no room for a second line or a file's
+    Texts of the declaration stand behind `--`, or behind the name of one option each, so none of
+    them can be an option. The patterns of `declare` leave no room for a second line or a file's
     name.
     """
     mode = "root" if os.geteuid() == 0 else "unshare"
@@ -183,11 +188,12 @@ def _apt_options() -> list[str]:
 
 
 def apt_sources(distribution: Distribution, etc: Path = Path("/etc")) -> list[str]:
-    """One-line apt sources for the distribution: from the host's own, else the declared mirrors.
+    """One-line apt sources for the distribution: the host's own, else the declared mirrors.
 
-    A host that runs another release of the same family lends its mirrors; their suites are
-    replaced by ours. Packages in a directory of the host are copied, for the root that they are
-    installed in has no such directory. `etc` is where the host's configuration lies.
+    A host that runs another release of the same family lends its mirrors: in its sources, the
+    suites of the distribution replace its own. Packages in a directory of the host (`file:`) are
+    copied, because the new root has no such directory. `etc` is where the host's configuration
+    lies.
     """
     host = _os_release(etc)
     codename = host.get("VERSION_CODENAME", "")
@@ -221,7 +227,7 @@ def os_release(text: str) -> dict[str, str]:
 
 
 def _host_sources(etc: Path) -> Iterator[tuple[str, str, str, list[str]]]:
-    """Options, address, suite and components of each binary source the host's apt uses."""
+    """Options, address, suite and components of each binary source that the host's apt uses."""
     parts = etc / "apt" / "sources.list.d"
     files = [etc / "apt" / "sources.list", *sorted(parts.glob("*.list"))]
     for path in files:

@@ -1,11 +1,12 @@
 """Builds a system's root filesystem and puts it, content-addressed, into the cache directory.
 
-    systems/<digest>/   rootfs/  proc/<name>  web/<path>  index.json.gz  system.json
-                        contents.json.gz  declaration.toml  shell.json (how its bash is served)
-    names/<name>.json   which digest a name stands for, and from what it was built
-    bases/<key>.tar     what mmdebstrap made, so that a changed home tree does not need it again
+    systems/<digest>/   rootfs/  proc/<name>  processes/<process>/<name>  web/<path>
+                        index.json.gz  system.json  contents.json.gz  declaration.toml
+                        shell.json (how its bash is served)  microvm/ (see `microvm`)
+    names/<name>.json   which digest a name stands for, and from what the system was built
+    bases/<key>.tar     a base made by mmdebstrap, for later builds with the same packages
 
-Everything is made in a directory beside its place and renamed into it: a build that fails or is
+A system is made in a directory beside its place, which is then renamed. So a build that fails or is
 interrupted leaves nothing behind. One build runs at a time.
 """
 
@@ -47,14 +48,14 @@ from shioenv.system.idmap import find_idmap, run_mapped
 from shioenv.system.links import resolve
 
 PROGRAMS = {"ip": "iproute2", "nft": "nftables", "uname": "coreutils"}
-"""What is run inside a system to record what an input changed: Debian's packages by program."""
+"""Programs that record inside a system what an input changed, with Debian's package of each."""
 
 _DEFAULT_PATH = "/usr/local/bin:/usr/local/sbin:/usr/bin:/usr/sbin:/bin:/sbin"
-"""Where Debian's bash looks, told nothing."""
+"""Where Debian's bash looks for programs without a PATH in its environment."""
 
 
 def silent(line: str) -> None:
-    """Progress that nobody looks at."""
+    """Drops a line of progress."""
 
 
 def cache_directory() -> Path:
@@ -67,10 +68,11 @@ def cache_directory() -> Path:
 
 
 def fingerprint(declaration: SystemDeclaration, text: str) -> str:
-    """Changes whenever building from the declaration's `text` could give another system.
+    """A hash that changes whenever building from a declaration's `text` could give another system.
 
-    Covers the declaration, the home tree's files, the modules that turn them into an image and the
-    code that is written into the C library.
+    It covers the declaration, the home tree's files and the code that is written into the C
+    library. It also covers the source of the modules that make an image of these, with comments and
+    docstrings.
     """
     digest = hashlib.sha256(f"{LAYOUT_VERSION}\n{text}".encode())
 
@@ -93,7 +95,7 @@ def fingerprint(declaration: SystemDeclaration, text: str) -> str:
 
 @contextmanager
 def storage_errors(cache: Path) -> Iterator[None]:
-    """Say what a full disk or missing permission means here."""
+    """Turns an OSError into SystemStorageError: for a full disk, or a path in the cache."""
     try:
         yield
     except OSError as error:
@@ -113,7 +115,7 @@ def storage_errors(cache: Path) -> Iterator[None]:
 
 @contextmanager
 def build_lock(cache: Path, report: Progress) -> Iterator[None]:
-    """Held by the one build that may run; the lock goes with its process."""
+    """Holds the lock of the one build that may run; it is let go when the process ends."""
     cache.mkdir(parents=True, exist_ok=True)
     with (cache / "lock").open("w") as lock:
         try:
@@ -134,13 +136,13 @@ def build(
     fresh: bool,
     report: Progress,
 ) -> str:
-    """Build (or reuse) the system of a declaration read from `text`; gives its digest.
+    """Builds (or reuses) the system of a declaration read from `text`, and gives its digest.
 
-    The caller has read the home tree, which takes no download, and holds the lock.
+    The caller holds the lock, and has read the home tree: reading it takes no download.
     """
     for name in ("systems", "names", "bases"):
         (cache / name).mkdir(exist_ok=True)
-    for name in ("systems", "bases"):  # their setuid programs are no other user's to run
+    for name in ("systems", "bases"):  # no other user may run the setuid programs in these
         (cache / name).chmod(0o700)
     _sweep(cache)
     work = Path(tempfile.mkdtemp(prefix=".build-", dir=cache / "systems"))
@@ -244,7 +246,7 @@ _ANOTHER_NAME = "give the new one a name of its own: --rootfs-tar FILE --name NA
 
 
 def _keep_other(name: str, cache: Path, source: str) -> None:
-    """SystemBuildError where a system of this name is there that was made from something else."""
+    """SystemBuildError where a system of this name was made from another source."""
     try:
         named = read_json(cache / "names" / f"{name}.json")
         there, path = str(named["source"]), cache / "systems" / str(named["digest"])
@@ -260,7 +262,7 @@ def _keep_other(name: str, cache: Path, source: str) -> None:
 def _check_distribution(
     declaration: SystemDeclaration, entries: Mapping[str, image.ImageEntry], base: IO[bytes]
 ) -> None:
-    """RootfsTarError where a tarball says that it is another distribution than is declared."""
+    """RootfsTarError where a tarball says that it is another distribution than the declared one."""
     paths = [path for path in ("usr/lib/os-release", "etc/os-release") if path in entries]
     if not paths:
         return
@@ -306,7 +308,7 @@ def _check_programs(
 
 
 def _write_files(top: Path, files: dict[str, bytes], declaration: SystemDeclaration) -> None:
-    """The files beneath `top`, readable by everybody and as old as the system's instant."""
+    """Writes the files beneath `top`, readable by everybody and dated at the system's instant."""
     moment = declaration.instant.timestamp()
     for name, data in files.items():
         path = top / name
@@ -325,7 +327,7 @@ def _digest(
     site: dict[str, bytes],
     told: answers.Answers,
 ) -> str:
-    """sha256 over everything that decides what an input does: files, /proc, session, machine."""
+    """sha256 (hex) over what decides what an input does: files, /proc, web, session, machine."""
     session = {
         "user": declaration.session.user,
         "umask": declaration.session.umask,
@@ -351,10 +353,10 @@ def _digest(
 
 
 def damage(path: Path) -> str | None:
-    """What is wrong with a built system in a directory of the cache; None where nothing is.
+    """The first damage found in a built system in the directory `path`; None where there is none.
 
     Each file of the root filesystem is looked at, not read: whether it is there, its kind, mode,
-    size and time. What this user may not look at counts as sound.
+    size and time. A file that this user may not look at counts as sound.
     """
     try:
         read_json(path / "system.json")
@@ -382,12 +384,12 @@ def damage(path: Path) -> str | None:
 
 
 def write_json(path: Path, value: object) -> None:
-    """Write a JSON file that is either wholly there or not at all."""
+    """Writes a JSON file that is either wholly there or not at all."""
     atomic_write(path, f"{json.dumps(value, indent=1)}\n".encode())
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """What `write_json` wrote. Raises OSError or ValueError."""
+    """The object that `write_json` wrote. Raises OSError, or ValueError for anything else."""
     value = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(value, dict):
         raise ValueError(f"{path} holds no object")
@@ -395,7 +397,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def _sweep(cache: Path) -> None:
-    """Remove what builds that were killed left behind."""
+    """Removes what killed builds left behind."""
     for left in (cache / "systems").glob(".build-*"):
         remove_tree(left)
     for left in (cache / "bases").glob("*.part"):
@@ -403,7 +405,7 @@ def _sweep(cache: Path) -> None:
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a directory of ours, the files of mapped ids in it included."""
+    """Removes a directory of a system or of a build, with the files of mapped ids in it."""
     if os.geteuid() != 0 and not path.name.startswith(".build-") and (path / "rootfs").is_dir():
         closed = Path(tempfile.mkdtemp(prefix=".build-", dir=path.parent))
         path.rename(closed / "system")
@@ -416,14 +418,14 @@ def remove_tree(path: Path) -> None:
 
 
 def _mapped(command: list[str], cwd: Path, stdin: IO[bytes] | int = DEVNULL) -> tuple[int, str]:
-    """Run a program as the system's root in `cwd`; gives its status and what it complained of."""
+    """Runs a program as the system's root in `cwd`; gives its exit status and standard error."""
     environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
     ended = run_mapped(command, idmap=find_idmap(), cwd=cwd, stdin=stdin, env=environment)
     return ended.returncode, ended.stderr.decode("utf-8", "replace").strip()
 
 
 def _unpack(tar: Path, directory: Path) -> None:
-    """Unpack into `directory`/rootfs, owned by the mapped ids."""
+    """Unpacks a tar into `directory`/rootfs, whose files the mapped ids own."""
     program = shutil.which("tar")
     if program is None:
         raise BuildToolError("tar is not installed", hint="apt-get install tar")
@@ -444,7 +446,7 @@ def _unpack(tar: Path, directory: Path) -> None:
 def _set_access_times(
     entries: list[image.ImageEntry], work: Path, directory: Path, moment: int
 ) -> None:
-    """Every file was last read at the system's instant: `stat` shows the same everywhere."""
+    """Makes every file last read at `moment`, so that `stat` shows the same on every host."""
     names = work / "names"
     paths = (f"./{entry.path}\0".encode("utf-8", "surrogateescape") for entry in entries)
     names.write_bytes(b"".join(paths))
@@ -460,7 +462,7 @@ def _set_access_times(
 
 
 def _plain_tar(path: Path, work: Path) -> tuple[Path, str]:
-    """The tarball uncompressed, and what to call it: `tar:` and its sha256."""
+    """The tarball uncompressed, and the name of the source: `tar:` and the tarball's sha256."""
     import bz2
     import lzma
     import zlib
@@ -487,7 +489,7 @@ def _plain_tar(path: Path, work: Path) -> tuple[Path, str]:
             shutil.copyfileobj(compressed, out, 1 << 20)
     except (EOFError, zlib.error, lzma.LZMAError, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
-            raise  # of the disk, not of what is compressed
+            raise  # a fault of the disk, not of the compressed data
         raise RootfsTarError(f"{path} cannot be decompressed: {error}") from error
     return plain, source
 

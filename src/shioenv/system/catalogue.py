@@ -1,8 +1,8 @@
 """System tokens: the names that grammars are filled in with, read from a built system's index.
 
-Nothing is executed. Values are raw names, in the order of their bytes, the odd ones with blanks,
-quotes and newlines among them. Quoting is the grammar's part (`quoted` does it for everybody else).
-What lies in the start directory is named relative to it, all else absolutely.
+Nothing is executed. Names of files are raw, in the order of their bytes. Odd names, with blanks,
+quotes and newlines, are among them. Grammars quote names themselves; `quoted` does it for everybody
+else. Files in the start directory are named relative to it, all others absolutely.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ _SUFFIXES: Mapping[str, tuple[str, ...]] = {
     "CpioFile": (".cpio",),
     "ZipFile": (".zip",),
 }
-"""Regular files by the ends of their names. Files in `misc` are odd on purpose and never typed."""
+"""Ends of the names of regular files, by token. Files in `misc`, odd on purpose, get no token
+here."""
 
 _GLOBAL: Mapping[str, tuple[str, ...]] = {
     "GlobalFile": (
@@ -52,7 +53,8 @@ _GLOBAL: Mapping[str, tuple[str, ...]] = {
     "Device": ("/dev/full", "/dev/null", "/dev/urandom", "/dev/zero"),
     "MountPoint": ("/", "/dev/shm", "/proc"),
 }  # fmt: skip
-"""Names outside the start directory: few, chosen by hand; those a system lacks are left out."""
+"""Names outside the start directory: few, chosen by hand. Names that a system lacks are left
+out."""
 
 _GROUPS = ("adm", "audio", "daemon", "games", "mail", "root", "sudo", "tty", "users", "www-data")
 
@@ -60,7 +62,7 @@ _GROUPS = ("adm", "audio", "daemon", "games", "mail", "root", "sudo", "tty", "us
 def catalogue(system: System, cwd: str | None = None) -> Mapping[str, tuple[str, ...]]:
     """Names by token for inputs that start in `cwd`, by default the system's start directory.
 
-    A token of which nothing lies in `cwd` gets what lies in the default start directory, by paths
+    A token that nothing in `cwd` fits gets its names from the default start directory, as paths
     such as `../archives/archive.tar`. Raises StartDirectoryError where `cwd` is no directory, or no
     absolute path.
     """
@@ -96,7 +98,7 @@ def catalogue(system: System, cwd: str | None = None) -> Mapping[str, tuple[str,
 
 
 def _beneath(system: System, directory: str, start: str) -> dict[str, list[str]]:
-    """Names by token of what lies in `directory`, seen from `start`."""
+    """Names by token of the files in `directory` at any depth, relative to `start`."""
     entries = [entry for entry in system.beneath(directory) if entry.path != directory]
     entries.sort(key=lambda entry: os.fsencode(entry.path))
 

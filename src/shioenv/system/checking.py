@@ -1,4 +1,4 @@
-"""Values of a table checked against annotations: every fault in a file, each with its place."""
+"""Checks values of a table against annotations: finds every fault of a file, with its place."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from shioenv.errors import did_you_mean
 
 
 def like(pattern: str, description: str) -> Meta:
-    """All of a text is like the pattern; what is expected is said by the description."""
+    """A note: all of a text matches the pattern. A fault says the description was expected."""
     return Meta(pattern=rf"\A({pattern})\Z", description=description)
 
 
 class Keys(NamedTuple):
-    """The keys of a table whose values are all of one kind."""
+    """The keys that a table may have (`required`: all of them) whose values are of one kind."""
 
     names: tuple[str, ...]
     required: bool = False
@@ -31,7 +31,7 @@ _KINDS = {str: "a string", int: "a whole number", float: "a number", bool: "true
 
 
 def checked(annotation: Any, value: Any, place: str, problems: list[str]) -> Any:
-    """`value` as its annotation wants it; what is wrong with it is added to `problems`."""
+    """`value` as its annotation wants it; None where it has a fault, which goes to `problems`."""
     kind: Any
     kind, *notes = get_args(annotation) if get_origin(annotation) is Annotated else (annotation,)
     origin, inner = get_origin(kind), get_args(kind)
@@ -57,12 +57,12 @@ _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 80
 
 
 def shown(value: Any) -> str:
-    """A value in a message, not all of it where it is long or deep."""
+    """A value as a message shows it: shortened where the value is long or deep."""
     return str(value) if isinstance(value, date | time) else _SHORT.repr(value)
 
 
 def _expected(kind: Any, notes: Sequence[Any]) -> str:
-    """What is said to be expected: the last note's words, else its range, else the kind."""
+    """What a fault says was expected: the last note's words, else its range, else the kind."""
     for note in reversed(notes):
         if isinstance(note, Meta):
             return note.description or f"{_KINDS[kind]} from {note.ge} to {note.le}"
@@ -70,7 +70,7 @@ def _expected(kind: Any, notes: Sequence[Any]) -> str:
 
 
 def _items(annotation: Any, values: Sequence[Any], place: str, problems: list[str]) -> list[Any]:
-    """The items of a list, each as its annotation wants it; a text may be there only once."""
+    """The items of a list, each as its annotation wants it. A text listed twice is a fault."""
     texts = [value for value in values if isinstance(value, str)]
     if repeated := sorted({text for text in texts if texts.count(text) > 1}):
         problems.append(f"{place}: {shown(repeated[0])} is listed twice")
@@ -81,7 +81,7 @@ def _items(annotation: Any, values: Sequence[Any], place: str, problems: list[st
 
 
 def _table(kind: Any, notes: Sequence[Any], table: Any, place: str, problems: list[str]) -> Any:
-    """A table of the file as a declaration or as a mapping; None where something is wrong in it."""
+    """A table of the file as a declaration or as a mapping; None where the table has a fault."""
     if not isinstance(table, dict):
         problems.append(f"{place}: expected a table, got {shown(table)}")
         return None

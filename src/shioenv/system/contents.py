@@ -1,4 +1,4 @@
-"""What the files of a built system hold: written down when it is built, read again to verify it."""
+"""Digests of a built system's files: written when it is built, compared to verify it."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ from shioenv.system.idmap import find_idmap, spawn_mapped
 _FILE = "contents.json.gz"
 _ATTRIBUTES = struct.Struct("=4I2q")
 _BESIDE = ("proc", "processes", "web")
-"""Directories beside `rootfs` whose files programs see as well."""
+"""Directories beside `rootfs` whose files programs in the system see as well."""
 
 
 def members(archive: IO[bytes]) -> Iterator[tuple[str, tarfile.TarInfo, str]]:
-    """Each member of a tar: its path, what is said of it, and the sha256 of its content. The path
-    lacks what the archive puts before the first name. The sha256 is "" where the member is no
-    regular file.
+    """(path, header, digest) of each member of a tar.
+
+    The path has no `./` or `/` in front. The digest is the sha256 (hex) of a regular file's
+    content, "" for any other member.
     """
     digests: dict[str, str] = {}
     with tarfile.open(
@@ -43,7 +44,7 @@ def members(archive: IO[bytes]) -> Iterator[tuple[str, tarfile.TarInfo, str]]:
 
 
 def tree_sum(rows: Iterable[Sequence[Any]]) -> str:
-    """What `filled_sum` of `native/around/tree.c` is of a tree with these rows of an index."""
+    """The `filled_sum` of `native/around/tree.c` for a tree with these rows of an index."""
     total = 0
     for path, mode, uid, gid, size, _, mtime, _ in rows:
         attributes = _ATTRIBUTES.pack(mode, uid, gid, 0, 0 if stat.S_ISDIR(mode) else size, mtime)
@@ -53,8 +54,9 @@ def tree_sum(rows: Iterable[Sequence[Any]]) -> str:
 
 
 def write_contents(directory: Path, rootfs: Path) -> None:
-    """Writes down, in the directory of a system, what its files hold: `rootfs` is a tar of those
-    of its root file system.
+    """Writes the digests of a system's files into the system's `directory`.
+
+    `rootfs` is a tar of the files of the root file system.
     """
     with rootfs.open("rb") as archive:
         digests = {f"rootfs/{name}": digest for name, _, digest in members(archive) if digest}
@@ -68,7 +70,7 @@ def write_contents(directory: Path, rootfs: Path) -> None:
 
 
 def read_contents(directory: Path) -> Mapping[str, str]:
-    """What was written down: sha256 by path. Errors: OSError, ValueError, EOFError."""
+    """The digests that were written: sha256 by path. Errors: OSError, ValueError, EOFError."""
     with gzip.open(directory / _FILE) as packed:
         digests = json.loads(packed.read())
     if not isinstance(digests, dict):
@@ -77,10 +79,10 @@ def read_contents(directory: Path) -> Mapping[str, str]:
 
 
 def stored(directory: Path) -> Iterator[tuple[str, tarfile.TarInfo, str]]:
-    """The same of the files that are there now, all of them read.
+    """What `members` gives, of the files of a system that are there now. All files are read.
 
-    By tar(1) in the ids of the system, since some files are its root's alone. Errors: HostError
-    where this host forbids that, SandboxError where not all can be read.
+    tar(1) reads them in the ids of the system, since only its root may read some. Errors: HostError
+    where this host forbids such ids, SandboxError where not all files can be read.
     """
     names = ["rootfs", *(name for name in _BESIDE if (directory / name).is_dir())]
     process, connection = spawn_mapped(
@@ -96,7 +98,7 @@ def stored(directory: Path) -> Iterator[tuple[str, tarfile.TarInfo, str]]:
         assert process.stderr is not None
         try:
             yield from members(process.stdout)
-            # tar fills its last block up: who closes the pipe before that ends it early
+            # tar pads its last block: closing the pipe before that would end tar early
             process.stdout.read()
         except tarfile.ReadError as error:
             raise SandboxError(f"the files of {directory} cannot be read: {error}") from error

@@ -1,9 +1,9 @@
 """A system's TOML file as frozen values, every fault in it reported at once.
 
-The files ship in `shioenv/systems/`; others come from anybody, and what they say goes into
-commands, paths and lines of files. So every text has a pattern for all that it may be. A fault
-names its place as a path into the file (`$.machine.memory`), the value found and what was expected.
-An unknown key names its nearest known one.
+Some files ship in `shioenv/systems/`. Others come from anybody, and their texts go into commands,
+paths and lines of files. So every text has a pattern for all that it may be. A fault names its
+place as a path into the file (`$.machine.memory`), the value found and what was expected. For an
+unknown key it names the nearest known one.
 """
 
 from __future__ import annotations
@@ -71,41 +71,37 @@ LARGEST_FILE = 1 << 20
 """Bytes of a file that declares something; the shipped ones have 15,000."""
 
 FIXTURE_SPAN = timedelta(days=183)
-"""How far before the instant a file of the home tree may lie ("six months", SPEC D-4)."""
+"""How long before the instant a file of the home tree may be dated ("six months", SPEC D-4)."""
 
 
 # ---------------------------------------------------------------------------------------------
-# How values are written in the file, where that is not how they are kept. What such a function
-# says by its ValueError is what it expected.
-
-
-# ---------------------------------------------------------------------------------------------
-# What the file declares. A field's annotation is all that is asked of its value.
+# What the file declares. A field's annotation is all that is asked of its value by itself.
+# `_contradictions` looks at values together.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Distribution:
-    """What the base of the root filesystem is made of."""
+    """The packages that the base of the root filesystem is made of, and where they come from."""
 
     family: Annotated[str, like("debian|ubuntu", "debian or ubuntu")]
-    """`debian` or `ubuntu`, as in the host's `/etc/os-release`: its own mirror serves this one."""
+    """`debian` or `ubuntu`, the ID of `/etc/os-release`. A host with this ID lends its mirrors."""
     suite: Suite
     """Code name, such as `bookworm`."""
     pockets: tuple[Suite, ...] = ()
     """Further suites of the same release, such as `bookworm-security`."""
     components: tuple[Component, ...]
     architecture: Annotated[str, like("[a-z0-9]{2,16}", "amd64 or its like")] = "amd64"
-    """As Debian calls it: `amd64`."""
+    """Debian's name of the architecture, such as `amd64`."""
     os_family: Annotated[str, like("[a-z0-9][a-z0-9.-]{0,63}", "debian-12 or its like")]
-    """How a context names it (the paper's `os_family`), such as `ubuntu-24`."""
+    """The system's name in a context (the paper's `os_family`), such as `ubuntu-24`."""
     mirrors: Annotated[tuple[Mirror, ...], Meta(min_length=1, description="at least one source")]
     """One-line apt sources, used where the host has none of its own for this suite. They have no
-    options: whose signatures count is said by the host, never by a file."""
+    options: the host decides whose signatures count, never a file."""
     keyring: Keyring = ""
-    """The distribution's keyring, passed to apt where the host has it; with it count the keys that
-    the host's apt trusts."""
+    """The distribution's keyring, passed to apt where the host has it. The keys that the host's apt
+    trusts count as well."""
     packages: tuple[Package, ...]
-    """Installed beside the essential ones."""
+    """Packages installed beside the essential ones."""
     leave_out: tuple[PathPattern, ...] = ()
     """Path patterns that packages do not get to unpack (dpkg's `path-exclude`)."""
     keep: tuple[PathPattern, ...] = ()
@@ -128,7 +124,7 @@ class User:
 
     @staticmethod
     def filled_in(table: Mapping[str, Any]) -> dict[str, Any]:
-        """The table with the keys that may be left out and that no field's default can give."""
+        """The table with the keys that may be missing and whose default depends on other keys."""
         name = table.get("name")
         return {"group": f"{name}", "home": f"/home/{name}", **table}
 
@@ -149,14 +145,14 @@ class SessionDeclaration:
     start_directories: Annotated[
         tuple[Directory, ...], Meta(min_length=1, description="at least one directory")
     ]
-    """Absolute; the first is the default."""
+    """Absolute paths; the first is the default."""
     umask: Annotated[int, mask] = 0o022
     environment: Mapping[Variable, Line]
-    """All of it: nothing of the host's environment is added."""
+    """The whole environment: nothing of the host's is added."""
     parent: Annotated[int, Meta(ge=2, le=999)]
     """Number of the process whose children the shells are, one of `Machine.processes`."""
     limits: Annotated[Mapping[str, Limit], Keys(LIMIT_NAMES)]
-    """Soft and hard, in the units of setrlimit(2), by `LIMIT_NAMES`; `UNLIMITED` is -1."""
+    """(soft, hard) in the units of setrlimit(2), by names of `LIMIT_NAMES`; `UNLIMITED` is -1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,18 +160,18 @@ class Home:
     """The tree of files that inputs work on."""
 
     source: HomeSource = "home"
-    """Where a `tree.toml` and `files/` lie: a directory's name in `shioenv/systems/`, or its
+    """The directory that holds `tree.toml` and `files/`: its name in `shioenv/systems/`, or its
     absolute path.
     """
     target: OwnDirectory
-    """Where it lies in the system."""
+    """Where the tree lies in the system, an absolute path."""
     owner: AccountName
     group: AccountName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cpu:
-    """The processor, as /proc/cpuinfo and lscpu tell it."""
+    """The processor, as /proc/cpuinfo and lscpu show it."""
 
     count: Annotated[int, Meta(ge=1, le=64)]
     vendor: Line
@@ -194,7 +190,7 @@ class Cpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernel:
-    """The kernel that programs are told of, whatever the host's is."""
+    """The kernel that programs are told of, whatever the host's kernel is."""
 
     release: Annotated[
         str,
@@ -209,10 +205,10 @@ class Kernel:
             "one line that ends in the version, from its # on",
         ),
     ]
-    """The part of /proc/version in parentheses and after: who built it, with what, when."""
+    """The end of /proc/version, from its parentheses on: who built the kernel, with what, when."""
     command_line: Line
     log: tuple[Annotated[tuple[float, str], logged], ...] = ()
-    """Seconds since boot and text, oldest first: what a kernel log of this machine would say."""
+    """The lines of the kernel's log, oldest first: seconds since boot, and the text."""
     modules: tuple[Module, ...] = ()
     """Lines of /proc/modules."""
 
@@ -240,11 +236,11 @@ class Disk:
     minor: Annotated[int, Meta(ge=0, le=1 << 20)]
     model: Line = ""
     filesystem: Annotated[str, like(f"({WORD})?", "a type such as ext4")] = ""
-    """Type of the file system on it (on its partitions where it has some), or empty."""
+    """Type of the file system on the disk (on its partitions where it has some), or empty."""
     uuid: Annotated[str, like("([0-9A-Fa-f]+(-[0-9A-Fa-f]+)*)?", "a UUID")] = ""
     label: Annotated[str, like(f"({WORD})?", "a word of letters and digits")] = ""
     mount: MountPointOrNone = ""
-    """Where it is mounted, or empty."""
+    """Where the disk is mounted, or empty."""
     read_only: bool = False
     removable: bool = False
 
@@ -275,11 +271,11 @@ class Login:
         str, like(r"~|(?=.{1,32}\Z)[a-z]+[0-9]*([:/][a-z0-9]+)?", "~, tty1, pts/0 or its like")
     ]
     host: Annotated[str, host]
-    """Where from, empty for the console."""
+    """The host that the user came from, empty for the console."""
     pid: Annotated[int, Meta(ge=1, le=4194304)]
     begin: Moment
     end: Annotated[datetime | None, moment] = None
-    """None: still logged in (shown by `who`, `w`, `users`)."""
+    """None: the user is still logged in (shown by `who`, `w`, `users`)."""
 
     @staticmethod
     def filled_in(table: Mapping[str, Any]) -> dict[str, Any]:
@@ -289,36 +285,36 @@ class Login:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
-    """A process of the machine that is there before any input."""
+    """A process of the machine that runs before any input."""
 
     pid: Annotated[int, Meta(ge=1, le=999)]
     parent: Annotated[int, Meta(ge=0, le=999)] = 1
-    """Number of its parent: 0 for the first one alone."""
+    """Number of the parent; 0 for process 1 alone, which has to say so."""
     name: Annotated[
         str,
         like(f"(?=.{{1,15}}\\Z){WORD}", "a word of up to 15 characters"),
     ]
     """What `ps -o comm` shows."""
     command: Annotated[str, like(f"{LINE}{{1,4096}}", "a command line")]
-    """What `ps` shows; where it holds a colon it is one text, else words."""
+    """The command line that `ps` shows: one text where it holds a colon, else words."""
     program: Directory
-    """The program's file."""
+    """The program's file, an absolute path."""
     user: AccountName = "root"
-    """Whose it is: root or a declared user."""
+    """The owner: root or a declared user."""
     terminal: Annotated[
         str, like("|tty[1-9]|ttyS[0-3]|pts/[0-9]{1,3}", "tty1, pts/0 or its like")
     ] = ""
-    """The terminal that controls it, or empty."""
+    """The controlling terminal, or empty."""
     session: Annotated[int, Meta(ge=0, le=999)] = 0
-    """Number of the process that leads its session and group; 0: itself."""
+    """Number of the process that leads the session and the process group; 0: this process."""
     started: Seconds
     """Seconds after booting."""
     cpu: Seconds = 0.0
-    """Seconds of processor time that it has used."""
+    """Seconds of processor time that the process has used."""
     size: Size
-    """Bytes of its address space."""
+    """Bytes of the process's address space."""
     resident: Size
-    """Bytes of it in memory."""
+    """Bytes of that space that are in memory."""
     threads: Annotated[int, Meta(ge=1, le=99)] = 1
 
 
@@ -345,11 +341,11 @@ class Machine:
     interfaces: tuple[Interface, ...] = ()
     nameservers: tuple[AnyAddress, ...] = ()
     logins: tuple[Login, ...] = ()
-    """With the user `reboot`: an earlier time the machine was up."""
+    """Logins. One of the user `reboot` is an earlier time that the machine was up."""
     failed_logins: tuple[Login, ...] = ()
     """What /var/log/btmp holds."""
     processes: tuple[Process, ...]
-    """What runs beside inputs; number 1 is among them."""
+    """The processes that run beside inputs; number 1 is among them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -363,7 +359,7 @@ class SystemDeclaration:
     instant: Moment
     """When each run starts, for programs and in patches (D-4). UTC."""
     clock: Annotated[str, like("declared|host", "declared or host")] = "declared"
-    """`declared`: programs see the instant, going on from it; `host`: they see the host's time."""
+    """`declared`: programs see the time since the instant; `host`: programs see the host's time."""
     distribution: Distribution
     users: tuple[User, ...] = ()
     groups: tuple[UserGroup, ...] = ()
@@ -378,11 +374,11 @@ class SystemDeclaration:
 
     @property
     def boot_time(self) -> datetime:
-        """When the machine was booted, seen from the instant."""
+        """When the machine was booted: its uptime before the instant."""
         return self.instant - timedelta(seconds=self.machine.uptime)
 
     def user(self, name: str) -> User | None:
-        """The declared account of this name; None for the distribution's own, such as root."""
+        """The declared account of this name; None for any other, such as root."""
         return next((user for user in self.users if user.name == name), None)
 
 
@@ -413,8 +409,9 @@ def reason(error: OSError | ValueError) -> str:
 def read_text(name: str | None = None) -> str:
     """The text of a declaration, by shipped name or by the path of a file that ends in `.toml`.
 
-    Raises UnknownSystemError for a name that is not declared. Raises SystemDeclarationError for a
-    file that cannot be read, is none (a pipe, a device), or has more than `LARGEST_FILE` bytes.
+    None stands for `debian-12`. Raises UnknownSystemError for a name that is not declared. Raises
+    SystemDeclarationError for a file that cannot be read, is not regular (a pipe, a device), or has
+    more than `LARGEST_FILE` bytes.
     """
     name = name or DEFAULT_SYSTEM
     if name.endswith(".toml"):
@@ -437,8 +434,8 @@ def read_text(name: str | None = None) -> str:
 def load_declaration(name: str | None = None) -> SystemDeclaration:
     """The declaration of this name, by default `debian-12`; see `read_text`.
 
-    Raises SystemDeclarationError, with every fault, for a file that says something wrong, or takes
-    the name of a system that ships for another one.
+    Raises SystemDeclarationError, with every fault, for a file that has faults, or that gives the
+    name of a shipped system to another system.
     """
     name = name or DEFAULT_SYSTEM
     text = read_text(name)
@@ -452,7 +449,7 @@ def load_declaration(name: str | None = None) -> SystemDeclaration:
 
 
 def parse_toml(text: str, source: str) -> dict[str, Any]:
-    """The tables in `text`. Errors: SystemDeclarationError for what is no TOML."""
+    """The tables in `text`. Errors: SystemDeclarationError where it is not TOML."""
     try:
         return documents.parse_toml(text)
     except ValueError as error:
@@ -461,7 +458,7 @@ def parse_toml(text: str, source: str) -> dict[str, Any]:
 
 @lru_cache(maxsize=8)
 def parse_declaration(text: str, *, source: str = "<string>") -> SystemDeclaration:
-    """The declaration in `text`; SystemDeclarationError lists every fault in it."""
+    """The declaration in `text`. Raises SystemDeclarationError, which lists every fault."""
     data = parse_toml(text, source)
     version = data.get("schema")
     if type(version) is int and version != SCHEMA_VERSION:
@@ -475,7 +472,7 @@ def parse_declaration(text: str, *, source: str = "<string>") -> SystemDeclarati
 
 
 def _contradictions(declaration: SystemDeclaration) -> list[str]:
-    """What is wrong between values that are each right by themselves."""
+    """Faults between values that are each right by themselves."""
     machine, users, instant = declaration.machine, declaration.users, declaration.instant
     problems: list[str] = []
     unique: list[tuple[str, list[object]]] = [

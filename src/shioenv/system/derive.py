@@ -1,7 +1,7 @@
 """Another system drawn from a declared one: other users, another tree, other names and times.
 
-Its programs are the same. A model that is asked about it has to read what it is given: nothing that
-it remembers of names is true there.
+The programs are the same on both systems. A model that is asked about the other system has to read
+what it is given: no name that the model remembers is true there.
 """
 
 from __future__ import annotations
@@ -55,11 +55,12 @@ _OF_MACHINE = ("hostname", "logins", "failed_logins", "processes", "interfaces",
 
 
 def derive(base: str | None, name: str, seed: int, directory: Path) -> Path:
-    """Writes another system into a directory, which is made: `NAME.toml`, and the tree that it
-    names. The file, which is what `build_system` takes. The same base, name and seed give the same
-    files, but for the place of the tree.
+    """Writes another system into a directory: `NAME.toml`, and its home tree in `home/`.
 
-    Errors: those of `load_declaration` and `load_home`, OutputExistsError, MissingExtraError.
+    The directory is made. Returns the path of `NAME.toml`, which `build_system` takes. The same
+    base, name and seed give the same files, except for the place of the tree in `NAME.toml`.
+    Errors: those of `load_declaration` and `load_home`, OutputExistsError, MissingExtraError, and
+    those of `storage_errors`.
     """
     try:
         import tomli_w
@@ -67,7 +68,7 @@ def derive(base: str | None, name: str, seed: int, directory: Path) -> Path:
         raise MissingExtraError("deriving a system", "train", "tomli-w") from None
     rng = generator(seed, "system")
     declaration = load_declaration(base)
-    load_home(declaration)  # says what is wrong with its tree
+    load_home(declaration)  # raises for a faulty tree
     data, tree = parse_toml(read_text(base)), HomeTree(declaration.home.source)
     before = data["instant"]
     instant = before + timedelta(days=rng.randrange(30, 300), minutes=rng.randrange(1440))
@@ -105,7 +106,10 @@ def derive(base: str | None, name: str, seed: int, directory: Path) -> Path:
 
 
 def _declared(data: dict[str, Any], later: timedelta, rng: Random) -> Callable[[str], str]:
-    """Gives a declaration other users, groups, host, addresses and dates; what names become."""
+    """Gives a declaration other users, groups, host, addresses and dates.
+
+    Returns the function that puts the new names of users and groups into a text.
+    """
     names: dict[str, str] = {}
     people = rng.sample(_PEOPLE, len(_PEOPLE))
     for user, (name, comment) in zip(data.get("users", ()), people, strict=False):
@@ -136,7 +140,7 @@ def _declared(data: dict[str, Any], later: timedelta, rng: Random) -> Callable[[
 
 
 def _changed(value: Any, change: Callable[[str], str], later: timedelta = timedelta(0)) -> Any:
-    """A value of a declaration with its texts changed and its times later."""
+    """A value of a declaration with `change` made to its texts, and its times so much `later`."""
     if isinstance(value, datetime):
         return value + later
     if isinstance(value, Mapping):
@@ -147,7 +151,7 @@ def _changed(value: Any, change: Callable[[str], str], later: timedelta = timede
 
 
 def _kept(tree: Mapping[str, Mapping[str, Any]], starts: Sequence[str], rng: Random) -> list[str]:
-    """The paths of a tree but for some that nothing needs."""
+    """The paths of a tree, without some that nothing in the tree needs."""
     held = {name for value in tree.values() for name in value.get("holds", ())}
     led_to = {_aim(path, value["link"]) for path, value in tree.items() if "link" in value}
     needed = {".", *starts, *held, *led_to, *(path.rpartition("/")[0] for path in tree)}
@@ -162,7 +166,7 @@ def _tree(
     change: Callable[[str], str],
     rng: Random,
 ) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
-    """The entries of another tree, and its files by path beneath `files`."""
+    """The entries of the other tree, and the texts of its files by their path beneath `files`."""
     entries: dict[str, dict[str, Any]] = {}
     texts: dict[str, str] = {}
     for path, new in renamed.items():
@@ -192,12 +196,12 @@ def _tree(
 
 
 def _aim(path: str, target: str) -> str:
-    """The path that a link at `path` leads to, from the top of its tree where it is relative."""
+    """The path that a link at `path` leads to: from the top of the tree for a relative target."""
     return posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
 
 
 def _link(path: str, target: str, renamed: Mapping[str, str]) -> str | None:
-    """The target of a link that leads into the tree by a relative one, in the new names."""
+    """A link's relative target in the new names; None where it does not lead into the tree."""
     at = _aim(path, target)
     if at not in renamed:
         return None
@@ -205,12 +209,12 @@ def _link(path: str, target: str, renamed: Mapping[str, str]) -> str | None:
 
 
 def _earlier(instant: datetime, ago: timedelta, rng: Random) -> datetime:
-    """A moment before the instant, not so long ago as another was."""
+    """A moment before the instant: 0.3 to 1 times as long before it as `ago`."""
     return (instant - ago * rng.uniform(0.3, 1.0)).replace(microsecond=0)
 
 
 def _renamed(paths: Sequence[str], rng: Random) -> dict[str, str]:
-    """New names for paths, each directory one, whose files keep their suffixes."""
+    """New paths by old path. A renamed directory is renamed in all paths; suffixes stay."""
     stems, places = rng.sample(_STEMS, len(_STEMS)), rng.sample(_PLACES, len(_PLACES))
     directories = {path.rpartition("/")[0] for path in paths}
     found = {".": "."}
@@ -228,7 +232,10 @@ def _renamed(paths: Sequence[str], rng: Random) -> dict[str, str]:
 
 
 def _rewritten(path: str, content: str, rng: Random) -> str:
-    """Some lines fewer, in another order, where a text is one of lines that stand by themselves."""
+    """A text of lines that stand by themselves, at times with fewer lines in another order.
+
+    The first line stays. Any other text stays as it is.
+    """
     lines = content.splitlines(keepends=True)
     by_itself = path.endswith((".txt", ".csv", ".tsv", ".dat", ".list")) and content[:2] != "#!"
     whole = all(line.endswith("\n") for line in lines)
@@ -241,19 +248,22 @@ def _rewritten(path: str, content: str, rng: Random) -> str:
 
 
 _BEGINS = r"""(?<![\w.~)}$/-])(?<![\w}]["'])"""
-"""Before a path: nothing that it could go on from, such as `..`, `~`, `$HOME` or `"$HOME"`."""
+"""Before a path: nothing that the path could continue, such as `..`, `~`, `$HOME` or `"$HOME"`."""
 
 _REST = r"[\w.+@%-]+(?:/[\w.+@%-]*)*"
 _OF_SYSTEM = rf"{_BEGINS}/(?:boot|dev|etc|lib\w*|proc|run|s?bin|sys|usr)/{_REST}"
-"""A path in directories that the distribution or the kernel fills: no user's name is in it."""
+"""A path in directories that the distribution or the kernel fills. It holds no user's name."""
 
 
 def _paths(renamed: Mapping[str, str], home: str) -> Callable[[str], str]:
-    """Gives paths of the tree their new names; those beneath `home`, and relative ones, are."""
+    """A function that gives paths of the tree in a text their new names.
+
+    Paths of the tree are those beneath `home`, and relative ones.
+    """
     names = {old: new for old, new in renamed.items() if old != "."}
     tops = "|".join(re.escape(name) for name in names if "/" not in name)
     others = (
-        rf"{_BEGINS}{re.escape(home)}(?![\w.-])",  # what goes on from there is of the tree
+        rf"{_BEGINS}{re.escape(home)}(?![\w.-])",  # the rest of such a path is in the tree
         r"\b[a-z]+://[^\s\"'<>]*",
         rf"{_BEGINS}/{_REST}",
         rf"{_BEGINS}(?!(?:{tops})/)\w[\w.+@%-]*/{_REST}",
@@ -262,8 +272,9 @@ def _paths(renamed: Mapping[str, str], home: str) -> Callable[[str], str]:
 
 
 def _replacer(names: Mapping[str, str], kept: str = _OF_SYSTEM) -> Callable[[str], str]:
-    """Puts the new names in place of the old ones, where these stand as words; what is like the
-    pattern `kept` stays.
+    """A function that replaces old names in a text by new ones, where they stand as words.
+
+    Text that matches the pattern `kept` stays.
     """
     if not names:
         return lambda text: text

@@ -1,4 +1,4 @@
-"""Checks of this host, and those of what building a system takes."""
+"""Checks of this host: the form of a check, and the checks of what building a system takes."""
 
 from __future__ import annotations
 
@@ -16,19 +16,18 @@ from shioenv.system.build import cache_directory
 from shioenv.system.declare import DEFAULT_SYSTEM, load_declaration
 
 ROOM_BYTES = 1_500_000_000
-"""Free space that building a system takes at most: the base, the system, and both while packed."""
+"""Bytes of free space that building a system takes at most: base, system, and both while packed."""
 
 
 OPEN_FILES = 256
-"""Files that a process has open at most while it works in one sandbox, or in all lanes of a worker.
-The supervisor numbers its own up to 206.
-"""
+"""Files that a process has open at most, in one sandbox or in all lanes of a worker. The supervisor
+has descriptors of its own up to number 206."""
 
 
 def allow_open_files(needed: int = OPEN_FILES) -> None:
-    """Raises this process's own limit of open files where it is lower than `needed`.
+    """Raises this process's limit of open files where the limit is lower than `needed`.
 
-    Errors: HostError where it may not.
+    Errors: HostError where the hard limit is too low.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < needed:
@@ -43,7 +42,7 @@ def allow_open_files(needed: int = OPEN_FILES) -> None:
 
 @dataclass(frozen=True, slots=True)
 class HostCheck:
-    """One thing that was tried. `needed` is False for what the work can do without."""
+    """One thing that was tried. `needed` is False for a thing that the work can do without."""
 
     name: str
     ok: bool
@@ -53,7 +52,7 @@ class HostCheck:
     needed: bool = True
 
     def to_json(self) -> dict[str, Any]:
-        """The check with `fix` only where something is missing."""
+        """The check as a JSON object; `fix` is None where nothing is missing."""
         document = asdict(self)
         if self.ok:
             document["fix"] = None
@@ -61,7 +60,7 @@ class HostCheck:
 
 
 def try_it(name: str, attempt: Callable[[], str], why: str) -> HostCheck:
-    """What an attempt says, or what it lacked."""
+    """The check that an attempt makes: its `detail` is the attempt's text, or its error's."""
     try:
         return HostCheck(name, True, attempt(), why, "")
     except ShioenvError as error:
@@ -69,8 +68,9 @@ def try_it(name: str, attempt: Callable[[], str], why: str) -> HostCheck:
 
 
 def building_checks(*, needed: bool) -> Iterator[HostCheck]:
-    """What building a system takes; `needed` where there is none yet, and only then the mirror is
-    asked as well.
+    """The checks of what building a system takes.
+
+    `needed`: no system is built yet. Only then is the mirror asked as well.
     """
     mmdebstrap = shutil.which("mmdebstrap")
     yield HostCheck(
@@ -97,7 +97,7 @@ def building_checks(*, needed: bool) -> Iterator[HostCheck]:
 
 
 def _mirror() -> HostCheck:
-    """Whether the first package mirror answers; nothing but building needs it."""
+    """Whether the first package mirror answers; only building needs the mirror."""
     from urllib.error import URLError
     from urllib.request import Request, urlopen
 

@@ -1,8 +1,8 @@
 """Which of the host's user and group ids stand for a system's ids 0 to 65535, and how to map them.
 
-A system's files are owned, and its inputs run, as ids of this range: to the host they are nobody.
-An ordinary user owns a range through /etc/subuid and /etc/subgid and maps it with newuidmap and
-newgidmap (package uidmap); root needs neither.
+Ids of this range own a system's files and run its inputs; to the host they are nobody. An ordinary
+user owns a range through /etc/subuid and /etc/subgid, and maps it with newuidmap and newgidmap
+(package uidmap). Root needs neither.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from shioenv.errors import HostError, SandboxError
 from shioenv.system import refusals
 
 COUNT = 65536
-_LONGEST_LINE = 4096  # bytes of what the program says before it begins
-_PATIENCE = 120.0  # seconds until it must have said it
+_LONGEST_LINE = 4096  # bytes of the line that the sandbox program writes before it begins
+_PATIENCE = 120.0  # seconds that the line may take
 _ROOT_BASE = 1_000_000_000
-"""Where root's range starts unless /etc/subuid says otherwise: far above anything assigned."""
+"""Where root's range starts unless /etc/subuid says otherwise: far above any assigned id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +37,9 @@ class IdMap:
     first_gid: int
 
     def write(self, process: int) -> None:
-        """Maps the user namespace of `process`, which must have just been made.
+        """Maps the ids of a user namespace that `process` has just made.
 
-        Raises HostError where the host forbids it.
+        Raises HostError where the host forbids mapping.
         """
         try:
             for kind, first in (("uid", self.first_uid), ("gid", self.first_gid)):
@@ -60,7 +60,7 @@ class IdMap:
 
 
 def _user() -> str:
-    """The user's name, or number where it has no name."""
+    """The user's name, or number where the user has no name."""
     try:
         return pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:
@@ -78,7 +78,7 @@ def _subordinate(path: str, user: str, uid: int) -> int | None:
 
 
 def find_idmap() -> IdMap:
-    """The range this user may map; root always has one. Raises HostError with the fix otherwise."""
+    """The range that this user may map; root always has one. HostError (with the fix) for none."""
     uid, user = os.geteuid(), _user()
     first_uid = _subordinate("/etc/subuid", user, uid)
     first_gid = _subordinate("/etc/subgid", user, uid)
@@ -100,10 +100,10 @@ def find_idmap() -> IdMap:
 def spawn(
     arguments: Sequence[str], *, descriptors: Sequence[int] = (), **options: Any
 ) -> tuple[subprocess.Popen[bytes], socket.socket]:
-    """Starts the sandbox program and returns it with the socket it was given.
+    """Starts the sandbox program; returns its process, and our end of the socket that it was given.
 
-    `arguments` are its command and what follows the number of that socket; `descriptors` stay open
-    in it under their numbers.
+    `arguments` are the program's command, and the words that follow the socket's number.
+    `descriptors` stay open in the program under their numbers.
     """
     ours, theirs = socket.socketpair()
     ours.settimeout(_PATIENCE)
@@ -120,7 +120,7 @@ def spawn(
 def spawn_mapped(
     arguments: Sequence[str], idmap: IdMap, **options: Any
 ) -> tuple[subprocess.Popen[bytes], socket.socket]:
-    """What `spawn` starts with `keep` or `exec`, in a user namespace of its own that is mapped.
+    """What `spawn` returns for `keep` or `exec`, which run in a mapped user namespace of their own.
 
     Raises HostError where the host forbids user namespaces, SandboxError where somebody killed the
     program.
@@ -146,15 +146,15 @@ def spawn_mapped(
 
 
 class Readable(Protocol):
-    """What is read from as from a socket."""
+    """An object that is read like a socket."""
 
     def recv(self, most: int, /) -> bytes:
-        """Some of what came; nothing at its end."""
+        """Some of the bytes that came; none at the end."""
         ...
 
 
 def read_line(connection: Readable) -> str:
-    """The program's next line, without its end; empty where it ended without a word."""
+    """The program's next line, without its newline; empty where the program said no more."""
     text = bytearray()
     while not text.endswith(b"\n") and len(text) < _LONGEST_LINE:
         byte = connection.recv(1)
@@ -169,9 +169,10 @@ def run_mapped(
 ) -> subprocess.CompletedProcess[bytes]:
     """Runs a program as id 0 of a user namespace with the mapped ids; output is captured.
 
-    The program sees the host's files; only those owned by the mapped range are its own. A directory
-    given as `cwd` is entered before the ids change, so those above it may be closed to the program.
-    Raises HostError where the host forbids it.
+    The program sees the host's files, and owns only those that ids of the mapped range own. A
+    directory given as `cwd` is entered before the ids change, so directories above it may be closed
+    to the program. Raises HostError where the host forbids the namespace, and SandboxError as
+    `spawn_mapped` does.
     """
     process, connection = spawn_mapped(
         ["exec", *command], idmap, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options

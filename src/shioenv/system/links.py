@@ -1,4 +1,4 @@
-"""Where a path of a system leads, its symbolic links followed as the kernel does."""
+"""Where a path of a system leads, with symbolic links followed as the kernel follows them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ _MOST_STEPS = 400
 
 
 def resolve(path: str, target: Callable[[str], str | None]) -> str | None:
-    """The absolute path that `path` leads to; None where it leads nowhere.
+    """The absolute path that `path` leads to; None where it leads nowhere, or in circles.
 
-    `target` is given an absolute path. It says where the link there leads; "" where something else
-    is there, and None where nothing is.
+    `target` is given an absolute path, and returns the target of the link there. It returns "" for
+    any other file, and None where there is no file.
     """
     left = [part for part in path.split("/") if part][::-1]
     done: list[str] = []

@@ -1,10 +1,11 @@
-"""What a machine of its own boots from: a kernel, a first file system and the system's disks.
+"""What a microVM boots from: a kernel, a first file system and the system's root disk.
 
-    systems/<digest>/microvm/<key>/   vmlinux  initramfs  disk0 ...  microvm.json
-    kernels/<sha256>.deb              packages that kernels come from
+    systems/<digest>/microvm/microvm.json   which of the keys is used (a copy of its microvm.json)
+    systems/<digest>/microvm/<key>/         vmlinux  initramfs  disk  microvm.json  snapshots/
+    kernels/<sha256>.deb                    packages that kernels come from
 
-All of it is made without root, on demand (`shioenv system build --microvm`). The same bytes come of
-the same system, kernel and helpers: the key is a digest of these three.
+These files are made without root, on demand (`shioenv system build --microvm`). The same system,
+kernel, list of modules and helpers give the same bytes; the key is a digest of these four.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ MODULES = (
     "veth", "vmw_vsock_virtio_transport", "nf_tables", "nft_ct", "nft_chain_nat", "nft_limit",
     "nft_log", "nft_masq", "nft_reject_inet",
 )  # fmt: skip
-"""What the guest's kernel has, where it does not have it built in."""
+"""Modules that the guest's kernel gets, where they are not built into it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +53,11 @@ class KernelPackage:
     """A kernel as a distribution's package (`.deb`) has it."""
 
     release: str
-    """What `uname -r` says."""
+    """The kernel's release, as `uname -r` prints it."""
     sha256: str
-    """Of the package."""
+    """Digest (hex) of the package."""
     addresses: tuple[str, ...] = ()
-    """Where it is downloaded from; the first that answers."""
+    """Where the package is downloaded from: the first address that answers with these bytes."""
 
 
 KERNEL = KernelPackage(
@@ -71,18 +72,18 @@ KERNEL = KernelPackage(
         )
     ),
 )
-"""Debian's kernel for virtual machines, of trixie-backports. From 6.16 on, inputs see nothing of
-the file system that a system lies on (`LowerForm`); from 6.6 on there is a sandbox at all."""
+"""Debian's kernel for virtual machines, of trixie-backports. A sandbox needs 6.6. From 6.16 on,
+inputs see nothing of the file system that a system lies on (`LowerForm`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Microvm:
-    """What the machines of a system boot from."""
+    """The files that the machines of a system boot from."""
 
     path: Path
     record: Mapping[str, Any]
-    """What was written down when it was made: `key`, `kernel` (`release`, `sha256` of the package),
-    `files` (sha256 by name)."""
+    """The content of `microvm.json`: `key`, `helpers` (their digest), `kernel` (`release`, and
+    `sha256` of the package), `files` (sha256 by name)."""
 
     @property
     def kernel(self) -> Path:
@@ -91,8 +92,9 @@ class Microvm:
 
     @property
     def initramfs(self) -> Path:
-        """The first file system: process 1, the supervisor, the kernel's modules, and what lies
-        beside the system's root file system.
+        """The first file system: process 1, the supervisor and the kernel's modules.
+
+        It also holds the directories that lie beside the system's root file system.
         """
         return self.path / "initramfs"
 
@@ -103,13 +105,15 @@ class Microvm:
 
     @property
     def release(self) -> str:
-        """The kernel's, as `uname -r` says it."""
+        """The kernel's release, as `uname -r` prints it."""
         return str(self.record["kernel"]["release"])
 
 
 def find_microvm(system: System) -> Microvm:
-    """What the system's machines boot from. Errors: SystemNotBuiltError where it was not made, or
-    with other helpers than are installed.
+    """The files that the system's machines boot from.
+
+    Errors: SystemNotBuiltError where they were not made, or with other helpers than the installed
+    ones.
     """
     hint = f"shioenv system build {system.name} --microvm"
     try:
@@ -133,8 +137,9 @@ def build_microvm(
     kernel: Path | None = None,
     report: Progress = building.silent,
 ) -> Microvm:
-    """The same, made where it is not there yet. `kernel` is a package (`.deb`) to use in place of
-    `KERNEL`.
+    """The files that the system's machines boot from, made where they are not there yet.
+
+    `kernel` is a package (`.deb`) to use in place of `KERNEL`.
 
     Errors: HostError and BuildToolError (exit status 3) where the host lacks a program or right,
     SystemBuildError where the kernel cannot be had, SystemStorageError.
@@ -197,12 +202,12 @@ def _make(system: System, package: Path, sha256: str, key: str, report: Progress
 
 @dataclass(frozen=True, slots=True)
 class UnpackedKernel:
-    """What a kernel's package holds."""
+    """The content of a kernel's package."""
 
     release: str
     image: bytes
     modules: Mapping[str, bytes]
-    """By name, with `_` for `-`; perhaps compressed with xz."""
+    """Modules by name, with `_` for `-`; perhaps compressed with xz."""
 
 
 def _downloaded(kernel: KernelPackage, cache: Path, report: Progress) -> Path:
@@ -231,7 +236,7 @@ def _downloaded(kernel: KernelPackage, cache: Path, report: Progress) -> Path:
 
 
 def read_kernel(package: Path) -> UnpackedKernel:
-    """The kernel in a package. SystemBuildError where it is no such package."""
+    """The kernel in a package. SystemBuildError where the file is no kernel's package."""
     image, release, modules = b"", "", {}
     try:
         with tarfile.open(fileobj=io.BytesIO(_data(package)), mode="r:") as tar:
@@ -278,8 +283,9 @@ def _unzstd(content: bytes) -> bytes:
 
 
 def uncompressed(image: bytes) -> bytes:
-    """The ELF file in a `vmlinuz` (Linux, Documentation/arch/x86/boot.rst): a machine that is only
-    simulated takes seconds to unpack it.
+    """The ELF file in a `vmlinuz` (Linux, Documentation/arch/x86/boot.rst).
+
+    A simulated machine would take seconds to unpack it. Raises SystemBuildError for another image.
     """
     if image.startswith(b"\x7fELF"):
         return image
@@ -288,7 +294,7 @@ def uncompressed(image: bytes) -> bytes:
     begin = (image[0x1F1] + 1) * 512 + int.from_bytes(image[0x248:0x24C], "little")
     payload = image[begin : begin + int.from_bytes(image[0x24C:0x250], "little")]
     if payload.startswith(b"\x28\xb5\x2f\xfd"):
-        return _unzstd(payload[:-4])  # its length follows
+        return _unzstd(payload[:-4])  # the last four bytes are the length
     if payload.startswith(b"\xfd7zXZ\0"):
         return lzma.LZMADecompressor().decompress(payload)
     raise SystemBuildError("the kernel is compressed in another way than with zstd or xz")
@@ -301,7 +307,10 @@ def _field(module: bytes, key: bytes) -> str:
 
 
 def modules(kernel: UnpackedKernel, wanted: Sequence[str]) -> Iterator[tuple[str, bytes]]:
-    """Modules by name, and before each what it depends on; what is built in is left out."""
+    """(name, content) of modules, each behind those that it depends on.
+
+    A module that the package does not hold is left out: it is built into the kernel.
+    """
     done = set()
 
     def needed(name: str) -> Iterator[tuple[str, bytes]]:
@@ -334,7 +343,7 @@ class InitialFile:
 
 
 def archive(entries: Sequence[InitialFile]) -> bytes:
-    """Files as the kernel unpacks them at boot (cpio, `newc`)."""
+    """The archive (cpio, `newc`) of files that the kernel unpacks at boot."""
     packed = bytearray()
     for number, entry in enumerate((*entries, InitialFile("TRAILER!!!", 0)), 1):
         name, size = entry.name.encode() + b"\0", len(entry.content)
@@ -346,7 +355,7 @@ def archive(entries: Sequence[InitialFile]) -> bytes:
 
 
 def boot_files(kernel: UnpackedKernel, wanted: Sequence[str], agent: bytes) -> list[InitialFile]:
-    """Process 1, a console, and modules in the order in which they are loaded."""
+    """Files to boot with: process 1, a console, and modules with the order to load them in."""
     loaded = list(modules(kernel, wanted))
     order = "".join(f"/modules/{name}.ko\n" for name, _ in loaded).encode()
     directories = ("dev", "proc", "sys", "tmp", "new", "modules")
@@ -375,10 +384,11 @@ def _initramfs(system: System, kernel: UnpackedKernel) -> bytes:
 
 
 def make_disk(system: System, number: int, image: Path) -> None:
-    """Makes the image of a declared disk: the root file system with the system's own owners, or an
-    empty one. The same bytes for the same system.
+    """Makes the image of the declared disk of this number, the same bytes for the same system.
 
-    `image` lies in the system's directory, or where the system's root may write.
+    The disk mounted at / gets the root file system, with the system's own owners. Any other disk
+    gets an empty file system. `image` lies in the system's directory, or where the system's root
+    may write.
     """
     declared = system.declaration.machine.disks[number]
     instant = int(system.declaration.instant.timestamp())
@@ -396,8 +406,8 @@ def make_disk(system: System, number: int, image: Path) -> None:
         command = ["unshare", "-m", "sh", "-ec", _IN_ORDER, "sh", *command, "-d", "/mnt"]
     _run_mapped([*command, shown], system, instant)
     if declared.mount == "/":
-        # by number, since names may be anything: what says when the image was made, and a directory
-        # that no system has
+        # The image tells when it was made by times of its files, and by `lost+found`, which no
+        # system has. Files are named by number, since names may be anything.
         numbers = range(12, 12 + _inodes(system))
         listed = _debugfs(shown, [f"stat <{number}>" for number in numbers], system, instant)
         times = [int(seconds, 16) for seconds in _CHANGED.findall(listed)]
@@ -413,8 +423,10 @@ def make_disk(system: System, number: int, image: Path) -> None:
 
 
 def _let_mapped_write(image: Path) -> None:
-    """Has root of the user namespace in which images are made write this one. An ordinary user can
-    give it to nobody: it lies where only this user gets to (`systems`).
+    """Lets root of the user namespace in which images are made write this image.
+
+    An ordinary user cannot give the image away, and makes it writable for all. It lies in
+    `systems`, where only this user gets to.
     """
     if os.geteuid() == 0:
         idmap = find_idmap()
@@ -431,13 +443,12 @@ tar -c --sort=name --numeric-owner --xattrs --xattrs-include='*' -C rootfs . |
         --delay-directory-restore -C /mnt
 exec "$@"
 """
-"""`mke2fs` takes the names of a directory in the order in which it is given them. The order of a
-tmpfs is that in which the names were made, and not the host's.
-"""
+"""`mke2fs` takes the names of a directory in the order in which the file system lists them. A tmpfs
+lists them by when they were made, so the order of the host's file system has no effect."""
 
 
 def _inodes(system: System) -> int:
-    """How many files there are, those with several names counted once, without the root."""
+    """How many files the system has without the root; a file with several names counts once."""
     return round(
         sum(
             1 if stat.S_ISDIR(entry.mode) else 1 / entry.links
@@ -448,13 +459,13 @@ def _inodes(system: System) -> int:
 
 
 _CHANGED = re.compile(rb"^ mtime: (0x[0-9a-f]+)", re.MULTILINE)
-"""How `debugfs` says when a file's content changed."""
+"""Matches the line in which `debugfs` tells when a file's content changed."""
 _AS_CONTENT = ("ctime", "crtime")
-"""Times of a file that are those of its content, as the library shows them in namespaces."""
+"""Times of a file that are set to that of its content, as the library shows them in namespaces."""
 
 
 def _debugfs(image: str, script: list[str], system: System, instant: int) -> bytes:
-    """What it printed."""
+    """What `debugfs` printed for a script of its commands."""
     with tempfile.TemporaryFile() as commands:
         commands.write("\n".join(script).encode() + b"\n")
         commands.seek(0)
@@ -462,7 +473,7 @@ def _debugfs(image: str, script: list[str], system: System, instant: int) -> byt
 
 
 def _run_mapped(command: list[str], system: System, instant: int, **options: Any) -> bytes:
-    """What a program printed that is root of the namespace in which images are made."""
+    """The output of a program that runs as root of the namespace in which images are made."""
     environment = {
         "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
         "LC_ALL": "C",

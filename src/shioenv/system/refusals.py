@@ -30,15 +30,16 @@ _LONGEST_ERRNO = 4  # digits
 
 
 class _Cause(NamedTuple):
-    """What stands in the way, and what removes it."""
+    """Something that stands in the way, and the fix for it."""
 
     message: str
     fix: str
 
 
 def failure(line: str) -> tuple[int, str]:
-    """The errno and the step of a helper that could not begin ("E<errno> <step>"), from its
-    last line; 0 where it does not say.
+    """The errno and the step in the last line ("E<errno> <step>") of a helper that could not begin.
+
+    The errno is 0 where the line tells none.
     """
     number, _, step = line.removeprefix("E").partition(" ")
     known = number.isascii() and number.isdecimal() and len(number) <= _LONGEST_ERRNO
@@ -46,8 +47,9 @@ def failure(line: str) -> tuple[int, str]:
 
 
 def no_user_namespace(said: str) -> HostError:
-    """Why no user namespace could be made or used. `said` is the helper's last line, "E<errno>
-    <step>", or empty where it died.
+    """The error that says why no user namespace could be made or used.
+
+    `said` is the helper's last line, "E<errno> <step>", or empty where the helper died.
     """
     number, step = failure(said)
     reason = os.strerror(number) if number else "the helper died"
@@ -59,7 +61,10 @@ def no_user_namespace(said: str) -> HostError:
 
 
 def no_mapping(reason: str, user: str) -> HostError:
-    """Why `user` could not map ids into a user namespace; `reason` is what the attempt said."""
+    """The error that says why `user` could not map ids into a user namespace.
+
+    `reason` is what the attempt said; it is shown where no cause is known.
+    """
     ordinary = (_no_new_privileges, _not_setuid, _nosuid, _nameless, _bounded)
     causes = (_few_ids,) if os.geteuid() == 0 else ordinary
     why, fix = _first(causes) or (reason, MORE_IDS_FIX.format(user=user))
@@ -67,12 +72,12 @@ def no_mapping(reason: str, user: str) -> HostError:
 
 
 def is_filtered() -> bool:
-    """Whether a system-call filter is upon this process, as it is in most containers."""
+    """Whether this process runs under a system-call filter, as in most containers."""
     return _status("Seccomp") == "2"
 
 
 def covered_proc() -> list[str]:
-    """What is mounted upon parts of /proc, by mount point; a container does so to hide them."""
+    """The mount points below /proc, without binfmt_misc; a container hides parts of /proc so."""
     hidden = {point for point in _mount_points() if point.startswith("/proc/")}
     return sorted(point for point in hidden if "binfmt_misc" not in point)
 

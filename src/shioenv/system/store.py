@@ -1,4 +1,4 @@
-"""The built systems: find one, build one, list them, and what a pristine one looks like."""
+"""The built systems: finding, building and listing them, and what a pristine system looks like."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ class IndexEntry:
     """What `lstat` says about one path of the pristine system, in the system's own ids."""
 
     path: str
-    """Absolute; undecodable bytes as lone surrogates (`os.fsencode` gives the bytes back)."""
+    """Absolute path, undecodable bytes as lone surrogates (`os.fsencode` gives the bytes back)."""
     mode: int
     """Type and permission bits, as `st_mode`."""
     uid: int
     gid: int
     size: int
-    """Bytes. 4096 for every directory: the file system it lies on may say otherwise."""
+    """Bytes. 4096 for every directory, whatever the file system that the system lies on says."""
     links: int
     mtime: int
     """Seconds since 1970."""
@@ -70,16 +70,18 @@ class IndexEntry:
 
 @dataclass(frozen=True)
 class System:
-    """A built system. Equal digests mean: the same inputs do the same things, whatever file system
-    the files lie on. What remains is the host's kernel, and before Linux 6.16 what programs show of
-    order, sizes and times of access in /usr (`LowerForm`).
+    """A built system.
+
+    On systems with equal digests the same inputs do the same things, whatever file system the files
+    lie on. Differences may come of the host's kernel alone. Before Linux 6.16 they may also come of
+    the order, sizes and times of access that programs show of /usr (`LowerForm`).
     """
 
     name: str
     digest: str
     """sha256 over every file, the machine profile and the session."""
     path: Path
-    """`rootfs/`, `proc/` and the index lie in it."""
+    """The directory that holds `rootfs/`, `proc/`, the index and the other files of `build`."""
     declaration: SystemDeclaration
 
     @property
@@ -89,12 +91,12 @@ class System:
 
     @property
     def proc_files(self) -> Path:
-        """The files to bind over entries of /proc, by their names there."""
+        """The directory of the files to bind over entries of /proc, under their names in /proc."""
         return self.path / "proc"
 
     @cached_property
     def facts(self) -> Mapping[str, Any]:
-        """What was written down when it was built (`system.json`)."""
+        """What the build wrote down (`system.json`). Errors: SystemCorruptError."""
         try:
             return building.read_json(self.path / "system.json")
         except (OSError, ValueError) as error:
@@ -102,8 +104,9 @@ class System:
 
     @property
     def tree_sums(self) -> Mapping[str, str]:
-        """What the tree's names and attributes come to, by the form in which it is kept in memory.
-        Nothing for systems that were built before that was written down.
+        """Sums of the tree's names and attributes, by the form in which the tree is kept in memory.
+
+        Empty for systems that were built before these sums were written down.
         """
         return MappingProxyType(dict(self.facts.get("tree_sums", {})))
 
@@ -114,7 +117,7 @@ class System:
 
     @property
     def versions(self) -> Mapping[str, str]:
-        """What grammars depend on: the packages, and under `clock` whose time programs are told."""
+        """What grammars depend on: versions by package, and `clock`, whose time programs see."""
         return MappingProxyType({**self.facts["packages"], "clock": self.answers.clock})
 
     @property
@@ -124,7 +127,7 @@ class System:
 
     @property
     def answers(self) -> Answers:
-        """What its programs are told of the time and the kernel."""
+        """What the system's programs are told of the time, the kernel and the disk."""
         return Answers(**self.facts["answers"])
 
     @property
@@ -138,17 +141,18 @@ class System:
         return MappingProxyType(dict(self.facts["groups"]))
 
     def check(self) -> None:
-        """Looks at every file. Errors: SystemCorruptError where one is missing or was changed."""
+        """Looks at every file. SystemCorruptError where a file is missing or was changed."""
         damage = building.damage(self.path)
         if damage is not None:
             raise _corrupt(self.name, self.path, damage)
 
     def differences(self) -> Iterator[str]:
-        """What is not as it was built, "PATH: what" each: of every file its kind, permissions,
-        owner, time and content. Reads all of them, which takes a second or two.
+        """Every difference from what was built, as "PATH: what differs".
 
-        Errors: SystemCorruptError where nothing tells what was built, HostError where this host
-        forbids to read as the system's own root, SandboxError where that fails.
+        Compared are the kind, permissions, owner, time and content of every file. All files are
+        read, which takes a second or two. Errors: SystemCorruptError where the digests of the build
+        cannot be read. HostError where this host forbids to read as the system's own root.
+        SandboxError where such reading fails.
         """
         try:
             digests = dict(read_contents(self.path))
@@ -180,11 +184,10 @@ class System:
         yield from (f"{name}: is gone" for name in digests if not name.startswith("rootfs/"))
 
     def read(self, path: str) -> bytes:
-        """The content of a file of the root filesystem, by its absolute path, whoever asks. What
-        this user may not read is read as the system's own root.
+        """The content of a file of the root filesystem, by its absolute path.
 
-        Errors: OSError where there is no such file, HostError where this host forbids to be that
-        root.
+        A file that this user may not read is read as the system's own root. Errors: OSError where
+        there is no such file, HostError where this host forbids to be that root.
         """
         file = self.rootfs / path.lstrip("/")
         try:
@@ -197,8 +200,10 @@ class System:
             return done.stdout
 
     def content(self, path: str) -> bytes | None:
-        """The content of a regular file, by its absolute path, links followed; None for what is
-        none. Errors: HostError where this host forbids to read as the system's own root.
+        """The content of a regular file, by its absolute path, with links followed.
+
+        None where the path leads to no regular file, or the file cannot be read. Errors: HostError
+        where this host forbids to read as the system's own root.
         """
         entry = self.index.get(self.resolve(path) or "")
         if entry is None or not stat.S_ISREG(entry.mode):
@@ -215,7 +220,7 @@ class System:
 
     @cached_property
     def index(self) -> Mapping[str, IndexEntry]:
-        """Every path of the root filesystem, sorted; read when first asked for."""
+        """The entry of every path of the root filesystem, sorted by path; read at the first use."""
         try:
             with gzip.open(self.path / "index.json.gz") as packed:
                 rows = json.loads(packed.read())
@@ -240,7 +245,7 @@ class System:
         return entry is not None and stat.S_ISDIR(entry.mode)
 
     def beneath(self, directory: str) -> Iterator[IndexEntry]:
-        """The entry of a directory and of everything in it, at any depth, in the index's order."""
+        """The entries of a directory and of all files in it, at any depth, in the index's order."""
         prefix = directory.rstrip("/") + "/"
         for path, entry in self.index.items():
             if path == directory or path.startswith(prefix):
@@ -248,8 +253,9 @@ class System:
 
     @property
     def profile(self) -> Mapping[str, Any]:
-        """The fields of a context that are known without running anything, by name: what the
-        machine profile declares, and what a session starts with.
+        """The fields of a context, by name, that are known without running anything.
+
+        They are what the machine profile declares, and what a session starts with.
         """
         machine, session = self.declaration.machine, self.declaration.session
         architectures = {"amd64": "x86_64", "arm64": "aarch64"}
@@ -283,11 +289,17 @@ def _corrupt(name: str, path: Path, error: Exception | str) -> SystemCorruptErro
 def find_system(name: str | None = None) -> System:
     """The built system of this name, by default `debian-12`.
 
-    `name` may be a shipped name, the name of a system built from one's own TOML file, or the path
-    of such a file. Raises UnknownSystemError with the nearest name. Raises SystemNotBuiltError
-    where it is declared but not built, or was built from another version of its declaration. Raises
-    SystemCorruptError where its files are damaged, SystemStorageError where they may not be read,
-    and UsageError for what is no name.
+    `name` may be a shipped name, the name of a system built from another TOML file, or the path of
+    such a file. Raises:
+
+    - UnknownSystemError, with the nearest name: no system has this name.
+    - SystemNotBuiltError: the system is declared but not built, its files are gone, or it was built
+      from another version of its declaration.
+    - SystemCorruptError: the files that describe the build are damaged.
+    - SystemStorageError: the files may not be read.
+    - UsageError: `name` is no text.
+
+    It raises SystemDeclarationError as `load_declaration` does.
     """
     if not isinstance(name, str | None):
         raise UsageError(
@@ -313,7 +325,7 @@ def _known_names(cache: Path) -> set[str]:
 def _open(
     name: str, cache: Path, *, current: tuple[SystemDeclaration, str] | None, asked: str
 ) -> System:
-    """`current` is the declaration as it is now, with its text; None takes the one built from."""
+    """`current` is the declaration as it is now, with its text; None for the one built from."""
     hint = f"build it first, once: shioenv system build {asked}"
     try:
         named = building.read_json(cache / "names" / f"{name}.json")
@@ -355,23 +367,24 @@ def build_system(
 ) -> System:
     """The system of this name, built where it is not there yet.
 
-    `rootfs_tar` takes a tarball (plain, gzip, bzip2, xz or zstd) as the base instead of running
-    mmdebstrap. Home tree, accounts and machine profile are added all the same. The system is then
-    `called` so, by default as its declaration says. `fresh` downloads the packages again. `report`
-    is given one line of progress at a time. Safe to call from several processes at once. Nothing
-    half-built stays behind an error or an interrupt, and no system of the same name that was made
-    from something else is replaced.
+    `rootfs_tar` is a tarball (plain, gzip, bzip2, xz or zstd) to take as the base, in place of one
+    made by mmdebstrap. Home tree, accounts and machine profile are added to it all the same.
+    `called` is the name of a system made from a tarball, by default that of the declaration.
+    `fresh` downloads the packages again. `report` is given one line of progress at a time.
 
-    Raises UnknownSystemError, SystemDeclarationError, SystemBuildError, RootfsTarError,
-    SystemStorageError. Raises UsageError for a name that cannot be had, and HostError (exit status
-    3) where this host lacks a program or right.
+    Several processes may call this at once. Nothing half-built stays after an error or an
+    interrupt. A system of the same name that was made from another source is not replaced.
+
+    Raises UnknownSystemError, SystemDeclarationError, SystemBuildError, RootfsTarError and
+    SystemStorageError. Raises UsageError for a name that a system cannot have. Raises HostError
+    (exit status 3) where this host lacks a program or right.
     """
     name = name or DEFAULT_SYSTEM
     declaration, text = load_declaration(name), read_text(name)
     if called is not None:
         _check_name(called, with_tar=rootfs_tar is not None)
         declaration = replace(declaration, name=called)
-    tree = load_home(declaration)  # what is wrong with it is said before anybody waits
+    tree = load_home(declaration)  # a faulty tree is told before anybody waits
     cache = building.cache_directory()
     tar = None if rootfs_tar is None else Path(rootfs_tar).absolute()
     with building.storage_errors(cache), building.build_lock(cache, report):
@@ -389,7 +402,7 @@ def build_system(
 
 
 def _check_name(called: str, *, with_tar: bool) -> None:
-    """UsageError where a system cannot be called so."""
+    """UsageError where a system cannot have the name `called`."""
     problems: list[str] = []
     checked(SystemName, called, "the name", problems)
     if problems:
@@ -404,7 +417,7 @@ def _check_name(called: str, *, with_tar: bool) -> None:
 
 
 def _reusable(asked: str) -> System | None:
-    """The whole, current system of this name; None where there is none, or a damaged one."""
+    """The undamaged, current system of this name; None where there is none."""
     try:
         system = find_system(asked)
     except (SystemNotBuiltError, SystemCorruptError):
@@ -413,7 +426,7 @@ def _reusable(asked: str) -> System | None:
 
 
 def list_systems() -> list[tuple[str, System | None]]:
-    """Names of all declared and built systems, sorted, each with the built one or None."""
+    """Names of all declared and built systems, sorted, each with the built system or None."""
     systems: list[tuple[str, System | None]] = []
     for name in sorted(_known_names(building.cache_directory())):
         try:
@@ -424,9 +437,9 @@ def list_systems() -> list[tuple[str, System | None]]:
 
 
 def remove_system(name: str) -> bool:
-    """Whether there was a built system of this name; its files are removed.
+    """Removes the built system of this name; False where there was none.
 
-    Files that another name stands for too stay.
+    Files that another name stands for too stay. Errors: SystemStorageError.
     """
     cache = building.cache_directory()
     named = cache / "names" / f"{name}.json"

@@ -1,4 +1,8 @@
-"""How values are written in a declaration, and what they may be."""
+"""How values are written in a declaration, and what they may be.
+
+Functions here turn a value as it is written into the value that is kept. The text of such a
+function's ValueError says what it expected.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +24,9 @@ LIMIT_NAMES = (
 """Resource limits by the names of setrlimit(2), lower case and without `RLIMIT_`."""
 
 LONGEST_PATH, LONGEST_NAME, DEEPEST = 4000, 255, 200
-"""Bytes of a path and of a name in it, and names of a path: what file systems take, and what can be
-removed again.
+"""Most bytes of a path, most bytes of a name in a path, and most names in a path.
+
+File systems take so much, and such files can be removed again.
 """
 
 GROUPS = frozenset({
@@ -31,13 +36,14 @@ GROUPS = frozenset({
 """Groups of the distribution that a user may be in."""
 
 UNLIMITED = -1
-"""What a limit of "unlimited" is in `SessionDeclaration.limits` (RLIM_INFINITY of `resource`)."""
+"""Stands for "unlimited" in `SessionDeclaration.limits` (RLIM_INFINITY of `resource`)."""
 
 YEARS = (1980, 2038)
-"""The first that zip archives know, and the first that login records do not."""
+"""The first year that zip archives know, and the first that login records do not know."""
 
 CONTROL = r"\x00-\x1f\x7f-\x9f\u2028\u2029"
-"""What ends a line for somebody, or is none of a text's business."""
+"""Characters (in brackets of a pattern) that some program takes for the end of a line, or that no
+text should hold."""
 
 LINE = rf"[^{CONTROL}]"
 
@@ -76,7 +82,7 @@ def moment(value: object) -> datetime:
         raise ValueError("a date and time such as 2025-10-16T19:43:00Z")
     if value.tzinfo is None:
         raise ValueError("a time with its zone (Z)")
-    with suppress(OverflowError):  # of the first and the last day that there are
+    with suppress(OverflowError):  # on the first and the last day that Python knows
         moment = value.astimezone(UTC)
         if YEARS[0] <= moment.year < YEARS[1]:
             return moment
@@ -91,7 +97,7 @@ def logged(value: object) -> tuple[float, str]:
 
 
 def _address(value: object) -> object:
-    """An IPv4 or IPv6 address, without a zone: that may be any text."""
+    """An IPv4 or IPv6 address without a zone, which could be any text."""
     if isinstance(value, str) and "%" not in value:
         with suppress(ValueError):
             ip_address(value)
@@ -120,7 +126,7 @@ _NO_SOURCE = (
     (r"deb +https?://\[.*", f"without an IPv6 address: give it a name, or {_OWN_SOURCE}"),
     (r".*#.*", "without a remark behind it"),
 )
-"""What apt takes and a declaration may not say, and what one can do."""
+"""Sources that apt takes and a declaration may not hold, each with what is allowed instead."""
 
 _WORDS_OF_A_SOURCE = (
     "deb",
@@ -128,11 +134,11 @@ _WORDS_OF_A_SOURCE = (
     "[a-z0-9][a-z0-9./-]*",
     "[a-z][a-z0-9-]*",
 )
-"""What a declaration's source consists of: the last word may be there several times."""
+"""The words of a declaration's source; the last may be there several times."""
 
 
 def _mirror(value: object) -> str:
-    """A one-line source of apt, a blank between its words."""
+    """A one-line source of apt, with one blank between its words."""
     text = value.replace("\t", " ").strip() if isinstance(value, str) else "\n"
     if not text.isprintable():
         raise ValueError(_SOURCE)
@@ -164,7 +170,8 @@ _NO_PACKAGE = (
     (r".*[A-Z].*", "names are of lower case letters"),
     (r".*[][*?~!()|<>].*", "patterns and conditions are none"),
 )
-"""What people write that a declaration may not say, and what they can do."""
+"""Texts that people write for a package and that a declaration may not hold, each with what is
+meant instead."""
 
 
 def _package(value: object) -> str:
@@ -179,7 +186,7 @@ def _package(value: object) -> str:
 
 
 def _limit(value: object) -> tuple[int, int]:
-    """Soft and hard from `8388608`, `"unlimited"` or `[1024, 1048576]`."""
+    """(soft, hard) from `8388608`, `"unlimited"` or `[1024, 1048576]`."""
     both: list[Any] = value if isinstance(value, list) else [value, value]
     meant = [
         limit == "unlimited" or (type(limit) is int and 0 <= limit < 1 << 63) for limit in both
@@ -193,7 +200,7 @@ def _limit(value: object) -> tuple[int, int]:
 
 
 def too_long(path: str) -> str:
-    """What of a path is more than a system's files may have; empty where nothing is."""
+    """Why a path is too long for a system's files; empty where it is not."""
     parts = path.strip("/").split("/")
     if any(len(os.fsencode(part)) > LONGEST_NAME for part in parts):
         return f"a name in it has more than {LONGEST_NAME} bytes"
@@ -237,7 +244,7 @@ OwnDirectory: TypeAlias = Annotated[
 ]
 
 DirectoryOrNone: TypeAlias = Annotated[str, _path, like(f"(/|{_PATH})?", _A_PATH)]
-"""The same as `Directory`, or empty."""
+"""A `Directory`, or empty."""
 
 MountPointOrNone: TypeAlias = Annotated[
     str, _path, like(f"(?!.* )(/|{_PATH})?", "an absolute path without blanks, '.' and '..'")

@@ -1,6 +1,6 @@
-"""What is known of a machine where it is not at hand: its context, and the texts of small files.
+"""A machine that was written down: its context, and the contents of small files.
 
-It goes with a model, so that nothing has to be built to ask one.
+It goes with a model, so that nobody has to build the system to ask the model.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ from shioenv.files.regular import read_regular
 from shioenv.system.store import System
 
 LARGEST = 16 * 1024
-"""Bytes of a file whose content is kept; ours: of what people ask about, few are longer."""
+"""Most bytes of a file whose content is kept. Ours, because few files that people ask about are
+longer."""
 
 ROOTS = ("/etc", "/home", "/root", "/tmp", "/var/log", "/opt", "/srv", "/usr/local")
-"""Where files are whose contents people ask about."""
+"""Directories of the files whose contents people ask about."""
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):
@@ -57,11 +58,12 @@ _VALUES: Mapping[str, tuple[int, Any]] = {
     "shell_options": (1, bool),
     "functions": (1, str),
 }
-"""What is looked into of a context beside its files: how deep it lies there, and what it is."""
+"""Areas of a context beside its files whose values are checked: how many keys lead to a value, and
+the value's type."""
 
 
 class _Document(TypedDict, total=False):
-    """See `Context`: what of it has to be there, and what of it is looked into."""
+    """A `Context`, as far as it is checked: the areas that it must have, and those it may have."""
 
     cwd: Required[_Path]
     env: Required[dict[str, str]]
@@ -74,14 +76,14 @@ class _Document(TypedDict, total=False):
 
 
 class _Written(TypedDict):
-    """What `World.to_json` writes."""
+    """The document that `World.to_json` writes."""
 
     context: _Document
     contents: dict[_Path, str]
 
 
 class _Untouched(State):
-    """The state of a machine that was written down, whose directories are looked up."""
+    """The state of a machine that was written down. Listings are looked up in the world."""
 
     __slots__ = ()
 
@@ -93,13 +95,13 @@ class _Untouched(State):
 
 
 class World:
-    """A pristine machine that was written down: a `Pristine` that reads nothing but this."""
+    """A pristine machine that was written down: a `Pristine` that reads no files of any machine."""
 
     def __init__(self, context: Context, contents: Mapping[str, bytes]) -> None:
         self.start: str = context.document["cwd"]
-        """The start directory that the context is told from."""
+        """The start directory of the context: files in it are named relative to it."""
         self.contents = contents
-        """Texts of files, by absolute path."""
+        """Contents of files, by absolute path."""
         self._document = context
         self.context = lru_cache(maxsize=8)(self._context)
 
@@ -110,8 +112,11 @@ class World:
         read: Callable[[str], bytes | None],
         shown: Mapping[str, bytes] = MappingProxyType({}),
     ) -> World:
-        """What a machine shows in this context, of whose regular files `read` gives the content
-        (None where it cannot). `shown` is what it shows in /proc, by absolute path.
+        """The world of a machine in this context.
+
+        `read` gives the content of a regular file, or None where it cannot. `shown` has the
+        contents of the machine's files in /proc, by absolute path. Contents of at most `LARGEST`
+        bytes are kept: those of `shown`, and those of regular files in `ROOTS`.
         """
         start = context.document["cwd"]
         contents = {path: text for path, text in shown.items() if len(text) <= LARGEST}
@@ -125,7 +130,7 @@ class World:
         return cls(context, contents)
 
     def read(self, path: str) -> bytes | None:
-        """See `Pristine.read`; None for what was not written down too."""
+        """See `Pristine.read`; None also for a content that was not written down."""
         return self.contents.get(path)
 
     def state(self, cwd: str | None = None) -> State:
@@ -133,7 +138,7 @@ class World:
         return _Untouched(cwd=cwd or self.start, pristine=self)
 
     def placed(self, state: State | None) -> State:
-        """A state that knows its machine: this one, where it knows none. None: pristine."""
+        """The state, in this world where it knows no machine. None: the pristine state."""
         if state is None:
             return self.state()
         if state.pristine is not None:
@@ -148,7 +153,7 @@ class World:
         )
 
     def listing(self, directory: str) -> list[str]:
-        """What a directory holds, by its absolute path, as `State.names` says it."""
+        """The names in a directory, given by its absolute path, in the form of `State.names`."""
         return self._listings.get(directory.rstrip("/"), [])
 
     @cached_property
@@ -162,7 +167,7 @@ class World:
         return {above: sorted(names) for above, names in found.items()}
 
     def has_directory(self, path: str) -> bool:
-        """Whether inputs can start there."""
+        """Whether `path` is a directory, in which inputs can start."""
         entry = self.state().entry(path)
         return entry is not None and entry.perms.startswith("d")
 
@@ -174,13 +179,13 @@ class World:
 
     @classmethod
     def from_json(cls, source: bytes) -> World:
-        """The world that `to_json` wrote. Errors: ValueError, ContextError for what is none."""
+        """The world that `to_json` wrote. Errors: ValueError, ContextError for other bytes."""
         document = parsed(source, _Written)
         contents = {path: text.encode("latin-1") for path, text in document["contents"].items()}
         return cls(Context(document["context"]), contents)
 
     def _context(self, cwd: str | None = None) -> Context:
-        """See `Pristine.context`: the names are told from there."""
+        """See `Pristine.context`: files are named as seen from `cwd`."""
         if cwd is None or cwd == self.start:
             return self._document
         document = dict(self._document.document)
@@ -200,7 +205,7 @@ class World:
 
 
 def world_of(system: System, context: Context) -> World:
-    """A built system written down, told from where the context is."""
+    """A built system written down, in the start directory of this context."""
     return World.of(context, system.content, system.shown_in_proc())
 
 
@@ -213,7 +218,7 @@ def read_world(directory: Path) -> World:
 
 @lru_cache(maxsize=4096)
 def check_patch(source: str) -> None:
-    """Looks whether what is set of files in a patch, as JSON, are files and their attributes.
+    """Checks that a patch (JSON) sets only files, attributes and other values that contexts have.
 
     Errors: PatchError, ValueError.
     """

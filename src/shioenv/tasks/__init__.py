@@ -1,1 +1,1 @@
-"""Records as tasks for agents: what to bring about, how that is checked, a terminal to do it in."""
+"""Records as tasks for agents: goals, prompts, the check, and a terminal to work in."""

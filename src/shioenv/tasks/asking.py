@@ -1,7 +1,7 @@
-"""What an input prints, asked for in plain English: a template for each command of a few families.
+"""The output of an input, asked for in plain English, by templates for commands of a few families.
 
-A template says all that the output depends on, or nothing is asked: an option it does not know
-makes no task. Filters say what becomes of lines, so that a pipeline is told step by step.
+A template says all that the output depends on. Where a template does not know an option, nothing is
+asked. Templates of filters say what becomes of lines, so that a pipeline is told step by step.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from shioenv.grammar.arguments import ArgumentSplitter
 from shioenv.grammar.library import load_grammar
 
 _BARE: Final = re.compile(r"[$`\\~{}*?\[\]<>|&;()#!^]")
-"""What the shell reads as something else than itself where it is not in single quotes."""
+"""Matches characters that the shell takes for more than themselves outside single quotes."""
 
 _QUOTED: Final = re.compile(r"'[^']*'")
 
 
 @dataclass(frozen=True, slots=True)
 class DescribedRequest:
-    """A command taken apart."""
+    """A command taken apart into options and operands."""
 
     options: Mapping[str, str]
     """Values by the option's short name; "" for one without a value."""
     operands: Sequence[str]
     piped: bool
-    """Its lines come from the command before it."""
+    """The command's lines come from the command before it."""
 
     def has(self, *names: str) -> bool:
         """Whether one of these options is given."""
@@ -49,22 +49,22 @@ class PromptTemplate:
 
     describe: Describe
     letters: str
-    """Options that it tells, by their short names."""
+    """The options that the template tells, by their short names."""
     filters: bool
-    """Its operands are files, and it says what becomes of their lines."""
+    """The operands are files, and the template says what becomes of their lines."""
     reads_pipes: bool
-    """It says itself what it does with lines that come through a pipe."""
+    """For a template that is no filter: it tells itself what becomes of lines through a pipe."""
 
 
 TEMPLATES: Final[dict[str, PromptTemplate]] = {}
-"""Of each command that can be asked about; `find`, whose options follow its operands, is read
-apart."""
+"""The templates of commands that can be asked about. `find` has none: its options follow its
+operands, so `_find` reads it."""
 
 
 def _tells(
     name: str, letters: str = "", *, filters: bool = False, reads_pipes: bool = False
 ) -> Callable[[Describe], Describe]:
-    """Makes what it decorates the template of a command."""
+    """A decorator that makes a function the template of a command."""
 
     def decorate(describe: Describe) -> Describe:
         TEMPLATES[name] = PromptTemplate(describe, letters, filters, reads_pipes)
@@ -74,9 +74,9 @@ def _tells(
 
 
 def asks(shell_input: Input) -> str | None:
-    """What the input prints, as the end of `print …`; None where no template tells all of it.
+    """What the input prints, as the end of `Print …`; None where no template tells all of it.
 
-    One command, or several joined by pipes, without redirections.
+    The input is one command, or several joined by pipes, without redirections.
     """
     if set(shell_input.operators) - {"|"}:
         return None
@@ -94,8 +94,9 @@ def asks(shell_input: Input) -> str | None:
 
 
 def _words(text: str) -> list[str] | None:
-    """The words of a command in which the shell expands nothing; None of any other, and of what
-    Bash refuses.
+    """The words of a command in which the shell expands nothing; None for any other.
+
+    None also for a text that Bash refuses.
     """
     if _BARE.search(_QUOTED.sub("", text)):
         return None
@@ -131,9 +132,8 @@ def _told(words: Sequence[str], piped: bool) -> str | None:
 
 
 _BLANK, _EMPTY = "\x01", "\x02"
-"""What stands for a blank inside a word, which is none between a name and its value. It stands for
-a word without text as well, which no argument is.
-"""
+"""Placeholders in words that a grammar takes apart. The first stands for a blank inside a word,
+which is no blank between a name and its value. The second stands for an empty word."""
 
 
 @cache
@@ -142,8 +142,9 @@ def _splitter(name: str) -> ArgumentSplitter:
 
 
 def _taken(name: str, words: Sequence[str]) -> tuple[dict[str, str], list[str]] | None:
-    """Options by their short names and operands, as the command's grammar takes them. None for an
-    option that the grammar has not, and where an option is given twice with two values.
+    """Options by short name, and operands, as the command's grammar takes them.
+
+    None for an option that the grammar lacks, and for an option given twice with two values.
     """
     splitter = _splitter(name)
     options: dict[str, str] = {}
@@ -171,8 +172,9 @@ def _shown(text: str) -> str:
 
 
 def _option(splitter: ArgumentSplitter, text: str) -> tuple[str, str] | None:
-    """The short name of an option and its value ("" without one); None where it has none such, or
-    another value than its grammar says.
+    """The short name of an option, and its value ("" without one).
+
+    None for an option without a short name. None also where a value is missing, or one is too many.
     """
     if text.startswith("--"):
         name, sign, value = text[2:].replace(" ", "=", 1).partition("=")
@@ -186,7 +188,7 @@ def _option(splitter: ArgumentSplitter, text: str) -> tuple[str, str] | None:
 
 
 _IMPOSSIBLE = frozenset({(True, "none"), (False, "required")})
-"""Whether a value is given, and whether the option takes one."""
+"""Pairs that no input can have: whether a value is given, and whether the option takes one."""
 
 
 def _number(text: str) -> int | None:
@@ -304,7 +306,7 @@ def _cut(asked: DescribedRequest) -> str | None:
 
 @_tells("grep", "ivxwEFPcnohm", reads_pipes=True)
 def _grep(asked: DescribedRequest) -> str | None:
-    """The pattern is its first operand; what follows is a file, where nothing is piped."""
+    """The first operand is the pattern; the second is a file, where nothing is piped."""
     if not asked.operands or len(asked.operands) > 2 or asked.operands[-1] == "-":
         return None
     pattern, *files = asked.operands

@@ -1,7 +1,7 @@
 """Whether a goal is reached, and how much of it.
 
-Exact equality of patches is too strict: who looks around first is somewhere else afterwards, at
-another time. What is compared, and what is not, is said in `judge`.
+Exact equality of patches is too strict: an agent that looks around first ends in another directory,
+at another time. `Judge.judge` says what is compared.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from shioenv.tasks.task import Task
 from shioenv.tasks.terminal import Terminal
 
 DATES: Final = ("year", "month", "day", "time")
-"""What says when a file was changed."""
+"""The attributes that say when a file was changed."""
 
 OWN: Final = frozenset({"cwd", "umask", "groups", *SHELL_FIELDS})
-"""What a shell takes with it when it ends: only what the goal says of it counts."""
+"""Areas of a context that end with the shell: of these, only what the goal says counts."""
 
 REASON: Final = "row {}, which did something else when it was repeated"
-"""Why what has reached the goal does not pass."""
+"""Why a terminal that has reached the goal does not pass."""
 
 SESSION: Final = timedelta(hours=1)
-"""From the system's instant on: a file time within it is of the session itself."""
+"""Time from the system's instant on. A file time within it is the session's own."""
 
 
 Facts: TypeAlias = Mapping[str, Any]
@@ -47,21 +47,21 @@ Facts: TypeAlias = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What became of a goal."""
+    """What was reached of a goal."""
 
     passed: bool
     """Everything holds, and nothing else was changed."""
     progress: float
-    """Share of the goal's operations that hold, 0 to 1; each file's content and the output count as
-    an operation of their own."""
+    """Share of the goal's operations that hold, 0 to 1. Each file's content counts as an operation,
+    and so does the output."""
     missing: tuple[str, ...]
     """What does not hold: JSON Pointers, `content of NAME`, `output`."""
     extra: tuple[str, ...]
-    """What was changed though the goal does not say so, in the same words."""
+    """What was changed though the goal does not say so, in the same form; also `REASON`."""
 
 
 class Judge:
-    """Judges what is done about one task; what is known of its start is looked up once.
+    """Judges terminals by the goal of one task, whose start is looked up once.
 
     Errors: TaskError for a task of another system, those of the machine.
     """
@@ -76,14 +76,22 @@ class Judge:
         self._goal = task.patch
 
     def judge(self, terminal: Terminal) -> Verdict:
-        """What a terminal that began where the task does has reached. Executes its rows once.
+        """What a terminal that began where the task begins has reached. Runs its rows once more.
 
-        Everything outside the shell (files, network, host name) has to be as the goal says, and
-        otherwise as it was. Of the shell itself (working directory, variables, functions, options)
-        only what the goal says counts. File times do not, with two exceptions. One is a time that
-        was set to another than that of the session. The other is times that are all that was to
-        change. Regular files have the goal's content. An output is compared line by line, runs of
-        blanks as one, without blank lines at its end; the last row's counts.
+        - Everything outside the shell (files, network, host name) has to be as the goal says, and
+          otherwise as it was.
+        - Of the shell itself (working directory, variables, functions, options) only what the goal
+          says counts.
+        - File times do not count. Two kinds do: times that were set to another time than the
+          session's, and times that are the whole change of a file.
+        - Regular files have to hold the goal's content.
+        - The output of the last row is compared line by line. Runs of blanks count as one, blank
+          lines at the end not at all.
+        - Every row has to do the same to the machine when it is repeated. Where the output counts,
+          the last row has to print the same as well. Else the task is not passed, and `extra` says
+          why.
+
+        Errors: those of the machine.
         """
         repeated = terminal.repeated()
         verdict = self.verdict(terminal.since_start(repeated), terminal.printed)
@@ -93,11 +101,11 @@ class Judge:
         return replace(verdict, passed=False, extra=(REASON.format(other),))
 
     def _otherwise(self, terminal: Terminal, repeated: Behavior) -> int:
-        """The number of the first row that did something else to the machine when it was repeated
-        than when it was typed. Where printing counts, it is that of the last row that printed
-        something else. 0 where there is none. Files that neither were there at the start nor are in
-        the end may have any name. How many there are of which kind, in which directory, is
-        compared.
+        """The number of the first row that did something else to the machine when it was repeated.
+
+        The number of the last row where that printed something else and its output counts. 0 where
+        all rows did the same. Files that are there neither at the start nor in the end may have any
+        name. Their number is compared, by directory, permissions and owner.
         """
         lasting = _names(self._pristine) | _names(repeated.patch.apply(self._pristine))
         last = 0
@@ -109,7 +117,7 @@ class Judge:
         return 0 if _printed(repeated.output) == _printed(terminal.printed) else last
 
     def _alike(self, one: Behavior, other: Behavior, lasting: Collection[str]) -> bool:
-        """Whether two behaviors made the same of the machine, as far as a verdict can tell."""
+        """Whether two behaviors left the machine the same, as far as a verdict can tell."""
         if one.patch_truncated or other.patch_truncated:
             return False
         named = _touched(self._pristine, one.patch, other.patch)
@@ -131,13 +139,13 @@ class Judge:
         )
 
     def verdict(self, done: Behavior, printed: bytes) -> Verdict:
-        """The same of what was done since the start, and of what the last row printed."""
+        """The verdict on a behavior since the start, and on the output of the last row."""
         goal, named = self.task.goal, _touched(self._before, self._goal, done.patch)
         start = _facts(named)
         try:
             wanted = self._settled(_facts(self._goal.apply(named)), start)
             reached = self._settled(_facts(done.patch.apply(named)), start)
-        except PatchError:  # what was cut off of a huge patch is not known
+        except PatchError:  # the end of a huge patch was cut off
             return Verdict(False, 0.0, ("everything: too much was changed",), ())
         held, missing = 0, []
         for operation in self._goal.operations:
@@ -184,7 +192,7 @@ class Judge:
                 yield f"content of {name}"
 
     def _settled(self, facts: dict[str, Any], start: Facts) -> dict[str, Any]:
-        """The facts with file times of the session all alike."""
+        """The facts, with every file time of the session replaced by "now"."""
         for name, value in facts.items():
             if (
                 isinstance(value, _Date)
@@ -195,7 +203,7 @@ class Judge:
         return facts
 
     def _digest(self, name: str, done: Behavior) -> str | None:
-        """Of a file after all; None where that is not known."""
+        """The digest of a file's content in the end; None where it is not known."""
         known = done.content_digests.get(name)
         if known is not None:
             return known
@@ -206,8 +214,9 @@ class Judge:
 
 
 def _passing(facts: Facts, lasting: Collection[str]) -> Counter[tuple[Any, ...]]:
-    """Files whose names do not last: how many in which directory have which permissions and owner.
-    Directories whose own names do not last are one.
+    """Numbers of files whose names do not last, by directory, permissions and owner.
+
+    Directories whose own names do not last count as one directory.
     """
     found = Counter[tuple[Any, ...]]()
     for name, perms in facts.items():
@@ -221,7 +230,7 @@ def _passing(facts: Facts, lasting: Collection[str]) -> Counter[tuple[Any, ...]]
 
 
 def refuse_other(task: Task, system: System) -> None:
-    """Errors: TaskError where a task was made on another system, or on another build of it."""
+    """Raises TaskError where a task was made on another system, or on another build of it."""
     if task.system_digest != system.digest:
         raise TaskError(
             f"task {task.id} was made on {task.system} with the digest {task.system_digest:.12}…; "
@@ -233,12 +242,12 @@ def refuse_other(task: Task, system: System) -> None:
 
 
 def date_of(entry: Mapping[str, Any]) -> tuple[Any, ...]:
-    """When a file was changed: its `DATES`."""
+    """When a file was changed: the values of its `DATES`."""
     return tuple(entry.get(key) for key in DATES)
 
 
 def is_now(parts: tuple[Any, ...], instant: datetime) -> bool:
-    """Whether a file time (its `DATES`) is that of a session that begins then."""
+    """Whether a file time (values of `DATES`) is that of a session that begins at the instant."""
     year, month, day, clock = parts
     try:
         hour, minute = map(int, clock.split(":"))
@@ -250,8 +259,9 @@ def is_now(parts: tuple[Any, ...], instant: datetime) -> bool:
 
 
 def digest_in(machine: Pristine, cwd: str, name: str) -> str | None:
-    """SHA-256 (hex) of a file of the pristine system, by its name in the `fs` of a context that
-    begins in `cwd`. None where there is no such file, or it cannot be read.
+    """SHA-256 (hex) of a file of the pristine system, by its name in `fs` as seen from `cwd`.
+
+    None where there is no such file, or it cannot be read.
     """
     path = posixpath.normpath(posixpath.join(cwd, os.fsdecode(name_bytes(name))))
     content = machine.read(path)
@@ -278,7 +288,7 @@ class _Inside:
 
 
 def _dated(place: str) -> str:
-    """The place of a fact: the four values of a file time are one."""
+    """The place of a fact: the four values of a file time are one fact."""
     area, *parts = keys(place) or [""]
     if area == "fs" and len(parts) == 2 and parts[1] in DATES:
         return pointer("fs", parts[0], "date")
@@ -290,7 +300,7 @@ def _places(operation: Operation) -> tuple[str, ...]:
 
 
 def _touched(document: Mapping[str, Any], *patches: ContextPatch) -> dict[str, Any]:
-    """The document without the files that no patch names."""
+    """The document with only those files that a patch names."""
     names = {
         parts[1]
         for patch in patches

@@ -24,10 +24,10 @@ MAX_TEXT: Final = 4 * SHOWN
 
 
 class LongText(ShellText):
-    """Texts of several lines; otherwise as `ShellText`."""
+    """A space like `ShellText`, whose texts may have several lines."""
 
     def contains(self, x: Any) -> bool:
-        """Whether this is a text of the space."""
+        """Whether `x` is a text of the space."""
         return isinstance(x, str) and super().contains(x.replace("\n", " "))
 
     def __eq__(self, other: object, /) -> bool:
@@ -42,13 +42,17 @@ class LongText(ShellText):
 class TaskEnv(gymnasium.Env[str, str]):
     """Tasks as a Gymnasium environment of texts.
 
-    The first observation is what the agent is told; an action is a line of Bash (or several), the
-    observation after it what that printed. The reward is 1 once the goal is reached, which ends the
-    episode (`terminated`), else 0; the last of `max_turns` lines ends it too (`truncated`). `info`
-    holds `task` (its id), `progress` (share of the goal that holds), `turns`, and `missing` and
-    `extra` as the check tells them. An agent should not be shown `missing` and `extra`.
+    The first observation is the prompt. An action is a line of Bash (or several lines). The
+    observation after it is the output of the action. The reward is 1 when the goal is reached,
+    which ends the episode (`terminated`), else 0. The last of `max_turns` actions ends the episode
+    as well (`truncated`).
 
-    Options of `reset`: `task`, an id; else one is drawn uniformly. Nothing is opened before that.
+    `info` holds `task` (the task's id), `progress` (share of the goal that holds, 0 to 1) and
+    `turns`. It also holds `missing` and `extra` as in `Verdict`, which an agent should not be
+    shown.
+
+    `reset` takes the option `task`, an id; without it a task is drawn uniformly. The sandbox is
+    opened by the first `reset`.
     """
 
     metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 4}  # noqa: RUF012
@@ -62,11 +66,11 @@ class TaskEnv(gymnasium.Env[str, str]):
         system: str | None = None,
         render_mode: str | None = None,
     ) -> None:
-        """Make the environment; nothing is opened yet. `tasks` are tasks, or their file.
+        """Makes the environment; nothing is opened yet. `tasks` are tasks, or their file's path.
 
-        `system` is another name of where they are done (default: the one they name; all have to
-        name the same).
-        Errors: TaskError, EnvironmentOptionError.
+        `system` is another name of the system that the tasks are done on. By default it is the
+        system that the tasks name, which has to be the same for all. Errors: TaskError,
+        EnvironmentOptionError.
         """
         self.tasks = read_tasks(tasks) if isinstance(tasks, str | Path) else list(tasks)
         names = {task.system for task in self.tasks}
@@ -92,7 +96,7 @@ class TaskEnv(gymnasium.Env[str, str]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, dict[str, Any]]:
-        """What the agent is told about a task, and info.
+        """Begins an episode; returns the prompt of its task, and `info`.
 
         Errors: EnvironmentOptionError for another option or an unknown task; TaskError for a task
         of another build of its system; those of sandboxes.
@@ -112,10 +116,11 @@ class TaskEnv(gymnasium.Env[str, str]):
         return _readable(self._episode.prompt), self._info(self._episode)
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        """What a line of Bash prints, reward, `terminated`, `truncated`, info.
+        """Types a line of Bash; returns its output, reward, `terminated`, `truncated` and `info`.
 
-        Errors: ActionError for what is no text of the action space. EpisodeError where no episode
-        is running. Those of sandboxes, and the line may be typed again.
+        Errors: ActionError for an action outside the action space, EpisodeError where no episode is
+        running. Errors of sandboxes count no turn, and the line may be typed again. Where such an
+        error came of the check, the line was typed already.
         """
         if self._episode is None or self._episode.over:
             raise EpisodeError("no episode is running", hint="call reset first")
@@ -130,11 +135,11 @@ class TaskEnv(gymnasium.Env[str, str]):
         return text, turn.reward, turn.done, turn.truncated, self._info(self._episode)
 
     def render(self) -> str | None:
-        """The whole conversation; None without `render_mode="ansi"`."""
+        """The prompt, all lines and all outputs; None without `render_mode="ansi"`."""
         return None if self.render_mode is None else "\n".join(self._lines)
 
     def close(self) -> None:
-        """Close the sandbox; any number of calls."""
+        """Closes the sandbox; may be called any number of times."""
         if self._machine is not None:
             self._machine.close()
         self._machine = self._episode = None
@@ -158,5 +163,5 @@ class TaskEnv(gymnasium.Env[str, str]):
 
 
 def _readable(text: str) -> str:
-    """The text as a space can hold it: no NUL, which binary outputs have."""
+    """The text as a space can hold it: with a sign in place of each NUL of a binary output."""
     return text.replace("\0", "\N{SYMBOL FOR NULL}")

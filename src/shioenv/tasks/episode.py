@@ -1,4 +1,4 @@
-"""A task being done, a line of Bash at a time: text in, text out, and what it is worth."""
+"""An attempt at a task, a line of Bash at a time: text in, text and reward out."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from shioenv.tasks.task import Task
 from shioenv.tasks.terminal import Terminal
 
 MAX_TURNS: Final = 20
-"""Lines an agent may type at most."""
+"""Most lines that an agent may type."""
 
 SHOWN: Final = 8000
-"""Characters of an output that are shown at most; what is cut out is in the middle."""
+"""Most characters of an output that are shown; a longer output is cut in the middle."""
 
 HOW: Final = (
     "You work one line of Bash at a time: answer with a line, and you are shown what it prints. "
@@ -26,49 +26,50 @@ HOW: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What came of a line."""
+    """The result of a line."""
 
     text: str
-    """What it printed, and its exit code where that is not 0."""
+    """The line's output, and its exit code where that is not 0."""
     reward: float
     """1 where the goal is reached, else 0."""
     done: bool
     """The goal is reached."""
     truncated: bool
-    """It was the last line, and the goal is not reached."""
+    """The line was the last one, and the goal is not reached."""
     verdict: Verdict
 
 
 class Episode:
-    """One attempt at a task on a machine, which stays its owner's. The goal is checked each time.
+    """One attempt at a task. The goal is checked after every line.
 
-    Errors: TaskError for a task of another system; those of the machine, of every use.
+    The machine stays its owner's, who closes it. Errors: TaskError for a task of another system.
+    Every use of the machine may raise errors of the machine.
     """
 
     def __init__(self, task: Task, machine: SandboxRunner, max_turns: int = MAX_TURNS) -> None:
         self.task = task
         self.max_turns = max_turns
         self.turns = 0
-        """Lines that were typed."""
+        """How many lines were typed."""
         self.over = False
         self.terminal = Terminal(machine, task.cwd, task.history)
         self._judge = Judge(task, machine)
         self.verdict = self._judge.judge(self.terminal)
-        """Of what was done so far."""
+        """The verdict on all lines so far."""
 
     @property
     def prompt(self) -> str:
-        """What the agent is told first: the task, and how it is worked at."""
+        """What the agent is told first: the task's prompt, and how to work."""
         return f"{self.task.prompt}\n\n{HOW.format(turns=self.max_turns)}"
 
     def act(self, line: str) -> Turn:
-        """What comes of a line. Errors: EpisodeError where the episode is over."""
+        """Types a line. Errors: EpisodeError where the episode is over, those of the machine."""
         if self.over:
             raise EpisodeError("the episode is over", hint="begin another one")
         try:
             text = shown(self.terminal.run(line))
             self.verdict = self._judge.judge(self.terminal)
-        except InputError as error:  # what no shell could be given, such as NUL
+        except InputError as error:  # no shell can be given the line: it holds a NUL, say
             text = f"[{error.message}]"
         self.turns += 1
         done = self.verdict.passed

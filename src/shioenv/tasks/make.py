@@ -1,4 +1,4 @@
-"""Records made into tasks, each only if it can be told and is proved."""
+"""Makes tasks of records: of each record whose goal can be told and whose task is proved."""
 
 from __future__ import annotations
 
@@ -28,28 +28,28 @@ from shioenv.tasks.task import Goal, Task
 from shioenv.tasks.terminal import Terminal, contents
 
 LONGEST_OUTPUT: Final = 4000
-"""Characters of an output that is asked for."""
+"""Most bytes of an output that is asked for."""
 
 MIN_IRREDUCIBILITY: Final = 0.7
-"""Of a record that becomes a task."""
+"""Least irreducibility of a record that becomes a task, by default."""
 
 Report = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What shows that a task is one."""
+    """The three verdicts that prove a task, or show what is wrong with it."""
 
     solved: Verdict
-    """Of the recorded solution."""
+    """The verdict on the recorded solution."""
     idle: Verdict
-    """Of doing nothing."""
+    """The verdict on doing nothing."""
     reduced: Verdict
-    """Of the solution without one of its arguments."""
+    """The verdict on the solution without one of its arguments."""
 
     @property
     def faults(self) -> tuple[str, ...]:
-        """What is wrong with the task; nothing where it is proved."""
+        """What is wrong with the task; empty where the task is proved."""
         faults = []
         if not self.solved.passed:
             left = ", ".join((*self.solved.missing, *self.solved.extra))
@@ -70,13 +70,18 @@ def make_tasks(
     workers: int | None = None,
     report: Report = lambda done, total: None,
 ) -> list[Task]:
-    """A task of each record that makes one, in the records' order.
+    """The tasks of all records that make one, in the records' order.
 
-    A record does where it was made on this system, ended with 0, is not volatile, within all limits
-    and at least so irreducible. Its goal can be told without telling how it is reached. That is
-    proved: the recorded input passes, doing nothing fails, and so does the input without one of its
-    arguments. Goals are about the machine, about what is printed, or both. Errors: those of
-    `find_system` and sandboxes.
+    A record makes a task where all of this holds:
+
+    - The record suits (`suits`): made on this system, with exit code 0, not volatile, within all
+      limits, with at least `min_irreducibility`.
+    - Its goal can be told without telling how to reach the goal.
+    - The task is proved: the recorded input passes, doing nothing fails, and so does the input
+      without one of its arguments.
+
+    A goal is about the machine, about the output, or about both. Errors: those of `find_system` and
+    sandboxes.
     """
     built = find_system(system)
     chosen = [one for one in records if suits(one, built.name, min_irreducibility)]
@@ -104,9 +109,10 @@ def prove_tasks(
     workers: int | None = None,
     report: Report = lambda done, total: None,
 ) -> list[Proof]:
-    """The proof of each task, in order, on the system it names; `system` is another name of it.
+    """The proof of each task, in order, on the system that the task names.
 
-    Errors: TaskError for a task of another build of it; those of `find_system` and sandboxes.
+    `system` is another name of that system. Errors: TaskError for a task of another build of the
+    system; those of `find_system` and sandboxes.
     """
     tasks = list(tasks)
     systems = {name: find_system(name) for name in {system or task.system for task in tasks}}
@@ -125,7 +131,11 @@ def prove_tasks(
 
 
 def suits(record: Record, system: str, min_irreducibility: float) -> bool:
-    """Whether a record may become a task, as far as it says itself."""
+    """Whether a record may become a task, as far as its own fields say.
+
+    Beside the conditions of `make_tasks`, the record holds one row with at least one argument, and
+    no mistake.
+    """
     score = record.irreducibility
     return (
         score is not None
@@ -142,7 +152,7 @@ def suits(record: Record, system: str, min_irreducibility: float) -> bool:
 
 
 def prove(task: Task, machine: SandboxRunner) -> Proof:
-    """What shows that a task is one, on a machine. Errors: those of sandboxes."""
+    """The proof of a task on a machine. Errors: those of `Judge` and sandboxes."""
     judge = Judge(task, machine)
     return Proof(*(judge.judge(_done(task, machine, rows)) for rows in _attempts(task)))
 
@@ -173,7 +183,10 @@ def _sandbox(lane: Lane) -> SandboxRunner:
 
 
 def task_of(record: Record, machine: SandboxRunner, digest: str = "") -> Task | None:
-    """The task that a record makes, proved; None where it makes none. Errors: of sandboxes."""
+    """The proved task that a record makes, or None. `digest` is the system's, if known already.
+
+    Errors: those of sandboxes.
+    """
     shell_input = Input.from_marked(record.input_args)
     solution = shell_input.text
     terminal = Terminal(machine, record.cwd, record.history)
@@ -181,7 +194,7 @@ def task_of(record: Record, machine: SandboxRunner, digest: str = "") -> Task | 
     behavior = terminal.run(solution)
     patch = _wanted(behavior.patch)
     if (behavior.exit_code, behavior.output) != (record.exit_code, record.output_bytes):
-        return None  # it does something else in this shell, or today
+        return None  # the input does something else in this shell, or today
     digests = _digests(record, machine, patch, behavior.content_digests)
     output = _output(shell_input, terminal, digests)
     if not patch and not behavior.content_digests and output is None:
@@ -216,7 +229,7 @@ def task_of(record: Record, machine: SandboxRunner, digest: str = "") -> Task | 
 def _proved_with_part(
     draft: Task, prompt: str, shell_input: Input, machine: SandboxRunner
 ) -> Task | None:
-    """The task with the first argument without which the goal is not reached, if it is proved."""
+    """The task, if it is proved: `reduced` leaves out the first argument that the goal needs."""
     judge = Judge(draft, machine)
     solved, idle = (judge.judge(_done(draft, machine, rows)) for rows in ([draft.solution], []))
     if not solved.passed or idle.passed:
@@ -231,16 +244,18 @@ def _proved_with_part(
 
 
 def _wanted(patch: ContextPatch) -> ContextPatch:
-    """What of a patch makes the goal: where a shell was before is nobody's wish, and that PWD
-    follows the working directory goes without saying.
+    """The patch without `PWD` and `OLDPWD`, as a goal holds it.
+
+    `PWD` follows the working directory, and nobody wants a shell to have been somewhere before.
     """
     paths = (pointer("env", "PWD"), pointer("env", "OLDPWD"))
     return ContextPatch(tuple(one for one in patch.operations if one[1] not in paths))
 
 
 def _output(shell_input: Input, terminal: Terminal, digests: Mapping[str, str]) -> str | None:
-    """How its output is asked for; None where it is not. Of `rm x; wc y` it is the last command's,
-    where nothing else prints.
+    """How the input's output is asked for; None where it is not asked for.
+
+    Of several commands, as in `rm x; wc y`, only the last pipeline may print.
     """
     printed = terminal.printed
     if not printed.strip() or len(printed) > LONGEST_OUTPUT:
@@ -268,7 +283,10 @@ def _output(shell_input: Input, terminal: Terminal, digests: Mapping[str, str]) 
 def _digests(
     record: Record, machine: SandboxRunner, patch: ContextPatch, changed: Mapping[str, str]
 ) -> dict[str, str]:
-    """Of the files whose content the goal says, those that were moved included."""
+    """Digests of the files whose content the goal says, by name.
+
+    A moved file is among them only where the record has no history and the file can be read.
+    """
     digests = dict(changed)
     for operation in patch.operations:
         if operation[0] == "m" and not record.history:
@@ -281,7 +299,7 @@ def _digests(
 def _prompt(
     draft: Task, terminal: Terminal, before: Context, instant: datetime, output: str | None
 ) -> str | None:
-    """What an agent is told; None where the goal cannot be told."""
+    """The prompt of a task; None where the goal cannot be told."""
     patch = draft.patch
     held = contents(terminal, draft.goal.digests)
     described = {}
@@ -302,7 +320,7 @@ def _prompt(
 
 
 def _content(draft: Task, terminal: Terminal, name: str, content: bytes | None) -> Content:
-    """How a file's content is told: as another file's, as text, or not at all."""
+    """How a file's content is told: by another file, by what it held, as text, or not at all."""
     machine, cwd = terminal.machine, draft.cwd
     for word in () if draft.history else draft.solution.split():
         if word != name and digest_in(machine, cwd, word) == draft.goal.digests[name]:

@@ -1,7 +1,7 @@
 """What an agent is told: the goal in plain English, and never how to reach it.
 
-A sentence for the command family says what kind of work it is; the goal's operations follow, each
-as a fact about the end. An output is described by `asking`, never shown.
+A sentence for the family of commands says what kind of work the task is. The goal's operations
+follow, each as a fact about the end. An output is described by `asking`, never shown.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from shioenv.grammar.library import load_grammar, shipped_headers
 from shioenv.grammar.traits import OF_FILES
 
 LONGEST: Final = 2000
-"""Characters of all contents that are shown in a prompt."""
+"""Most characters of all contents together that a prompt shows."""
 
 MADE: Final[Mapping[str, str]] = {
     "archive": "Something has to be packed or unpacked.",
@@ -44,10 +44,11 @@ CHANGED: Final[Mapping[str, str]] = {
 }
 REMOVED: Final = "Something has to go."
 FOUND: Final = "Some files have to be found, and something done about them."
-"""What kind of work it is, by what the command that does it makes, changes, removes or runs."""
+"""`MADE`, `CHANGED`, `REMOVED` and `FOUND`: what kind of work a task is, by what its command makes,
+changes, removes or runs."""
 
 ELSE: Final = "Files have to be written."
-"""Of what other commands bring about, by way of a redirection."""
+"""The kind of work of all other commands, which change files by way of a redirection."""
 
 _KINDS = {
     "-": "file", "d": "directory", "l": "symbolic link", "p": "named pipe", "s": "socket",
@@ -65,19 +66,21 @@ _AREAS = {
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What a file holds in the end, as it can be told."""
+    """The content of a file in the end, as a prompt can tell it."""
 
     text: str | None = None
-    """All of it, where it is text; None where it is not."""
+    """The whole content, where it is text; None where it is not."""
     like: str | None = None
-    """The same in words: "what `x` held"."""
+    """The content in words, such as "what `x` held"; comes before `text`."""
     added: bool = False
-    """`text` is only what stands behind what was there before."""
+    """`text` is only the part behind the content before."""
 
 
 def family(commands: Sequence[str], areas: Collection[str]) -> str:
-    """What kind of work an input is, by the areas of the context that it changes. For files it is
-    by the input's last command that is known to change some.
+    """The sentence for the kind of work that an input does.
+
+    It depends on the areas of the context that the input changes. Where they are files, it depends
+    on the last command that is known to change files.
     """
     for area in ("network", "cwd", "env", "limits"):
         if area in areas:
@@ -87,7 +90,7 @@ def family(commands: Sequence[str], areas: Collection[str]) -> str:
 
 
 def _of_files(name: str) -> str | None:
-    """What kind of work on files a command does, None where nobody knows."""
+    """The sentence for the kind of work on files that a command does; None where none is known."""
     if name not in shipped_headers():
         return None
     traits = shipped_headers()[name].traits
@@ -106,8 +109,10 @@ def told(
     contents: Mapping[str, Content],
     is_now: Callable[[Mapping[str, Any]], bool],
 ) -> list[str] | None:
-    """What a goal says about the machine, a line or more each. None where it cannot be told: a
-    content that is no text, or too long. `is_now` says whether a file's time is the session's own.
+    """What a goal says about the machine: a line or more for each operation and content.
+
+    None where the goal cannot be told: for a content that is no text or is too long, or an
+    operation that no sentence fits. `is_now` says whether a file's time is the session's own.
     """
     changed: dict[str, dict[str, Any]] = {}
     lines: list[str] = []
@@ -143,8 +148,10 @@ def told(
 
 
 def written(*, user: str, cwd: str, kind: str, state: Sequence[str], asked: str | None) -> str:
-    """The whole prompt, of what is told of the machine and what is asked to be printed; `kind` is
-    what `family` says.
+    """The whole prompt.
+
+    `kind` is the sentence of `family`, `state` are the lines of `told`, and `asked` is the output
+    to print (None: any).
     """
     parts = [f"You are {user}, in a shell in `{cwd}`."]
     if state:
@@ -183,7 +190,7 @@ def _date(entry: Mapping[str, Any]) -> str:
 def _changes(
     name: str, attributes: Mapping[str, Any], was: Mapping[str, Any], *, now: bool
 ) -> Iterator[str]:
-    """What is new about a file that was there before; `now`: its time is the session's own."""
+    """Lines for what changed of a file that was there before; `now`: its time is the session's."""
     kind = str({**was, **attributes}.get("perms", "-"))[:1]
     if "perms" in attributes:
         yield f"`{name}` has the permissions {attributes['perms']}"
@@ -219,7 +226,7 @@ def _holds(name: str, content: Content) -> str | None:
 def _outside(
     before: Mapping[str, Any], code: str, area: str, parts: Sequence[str], operation: Sequence[Any]
 ) -> str | None:
-    """What a goal says that is no file."""
+    """The line for an operation of a goal that is about no file; None where it cannot be told."""
     if code == "m":
         return None
     value = None if code == "r" else operation[2]

@@ -14,7 +14,7 @@ from shioenv.system.build import cache_directory
 from shioenv.tasks.task import Task
 
 TOKENS: Final = 400
-"""Of a reply at most."""
+"""Most tokens of a reply."""
 
 INSTRUCTIONS: Final = """\
 You will be shown what has to be done on a Linux machine. Say it as a colleague would who wants \
@@ -32,11 +32,11 @@ def rephrased(
     replay: Path | None = None,
     report: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[Task]:
-    """The tasks with what the model says before their own prompts, which stay: they hold the facts.
+    """The tasks, each with the model's words before its prompt, which stays: it holds the facts.
 
-    A reply that is empty, or tells how it is done, is left out (`tells_how`).
-    Replies are kept in a file (None: one in the user's cache directory), from which they come the
-    next time. Errors: those of `asked` and `Endpoint.reply`.
+    A reply that is empty or tells how the task is done (`tells_how`) is left out. Replies are kept
+    in the file `replay` (None: a file in the user's cache directory), and taken from there the next
+    time. `url` is the endpoint's address. Errors: those of `asked` and `Endpoint.reply`.
     """
     tasks = list(tasks)
     kept = ReplyFile(replay or cache_directory() / "prompts.jsonl")
@@ -62,14 +62,14 @@ def rephrased(
 
 
 def asked(url: str) -> Endpoint:
-    """The endpoint that `rephrased` asks, which could be asked now. Errors: of `Endpoint.check`."""
+    """The endpoint that `rephrased` asks, checked. Errors: those of `Endpoint.check`."""
     endpoint = Endpoint("writing prompts", url)
     endpoint.check()
     return endpoint
 
 
 def tells_how(said: str, solution: str) -> bool:
-    """Whether a text holds an option of the solution, or a word of it with what follows that."""
+    """Whether a text holds an option of the solution, or two words of the solution in a row."""
     words = {word.strip("`'\"().,;:") for word in said.split()}
     given = solution.split()
     options = {word for word in given if word.startswith("-") and len(word) > 1}

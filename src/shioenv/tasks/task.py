@@ -1,4 +1,4 @@
-"""A task: what an agent is told, where it begins, what has to be the case in the end.
+"""A task: what an agent is told, where the task begins, what has to be the case in the end.
 
 On disk tasks are JSON Lines, a task a line.
 """
@@ -27,9 +27,9 @@ class GoalKind(StrEnum):
     """What a goal is about."""
 
     STATE = "state"
-    """What the machine is like."""
+    """The state of the machine."""
     OUTPUT = "output"
-    """What is printed; the machine stays as it was."""
+    """The output; the machine stays as it was."""
     BOTH = "both"
 
 
@@ -37,15 +37,16 @@ class Goal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What has to be the case in the end."""
 
     patch: list[list[Any]] = field(default_factory=list)
-    """The operations of a context patch; it applies to the context the task begins in."""
+    """The operations of a context patch, which applies to the context that the task begins in."""
     digests: dict[str, str] = field(default_factory=dict)
-    """SHA-256 (hex) of every regular file that is new, changed or moved, by its name in `fs`."""
+    """SHA-256 (hex) of regular files that are new, changed or moved, by their names in `fs`. A
+    moved file may be missing where the task has a history."""
     output: str | None = None
-    """What the last row prints; None: anything."""
+    """The output of the last row; None: any output."""
 
     @property
     def kind(self) -> GoalKind:
-        """What it is about."""
+        """What the goal is about."""
         if self.output is None:
             return GoalKind.STATE
         return GoalKind.BOTH if self.patch or self.digests else GoalKind.OUTPUT
@@ -55,37 +56,38 @@ class Task(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One thing to be done on a machine, which a recorded input does."""
 
     id: str
-    """Names it in its file."""
+    """Name of the task in its file."""
     prompt: str
     """What an agent is told, in English."""
     cwd: str
     """The start directory, absolute."""
     history: list[str] = field(default_factory=list)
-    """The inputs that led from the pristine machine to where the task begins."""
+    """The inputs that lead from the pristine machine to where the task begins, oldest first."""
     goal: Goal
     solution: str
     """The recorded input, without its `cd`."""
     reduced: str
-    """The same without one of its arguments, which does not reach the goal."""
+    """The solution without one of its arguments, which does not reach the goal."""
     commands: list[str]
     """The commands of the solution, in order."""
     irreducibility: Annotated[float, Meta(ge=0, le=1)]
-    """Of the solution, as recorded."""
+    """The solution's irreducibility, as recorded."""
     necessary: Annotated[float, Meta(ge=0, le=1)] | None = None
-    """Share of the solution's arguments without which alone it does something else, if known."""
+    """Share of the solution's arguments whose omission alone changes the behavior; None:
+    unknown."""
     n_arguments: Annotated[int, Meta(ge=1)]
-    """Of the solution."""
+    """Number of the solution's arguments."""
     record: int
     """The record's number in its dataset."""
     system: str
-    """The name of the system it is done on."""
+    """The name of the system that the task is done on."""
     system_digest: str
     """That system's digest."""
     schema_version: int = SCHEMA_VERSION
 
     @property
     def kind(self) -> GoalKind:
-        """What its goal is about."""
+        """What the task's goal is about."""
         return self.goal.kind
 
     @property
@@ -105,7 +107,7 @@ def encode(task: Task) -> bytes:
 
 
 def decode(line: bytes | str, place: str = "a line") -> Task:
-    """The task that `encode` wrote. Errors: TaskError, which names the place."""
+    """The task that `encode` wrote. Errors: TaskError, which names the `place` of the line."""
     try:
         task = _TASK.decode(line)
         task.patch  # noqa: B018 - one that is none shows here, not in an episode
@@ -126,7 +128,7 @@ def decode(line: bytes | str, place: str = "a line") -> Task:
 def read_tasks(path: str | Path) -> list[Task]:
     """The tasks of a file, in order.
 
-    Errors: TaskError where it cannot be read, holds none, or a line is none.
+    Errors: TaskError where the file cannot be read or holds no task, or a line is no task.
     """
     try:
         lines = read_regular(path, LARGEST_LIST).splitlines()

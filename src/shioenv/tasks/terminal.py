@@ -1,12 +1,12 @@
 """A shell that goes on from row to row, goes back, and forks: rows are replayed.
 
 Nothing is kept running. A row is executed on the pristine system after all rows before it. So going
-back is forgetting rows, and a fork is a copy of the list. What each had done when it was typed is
-kept, so that who judges can hold it against what the repetition did.
+back is forgetting rows, and a fork is a copy of the list. The behavior of each row when it was
+typed is kept, so that a judge can compare it with the behavior of the repetition.
 
-Beside it stands, for each question that somebody else asks of the machine, a shell of its own.
-Whoever judges what was typed must not ask the shell in which it was typed. Its functions, aliases,
-traps and variables answer as their owner likes.
+Each question that somebody else asks of the machine runs in a shell of its own, beside the typed
+one. A judge must not ask the shell in which rows were typed: its functions, aliases, traps and
+variables answer as their owner likes.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ from shioenv.errors import TerminalError, UsageError
 from shioenv.sandbox.base import LARGEST, Limits
 
 ROWS: Final = 100
-"""Rows whose processor time together is what so many are allowed."""
+"""How many rows' processor time all rows of a terminal may use together."""
 
 
 def for_rows(limits: Limits | None) -> Limits:
-    """What a terminal's machine is bound by, where each row is bound by these limits (None:
-    `Limits()`). Rows are run again for the next one: their processor time is bounded together, to
-    that of `ROWS` rows; the real time of each is.
+    """The limits of a terminal's machine, where `limits` are those of each row (None: `Limits()`).
+
+    All rows are run again for the next row. So their processor time is bounded together, to that of
+    `ROWS` rows. Real time is bounded for each row.
     """
     limits = limits or Limits()
     seconds = min(limits.cpu_seconds * ROWS, LARGEST["cpu_seconds"])
@@ -41,16 +42,16 @@ def for_rows(limits: Limits | None) -> Limits:
 
 
 class LookedAtMachine(Pristine, Protocol):
-    """One that executes, whose pristine machine can be looked at: what `open_sandbox` gives."""
+    """A runner that executes rows and whose pristine machine can be read (`open_sandbox`)."""
 
     @property
     def limits(self) -> Limits:
-        """What every run is bound by."""
+        """The limits of every run."""
         ...
 
     @property
     def whole_seconds(self) -> float:
-        """How long the newest rows took by themselves."""
+        """How many seconds the newest rows took by themselves."""
         ...
 
     def type(
@@ -61,11 +62,11 @@ class LookedAtMachine(Pristine, Protocol):
         separate: bool = False,
         wall_seconds: float | None = None,
     ) -> Behavior:
-        """As `SandboxRunner.type` says."""
+        """See `SandboxRunner.type`."""
         ...
 
     def since(self, before: Behavior, whole: Behavior, cwd: str) -> Behavior:
-        """As `SandboxRunner.since` says."""
+        """See `SandboxRunner.since`."""
         ...
 
 
@@ -76,9 +77,9 @@ class _Typed:
     beside: bool
     allowed: float
     whole: Behavior
-    """Everything from the pristine state on, this row typed."""
+    """The behavior from the pristine state on, with this row typed last."""
     before: Behavior | None
-    """Everything before it, all of it repeated; None where there was nothing."""
+    """The behavior of all rows before this one, repeated; None where there were none."""
 
     @property
     def again(self) -> Row:
@@ -86,52 +87,52 @@ class _Typed:
 
 
 class Terminal:
-    """A shell in a start directory of a machine, once a history was typed there.
+    """A shell in a start directory of a machine, after a history was typed there.
 
-    `run` types a row. Each is read by itself: what is wrong with one (a quote that is not closed)
+    `run` types a row. Each row is read by itself: a fault in a row (a quote that is not closed)
     does not reach into the next. Rows share all that a shell keeps: directory, variables,
-    functions, files. After `exit` or `exec` nothing runs any more, as in any shell. What `exec`
-    alone redirects is so for its own row only (ours: rows that were typed print nothing again). A
-    row that runs out of time is taken back, with all that it did (ours: Ctrl-C, and nothing half
-    done). `beside` runs a row in another shell.
+    functions, files. After `exit` or `exec` nothing runs any more, as in any shell. An `exec` with
+    redirections alone redirects for its own row only (ours, because repeated rows print nothing). A
+    row that runs out of time is taken back, with all that it did (ours, as after Ctrl-C, with
+    nothing half done). `beside` runs a row in another shell.
 
-    The machine's limit of real time is that of each row, and a row is as long as an input may be.
-    All rows together have at most `LONGEST_STDIN` bytes. The machine is shared between forks and
-    stays its owner's.
+    Each row has the machine's limit of real time, and may be as long as an input. All rows together
+    have at most `LONGEST_STDIN` bytes. Forks share the machine, which stays its owner's.
     """
 
     def __init__(self, machine: LookedAtMachine, cwd: str, history: Iterable[str] = ()) -> None:
         self.machine = machine
         self.start = State(cwd=cwd, history=tuple(history), pristine=machine)
-        """Where it began."""
+        """The state that the terminal began in."""
         self._rows: list[_Typed] = []
         self._spent = 0.0
 
     @property
     def rows(self) -> list[str]:
-        """What was run and counts, in order."""
+        """The rows that were run and not taken back, in order."""
         return [row.text for row in self._rows]
 
     @property
     def behaviors(self) -> list[Behavior]:
-        """What each row did."""
+        """The behavior of each row, in order."""
         return [row.behavior for row in self._rows]
 
     @property
     def ends_beside(self) -> bool:
-        """Whether the last row was run beside the shell, or there is none."""
+        """Whether the last row was run beside the shell, or there are no rows."""
         return not self._rows or self._rows[-1].beside
 
     @property
     def printed(self) -> bytes:
-        """The output of the last row that was typed; nothing where there is none."""
+        """The output of the last row that was typed; empty where none was typed."""
         typed = [row.behavior.output for row in self._rows if not row.beside]
         return typed[-1] if typed else b""
 
     def run(self, row: str, *, separate: bool = False) -> Behavior:
-        """What a row does after the others; `separate` as `Executing.execute` takes it.
+        """Types a row after the others, and returns its behavior.
 
-        Errors: those of the machine, and nothing was typed.
+        `separate` gives each output channel a pipe, as `Executing.execute` says. Errors: those of
+        the machine; the row then counts as not typed.
         """
         before = [*self._history, *(one.again for one in self._rows)]
         return self._run(Row(RowKind.TYPED, row), before, separate=separate, seconds=None)
@@ -139,13 +140,15 @@ class Terminal:
     def beside(
         self, row: str, *, separate: bool = False, wall_seconds: float | None = None
     ) -> Behavior:
-        """What a row does in a shell of its own, in the start directory. Of all that was typed it
-        finds what became of the machine (files, network, host name), and nothing of the shell.
+        """Runs a row in a shell of its own, in the start directory, and returns its behavior.
 
-        Processes that typed rows left behind are ended first. What it does to the machine is there
-        for the rows after it. `wall_seconds` stands for the limit of this name. Who types as root
-        can still hinder that shell, as any process; what answers is never the typed shell. Errors:
-        TerminalError where it was killed, those of the machine; nothing was run then.
+        The row finds the machine (files, network, host name) as the typed rows left it, and nothing
+        of their shell. Processes that typed rows left behind are ended first. Rows after this one
+        find what it did to the machine. `wall_seconds` takes the place of the limit of this name.
+
+        Whoever types as root can still hinder that shell, as any process; the typed shell never
+        answers. Errors: TerminalError where the shell was killed, those of the machine. The row
+        then counts as not run.
         """
         last = max((n for n, one in enumerate(self._rows, 1) if not one.beside), default=0)
         before = [one.again for one in self._rows]
@@ -160,30 +163,34 @@ class Terminal:
         del self._rows[len(self._rows) - count :]
 
     def fork(self) -> Terminal:
-        """Another terminal in which the same was typed; from here on they go separate ways."""
+        """Another terminal with the same rows; rows typed later in one are not in the other."""
         other = Terminal(self.machine, self.start.cwd, self.start.history)
         other._rows, other._spent = list(self._rows), self._spent
         return other
 
     def repeated(self) -> Behavior:
-        """What all rows do together when they are run once more, from the pristine state on, the
-        history before them included. The last of them prints, if it was typed.
+        """The behavior of the history and all rows, run once more from the pristine state on.
+
+        Only the last row prints, if it was typed.
         """
         rows = [*self._history, *(one.again for one in self._rows)]
         last = Row(RowKind.TYPED, ":" if self.ends_beside else rows.pop().text)
         return self.machine.type([*rows, last], self.start.cwd, wall_seconds=self._patience(None))
 
     def since_start(self, repeated: Behavior | None = None) -> Behavior:
-        """What all rows did together, typed as `run` typed the last of them, of what `repeated`
-        gave (None: asked now). Of the output it is that of the last row.
+        """What all rows did together, without the history; the output is that of the last row.
+
+        `repeated` is what the method of this name gave; None has the rows repeated now.
         """
         whole = repeated or self.repeated()
         before = self._alone(self._history)
         return whole if before is None else self.machine.since(before, whole, self.start.cwd)
 
     def repetitions(self, repeated: Behavior) -> Iterator[tuple[Behavior, Behavior]]:
-        """For each row, everything from the pristine state on once it was typed, and the same once
-        it was repeated for the row after it. For the last row it is what `repeated` gave.
+        """For each row, two behaviors from the pristine state up to the row.
+
+        In the first the row was typed, in the second it was repeated for the row after it. The
+        second behavior of the last row is `repeated`.
         """
         for number, row in enumerate(self._rows, 1):
             again = self._rows[number].before if number < len(self._rows) else repeated
@@ -191,7 +198,7 @@ class Terminal:
             yield row.whole, again
 
     def before(self) -> Context:
-        """The context in which it began: what the patch of `since_start` applies to."""
+        """The context that the terminal began in, to which the patch of `since_start` applies."""
         pristine = self.machine.context(self.start.cwd)
         before = self._alone(self._history)
         return Context(before.patch.apply(pristine.document)) if before else pristine
@@ -201,7 +208,7 @@ class Terminal:
         return [Row(RowKind.AGAIN, text) for text in self.start.history]
 
     def _alone(self, rows: list[Row], seconds: float | None = None) -> Behavior | None:
-        """What rows do that are all repeated; None where there are none."""
+        """The behavior of rows that are all repeated; None where there are no rows."""
         return self.machine.type(rows, self.start.cwd, wall_seconds=seconds) if rows else None
 
     def _run(self, row: Row, rows: list[Row], *, separate: bool, seconds: float | None) -> Behavior:
@@ -222,10 +229,11 @@ class Terminal:
         return behavior
 
     def _patience(self, seconds: float | None) -> float:
-        """Seconds that a run may take: a row's own, and what the rows before it needed, which are
-        all run again. Half of that is added for a machine that is busier now. They are never more
-        than all of them were allowed. Whole ones, so that the same rows are remembered by the
-        machine.
+        """Seconds that a run may take, which repeats all rows before the new one.
+
+        They are the new row's own, and 1.5 times as many as the rows before it needed: the machine
+        may be busier now. For the rows before it, they are never more than these were allowed. The
+        seconds added are whole, so that the machine remembers the same rows.
         """
         own = seconds or self.machine.limits.wall_seconds
         before = min(ceil(1.5 * self._spent), ceil(sum(row.allowed for row in self._rows)))
@@ -239,9 +247,9 @@ def _was_killed(behavior: Behavior) -> bool:
 
 
 def contents(terminal: Terminal, names: Iterable[str]) -> Mapping[str, bytes]:
-    """What regular files hold after all rows, by their names in `fs`; those that can be read.
+    """Contents of regular files after all rows, by name in `fs`. Unreadable files are missing.
 
-    Told by a shell beside: base64 passes any byte.
+    A shell beside prints them as base64, which passes any byte.
     """
     wanted = list(names)
     if not wanted:
