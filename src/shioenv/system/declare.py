@@ -8,7 +8,7 @@ unknown key it names the nearest known one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache, lru_cache
@@ -471,6 +471,17 @@ def parse_declaration(text: str, *, source: str = "<string>") -> SystemDeclarati
     return declaration
 
 
+def _above(process: Process, processes: Sequence[Process]) -> set[int]:
+    """The numbers of the parent of a process, of its parent, and so on."""
+    parents = {one.pid: one.parent for one in processes}
+    above: set[int] = set()
+    number = process.parent
+    while number in parents and number not in above:
+        above.add(number)
+        number = parents[number]
+    return above
+
+
 def _contradictions(declaration: SystemDeclaration) -> list[str]:
     """Faults between values that are each right by themselves."""
     machine, users, instant = declaration.machine, declaration.users, declaration.instant
@@ -526,6 +537,8 @@ def _contradictions(declaration: SystemDeclaration) -> list[str]:
         references.append(("user", f"{place}.user", process.user, user_names))
         if process.parent not in numbers and (process.pid, process.parent) != (1, 0):
             problems.append(f"{place}.parent: no process {process.parent} is declared")
+        if process.pid in _above(process, machine.processes):
+            problems.append(f"{place}.parent: the process would be above itself")
         if process.session not in numbers | {0}:
             problems.append(f"{place}.session: no process {process.session} is declared")
         if process.started > machine.uptime:

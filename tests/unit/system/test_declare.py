@@ -98,6 +98,8 @@ def test_a_missing_table_is_one_fault() -> None:
         ('components = ["main"]', "components = [5, 6]", "components[1]: expected a string, got 6"),
         ('"0.012741 Memory', '"9.000000 Memory', "expected times in ascending order"),
         ('name = "eth0"', 'name = "lo"', "an interface name other than lo"),
+        ("pid = 1\nparent = 0\n", "pid = 1\n", "parent: the process would be above itself"),
+        ("pid = 903\nparent = 827", "pid = 903\nparent = 904", "would be above itself"),
         ("schema = 1", "schema = 2", "version 2 is not one this release reads"),
     ],
 )
