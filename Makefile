@@ -32,7 +32,7 @@ demo: setup ## the main job: 1,000 inputs executed and scored into ./demo-datase
 	@$(BIN)/shioenv dataset show demo-dataset --count 5
 
 test: setup ## the whole test suite
-	@$(PYTEST) --skipped-to $(SKIPPED)
+	@$(PYTEST) --skipped-to=$(SKIPPED)
 
 # After `make setup-all`. SKIPPED=FILE: the ids that another run wrote.
 test-skipped: setup ## the tests that were skipped; fails where setup-all left one without its program
