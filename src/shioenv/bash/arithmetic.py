@@ -1,4 +1,4 @@
-"""Bash's arithmetic: 64-bit integers, the operators of C, variables by name."""
+"""Bash's arithmetic: 64-bit integers, the operators of C and `**`, variables by name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LEVELS = (
 _ASSIGNING = frozenset({"=", "+=", "-=", "*=", "/=", "%=", "<<=", ">>=", "&=", "^=", "|="})
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ@_"
 _DEEPEST = 40
-"""Variables that stand for expressions in each other, at most; parentheses too."""
+"""Nesting at most: of variables whose text is an expression, and of parentheses."""
 
 
 def evaluate(
@@ -29,27 +29,27 @@ def evaluate(
     variable: Callable[[str], str | None],
     assign: Callable[[str, str], None] | None = None,
 ) -> int:
-    """What an arithmetic expression amounts to; an empty one is 0.
+    """The value of an arithmetic expression, a signed 64-bit integer; 0 for an empty one.
 
-    `variable` gives the text of a variable (None: unset), `assign` sets one; without it nothing can
-    be assigned. Errors: Abstained for what Bash refuses (its message depends on too much), and for
-    what cannot be assigned.
+    `variable` gives the text of a variable (None: unset). `assign` sets a variable; without it
+    nothing can be assigned. Errors: Abstained for an expression that Bash refuses (Bash's message
+    depends on too much), that assigns where it cannot, or that is nested too deeply.
     """
     return _Expression(expression, variable, assign, 0).value()
 
 
 def count(text: str) -> int | None:
-    """The number that digits say; None for any other text, and for more than 18 digits."""
+    """The number that a text of 1 to 18 digits says; None for any other text."""
     return int(text) if _COUNT.fullmatch(text) else None
 
 
 def wrapped(number: int) -> int:
-    """The number as a 64-bit integer holds it."""
+    """The number as a signed 64-bit integer holds it: it wraps around."""
     return (number + 2**63) % 2**64 - 2**63
 
 
 class _Expression:
-    """Evaluates while it reads: recursive descent, one method a kind of operator."""
+    """Evaluates while reading: recursive descent, one method for each kind of operator."""
 
     def __init__(
         self,
@@ -100,9 +100,9 @@ class _Expression:
         return value
 
     def _deeper(self, read: Callable[[], int]) -> int:
-        """What an inner expression amounts to. Errors: Abstained where too many are around it."""
+        """The value that `read` gives. Errors: Abstained where too many expressions are around."""
         self._nesting += 1
-        if self._nesting > 3 * _DEEPEST:  # parentheses count for three
+        if self._nesting > 3 * _DEEPEST:  # a pair of parentheses counts three times
             raise self._refusal()
         value = read()
         self._nesting -= 1
@@ -133,7 +133,7 @@ class _Expression:
         return yes if condition else no
 
     def _skipped(self, skip: bool, read: Callable[[], int]) -> int:
-        """Reads on; what is skipped assigns nothing and divides by nothing."""
+        """The value that `read` gives; where `skip`, nothing is assigned, and `/ 0` is no error."""
         self._skipping += skip
         value = read()
         self._skipping -= skip
@@ -196,7 +196,7 @@ class _Expression:
         base, digits = 10, token
         if "#" in token:
             text, digits = token.split("#")
-            base = int(text[:3])  # none has three digits
+            base = int(text[:3])  # no base has three digits; one that has is refused below
         elif token[:2] in ("0x", "0X"):
             base, digits = 16, token[2:]
         elif token.startswith("0") and len(token) > 1:

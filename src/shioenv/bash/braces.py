@@ -1,4 +1,4 @@
-"""Words that stand for several by their braces: `{a,b}`, `{1..9}`."""
+"""Brace expansion: one word that stands for several, such as `{a,b}` and `{1..9}`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ _MOST_DIGITS = 18
 
 
 def braces(word: str) -> list[str]:
-    """The words that brace expansion makes of one, in order."""
+    """The words that brace expansion makes of one word, in order.
+
+    Errors: Abstained for braces nested too deeply, numbers too long, and too many words.
+    """
     return _braces(word, 0)
 
 
@@ -51,7 +54,10 @@ def _with(heads: list[str], middle: str, tails: list[str]) -> list[str]:
 
 
 def _brace(word: str, start: int, reader: Reader, depth: int) -> tuple[list[str], int] | None:
-    """What stands between the `{` at `start` and its `}`, and where that ends."""
+    """The words that the braces at `start` stand for, and where these end.
+
+    None where the `{` is a plain character.
+    """
     parts: list[str] = []
     nesting, begin, place = 0, start + 1, start + 1
     while place < len(word):

@@ -8,7 +8,7 @@ KEYWORDS = frozenset(
         *("for", "function", "if", "in", "select", "then", "time", "until", "while"),
     }
 )
-"""Words that mean something where a command may begin, as `compgen -k` lists them."""
+"""Words that are reserved where a command may begin, as `compgen -k` lists them."""
 
 BUILTINS = frozenset(
     {
@@ -21,14 +21,15 @@ BUILTINS = frozenset(
         *("umask", "unalias", "unset", "wait"),
     }
 )
-"""Commands that Bash itself answers, as `compgen -b` lists them; a program of the same name is
-never reached by that name."""
+"""Commands that Bash itself answers, as `compgen -b` lists them.
+
+A program of the same name is never reached by that name."""
 
 WITH_PROGRAMS = frozenset({"[", "echo", "false", "kill", "printf", "pwd", "test", "true"})
-"""Builtins that are programs as well, which is what others than a shell run by these names."""
+"""Builtins that are programs as well: whoever is no shell runs the program by that name."""
 
 DECLARING = frozenset({"declare", "export", "local", "readonly", "typeset"})
-"""Builtins whose operands set variables as assignments do: nothing in them is split."""
+"""Builtins whose operands set variables as assignments do: their values are not split."""
 
 WITH_ARRAYS = DECLARING | {"alias", "eval", "let"}
 """Builtins whose operands may be arrays in parentheses."""

@@ -1,5 +1,6 @@
-"""Words expanded as Bash's manual says: braces, tildes, parameters, substitutions, arithmetic,
-splitting, path names, quotes; in that order.
+"""Words expanded as Bash's manual says.
+
+The order: braces, tildes, parameters, substitutions, arithmetic, splitting, path names, quotes.
 """
 
 from __future__ import annotations
@@ -29,15 +30,15 @@ _INDEX = re.compile(r"\d{1,9}", re.ASCII)
 _GLOB_OPTIONS = ("nullglob", "failglob", "dotglob", "extglob", "nocaseglob", "globstar")
 _MOST_DIGITS = 18
 _FIELD = 10
-"""Steps to a word, however short it is."""
+"""Steps that each word takes, however short it is."""
 
 
 class Scope(Protocol):
-    """What words are expanded against."""
+    """What words are expanded against: files, variables, and programs that can be run."""
 
     @property
     def state(self) -> State:
-        """The files, and the shell's options."""
+        """The state with the files and the shell's options."""
         ...
 
     @property
@@ -46,8 +47,9 @@ class Scope(Protocol):
         ...
 
     def variable(self, name: str) -> str | None:
-        """A variable's text, or that of `?`, `$`, `!`, `-`; None where it is unset. Errors:
-        Abstained where nobody knows.
+        """The text of a variable or of `?`, `$`, `!`, `-`; None where it is unset.
+
+        Errors: Abstained where the text is not known.
         """
         ...
 
@@ -56,17 +58,17 @@ class Scope(Protocol):
         ...
 
     def substitute(self, source: str) -> str:
-        """What a program prints, for `$(…)`; trailing newlines included."""
+        """What the program `source` prints, for `$(…)`, trailing newlines included."""
         ...
 
     def connect(self, source: str, *, reading: bool) -> str:
-        """The name of the pipe that `<(…)` (`reading`) or `>(…)` stands for."""
+        """The name of the pipe that `<(…)` (where `reading`) or `>(…)` stands for."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class _Segment:
-    """A piece of an expanded word; `text` None is where `"$@"` parts two words."""
+    """A piece of an expanded word; where `text` is None, `"$@"` separates two words."""
 
     text: str | None
     quoted: bool
@@ -81,13 +83,13 @@ class References:
     """What a word's expansion rests on."""
 
     names: frozenset[str]
-    """Variables and parameters that may be named in it."""
+    """Variables and parameters that the word may name: where `substitutes`, only some of them."""
     substitutes: bool
-    """It holds a `$(…)`, a `` `…` ``, a `<(…)` or a `>(…)`."""
+    """Whether the word holds a `$(…)`, a `` `…` ``, a `<(…)` or a `>(…)`."""
 
 
 def references(word: str) -> References:
-    """What a word's expansion rests on, read without expanding it."""
+    """What a word's expansion rests on. The word is not expanded for this."""
     spend(len(word))
     names: set[str] = set()
     substitutes = _refer(word, names)
@@ -116,7 +118,7 @@ def _refer(text: str, names: set[str]) -> bool:
 
 
 def _refer_quoted(text: str, names: set[str]) -> bool:
-    """The same inside double quotes, where only `$`, backquotes and backslashes mean something."""
+    """As `_refer`, of text in double quotes: only `$`, backquotes and backslashes are special."""
     reader = Reader(text)
     substitutes = False
     place = 0
@@ -147,7 +149,9 @@ def _refer_expansion(unit: str, names: set[str]) -> bool:
 
 
 LONGEST_REPLACED = 1_000
-"""Characters of a value in which a pattern is replaced: every place is tried with every end."""
+"""Characters at most of a value in which a pattern is replaced.
+
+Every place of the value is tried with every end, so the work grows with the square."""
 
 
 class Expander:
@@ -157,7 +161,7 @@ class Expander:
         self._scope = scope
 
     def fields(self, word: str) -> list[str]:
-        """The words that one stands for as an argument. Errors: Abstained."""
+        """The words that `word` stands for as an argument. Errors: Abstained."""
         fields: list[str] = []
         for one in braces(word):
             found = list(self._fields(one))
@@ -166,18 +170,19 @@ class Expander:
         return fields
 
     def text(self, word: str, *, assigned: bool = False) -> str:
-        """What a word stands for where the word is not split, as in `case`. `assigned` says that
-        the word is the value of a variable, which expands more tildes.
+        """What a word stands for where the word is not split, as in `case`.
+
+        With `assigned`, the word is the value of a variable: tildes behind `:` are expanded too.
         """
         segments = self._word(word, assigned=assigned)
         return "".join(" " if each.text is None else each.text for each in segments)
 
     def pattern(self, word: str) -> str:
-        """The pattern that a word stands for: what is quoted in it, escaped."""
+        """The pattern that a word stands for. Quoted characters are escaped in it."""
         return _pattern(self._word(word))
 
     def document(self, text: str) -> str:
-        """What a here-document says."""
+        """The text of a here-document, expanded."""
         segments = self._quoted(text, document=True)
         return "".join(" " if each.text is None else each.text for each in segments)
 
@@ -215,7 +220,10 @@ class Expander:
             yield from self._paths(field)
 
     def _separators(self) -> re.Pattern[str] | None:
-        """Finds text, blanks, and other separators, each with the blanks around it."""
+        """The pattern that finds text (group 1), separators with their blanks (group 2) or blanks.
+
+        The variable `IFS` says which characters separate. None where none does.
+        """
         value = self._scope.variable("IFS")
         value = " \t\n" if value is None else value
         if not value:
@@ -369,7 +377,7 @@ class Expander:
         return self._scope.variable(name)
 
     def _parameter(self, inside: str, *, quoted: bool) -> list[_Segment]:
-        """`${…}`: the text between its braces."""
+        """What `${…}` stands for, by the text between its braces."""
         if inside.startswith("#") and len(inside) > 1:
             match = _PARAMETER.fullmatch(inside, 1)
             if match and not match[2]:
@@ -396,7 +404,7 @@ class Expander:
         return self._result(self._edited(value or "", rest, inside), quoted=quoted)
 
     def _statuses(self, inside: str, subscript: str, *, quoted: bool) -> list[_Segment]:
-        """The one array that is known here: `${PIPESTATUS[@]}`, or one of its items."""
+        """The only array that is known here: `${PIPESTATUS[@]}`, or one of its items."""
         statuses = (self._scope.variable("PIPESTATUS") or "").split()
         index = subscript[1:-1]
         if not inside.endswith(("]", "PIPESTATUS")) or not (
@@ -486,7 +494,7 @@ class Expander:
         return "".join(done) + value[place:]
 
     def _home(self, user: str) -> str | None:
-        """What `~user` stands for; None where it stays as it is."""
+        """What `~user` stands for; None where the word stays as it is written."""
         names = {"": "HOME", "+": "PWD", "-": "OLDPWD"}
         if user in names:
             value = self._scope.variable(names[user])
@@ -526,7 +534,7 @@ def _trimmed(value: str, pattern: str, *, end: bool, longest: bool) -> str:
 
 
 def _text(decoded: str) -> str:
-    """What a `$'…'` stands for. Errors: Abstained where it is no text."""
+    """The text `decoded` of a `$'…'`. Errors: Abstained where its bytes are not UTF-8."""
     if re.search("[\ud800-\udfff]", decoded):
         raise Abstained("bytes that are no text")
     return decoded

@@ -1,9 +1,8 @@
-"""What an input is made of, whatever it names: its normal form, one step or several.
+"""What an input is made of, whatever it names: its normal form, and whether it is one command.
 
-Two inputs of one normal form differ in their numbers and names alone: who has seen one has seen the
-kind of the other. The definition is that of the statistics of usage. Utilities, options (letters of
-a bundle sorted) and operators are kept. A number becomes `N`, every other word `A`, a run of `A`
-one `A`.
+Two inputs of one normal form differ in numbers and names alone: both are of the same kind. The
+definition is that of the statistics of usage. Utilities, options (letters of a bundle sorted) and
+operators are kept. A number becomes `N`, every other word `A`, a run of `A` one `A`.
 """
 
 from __future__ import annotations
@@ -24,8 +23,10 @@ _NUMBER = re.compile(r"^[+-]?\d+([.,-]\d*)*[a-zA-Z%]?$")
 
 
 def normal(text: str) -> str | None:
-    """The normal form of an input; None where it has none: loops, here-documents, brackets, what
-    Bash refuses, nothing at all.
+    """The normal form of an input; None where the definition knows none.
+
+    It knows none of an input with a compound command (`(( … ))` too) or a here-document, of an
+    empty one, and of one that Bash refuses.
     """
     try:
         source = read(text)
@@ -47,7 +48,8 @@ def normal(text: str) -> str | None:
 def is_single(text: str) -> bool:
     """Whether an input is one command without operator, redirection or substitution.
 
-    What Bash refuses is single where it holds none of the operators' characters.
+    A text that Bash refuses is single where it holds no character of an operator, no newline and
+    no substitution.
     """
     try:
         source = read(text)
@@ -57,7 +59,7 @@ def is_single(text: str) -> bool:
 
 
 def is_one_command(source: Source) -> bool:
-    """See `is_single`, of a text that was read."""
+    """Whether a text that was read is one command, as `is_single` says it."""
     if not source.program:
         return True
     (top, *more) = pieces(source.program)
@@ -68,14 +70,14 @@ def is_one_command(source: Source) -> bool:
 
 
 def _is_known(command: object) -> bool:
-    """Whether the definition knows such a command."""
+    """Whether the definition of the normal form knows such a command."""
     if isinstance(command, Simple):
         return all(redirect.operator != "<<" for redirect in command.redirects)
     return isinstance(command, Verbatim) and command.text.startswith("[[")
 
 
 def _events(command: Simple) -> Iterator[tuple[str, str]]:
-    """`assignment`, `word` or `redirect`, and its text, in the order they are written."""
+    """The kind (`assignment`, `word`, `redirect`) and text of each part, in the order written."""
     texts = (*command.assignments, *command.words)
     kinds = ["assignment"] * len(command.assignments) + ["word"] * len(command.words)
     told = [*zip(command.places, kinds, texts, strict=True)]

@@ -11,36 +11,36 @@ from shioenv.domain.work import COPIED, spend
 from shioenv.errors import Abstained
 
 SPECIAL = frozenset("*?[")
-"""What makes a word a pattern."""
+"""Characters that make a word a pattern."""
 
 CLASSES = {
     "alpha": "a-zA-Z", "digit": "0-9", "alnum": "a-zA-Z0-9", "upper": "A-Z", "lower": "a-z",
     "space": r" \t\n\r\f\v", "blank": r" \t", "xdigit": "0-9A-Fa-f",
     "punct": r"!-/:-@\[-`{-~", "cntrl": r"\x00-\x1f\x7f", "print": " -~", "graph": "!-~",
 }  # fmt: skip
-"""POSIX's classes of characters in the C locale, as they stand in a bracket of Python's `re`."""
+"""POSIX's character classes in the C locale, as they are written in a set of Python's `re`."""
 
 _NAMED = re.compile(r"\[([:.=])(.[^]:.=]*)\1\]", re.DOTALL)
 _CLASSES = {**CLASSES, "word": "a-zA-Z0-9_"}
-"""Those of Bash, which has one more."""
+"""The character classes of Bash, which has one more than POSIX."""
 
 
 _MOST_PARTS = 100
-"""Names in a path at most (ours): PATH_MAX would allow for two thousand."""
+"""Names in a path pattern at most (ours: PATH_MAX would allow for two thousand)."""
 _COMPILED = 5
-"""Steps that a character of a pattern takes."""
+"""Steps that one character of a path pattern takes."""
 _LOOK_UP = 20
-"""Steps that a look at a directory takes."""
+"""Steps that one look at a directory takes."""
 
 
 def is_pattern(text: str) -> bool:
-    """Whether a text, its quoted characters behind backslashes, matches more than itself."""
+    """Whether a text is a pattern; its quoted characters stand behind backslashes."""
     plain = re.sub(r"\\.", "", text, flags=re.DOTALL)
     return "*" in plain or "?" in plain or 0 <= plain.find("[") < plain.rfind("]") - 1
 
 
 def unescaped(pattern: str) -> str:
-    """The text that a pattern without special characters is."""
+    """The text that a pattern without special characters matches."""
     return re.sub(r"\\(.)", r"\1", pattern, flags=re.DOTALL)
 
 
@@ -51,14 +51,16 @@ def escaped(text: str) -> str:
 
 def matches(pattern: str, text: str) -> bool:
     """Whether a pattern matches the whole text, as in `case` and `${x#…}`."""
-    # each bracket may be looked for up to the end
+    # the end of each bracket may be looked for up to the pattern's end
     spend(1 + len(pattern) * pattern.count("[") + (len(pattern) + len(text)) // COPIED)
     return _compiled(pattern).fullmatch(text) is not None
 
 
 def paths(pattern: str, state: State) -> list[str]:
-    """The path names that a pattern matches in a state, sorted by their bytes; none is an empty
-    list. A leading `.` has to be written.
+    """The path names that a pattern matches in a state, sorted by their bytes.
+
+    A leading `.` of a name matches only a `.` that is written. Errors: Abstained for a pattern of
+    too many parts.
     """
     spend(_COMPILED * len(pattern))
     absolute = pattern.startswith("/")
@@ -102,8 +104,8 @@ def _walk(base: str, parts: list[str], state: State) -> Iterator[str]:
 
 
 def _names(path: str, state: State) -> list[str]:
-    """What a directory holds. Of a machine on which something was run, all its files are looked
-    through for that.
+    """The names in a directory. The work grows with all files where the state has a context of its
+    own: they are all looked through.
     """
     spend(_LOOK_UP + (len(state.context.document["fs"]) // 10 if state.context else 0))
     names = state.names(path)
@@ -126,7 +128,7 @@ def _is_directory(path: str, state: State) -> bool:
 
 @lru_cache(maxsize=1024)
 def _compiled(pattern: str) -> re.Pattern[str]:
-    # what stands between two stars is found where it comes first: nothing is tried twice
+    # a piece between two stars matches where it first can, and is never tried again
     pieces = [""]
     index = 0
     while index < len(pattern):
@@ -151,12 +153,13 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def bracket(text: str, index: int, *, shell: bool = True) -> tuple[str, int] | None:
-    """The set of characters that a bracket expression stands for, as Python's `re` writes it, and
-    where the expression ends; None where nothing ends it. `index` is behind its `[`.
+    """The set that a bracket expression stands for, as Python's `re` writes it, and where it ends.
 
-    In one of a regular expression, which is not the `shell`'s, a backslash stands for itself and
-    `!` negates nothing. Errors: ValueError where a regular expression is refused for it,
-    Abstained for a character by its name (`[.space.]`).
+    `index` is behind the `[`. None where the expression never ends. Unless `shell`, the expression
+    is one of a regular expression: a backslash stands for itself and `!` negates nothing.
+
+    Errors: ValueError where a regular expression with this bracket is refused. Abstained for a
+    character by its name (`[.space.]`) and for a class that is never closed.
     """
     negated = text.startswith(("!", "^") if shell else "^", index)
     index += negated
@@ -191,9 +194,10 @@ def _set_of(members: list[str], negated: bool) -> str:
 
 
 def _member(text: str, index: int, shell: bool, *, is_end: bool = False) -> tuple[str, str, int]:
-    """A character or a class as `re` writes it in a set, and where it ends. The character comes
-    with it where a range may begin or end with that character. At the end of a range Bash knows no
-    class.
+    """The member of a bracket expression at `index`: how `re` writes it, its character, its end.
+
+    The character is "" where no range may begin or end with the member, as with a class. With
+    `is_end`, the member ends a range, where Bash knows no class.
     """
     named = _NAMED.match(text, index)
     if named is None or (shell and is_end and named[1] != "."):

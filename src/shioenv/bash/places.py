@@ -16,37 +16,45 @@ from shioenv.bash.words import split_words
 
 @dataclass(frozen=True, slots=True)
 class PlacedWord:
-    """A word of a command, the target of a redirection, or what a loop goes through."""
+    """A word of a command, the target of a redirection, or a word that `for` goes through."""
 
     text: str
     """As it is written, quotes included."""
     start: int
-    """In characters of the text."""
+    """Places in the text, in characters."""
     end: int
     sign: str = ""
-    """The operator before it, where it is the target of a redirection."""
+    """The operator of the redirection whose target the word is; "" for other words."""
 
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """What stands where in a text. Of one that Bash refuses, words alone."""
+    """Where commands, words and variables stand in a text.
+
+    Of a text that Bash refuses: the whole text as one command, its words, and `sudo` among them.
+    """
 
     commands: tuple[str, ...]
     """The text of every simple command, however deep, without its redirections."""
     words: tuple[PlacedWord, ...]
-    """Names of commands included; none of them lies in another."""
+    """In the order they begin, names of commands included.
+
+    A word that is one substitution and nothing else is left out for the words in it. Targets of
+    here-documents and here-strings are left out too."""
     uses: tuple[tuple[str, int], ...]
-    """Variables that are expanded as they are, each with where (`${x:-y}` is none: it says what
-    else)."""
+    """Variables that are expanded unedited, each with where its expansion begins.
+
+    `${x:-y}` is left out: it names another value."""
     sets: frozenset[str]
-    """Variables that are given a value somewhere."""
+    """Variables that are given a value somewhere; a function sets `@`, `*` and `1` to `9`."""
     sudo: tuple[tuple[int, int], ...]
-    """Where `sudo` with its options stands before a command."""
+    """Where `sudo` with its options stands before a command: start and end, in characters."""
     parsed: bool
+    """Whether Bash reads the text."""
 
 
 def read_places(text: str) -> Places:
-    """What stands where in a text."""
+    """Where commands, words and variables stand in a text."""
     try:
         source = read(text)
     except Refused:
@@ -100,7 +108,7 @@ _BEFORE = frozenset({"-exec", "-execdir", "-ok", "-okdir", "xargs", "env", "nohu
 
 
 def _sudo(words: tuple[PlacedWord, ...] | list[PlacedWord]) -> Iterator[tuple[int, int]]:
-    """Where `sudo` stands that is to run something: first, or behind what runs commands."""
+    """Where `sudo` stands to run a command: as the first word, or behind what runs commands."""
     runs = bool(words) and words[0].text in _BEFORE
     for index, word in enumerate(words):
         before = words[index - 1].text if index else ""

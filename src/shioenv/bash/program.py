@@ -1,6 +1,6 @@
-"""A Bash program as a tree: what there is to be walked. Words stay as they are written.
+"""A Bash program as a tree of commands. Words stay as they are written.
 
-`start` and `end` are places in the text that was read, in characters; `line` counts from 1.
+`start` and `end` are places in the text that was read, in characters. `line` counts from 1.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """Something that stands in a text. Two that say the same are equal, wherever they stand."""
+    """A part of a text. Nodes that say the same are equal, wherever they stand."""
 
     start: int = field(default=0, compare=False)
     end: int = field(default=0, compare=False)
@@ -19,18 +19,18 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Redirect(Node):
-    """One redirection; a here-document's text stands behind its end."""
+    """One redirection. The text of a here-document stands behind the node's end."""
 
     descriptor: int | str | None
     """The number before the operator, or the name in `{name}`; None where there is neither."""
     operator: str
     """As it is written; `<<` for both kinds of here-documents."""
     target: str
-    """The word after it as it is written; of a here-document its text."""
+    """The word after the operator as it is written; of a here-document its text."""
     quoted: bool = False
-    """A here-document in which nothing is expanded."""
+    """Whether this is a here-document in which nothing is expanded: its delimiter is quoted."""
     ended: bool = True
-    """Whether a here-document has a line that ends it; Bash reads one that has none to the end."""
+    """Whether a here-document has a line that ends it. Without, Bash reads to the text's end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +38,13 @@ class Simple(Node):
     """A simple command: assignments, words and redirections, each in the order they are written."""
 
     assignments: tuple[str, ...]
-    """Those before the first word; an array's with all that stands in its parentheses."""
+    """The assignments before the first word; that of an array with its parentheses."""
     words: tuple[str, ...]
     redirects: tuple[Redirect, ...]
     line: int
-    """On which line of the input it begins, from 1."""
+    """The line of the input on which the command begins, from 1."""
     places: tuple[int, ...] = field(default=(), compare=False)
-    """Where each assignment and each word begins; it ends behind as many characters as it has."""
+    """Where each assignment and then each word begins, in characters; its length says its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Group(Node):
 
 @dataclass(frozen=True, slots=True)
 class If(Node):
-    """Conditions, each with what follows from it; what else."""
+    """`if` and `elif`: conditions, each with its program; `otherwise` is empty without `else`."""
 
     branches: tuple[tuple[Program, Program], ...]
     otherwise: Program
@@ -83,7 +83,7 @@ class While(Node):
 
 @dataclass(frozen=True, slots=True)
 class For(Node):
-    """`for name in words`, or `select`; None where there is no `in`."""
+    """`for name in words`, or `select`; `words` is None where there is no `in`."""
 
     name: str
     words: tuple[str, ...] | None
@@ -92,7 +92,7 @@ class For(Node):
     menu: bool = False
     """Whether it is `select`."""
     places: tuple[int, ...] = field(default=(), compare=False)
-    """Where each word begins."""
+    """Where each word begins, in characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class Counting(Node):
 
 @dataclass(frozen=True, slots=True)
 class Case(Node):
-    """`case word in …`: patterns, what follows, and how it ends (`;;`, `;&`, `;;&`)."""
+    """`case word in …`: each item's patterns, its program and its end (`;;`, `;&`, `;;&`)."""
 
     word: str
     items: tuple[tuple[tuple[str, ...], Program, str], ...]
@@ -115,7 +115,7 @@ class Case(Node):
 
 @dataclass(frozen=True, slots=True)
 class Function(Node):
-    """A definition; `text` is all of it."""
+    """The definition of a function; `text` is the whole definition."""
 
     name: str
     body: Command
@@ -157,15 +157,15 @@ Command: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class Pipeline(Node):
-    """Commands between pipes; the single one of a pipeline without a pipe runs in the shell."""
+    """Commands between pipes. Without a pipe, the single command runs in the shell itself."""
 
     stages: tuple[Command, ...]
-    """None of them where `!` or `time` stands alone."""
+    """Empty where `!` or `time` stands alone."""
     merged: tuple[bool, ...]
     """For each pipe whether it is `|&`."""
     negated: bool
     timed: bool = False
-    """Whether `time` stands before it."""
+    """Whether `time` stands before the pipeline."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +175,7 @@ class Job:
     pipelines: tuple[tuple[str, Pipeline], ...]
     background: bool
     end: int = 0
-    """On which line ends what Bash reads at once with it; 0 inside of other commands."""
+    """The last line of what Bash reads at once with this job; 0 inside of other commands."""
 
 
 Program: TypeAlias = tuple[Job, ...]
@@ -188,5 +188,6 @@ class Substitution(Node):
     program: Program
     """Empty for backquotes whose text Bash would refuse when it expands them."""
     shift: int = 0
-    """What is added to the places in the program: those in backquotes count from the text between,
-    of which backslashes are taken out first."""
+    """What to add to the places in the program.
+
+    Within backquotes, places count in the text between them, after its backslashes were removed."""

@@ -1,8 +1,8 @@
 """Text read as a Bash program, by the grammar and the lexical rules of Bash 5.2.
 
-It reads what `bash -n` accepts and refuses what `bash -n` refuses, as non-interactive shells read:
-no aliases, extended patterns in `[[ … ]]` alone. What stands in backquotes, `$((…))`, `${…}` and
-here-documents is looked into when it is expanded, by Bash as here.
+The reader accepts what `bash -n` accepts and refuses what `bash -n` refuses. A text is read as
+non-interactive shells read it: no aliases, extended patterns in `[[ … ]]` alone. The contents of
+backquotes, `$((…))`, `${…}` and here-documents are read when they are expanded, as Bash does it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from shioenv.errors import InputError
 _REDIRECTING = frozenset({"<", ">", ">>", ">|", "<>", "<&", ">&", "&>", "&>>", "<<<", "<<", "<<-"})
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*(\[.*\])?\+?=", re.ASCII | re.DOTALL)
 _ENDING = frozenset({"}", "do", "done", "elif", "else", "esac", "fi", "then"})
-"""Keywords that end a command of one word behind `coproc`."""
+"""Keywords that end a command when they stand behind `coproc` and one word."""
 _UNARY = re.compile(r"-[abcdefghknoprstuvwxzGLNORS]")
 _BINARY = frozenset(
     {"=", "==", "!=", "=~", "-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-nt", "-ot", "-ef"}
@@ -55,18 +55,19 @@ class Source:
     program: Program
     """Empty where the text holds no command."""
     substitutions: tuple[Substitution, ...]
-    """Those at any depth that Bash expands as commands, in the order in which they begin."""
+    """The substitutions at any depth that Bash expands as commands, in the order they begin."""
     expansions: tuple[tuple[str, int], ...]
-    """Variables and arguments that are expanded as they are (`$x`, `${x}`, `$1`, `$@`), each with
-    where it begins."""
+    """Variables and positional parameters that are expanded unedited (`$x`, `${x}`, `$1`, `$@`).
+
+    Each stands with the place where its expansion begins, in characters."""
 
 
 @lru_cache(maxsize=1024)
 def read(text: str) -> Source:
     """The text read as `bash -c` reads it.
 
-    Errors: Refused where Bash refuses it, and where it is nested too deeply; InputError for a text
-    that no bytes stand for.
+    Errors: Refused where Bash refuses the text or the text is nested too deeply. InputError for a
+    text that cannot be encoded as bytes.
     """
     try:
         text.encode("utf-8", "surrogateescape")
@@ -119,7 +120,7 @@ class Reader(Tokens):
     # ---- lists and pipelines ----
 
     def whole(self) -> Program:
-        """All commands of the text, each with the line on which what is read with it ends."""
+        """All commands of the text; each job's `end` is the line up to which Bash reads at once."""
         program = self.program(frozenset())
         if token := self.peek():
             raise self.refusal(f"{token!r} begins no command")
@@ -127,7 +128,7 @@ class Reader(Tokens):
         return program
 
     def program(self, ends: frozenset[str]) -> Program:
-        """Commands up to one of these words or operators, which is left."""
+        """Commands up to one of the words or operators in `ends`, which is not taken."""
         with self._deeper():
             return self._program(ends)
 
@@ -330,7 +331,7 @@ class Reader(Tokens):
         )  # fmt: skip
 
     def _loop_body(self) -> Program:
-        """`do …; done`, or `{ …; }` as well; it is known where it begins, whatever came before."""
+        """`do …; done` or `{ …; }`. Both openings are reserved here, whatever token came before."""
         token = self.peek()
         if token not in ("do", "{"):
             raise self.refusal("do is missing")
@@ -351,7 +352,7 @@ class Reader(Tokens):
         return Counting(expressions, body, line, start=start, end=self.place)
 
     def _expressions(self, place: int, end: int) -> list[str]:
-        """The parts between semicolons outside quotes and expansions."""
+        """The parts of the text from `place` to `end`, split at unquoted semicolons."""
         parts, start = [], place
         while place < end:
             if self.text[place] == ";":
@@ -467,7 +468,7 @@ class Reader(Tokens):
         self._took(self.text[self.place : end], "word")
 
     def _pattern_end(self, operator: str) -> int:
-        """Where the word behind an operator ends: an expression, an extended pattern, or a word."""
+        """Where the operand behind `operator` ends: a regular expression, a pattern or a word."""
         text, place = self.text, self.place
         while place < len(text):
             character = text[place]
@@ -544,7 +545,7 @@ class Reader(Tokens):
         return inner.place + 1
 
     def _redirect(self, redirects: list[Redirect]) -> bool:
-        """Takes a redirection where one comes next; whether one did."""
+        """Takes a redirection where one comes next, and says whether it took one."""
         self._skip_blanks()
         start = self.place
         told = self._descriptor()

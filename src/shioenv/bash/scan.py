@@ -24,13 +24,14 @@ _NAMED = re.compile(r"\$\{(\w+|[@*])\}", re.ASCII)
 _ANSI = re.compile(r"'(?:[^'\\]|\\.)*'", re.DOTALL)
 _BACKQUOTED = re.compile(r"`(?:[^`\\]|\\.)*`", re.DOTALL)
 _DEEPEST = 80
-"""Commands and expansions in each other at most; ours: what is deeper would end Python's stack."""
+"""Commands and expansions nested in each other at most (ours: more would end Python's stack)."""
 
 
 class Refused(Abstained):
-    """Bash refuses the text, or it is nested deeper than is read here; `why`, and at which `place`.
+    """Bash refuses the text, or the text is nested too deeply to be read here.
 
-    Whoever answers inputs without Bash has nothing to say of such a text.
+    `why` says what is wrong, `place` at which character. A runner that answers inputs without Bash
+    abstains from such a text.
     """
 
     def __init__(self, why: str, text: str, place: int) -> None:
@@ -43,16 +44,20 @@ class Refused(Abstained):
 
 
 class Scanner(ABC):
-    """Knows where what begins at a place of a text ends."""
+    """Finds the ends of words, quotations and expansions by the places where they begin.
+
+    A scanner inside another one (`around`) shares its text, and what was found in it.
+    """
 
     def __init__(self, text: str, place: int = 0, around: Scanner | None = None) -> None:
         self.text, self.place = text, place
         self._first: Scanner = around._first if around else self
-        """The one that is around all others."""
+        """The outermost scanner."""
         self._depth: int = around._depth + 1 if around else 0
         self._ends: dict[tuple[str, int], int] = around._ends if around else {}
-        """Where expansions and programs in them end, by where they begin: one comes by inner ones
-        again and again."""
+        """Where an expansion, quotation or bracket ends, by its kind and where it begins.
+
+        Remembered, as inner ones are passed again and again."""
         self.substitutions: dict[int, Substitution] = around.substitutions if around else {}
         self.expansions: dict[int, str] = around.expansions if around else {}
         if self._depth > _DEEPEST:
@@ -60,13 +65,14 @@ class Scanner(ABC):
 
     @abstractmethod
     def _read_inner(self, place: int, *, kept: bool) -> int:
-        """Reads the program of the `$(`, `<(` or `>(` at `place`, and gives where that program
-        ends. Where one is `kept`, there may be no program: 0 says so. Errors: Refused.
+        """Reads the program in the `$(`, `<(` or `>(` at `place`; returns where the `)` ends.
+
+        Where `kept`, a text that Bash refuses gives 0. Errors: Refused otherwise.
         """
 
     @abstractmethod
     def _read_backquoted(self, place: int, end: int) -> None:
-        """Reads the program between the backquotes at `place`, if Bash would."""
+        """Reads the program from the backquote at `place` to `end`; an unreadable one is empty."""
 
     @cached_property
     def _newlines_at(self) -> list[int]:
@@ -75,17 +81,17 @@ class Scanner(ABC):
     # ---- what may be asked of a place ----
 
     def refusal(self, why: str) -> Refused:
-        """What to raise where Bash refuses the text."""
+        """The exception to raise where Bash refuses the text at this scanner's place."""
         return Refused(why, self.text, self.place)
 
     def line(self, place: int) -> int:
-        """The number of a place's line, from 1."""
+        """The number of the line that `place` is on, from 1."""
         return bisect_right(self._first._newlines_at, place - 1) + 1
 
     def word_end(self, place: int, *, subscript: bool = False) -> int:
         """Where the word at `place` ends: at the first metacharacter outside all quotes.
 
-        With `subscript` blanks in the brackets of `name[…]` belong to it.
+        With `subscript`, the brackets of `name[…]` belong to the word, blanks in them too.
         """
         text, start = self.text, place
         while place < len(text):
@@ -148,13 +154,13 @@ class Scanner(ABC):
         raise self.refusal('a " is never closed')
 
     def expansion_end(self, place: int) -> int:
-        """Where the expansion of the `$` at `place` ends: behind the `$` where there is none."""
+        """Where the expansion of the `$` at `place` ends; a `$` alone ends behind itself."""
         if ("$", place) not in self._ends:
             self._ends["$", place] = self._expansion_end(place)
         return self._ends["$", place]
 
     def arithmetic_end(self, place: int) -> int:
-        """Behind the `))` of what begins here, behind `((`; 0 where it is none."""
+        """Where the arithmetic whose `((` ends at `place` ends: behind its `))`; 0 for none."""
         try:
             end = self._closed(place, "(", ")")
         except Refused:
@@ -182,7 +188,7 @@ class Scanner(ABC):
         return place + 1
 
     def _brace_end(self, place: int) -> int:
-        """Behind the first `}` outside all quotes and expansions."""
+        """Where the `${` at `place` ends: behind the first `}` outside quotes and expansions."""
         text, start = self.text, place
         if name := _NAMED.match(text, place):
             self.expansions[place] = name[1]
@@ -197,7 +203,7 @@ class Scanner(ABC):
         raise self.refusal("a ${ is never closed")
 
     def _substitution_end(self, place: int) -> int:
-        """Behind the `)` of the `$(`, `<(` or `>(` at `place`."""
+        """Where the `$(`, `<(` or `>(` at `place` ends: behind its `)`."""
         if ("(", place) in self._ends:
             return self._ends["(", place]
         text = self.text
@@ -219,9 +225,10 @@ class Scanner(ABC):
         return self._ends["`", place]
 
     def _closed(self, place: int, opening: str, closing: str) -> int:
-        """Behind the bracket that closes the one before `place`; inner ones and quotes are passed.
+        """Where the bracket before `place` is closed; inner brackets and quotes are passed over.
 
-        As in Bash only `$(…)` is read in arithmetic, all else in it when it is expanded.
+        As in Bash, only `$(…)` is read within arithmetic. Everything else there is read when it is
+        expanded.
         """
         return self._bracket_end(place, opening, closing, self._arithmetic_unit_end)
 
@@ -290,7 +297,7 @@ class Scanner(ABC):
 
 @dataclass(slots=True)
 class _Deeper:
-    """Counts what stands in each other while a part is read."""
+    """Counts the nesting of a scanner while a part is read. Errors: Refused past `_DEEPEST`."""
 
     reader: Scanner
 

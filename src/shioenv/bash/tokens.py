@@ -1,4 +1,4 @@
-"""Tokens of a text one after the other: operators, reserved words, words; here-documents."""
+"""Tokens of a text one after the other: operators, reserved words and words. Here-documents."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ BEFORE_RESERVED = frozenset(
         *("coproc", "until", "while", "]]"),
     }
 )
-"""Tokens behind which a word may be a reserved one."""
+"""Tokens behind which a word may be a reserved word."""
 _BEFORE_TIME = BEFORE_RESERVED - {
     *("$(", "|", "|&", "}", "done", "esac", "fi", "coproc", "]]", "((…))")
 }
 
 
 class Tokens(Scanner):
-    """Goes through a text token by token; `place` is where it is."""
+    """Goes through a text token by token; the next token stands at `place`, or blanks before it."""
 
     def __init__(self, text: str, place: int = 0, around: Tokens | None = None) -> None:
         super().__init__(text, place, around)
         self._last, self._before_last = "$(" if around else "", ""
         """The last tokens: an operator, a reserved word, or `word`."""
         self._inner = around is not None
-        """Whether a `)` ends it, with the here-documents in it."""
+        """Whether this is a text within brackets: a `)` ends it, and its here-documents too."""
         self._pending: list[tuple[Redirect, str, bool]] = []
         """Here-documents whose text stands behind the next newline."""
 
     def peek(self) -> str:
-        """The operator or word that comes next, read but not taken; "" at the end."""
+        """The operator or word that comes next, which is not taken; "" at the end."""
         self._skip_blanks()
         if self.place >= len(self.text):
             return ""
@@ -70,7 +70,7 @@ class Tokens(Scanner):
         return ""
 
     def _reserved(self) -> str:
-        """The reserved word that comes next; "" where there is none, or it would be a plain one."""
+        """The reserved word that comes next; "" where none comes, or where it is a plain word."""
         if self._last not in BEFORE_RESERVED and not (
             self._last == "word" and self._before_last in ("coproc", "function")
         ):
@@ -85,7 +85,7 @@ class Tokens(Scanner):
         return token
 
     def _took(self, token: str, kind: str = "") -> None:
-        """Goes behind a token that comes next."""
+        """Takes `token`, which comes next: goes behind it and remembers its `kind`."""
         if token == "\n":
             self.place += 1
             self._read_documents()
@@ -97,7 +97,7 @@ class Tokens(Scanner):
         self._last = kind or token
 
     def _ends_here(self, ends: frozenset[str]) -> bool:
-        """Whether one of these operators or reserved words comes next."""
+        """Whether one of the operators or reserved words in `ends` comes next."""
         token = self.peek()
         return token in ends and (bool(self._operator()) or bool(self._reserved()))
 
@@ -134,7 +134,7 @@ class Tokens(Scanner):
     # ---- here-documents ----
 
     def _read_documents(self) -> None:
-        """Completes the here-documents that stand where a line begins, and goes behind them."""
+        """Completes the pending here-documents, whose text begins here, and goes behind them."""
         pending, self._pending = self._pending, []
         for number, (document, delimiter, tabs) in enumerate(pending, 1):
             text, ended = self._document(delimiter, tabs=tabs, quoted=document.quoted)
@@ -145,15 +145,15 @@ class Tokens(Scanner):
                 raise self.refusal("a here-document ends within a line before another one")
 
     def _document(self, delimiter: str, *, tabs: bool, quoted: bool) -> tuple[str, bool]:
-        """The text up to the line that is the delimiter, and whether there is one.
+        """The text up to the line that is the delimiter, and whether there is such a line.
 
-        In a substitution a line that begins with the delimiter and holds a `)` ends the document as
-        well. What stands behind the delimiter is read on.
+        In a substitution, a line that begins with the delimiter and holds a `)` ends the document
+        as well. Reading goes on right behind that delimiter.
         """
         lines: list[str] = []
         joint = "" if quoted else r"(?:\\\n)*"
         last = "".join(joint + re.escape(character) for character in delimiter)
-        # with `<<-` tabs belong to it where the whole line is as the delimiter is written
+        # with `<<-`, tabs before the delimiter count as its own where the whole line is that way
         ending = re.compile(rf"(?>(?:{joint}\t)*){last}|{last}(?=\n?\Z)" if tabs else last)
         while self.place < len(self.text):
             start = self.place
@@ -171,8 +171,8 @@ class Tokens(Scanner):
         return "".join(lines), False
 
     def _line_end(self, *, quoted: bool) -> int:
-        """Behind the line at this place; one that ends in a backslash goes on where nothing is
-        quoted.
+        """Where the line at this place ends. Unless `quoted`, a backslash at its end joins the next
+        line to it.
         """
         pattern = _LINE if quoted else _JOINED_LINE
         match = pattern.match(self.text, self.place)

@@ -1,4 +1,4 @@
-"""A program gone through: every command in it, and what stands between those of its top."""
+"""A walk through a program: every command in it, and the operators between those at its top."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ from shioenv.bash.read import Source
 
 
 def commands(source: Source) -> list[tuple[Command, int]]:
-    """Every command of a text, however deep, those in substitutions too, in the order they begin;
-    each with what is added to its places.
+    """Every command of a text at any depth, in the order they begin, each with its shift.
+
+    Commands in substitutions are included. The shift is to be added to a command's places.
     """
     found = [(command, 0) for command in _below(source.program)]
     for substitution in source.substitutions:
@@ -35,12 +36,12 @@ def commands(source: Source) -> list[tuple[Command, int]]:
 
 
 def redirects_of(command: Command) -> tuple[Redirect, ...]:
-    """A command's own redirections."""
+    """The redirections of the command itself, without those of commands in it."""
     return command.redirects if isinstance(command, (Simple, Redirected)) else ()
 
 
 def pipelines(program: Program) -> Iterator[Pipeline]:
-    """Every pipeline of a program, however deep, without those in substitutions."""
+    """Every pipeline of a program at any depth, without those in substitutions."""
     for job in program:
         for _, pipeline in job.pipelines:
             yield pipeline
@@ -85,15 +86,16 @@ class Piece:
     command: Command | None
     """None where `!` or `time` stands alone."""
     start: int
-    """Where it begins, with a `!` or a `time` before it."""
+    """Where the piece begins, in characters: a `!` or a `time` before the command is included."""
     end: int
     prefixed: bool
-    """Whether there is one."""
+    """Whether a `!` or a `time` stands before the command."""
 
 
 def pieces(program: Program) -> list[Piece | str]:
-    """The commands at a program's top and the operators between them, `;` for a newline; the last
-    one has none behind it but `&`.
+    """The commands at a program's top and the operators between them, in order.
+
+    A newline is given as `;`. Behind the last command only `&` is given.
     """
     found: list[Piece | str] = []
     for number, job in enumerate(program):

@@ -14,7 +14,7 @@ OPENINGS = ("$(", "${", "<(", ">(")
 """What begins a substitution."""
 
 _DEEPEST = 50
-"""Quotes and substitutions in each other at most: what is deeper reaches to the end."""
+"""Quotes and substitutions nested in each other at most; a deeper one reaches to the end."""
 
 _HOLDING = re.compile(r"[\\'\"`$<>]")
 """What may begin a quotation or a substitution."""
@@ -26,12 +26,12 @@ _QUOTATION = re.compile(r"\\.?|'[^']*'?|`[^`]*`?|\$'(?:\\.|[^'\\])*\\?'?", re.DO
 BARE = re.compile(r"[\w@%+=:,./-]+", re.ASCII)
 """A word that stands for itself without quotes."""
 _COMMAND = re.compile(r"[\w./+-]+", re.ASCII)
-"""Such a word where a command begins: no assignment and no job."""
+"""A word that stands for itself without quotes where a command begins: no assignment, no job."""
 
 _REMOVED = re.compile(
     r"""\\(\n|.?)|'([^']*)'?|\$'((?:[^'\\]++|\\.?)*)'?|\$?"((?:[^"\\]++|\\.?)*)"?""", re.DOTALL
 )
-"""What has to do with quotes: `\\x`, `'…'`, `$'…'`, `"…"` and `$"…"`."""
+"""What loses its quotes: `\\x`, `'…'`, `$'…'`, `"…"` and `$"…"`."""
 _IN_DOUBLE_QUOTES = re.compile(r'\\(?:([$`"\\])|\n)')
 _ANSI = re.compile(
     r"\\(?:([0-7]{1,3})|x\{([0-9A-Fa-f]*)\}?|x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})"
@@ -45,8 +45,10 @@ _ANSI_LETTERS = {
 
 
 def quoted(text: str, *, command: bool = False, always: bool = False) -> str:
-    """The text as a word that stands for itself. The word is in quotes where it needs them, or
-    `always`. With `command` it is the first word of a command.
+    """The text as a word that stands for itself, in quotes where it needs them or `always`.
+
+    With `command`, the word is the first of a command, where keywords and more characters need
+    quotes.
     """
     bare = _COMMAND if command else BARE
     if not always and bare.fullmatch(text) and not (command and text in KEYWORDS):
@@ -55,10 +57,10 @@ def quoted(text: str, *, command: bool = False, always: bool = False) -> str:
 
 
 def unquoted(word: str) -> str:
-    """A word without its quotes, as Bash removes them: nothing in it is expanded but `$'…'`.
+    """A word without its quotes, as Bash removes them. Only `$'…'` in it is expanded.
 
-    Never fails: what is never closed reaches to the end. A byte that is no text is one that
-    `surrogateescape` stands for.
+    Never fails: a quotation that is never closed reaches to the end. Bytes that are not UTF-8
+    become the characters by which `surrogateescape` stands for them.
     """
     if not ("'" in word or '"' in word or "\\" in word):
         return word
@@ -80,9 +82,9 @@ def _removed(match: re.Match[str]) -> str:
 
 
 def ansi(text: str) -> str:
-    """What `$'…'` stands for, by the text between its quotes: all before a NUL.
+    """What `$'…'` stands for, by the text between its quotes. A NUL ends it, as in Bash.
 
-    A byte that is no text is one that `surrogateescape` stands for.
+    Bytes that are not UTF-8 become the characters by which `surrogateescape` stands for them.
     """
     decoded = _ANSI.sub(_decoded, text).partition("\0")[0]
     if decoded.isascii():
@@ -104,7 +106,7 @@ def _decoded(match: re.Match[str]) -> str:
 
 
 def _byte(number: int) -> str:
-    """A byte as text; one that is no character is joined with its neighbours later."""
+    """A byte as text; bytes from 0x80 on are joined into characters later, by `ansi`."""
     number &= 0xFF
     return chr(number) if number < 0x80 else chr(0xDC00 + number)
 
@@ -113,7 +115,8 @@ def split_words(text: str) -> list[str]:
     r"""The words of a line, separated by unquoted blanks and newlines, their text unchanged.
 
     Quotes, backslashes, `$(…)`, `${…}`, `` `…` ``, `<(…)` and `>(…)` hold a word together. Never
-    fails: what is never closed reaches to the end. Operators are not separated from words.
+    fails: a bracket or quote that is never closed reaches to the end. Operators are not separated
+    from words.
     """
     if not _HOLDING.search(text):
         return _PIECE.findall(text)
@@ -137,10 +140,10 @@ def split_words(text: str) -> list[str]:
 
 
 def substitutions(text: str) -> list[str]:
-    """The commands in the `$(…)`, `<(…)`, `>(…)` and `` `…` `` of a text, without those in them.
+    """The commands in the `$(…)`, `<(…)`, `>(…)` and `` `…` `` of a text, outermost only.
 
-    What stands in single quotes or is escaped is none, nor is arithmetic. Never fails: what is
-    never closed reaches to the end.
+    Text in single quotes, escaped text and arithmetic are no substitutions. Never fails: a
+    substitution that is never closed reaches to the end.
     """
     found: list[str] = []
     index, quoted = 0, False
@@ -195,7 +198,7 @@ def _double_quote_end(text: str, index: int, depth: int) -> int:
 
 
 def _bracket_end(text: str, index: int, depth: int = 0) -> int:
-    """Where the bracket at `index` is closed, quotes and inner brackets respected."""
+    """Where the bracket at `index` is closed; quotes and inner brackets are passed over."""
     opening, closing = text[index], CLOSING[text[index]]
     nesting, end = 0, index
     while end < len(text):
@@ -219,7 +222,7 @@ def is_assignment(word: str) -> bool:
 
 
 def n_assignments(words: Sequence[str]) -> int:
-    """How many words set a variable before the command, which is the last word at the latest."""
+    """How many words before the command set a variable; the last word is never one of them."""
     return len(list(takewhile(is_assignment, words[:-1])))
 
 

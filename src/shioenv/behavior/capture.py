@@ -1,6 +1,6 @@
 """An execution turned into a behavior: what changed, as a context patch.
 
-A pristine system's context is constant, so it is never read again: what a run touched says it all.
+The context of a pristine system is constant. So only what a run touched is read after the run.
 """
 
 from __future__ import annotations
@@ -35,19 +35,20 @@ from shioenv.errors import ContextError
 from shioenv.sandbox.base import Execution, FileChange, FileStat
 
 SHELL_FIELDS = ("env", "shell_options", "settings", "functions", "aliases", "limits")
-"""What only the shell itself can tell."""
+"""Objects of a context that only the shell itself can tell."""
 
 MAX_OPERATIONS = 4096
-"""Of a patch; what is past it is represented by a digest."""
+"""Operations of a patch at most, and digests of contents; a digest of all stands for the rest."""
 
 CLOCK_SLACK = 0.05
-"""Seconds around a run within which a file time counts as the run's own: files are stamped by a
-clock that ticks some milliseconds behind."""
+"""Seconds around a run within which a file time counts as the run's own.
+
+Files are stamped by a clock that ticks some milliseconds behind."""
 
 DIRECTORY_SIZE = 4096
-"""Bytes a new directory has, whatever the layer it lies on says."""
+"""Size of a new directory in bytes, whatever the layer that the directory lies on says."""
 
-_LAST_SECOND = 67_768_036_191_676_799  # year 2147485547: the C library ends here
+_LAST_SECOND = 67_768_036_191_676_799  # in year 2147485547: the last that the C library knows
 _OF_CONTENT = ("size", "links", "month", "day", "year", "time")
 _NO_CHANGES = ContextPatch()
 _NO_DIGESTS: Mapping[str, str] = {}
@@ -55,20 +56,21 @@ _NO_DIGESTS: Mapping[str, str] = {}
 _access = attrgetter("mode", "uid", "gid")
 _of_content = attrgetter("size", "links", "mtime_ns", "target")
 _kept = attrgetter("mode", "rdev", "mtime_ns", "digest")
-"""What renaming leaves as it is, besides the inode."""
+"""The attributes of a file that renaming leaves as they are, besides the inode."""
 
 _perms = lru_cache(maxsize=4096)(stat.filemode)
 
 
 class Recorder:
-    """Turns executions into behaviors: one for a system and a start directory, used for all runs.
+    """Turns executions into behaviors: one recorder for all runs in a start directory of a system.
 
-    `baseline` is the shell state's dump after an empty input in `start`; None: the sandbox cannot
-    read shells, whose states stay unknown. `users` and `groups` are the system's names by number.
-    `instant` is when each run starts, in seconds since 1970. A file time that falls into the run is
-    recorded as the instant and what had passed of the run (D-4). `network` gives the untouched
-    network, as `Execution.network` describes it, and is called when a run changed that. Errors:
-    ContextError for a baseline that is no dump.
+    `baseline` is the shell state's dump after an empty input in `start`. Where it is None, the
+    sandbox cannot read shells, and their states stay unknown. `users` and `groups` are the system's
+    names by number. `instant` is the declared time at which each run starts, in seconds since 1970.
+    A file time that falls into a run is recorded as the instant plus the time since the run's start
+    (D-4). `network` gives the untouched network, as `Execution.network` describes it; it is called
+    for a context, and when a run changed the network. Errors: ContextError for a baseline that is
+    no dump.
     """
 
     def __init__(
@@ -102,7 +104,7 @@ class Recorder:
             ) from None
 
     def behavior(self, execution: Execution) -> Behavior:
-        """What the execution did. A shell state that cannot be read is a flag, never an error."""
+        """What the execution did. An unreadable shell state is a flag of it, never an error."""
         operations: list[Operation] = []
         digests = _NO_DIGESTS
         if execution.changes:
@@ -137,9 +139,11 @@ class Recorder:
         )
 
     def context(self, profile: Mapping[str, Any], files: Mapping[bytes, FileStat]) -> Context:
-        """The context before every run: the profile's fields, these files by absolute path, and the
-        shell's state. What patches of this recorder apply to, where the files are all. Every field
-        is there; where the shell's state is unknown its own are empty.
+        """The context before every run: the profile's fields, `files`, and the shell's state.
+
+        `files` are by absolute path. Where they are all files of the system, patches of this
+        recorder apply to the context. Every field is there. Where the shell's state is unknown, the
+        fields of `SHELL_FIELDS` are empty.
         """
         fs = {self.name(path): self.entry(file).to_json() for path, file in files.items()}
         shell = {} if self._baseline is None else merged(self._states.values())
@@ -153,8 +157,10 @@ class Recorder:
         return file_key(path, self._start)
 
     def entry(self, file: FileStat, *, own: tuple[float, float] | None = None) -> FileEntry:
-        """The file as a context lists it. Times within `own` are the declared ones: `own` is the
-        run's first and last moment in seconds since 1970, with `CLOCK_SLACK` around them.
+        """The file as a context lists it.
+
+        `own` is the run's first and last moment in seconds since 1970, with `CLOCK_SLACK` around
+        them. A time within `own` becomes the instant plus the whole seconds since the run's start.
         """
         seconds, rest = divmod(file.mtime_ns, 1_000_000_000)
         # a time in whole seconds was set as such (utime(2)), perhaps from the run's own clock
@@ -177,7 +183,7 @@ class Recorder:
         )
 
     def _shell(self, dump: bytes | None, operations: list[Operation]) -> bool:
-        """Appends what the shell changed of itself; whether that is known."""
+        """Appends what the shell changed of itself, and says whether that is known."""
         if dump is None or self._baseline is None:
             return False
         if dump == self._baseline:
@@ -192,7 +198,7 @@ class Recorder:
             ]
             if not changed:
                 return True
-            # env and settings have several sections each: compare what the changed ones say
+            # env and settings are filled by several sections: compare what the changed ones say
             old = merged(self._states[name] for name in changed)
             new = merged(section_state(name, after[name], self._groups) for name in changed)
         except Malformed:
@@ -202,7 +208,7 @@ class Recorder:
         return True
 
     def _files(self, execution: Execution, operations: list[Operation]) -> dict[str, str]:
-        """Appends what happened to files; gives the digests of what was added or modified."""
+        """Appends what happened to files; returns the digests of contents added or modified."""
         own = (execution.started - CLOCK_SLACK, execution.ended + CLOCK_SLACK)
         changes = [change for change in execution.changes if change.before != change.after]
         directories = _Directories(changes)
@@ -250,7 +256,7 @@ class Recorder:
 
 
 class _Directories:
-    """What an overlay cannot say truly about directories, told from the entries that changed."""
+    """Sizes and links of directories, by the entries that changed: overlays misstate them."""
 
     def __init__(self, changes: Iterable[FileChange]) -> None:
         self._changed: set[bytes] = set()
@@ -271,7 +277,7 @@ class _Directories:
         return path in self._changed
 
     def settled(self, path: bytes, before: FileStat, after: FileStat) -> FileStat:
-        """A file that was there before: of a directory, size and links as it would truly have."""
+        """A file that was there before; a directory has its true size and number of links."""
         if not stat.S_ISDIR(after.mode):
             return after
         if not stat.S_ISDIR(before.mode):
@@ -280,8 +286,9 @@ class _Directories:
         return replace(after, size=before.size, links=links)
 
     def new(self, path: bytes, after: FileStat, size: int = DIRECTORY_SIZE) -> FileStat:
-        """A file that was not there before: a directory links to itself, from its parent, and from
-        each directory in it. One that was renamed keeps its `size`.
+        """A file that was not there before; a directory has `size` and its true number of links.
+
+        A directory is linked from itself, from its parent, and from each directory in it.
         """
         if not stat.S_ISDIR(after.mode):
             return after
@@ -289,7 +296,7 @@ class _Directories:
 
 
 def _looks_same(before: FileStat, after: FileStat, *, but_content: bool) -> bool:
-    """Whether both give the same entry, or the same but for what is `_OF_CONTENT`."""
+    """Whether both give the same entry; where `but_content`, apart from `_OF_CONTENT`."""
     if _access(before) != _access(after):
         return False
     return but_content or _of_content(before) == _of_content(after)
@@ -298,18 +305,18 @@ def _looks_same(before: FileStat, after: FileStat, *, but_content: bool) -> bool
 def _renamed_from(
     candidates: Iterable[tuple[bytes, FileStat]], after: FileStat
 ) -> tuple[bytes, FileStat] | None:
-    """The removed file that this added one is, or None: inode, kind, times and content alike."""
+    """The removed file whose mode, time and content the added file has, or None: it was renamed."""
     return next((file for file in candidates if _kept(file[1]) == _kept(after)), None)
 
 
 def _moved_trees(
     removed: Mapping[int, list[tuple[bytes, FileStat]]], added: list[tuple[bytes, FileStat]]
 ) -> dict[bytes, tuple[bytes, FileStat]]:
-    """For each added path of a directory that was moved: what it was.
+    """For each path of a directory that was moved, added: the removed path and its file.
 
-    The overlay cannot rename a directory of the system itself, so `mv` copies it and removes it:
-    the inodes are new. A tree that is gone and a new tree are one tree where names, kinds, owners,
-    times and contents of everything in them are equal.
+    The overlay cannot rename a directory of the system itself. So `mv` copies the directory and
+    removes it, and the inodes are new. A removed tree and an added tree are one tree that moved
+    where names, modes, owners, times and contents of everything in them are equal.
     """
     gone = {path: before for group in removed.values() for path, before in group}
     if not any(stat.S_ISDIR(before.mode) for before in gone.values()):
@@ -326,7 +333,7 @@ def _moved_trees(
 
 
 def _trees(files: Iterable[tuple[bytes, FileStat]]) -> list[list[tuple[bytes, FileStat]]]:
-    """The directories whose parent is not among the sorted files, each with all that is in it."""
+    """The topmost directories among the sorted files, each with everything in it."""
     trees: list[list[tuple[bytes, FileStat]]] = []
     inside = b"\0"
     for path, file in files:
@@ -349,16 +356,18 @@ def _identities(tree: list[tuple[bytes, FileStat]]) -> Iterable[tuple[object, ..
 
 
 def _content_changed(before: FileStat, after: FileStat) -> bool:
-    """Whether a regular file's content is another. Where it is the same neither has a digest, or
-    both have; what was replaced by something else need not have been read.
+    """Whether the content of a regular file changed.
+
+    Where it did not, both have a digest or neither has. What another kind of file replaced need not
+    have been read, and has no digest.
     """
     return after.digest is not None and before.digest != after.digest
 
 
 def _settle_level(old: dict[str, Any], new: dict[str, Any]) -> None:
-    """Forgets that `exec` counts the shell's level down: only a level that was set is a change.
+    """Undoes in `new` that the shell's level is one lower: only a level that was set is a change.
 
-    So does bash before the last command of an input, where it need not fork for it.
+    `exec` lowers the level. So does bash before an input's last command, if bash need not fork.
     """
     before, after = old.get("env", {}).get("SHLVL"), new.get("env", {}).get("SHLVL")
     if before and after and before.isdecimal() and after == str(int(before) - 1):
@@ -368,8 +377,9 @@ def _settle_level(old: dict[str, Any], new: dict[str, Any]) -> None:
 def _cut(
     patch: ContextPatch, digests: Mapping[str, str], incomplete: bool
 ) -> tuple[ContextPatch, Mapping[str, str], str | None]:
-    """The patch and the digests within bounds; a digest of all where that cut them, or where they
-    were `incomplete` before.
+    """The patch and the digests within `MAX_OPERATIONS`, and a digest of them all.
+
+    The digest is None where nothing was cut, neither here nor before (`incomplete`).
     """
     if not incomplete and max(len(patch.operations), len(digests)) <= MAX_OPERATIONS:
         return patch, digests, None

@@ -1,4 +1,4 @@
-"""Delta: whether a reduced input still does what the full one did, and if not, what told."""
+"""Delta: whether a sub-input still does what the full input did, and if not, what differs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shioenv.domain.patch import ContextPatch, Operation
 
 
 class Channel(StrEnum):
-    """Where two behaviors can differ, in the order they are looked at."""
+    """Where two behaviors can differ, in the order in which the channels are looked at."""
 
     EXIT_CODE = "exit_code"
     TIMED_OUT = "timed_out"
@@ -29,7 +29,7 @@ class Difference:
 
     channel: Channel
     similarity: float | None = None
-    """Of the outputs, where they are what differs."""
+    """The similarity of the outputs, 0 to 1, where the channel is `OUTPUT`; else None."""
 
 
 def differs(
@@ -38,10 +38,10 @@ def differs(
     """Delta(full, reduced): the first difference, or None where the behaviors count as the same.
 
     Behaviors are the same where exit codes and context patches are equal and the outputs'
-    similarity exceeds the threshold. A similarity equal to the threshold does not (Section C.3).
-    Equal bytes are the same under any threshold, so a threshold of 1 asks for equal bytes. Running
-    into the time or output limit, and the content of files, are told apart as well (ours, because
-    they are effects too). What `ignore` names takes no part.
+    similarity exceeds the threshold. A similarity equal to the threshold is not enough (Section
+    C.3). Equal bytes are the same under any threshold, so a threshold of 1 asks for equal bytes.
+    Whether the time or output limit was reached, and the content of files, have to be equal as well
+    (ours, because they are effects too). What `ignore` names takes no part.
     """
     if full.exit_code != reduced.exit_code and not ignore.exit_code:
         return Difference(Channel.EXIT_CODE)

@@ -11,7 +11,7 @@ from shioenv.domain.pointer import escape
 
 
 def diff(before: Context, after: Context) -> ContextPatch:
-    """The patch that `apply` turns the first context into the second with; empty for equal ones."""
+    """The patch whose `apply` turns the first context into the second; empty for equal contexts."""
     return diff_documents(before.document, after.document)
 
 
@@ -29,7 +29,7 @@ def diff_documents(before: Mapping[str, Any], after: Mapping[str, Any]) -> Conte
 def collect(
     before: Mapping[str, Any], after: Mapping[str, Any], path: str, operations: list[Operation]
 ) -> None:
-    """Appends to `operations` what differs between two objects that stand at `path`."""
+    """Appends to `operations` the changes from one object to another that both stand at `path`."""
     for key in before:
         here = f"{path}/{escape(key)}"
         if key not in after:

@@ -9,24 +9,24 @@ from rapidfuzz.distance import Indel
 from rapidfuzz.process import cdist
 
 BLOCK = 1024
-"""Texts compared with as many others at once: 8 MB of similarities."""
+"""Texts that are compared with as many other texts at once: 8 MB of similarities."""
 
 COMPARED_CHARACTERS = 1024
-"""How much of each text takes part; the cost grows with its square."""
+"""Characters of each text that are compared; the cost grows with the square of that number."""
 
 _CLOSE = 1e-9
 _SLACK = 0.05
-"""The cut-off only saves time: at the threshold itself the library may take 0.8 for less."""
+"""How far the library's cut-off lies below the threshold: at 0.8 it may take 0.8 for less."""
 
 
 def nearest(
     texts: Sequence[str], others: Sequence[str], threshold: float
 ) -> list[tuple[float, int] | None]:
-    """For each text the highest similarity to one of the others, and the first that has it.
+    """For each text the highest similarity to one of `others`, and the first index that has it.
 
-    None where none reaches `threshold`. Similarity is the indel ratio of `similarity`, 0 to 1, of
-    the first 1,024 characters. Memory is bounded whatever the numbers of texts; time grows with
-    their product.
+    None where no other text reaches `threshold`. Similarity is the indel ratio of `similarity`, 0
+    to 1, of the first 1,024 characters. Memory for similarities is bounded. Time grows with the
+    product of the numbers of texts.
     """
     best: list[tuple[float, int] | None] = [None] * len(texts)
     cut = [text[:COMPARED_CHARACTERS] for text in others]

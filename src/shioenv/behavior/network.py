@@ -1,4 +1,4 @@
-"""The network and firewall parts of a context, from what the system's own tools print as JSON."""
+"""The fields `network` and `firewall` of a context, from what the system's tools print as JSON."""
 
 from __future__ import annotations
 
@@ -15,11 +15,15 @@ _COUNTS = frozenset({"expires", "age", "cache", "cacheinfo", "used", "users"})
 
 
 def network_fields(document: bytes | None) -> dict[str, Any]:
-    """`network` and `firewall` of a context; both empty for None or what is not such a document.
+    """The fields `network` and `firewall` of a context, by name.
 
-    The document holds the lists that `ip -json` prints for links, addresses and routes, and the
-    firewall's rules as lines or as hexadecimal text. Counters, indices and lifetimes are left out:
-    they change by themselves.
+    `network` has `links` and `addresses` by the link's name, and `routes` and `rules` as sorted
+    lines. `firewall` is a list of lines. All of them are empty for None and for bytes that are no
+    such document.
+
+    The document holds the lists that `ip -json` prints for links, addresses, routes and rules. It
+    holds the firewall's rules as lines or as hexadecimal text. Counters, indices and lifetimes are
+    left out: they change by themselves.
     """
     printed = _load(document)
     links = {_name(link): _link(link) for link in _objects(printed.get("links"))}
@@ -30,7 +34,7 @@ def network_fields(document: bytes | None) -> dict[str, Any]:
         )
         for link in _objects(printed.get("addresses"))
     }
-    # the kernel keeps the table `local` itself: addresses say as much
+    # the kernel fills the table `local` by itself, from the addresses
     routes = {
         key: [route for route in _objects(printed.get(key)) if route.get("table") != "local"]
         for key in ("routes", "routes6")
@@ -48,7 +52,7 @@ def network_fields(document: bytes | None) -> dict[str, Any]:
 
 
 def _lines(items: list[dict[str, Any]], *first: str) -> list[str]:
-    """Each object as one line of its keys and values, as `ip` orders them, without what counts."""
+    """Each object as one line of its keys and values, in the order of `ip`, without counters."""
     return sorted(
         " ".join([*first, *(f"{key} {_word(item[key])}" for key in item if _says(key, item[key]))])
         for item in items

@@ -1,4 +1,4 @@
-"""What repeated runs of one input disagree about: the noise threshold and what to leave out."""
+"""What repeated runs of one input disagree about: the noise threshold, and what to ignore."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from shioenv.domain.patch import Operation
 from shioenv.errors import UsageError
 
 CAP = 0.95
-"""Algorithm 1's upper bound: above it outputs always count as the same."""
+"""Algorithm 1's upper bound: outputs with a higher similarity always count as the same."""
 
 
 def noise_threshold(outputs: Sequence[bytes], *, cap: float = CAP) -> float:
     """Algorithm 1: the similarity that an output must exceed to count as the same, 0 to `cap`.
 
-    Mean of the pairwise similarities less two sample standard deviations. One pair has no
-    deviation, a single output no pair: then the threshold is the cap. Errors: UsageError for no
-    output at all.
+    The threshold is the mean of the pairwise similarities less two sample standard deviations. A
+    single pair has no deviation. A single output has no pair: then the threshold is the cap.
+    Errors: UsageError for no output at all.
     """
     if not outputs:
         raise UsageError("a noise threshold needs at least one output")
@@ -37,14 +37,14 @@ def noise_threshold(outputs: Sequence[bytes], *, cap: float = CAP) -> float:
 class NoisyNames:
     """Paths or file names that runs disagree about (D-2v).
 
-    A name that every run has, with another value each time, is known exactly. One that not every
-    run has stands for names chosen at random (`mktemp`): other runs will choose others. Such names
-    of one length in one directory give a pattern, fixed where they all agree.
+    A name that every run has, with values that differ, is known exactly. A name that not every run
+    has stands for names chosen at random (`mktemp`): other runs will choose others. Such names of
+    one length in one directory give a pattern, which has the characters that they share.
     """
 
     exact: frozenset[str] = frozenset()
     patterns: tuple[str, ...] = ()
-    """NUL stands for any character except a directory's end."""
+    """Names in which NUL stands for any character."""
 
     def __bool__(self) -> bool:
         return bool(self.exact or self.patterns)
@@ -54,7 +54,7 @@ class NoisyNames:
 
     @classmethod
     def of(cls, runs: Sequence[Mapping[str, object]]) -> NoisyNames:
-        """What runs, each a mapping of names to values, do not all say alike."""
+        """The names on which runs disagree; each run is a mapping of names to values."""
         everywhere = set.intersection(*(set(run) for run in runs))
         exact = {name for name in everywhere if any(run[name] != runs[0][name] for run in runs[1:])}
         random: dict[tuple[str, int], list[str]] = {}
@@ -67,7 +67,7 @@ class NoisyNames:
 
 @dataclass(frozen=True, slots=True)
 class Ignored:
-    """What cannot tell an argument's effect, because the runs of one input differ in it (D-2v)."""
+    """Parts of behaviors that tell no argument's effect: the input's own runs disagree (D-2v)."""
 
     exit_code: bool = False
     flags: bool = False
@@ -81,26 +81,27 @@ NOTHING = Ignored()
 _effects = attrgetter(
     "exit_code", "timed_out", "output_truncated", "patch_digest", "patch", "content_digests"
 )
-"""What runs may disagree about beside their output."""
+"""The parts of a behavior, beside its output, that runs may disagree about."""
 
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """What N runs of one input say about each other."""
+    """What N runs of one input disagree about, and how alike their outputs are."""
 
     threshold: float
     """Algorithm 1 with its cap, 0 to 0.95."""
     strict_threshold: float
-    """1 where all outputs were byte-equal: only equal bytes are the same then. Else Algorithm 1
-    without its cap (D-2s)."""
+    """1 where all outputs were byte-equal: then only equal bytes count as the same.
+
+    Otherwise Algorithm 1 without its cap (D-2s)."""
     ignored: Ignored
-    """What the runs disagree about beside their output."""
+    """The parts beside the output that the runs disagree about."""
     volatile: bool
-    """The runs disagree about something, or one says of itself that it is volatile."""
+    """Whether the runs disagree about something, or one of them is flagged as volatile."""
 
     @classmethod
     def of(cls, runs: Sequence[Behavior]) -> Noise:
-        """The noise of at least one run; all from the same state. UsageError for none."""
+        """The noise of one run or more, all from the same state. UsageError for no run."""
         outputs = [run.output for run in runs]
         threshold = noise_threshold(outputs)
         first = runs[0]
@@ -115,7 +116,7 @@ class Noise:
 
 
 def operations_by_path(operations: Iterable[Operation]) -> dict[str, tuple[Operation, ...]]:
-    """The operations of a patch under the path each begins with."""
+    """The operations of a patch by their first path, which of a move is the old one."""
     by_path: dict[str, tuple[Operation, ...]] = {}
     for operation in operations:
         path: str = operation[1]
@@ -138,7 +139,7 @@ def _ignored(runs: Sequence[Behavior]) -> Ignored:
 
 
 def _directory(name: str) -> str:
-    """Where a name lies, whether it is a file's own or stands escaped in a JSON Pointer."""
+    """The directory of a name, which is a file's own or escaped in a JSON Pointer."""
     return name[: max(name.rfind("/"), name.rfind("~1") + 1) + 1]
 
 

@@ -28,7 +28,7 @@ from shioenv.system.image import device_mode
 from shioenv.system.store import DEVICES, IndexEntry, System, find_system
 
 REPLAYED = 64
-"""Histories whose end is remembered, so that the next input in a session replays them once less."""
+"""Histories at most whose behavior is remembered, so that a session's next input runs one less."""
 
 _KILLED = 128 + signal.SIGKILL
 _KILL_IN_WORDS = re.compile(rb"\bKilled\b|\bsignal 9\b")
@@ -45,9 +45,9 @@ class SandboxRunner:
     def __init__(self, system: System, limits: Limits | None = None) -> None:
         self.system = system
         self.seconds = 0.0
-        """How long the inputs run so far took by themselves, their last processes included."""
+        """Seconds that all inputs so far took by themselves, their last processes included."""
         self.whole_seconds = 0.0
-        """How long the newest rows took by themselves (`type`)."""
+        """Seconds that the newest rows took by themselves (`type`)."""
         self.waited = False
         """Whether the newest run ran out of time in its sleep (`Execution.waited`)."""
         self._sandbox = default_sandbox(system, limits)
@@ -56,11 +56,11 @@ class SandboxRunner:
         self._recorders: dict[str, Recorder] = {}
         self._context: tuple[str, Context] | None = None
         self._replayed: OrderedDict[Request, Behavior] = OrderedDict()
-        self._network: bytes | None = None  # no cached property: they are one for all threads
+        self._network: bytes | None = None  # a cached property would share its lock among runners
 
     @property
     def limits(self) -> Limits:
-        """What every run is bound by."""
+        """The bounds on every run."""
         return self._sandbox.limits
 
     def state(self, cwd: str | None = None) -> State:
@@ -72,15 +72,15 @@ class SandboxRunner:
 
         A state with a history is reached by running the history first, in the same shell, a line
         each. `execute` says how the history's end is told from the input's own output. Errors:
-        InputError, StartDirectoryError, SandboxError (the run may be repeated); Abstained where
-        something was on standard input as well, since a history is run again without.
+        InputError, StartDirectoryError, SandboxError (the run may be repeated). Abstained where
+        there was a history and standard input too: a history is run again with an empty one.
 
         A run in which a program was killed is made again. Where no program is killed then,
         something outside did it: the behavior is the second run's, and volatile.
 
-        A run that breaks its sandbox is made again in a new one. An input may break as many
-        sandboxes as `Limits.sandboxes`, each of which ran something else when it was new. Its
-        behavior says nothing but that it was killed, with all that it did (`limits_hit` has
+        A run that breaks its sandbox is made again in a new sandbox. An input may break as many
+        sandboxes as `Limits.sandboxes`, each of which ran something else when it was new. Then its
+        behavior says only that the input was killed, and nothing of what it did (`limits_hit` has
         `sandboxes`).
         """
         return self.execute(shell_input, state)
@@ -96,7 +96,7 @@ class SandboxRunner:
         sandboxes: int | None = None,
         order: Order = "as it comes",
     ) -> Behavior:
-        """The same with what stays below the seam.
+        """What `run` says, with the settings that only runners that execute have.
 
         `separate` runs with two output channels, which fills `stdout` and `stderr` and loses the
         order between them. `tty` runs on a pseudo-terminal of 80 columns and 24 rows, as people see
@@ -105,10 +105,10 @@ class SandboxRunner:
         something first.
 
         After a history the behavior is the difference of two executions: the history alone, and the
-        history with the input behind it. Of the output it is what comes after the history's; of the
-        context it is what the two ends do not share. Where a history does not do the same twice,
-        the behavior is volatile. As many lines of the output are taken off as the history wrote the
-        first time (ours).
+        history with the input behind it. Its output is what comes after the history's output. Its
+        patch leads from the context after the history to the one after the input. Where a history
+        does not do the same twice, the behavior is volatile. As many lines of the output are taken
+        off then as the history alone wrote (ours).
         """
         cwd = state.cwd if state else self.system.declaration.start_directory
         history = state.history if state else ()
@@ -144,11 +144,12 @@ class SandboxRunner:
         separate: bool = False,
         wall_seconds: float | None = None,
     ) -> Behavior:
-        """What rows do together in a start directory, one after the other in one shell, from the
-        pristine state. `separate` and `wall_seconds` are as `execute` takes them. Rows that are all
-        repeated may be remembered.
+        """What rows do together in a start directory, one after the other in one shell.
 
-        Errors: InputError where they are too long (`request_of`), those of `run`.
+        The system is pristine before the first row. `separate` and `wall_seconds` are as `execute`
+        takes them. The behavior may be a remembered one where the last row is a repeated one.
+
+        Errors: InputError where the rows are too long (`request_of`), those of `run`.
         """
         rows = list(rows)
         env = self.context(cwd).document["env"] if self.limits.without_shell_state else None
@@ -161,10 +162,10 @@ class SandboxRunner:
         return behavior
 
     def context(self, cwd: str | None = None) -> Context:
-        """The whole context of the pristine system in a start directory: what patches of inputs
-        that are run there apply to. Constant, every field present.
+        """The whole context of the pristine system in a start directory.
 
-        Errors: StartDirectoryError where `cwd` is no directory, SandboxError.
+        The patches of inputs that are run there apply to this context. It is constant and has every
+        field. Errors: StartDirectoryError where `cwd` is no directory, SandboxError.
         """
         start = cwd or self.system.declaration.start_directory
         if self._context is None or self._context[0] != start:
@@ -178,13 +179,14 @@ class SandboxRunner:
             files = {
                 os.fsencode(path): _file_stat(entry) for path, entry in self.system.index.items()
             }
-            # the newest one alone is kept: each takes megabytes, and workers live long
+            # the newest context alone is kept: each takes megabytes, and workers live long
             self._context = start, self._recorder(start).context(self.system.profile, files)
         return self._context[1]
 
     def read(self, path: str) -> bytes | None:
-        """The content of a regular file of the pristine system, by its absolute path; None for
-        what is none.
+        """The content of a regular file of the pristine system, by its absolute path.
+
+        None where the path leads to no regular file.
         """
         return self.system.content(path)
 
@@ -214,10 +216,10 @@ class SandboxRunner:
         return replace(behavior, volatile=True) if disturbed else behavior
 
     def _survived(self, request: Request, sandboxes: int) -> Execution | None:
-        """What a run gave in the first sandbox that it did not break; None where it broke so many.
+        """The execution in the first sandbox that the run did not break.
 
-        Errors: SandboxError where a new one fails another input, too: then it is not the run's
-        doing.
+        None where the run broke as many as `sandboxes`. Errors: SandboxError where a new sandbox
+        fails an empty input, too: then the run did not break it.
         """
         for _ in range(sandboxes):
             try:
@@ -227,9 +229,7 @@ class SandboxRunner:
         return None
 
     def _replay(self, request: Request) -> Behavior:
-        """What a history did, executed or remembered. Where it ran out of time, or something from
-        outside ended it, it may do otherwise the next time.
-        """
+        """What a history did, executed or remembered. A volatile behavior is never remembered."""
         known = self._replayed.pop(request, None) or self._executed(request)
         if not known.volatile:
             self._replayed[request] = known
@@ -238,8 +238,9 @@ class SandboxRunner:
         return known
 
     def since(self, before: Behavior, whole: Behavior, cwd: str) -> Behavior:
-        """What was done in a start directory after `before`, of which `whole` is the
-        continuation.
+        """What was done in a start directory after `before`: the difference from it to `whole`.
+
+        `whole` is a run that did again what `before` did, and then more.
         """
         if _is_unknown(whole):
             return whole
@@ -268,7 +269,7 @@ class SandboxRunner:
         )
 
     def _pristine_network(self) -> bytes:
-        """Read until it is the same twice: every later patch of the network rests on it."""
+        """The untouched network, read until it is the same twice: later patches rest on it."""
         if self._network is None:
             known = self._sandbox.network()
             for _ in range(5):
@@ -283,7 +284,7 @@ class SandboxRunner:
         if start not in self._recorders:
             baseline = self._sandbox.run(Request("", cwd=start)).shell
             if baseline is None and not self.limits.without_shell_state:
-                # something outside ended that shell: no later run's state could be told
+                # something outside ended that shell: no later run could be compared with it
                 raise SandboxError(f"an empty input in {start} did not tell the state of its shell")
             self._recorders[start] = Recorder(
                 start=start,
@@ -297,16 +298,16 @@ class SandboxRunner:
 
 
 def _shows_a_kill(execution: Execution) -> bool:
-    """Whether a program of the run was killed, and by no limit. The exit code, the last pipeline
-    and the shell's words tell that, as far as they can.
+    """Whether a program of the run was killed, and by no limit, as far as that can be told.
 
-    The host may have done it (its out-of-memory killer, somebody's `pkill`). What the input does
-    itself it does twice.
+    The exit code, the exit codes of the last pipeline, and words in the output tell it. The host
+    may have killed the program (its out-of-memory killer, somebody's `pkill`). An input that kills
+    a program itself does so in every run.
     """
     if execution.limits_hit:
         return False
     output, shell = execution.output, execution.shell or b""
-    # every run comes by here: plain text is found ten times as fast as a pattern
+    # this is asked of every run, and plain text is found ten times as fast as a pattern
     in_words = b"Killed" in output or b"signal 9" in output
     return (
         execution.exit_code == _KILLED
@@ -316,7 +317,7 @@ def _shows_a_kill(execution: Execution) -> bool:
 
 
 def _unknown(request: Request) -> Behavior:
-    """Of a run that breaks its sandbox: killed with everything else, and no more is known of it."""
+    """The behavior of a run that breaks its sandboxes: killed, and nothing else is known of it."""
     separate = b"" if request.separate else None
     return Behavior(
         exit_code=_KILLED,
@@ -333,7 +334,7 @@ def _unknown(request: Request) -> Behavior:
 
 
 def _touched(document: Mapping[str, Any], *patches: ContextPatch) -> Mapping[str, Any]:
-    """The document without the files that no patch names: thousands, which would be compared."""
+    """The document without the thousands of files that no patch names, to save comparing them."""
     names = {
         name
         for patch in patches
@@ -351,7 +352,7 @@ def _is_unknown(behavior: Behavior) -> bool:
 
 
 def _file_stat(entry: IndexEntry) -> FileStat:
-    """The entry as the sandbox shows it, where devices are mounted over some files, and others
+    """The entry as the sandbox shows it: some files have devices mounted over them, and others
     stand for devices.
     """
     mounted = entry.path in DEVICES or entry.path == "/dev/ptmx"
@@ -376,15 +377,15 @@ def open_sandbox(
 ) -> SandboxRunner:
     """An open sandbox of a built system (None: the default one), ready to run inputs.
 
-    `sandbox` stands for the limit of that name. It is `namespaces`, or a machine of its own:
-    `microvm`, `microvm-bare` or `firecracker`. A simulated processor needs other limits of time
-    than the default ones. In a `microvm-bare` an input is root of the machine, and its shell's
-    state is not read.
+    `sandbox` overrides the limit of that name. `namespaces` is the host's own kernel; `microvm`,
+    `microvm-bare` and `firecracker` are a machine of its own. On a simulated processor such a
+    machine needs longer limits of time than the default ones. In a `microvm-bare` an input is root
+    of the machine, and its shell's state is not read.
 
     Errors: UnknownSystemError, SystemNotBuiltError and SystemCorruptError say what to do.
     UsageError: the argument names no system. HostError (exit status 3, with the fix): this host
-    forbids what isolation needs. ShellStateError, a HostError: what inputs change of their shell
-    cannot be read, and `Limits(without_shell_state=True)` does not say to go without.
+    forbids what isolation needs. ShellStateError, a HostError: the changes that inputs make to
+    their shell cannot be read, and `Limits(without_shell_state=True)` does not allow that.
     """
     built = system if isinstance(system, System) else find_system(system)
     if sandbox is not None:

@@ -1,9 +1,9 @@
-"""Rows typed one after the other in one shell, and those that others ran beside it, in one run.
+"""Rows typed one after the other in one shell, and rows of shells beside that shell, in one run.
 
 The shell gets the rows from `native/inside/rows.c`, which calls bash's own functions. A row goes
 through no name that an earlier row can define, disable or alias. Where every input has a bash of
-its own (`Limits.without_shell_state`), nothing of ours is inside: there rows go through `eval`,
-which they can redefine.
+its own (`Limits.without_shell_state`), no code of ours is inside that bash. Rows go through `eval`
+there, which rows can redefine.
 """
 
 from __future__ import annotations
@@ -24,19 +24,20 @@ class RowKind(StrEnum):
     """How a row is run: `ROW_*` of `native/inside/rows.h`."""
 
     TYPED = "t"
-    """In the shell."""
+    """The row is run in the shell."""
     AGAIN = "a"
-    """The same; what it prints is known, and lost."""
+    """The row is run in the shell once more. Its output is known already, and discarded."""
     BESIDE = "b"
-    """In a newly executed bash, in the start directory."""
+    """The row is run in a newly executed bash, in the start directory."""
     BESIDE_AGAIN = "c"
+    """As `BESIDE`, once more. The row's output is discarded."""
     END = "e"
-    """The shell of the rows before it ends, with every process that it left behind."""
+    """The shell of the rows before this one ends, with every process that they left behind."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One that is run."""
+    """A row, and how it is run."""
 
     how: RowKind
     text: str = ""
@@ -54,11 +55,11 @@ def request_of(
     separate: bool = False,
     wall_seconds: float | None = None,
 ) -> Request:
-    """The run of rows in a start directory. Each is as long as an input may be; together they have
-    at most `LONGEST_STDIN` bytes, with one or two more for each. Standard input is at its end.
+    """The request that runs rows in a start directory, with an empty standard input for the rows.
 
-    `env`, the environment of a new shell, has a bash run them that has nothing of ours inside.
-    Errors: InputError.
+    Where `env`, the environment of a new shell, is given, a bash with no code of ours runs them.
+    Errors: InputError for a row longer than an input may be, and for rows that have more than
+    `LONGEST_STDIN` bytes together. Each row counts one or two bytes more than its own.
     """
     rows = list(rows)
     for row in rows:
@@ -85,7 +86,7 @@ def request_of(
 
 
 def _packed(rows: Iterable[Row], cwd: str) -> bytes:
-    """Each with how it is run before it and a NUL behind it."""
+    """The rows as bytes, each with its kind before it and a NUL behind it."""
     beside = (RowKind.BESIDE, RowKind.BESIDE_AGAIN)
     return b"".join(
         os.fsencode(f"{row.how}{started(cwd, row.text) if row.how in beside else row.text}\0")
@@ -94,7 +95,7 @@ def _packed(rows: Iterable[Row], cwd: str) -> bytes:
 
 
 def _written(rows: Sequence[Row], cwd: str, env: Mapping[str, str]) -> str:
-    """The rows as one input for a bash that has nothing of ours inside."""
+    """The rows as one input for a bash with no code of ours; at most one of them ends a shell."""
     ends = [number for number, row in enumerate(rows) if row.how is RowKind.END]
     if ends:
         typed = "\n".join(_line(row, cwd, env) for row in rows[: ends[-1]])

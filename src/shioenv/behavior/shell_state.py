@@ -1,9 +1,9 @@
-"""The shell's own state, read from the dump it leaves at its end.
+"""The shell's own state, read from the dump that the shell leaves at its end.
 
-The dump is sections, each a NUL byte, a name, a newline and what bash's own builtin of that name
+The dump is sections. Each is a NUL byte, a name, a newline and what bash's own builtin of that name
 prints. The dump comes out of a process that may have done anything to itself, so it is untrusted.
-Reading is bounded by the dump's own length, in linear time. What is not exactly as bash writes it
-makes the whole unknown, and never raises an exception.
+Reading takes time linear in the dump's length. A dump that is not exactly as bash writes it is
+`Malformed`: the whole shell state is unknown then, and the run goes on.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ State: TypeAlias = dict[str, Any]
 DECLARE, FUNCTIONS, SHOPT, SET = "declare -p", "function", "shopt -p", "set +o"
 LIMITS, ALIASES, UMASK, TRAPS, GROUPS = "ulimit -a", "alias -p", "umask", "trap -p", "groups"
 SECTIONS = (DECLARE, FUNCTIONS, SHOPT, SET, LIMITS, ALIASES, UMASK, TRAPS, GROUPS)
-"""Every section of a dump, in any order; there is one `function` for each, and perhaps none."""
+"""Every section of a dump, in any order. Each function has a `function` section of its own."""
 _MOST_SECTIONS = 10_000
 
 LEFT_OUT = frozenset(
@@ -40,8 +40,8 @@ the shell was started, some repeat `cwd`, `groups`, `settings` or `shell_options
 _LEVEL = b"declare -x SHLVL="
 _LEFT_OUT_PREFIXES = ("BASH_", "EPOCH")
 
-# Possessive quantifiers and atomic groups throughout: a hostile value can make none of these try
-# twice. (Groups are never possessive: Python before 3.11.5 matches those wrongly.)
+# Possessive quantifiers and atomic groups throughout: no hostile value makes a pattern backtrack.
+# (Groups are never possessive: Python before 3.11.5 matches possessive groups wrongly.)
 _DOUBLE = rb'"(?>(?:[^"\\]++|\\.)*)"'
 _ANSI = rb"\$'(?>(?:[^'\\]++|\\.)*)'"
 _ARRAY = rb"\((?>(?:[^\"'\\()$]++|" + _DOUBLE + rb"|" + _ANSI + rb"|\\.|\$(?!'))*)\)"
@@ -69,8 +69,10 @@ class Malformed(Exception):  # noqa: N818 - it never leaves this package
 
 
 def sections(dump: bytes) -> Sections:
-    """The sections by name, those of functions as one with a NUL byte before each. Malformed for a
-    missing, doubled or unknown one.
+    """The contents of a dump's sections by name.
+
+    Those of functions are joined, with a NUL byte before each. Errors: Malformed for a missing,
+    doubled or unknown section.
     """
     before, *chunks = dump.split(b"\0", _MOST_SECTIONS)
     known: Sections = {}
@@ -91,14 +93,16 @@ def sections(dump: bytes) -> Sections:
 
 
 def section_state(name: str, content: bytes, groups: Mapping[int, str]) -> State:
-    """The context fields that one section says something about. Malformed where it is not what
-    bash writes.
+    """The context fields that one section fills, with their values.
+
+    `groups` are the system's group names by number. Errors: Malformed where the section is not
+    what bash writes.
     """
     return _READERS[name](content, groups)
 
 
 def merged(states: Iterable[State]) -> State:
-    """What several sections say together: `env` and `settings` are filled by more than one."""
+    """The context fields that several sections fill together; some fill `env` or `settings` too."""
     document: State = {}
     for part in states:
         for field, values in part.items():
@@ -115,7 +119,7 @@ def is_left_out(name: str) -> bool:
 
 
 class Declarations:
-    """Compares `declare -p` with the one before a run, without parsing what did not change."""
+    """Compares `declare -p` after a run with that before, without parsing what did not change."""
 
     def __init__(self, before: bytes) -> None:
         lines = frozenset(before.splitlines(keepends=True))
@@ -144,7 +148,7 @@ class Declarations:
 
 
 def _lowered(line: bytes) -> bytes | None:
-    """The declaration of a level one lower, or None where this one is no number."""
+    """The declaration of the shell's level one lower; None where the level is no number."""
     match = _DECLARATION.fullmatch(line)
     value = _unquoted(match[3]).decode("ascii", "replace") if match and match[3] else ""
     return b'%b"%d"\n' % (_LEVEL, int(value) - 1) if value.isdecimal() else None
@@ -156,7 +160,7 @@ def _line_is_left_out(line: bytes) -> bool:
 
 
 def _contiguous(pattern: re.Pattern[bytes], content: bytes) -> Iterator[re.Match[bytes]]:
-    """Every match; together they must be the whole content."""
+    """Every match of the pattern, one right behind the other. Malformed where one is missing."""
     position = 0
     while position < len(content):
         match = pattern.match(content, position)
@@ -169,9 +173,9 @@ def _contiguous(pattern: re.Pattern[bytes], content: bytes) -> Iterator[re.Match
 def _declarations(content: bytes, _: Mapping[int, str]) -> State:
     """Exported variables as `env`, all others as `settings`.
 
-    A value is its text; an array's is bash's own `([0]="a" [1]="b")`. The whole declaration stands
-    in `settings` where a value alone does not tell it. So it is for a variable with further
-    attributes, one declared without a value, and an array under `env`'s flag.
+    A value is its text; that of an array is bash's own `([0]="a" [1]="b")`. Where a value alone
+    does not tell a variable, its whole declaration stands for it. Such variables have further
+    attributes, have no value, or are exported arrays. The last two kinds stand in `settings`.
     """
     env: dict[str, str] = {}
     settings: dict[str, str] = {}
@@ -185,7 +189,7 @@ def _declarations(content: bytes, _: Mapping[int, str]) -> State:
 
 
 def _declaration(match: re.Match[bytes]) -> tuple[bool, str, str] | None:
-    """Whether a variable is plainly exported, its name and its text; None for one left out."""
+    """Whether a variable stands in `env`, its name and its text; None for a left-out variable."""
     flags, raw, value = match[1].decode(), match[2], match[3]
     name = raw.decode()
     if is_left_out(name):
@@ -201,13 +205,13 @@ def _declaration(match: re.Match[bytes]) -> tuple[bool, str, str] | None:
 
 @lru_cache(maxsize=2048)
 def _short_declaration(line: bytes) -> tuple[bool, str, str] | None:
-    """The same, remembered: from run to run most variables are as they were."""
+    """As `_declaration`, remembered: from run to run most variables are as they were."""
     match = _DECLARATION.fullmatch(line)
     return None if match is None else _declaration(match)
 
 
 def _functions(content: bytes, _groups: Mapping[int, str]) -> State:
-    """Definitions by name, without their headers; exported ones stand in `env` as well."""
+    """Functions: definitions by name, without headers. Exported ones stand in `env` as well."""
     functions: dict[str, str] = {}
     env: dict[str, str] = {}
     for definition in content.split(b"\0")[1:]:
@@ -229,7 +233,7 @@ def _shopt(content: bytes, _: Mapping[int, str]) -> State:
 
 
 def _set(content: bytes, _: Mapping[int, str]) -> State:
-    """`set -o`'s options as `-o NAME`, which no variable can be called."""
+    """The options of `set -o` among the settings as `-o NAME`, which no variable can be called."""
     matches = _contiguous(_SET, content)
     names = ((match, match[2].decode("ascii", "replace")) for match in matches)
     return {"settings": {f"-o {name}": match[1] == b"-" for match, name in names}}
@@ -246,9 +250,9 @@ def _aliases(content: bytes, _: Mapping[int, str]) -> State:
 
 
 def _traps(content: bytes, _: Mapping[int, str]) -> State:
-    """Traps as `trap SIGNAL` among the settings: the context has no field of their own.
+    """Traps as `trap SIGNAL` among the settings: the context has no field for traps.
 
-    In POSIX mode bash lists those not set as well, as `-`, and leaves the SIG of the names out.
+    In POSIX mode bash also lists traps that are not set, as `-`, and leaves out the SIG of names.
     """
     traps: dict[str, str] = {}
     for match in _contiguous(_TRAP, content):
@@ -289,6 +293,6 @@ _READERS: Mapping[str, Callable[[bytes, Mapping[int, str]], State]] = {
 
 
 def _unquoted(value: bytes) -> bytes:
-    """What a word stands for as bash quotes it."""
+    """The value that bash wrote in quotes as `value`."""
     text = unquoted(value.decode("utf-8", "surrogateescape"))
     return text.encode("utf-8", "surrogateescape")

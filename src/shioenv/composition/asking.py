@@ -21,20 +21,20 @@ from shioenv.domain.work import COPIED, spend
 from shioenv.errors import Abstained, PatchError
 
 MOST_ASKED = 400
-"""Commands that one input may ask about; ours: a loop beyond it ends in no useful time."""
+"""Most commands that one input may ask about; ours, because a longer loop takes too long."""
 
 LONGEST_INPUT = 1024 * 1024
-"""Bytes that go through a pipe at most, as through a sandbox's standard input."""
+"""Most bytes that go through a pipe, as through a sandbox's standard input."""
 
 _LOOK_UP = 20
-"""Steps to a file."""
+"""Steps that looking up a file takes."""
 _ADVANCE = 1_000
-"""Steps from a state to the next one, which has a context of its own."""
+"""Steps that going to the next state takes, which has a context of its own."""
 
 _OF_THE_SHELL = (
     *("cwd", "env", "settings", "shell_options", "functions", "aliases", "umask", "limits"),
 )
-"""What a subshell changes for itself alone."""
+"""Areas of a context that a subshell changes for itself alone."""
 
 _TRACING = ("-o xtrace", "-o verbose", "-o nounset", "-o noexec", "-o errtrace", "-o functrace")
 
@@ -45,31 +45,31 @@ class CallSetting:
 
     stdin: bytes = b""
     separate: bool = False
-    """Its two output channels go to different places."""
+    """The command's two output channels go to different places."""
     piped: bool = False
-    """Its standard input is a pipe, even where that is empty."""
+    """The command's standard input is a pipe, even where that pipe is empty."""
     final: bool = False
-    """Bash becomes it: nothing comes after it."""
+    """Bash becomes the command: nothing comes after the command."""
     beside: str = ""
-    """What runs at the same time, where it shows processes."""
+    """Commands that run at the same time, for a command that shows processes; "" for none."""
     place: bytes = b"bash: line 1: "
-    """How Bash begins its messages there."""
+    """How Bash begins its messages about the command."""
 
 
 class Asker:
-    """Asks a runner about the commands of one input, each in the state that those before left.
+    """Asks a runner about an input's commands, each in the state that the commands before it left.
 
-    `text` is the whole input.
+    `state` is where the input starts, `text` is the whole input.
     """
 
     def __init__(self, runner: Runner, state: State, text: str) -> None:
         self.state = state
         self.patches: list[ContextPatch] = []
-        """What the commands did, one after the other."""
+        """What the commands changed, in the order of the commands."""
         self.digests: dict[str, str] = {}
-        """Of contents that changed, by name in `fs`."""
+        """Digests of the contents that changed, by the file's name in `fs`."""
         self.pipes: dict[str, bytes | None] = {}
-        """What is read from `<(…)`, by its path."""
+        """The bytes that are read from each `<(…)`, by its path."""
         self.set_here: set[str] = set()
         """Variables that the input set."""
         self.confidence = 1.0
@@ -81,7 +81,7 @@ class Asker:
         self._asked = 0
 
     def ask(self, call: Call, how: CallSetting = CallSetting()) -> Behavior:
-        """What a command does in the state, which stays as it is. Errors: Abstained."""
+        """What a command does in the current state, which stays as it is. Errors: Abstained."""
         self.count()
         text = call.text
         spend(len(text) + len(how.stdin) // COPIED)
@@ -107,18 +107,20 @@ class Asker:
             behavior = replace(behavior, stdout=b"", stderr=b"")
         self.volatile |= behavior.volatile
         self.shell_state_known &= behavior.shell_state_known
-        # a shell that is asked about has lines of its own
+        # a shell that is the command numbers lines of its own
         return behavior if text.startswith(("bash", "sh ")) else _at(behavior, how.place)
 
     def count(self) -> None:
-        """One more step of the input. Errors: Abstained past `MOST_ASKED`."""
+        """Counts one more command of the input. Errors: Abstained past `MOST_ASKED`."""
         self._asked += 1
         if self._asked > MOST_ASKED:
             raise Abstained(f"more than {MOST_ASKED} commands to ask about")
 
     def advance(self, text: str, behavior: Behavior) -> list[tuple[str, str | None]]:
-        """Goes to the state after a command, which `text` brings about once more. Gives the files
-        that are gone, each with what it is called now. Errors: Abstained.
+        """Goes to the state after a command. Running `text` leads to that state again.
+
+        Gives the names of files that are gone, each with the file's new name; None: it was removed.
+        Errors: Abstained where the patch does not fit the state.
         """
         spend(_ADVANCE + len(text))
         known = {
@@ -149,15 +151,16 @@ class Asker:
         return gone
 
     def know(self, data: bytes) -> str:
-        """Remembers a text that files may hold; its digest."""
+        """Remembers a content that files may hold. Gives its digest."""
         spend(1 + len(data) // COPIED)
         digest = hashlib.sha256(data).hexdigest()
         self._contents[digest] = data
         return digest
 
     def learn(self, text: str, behavior: Behavior) -> None:
-        """Remembers what is in the files that a command names, where it wrote what nobody knows:
-        copies are found again.
+        """Remembers what is in the files that a command names, to know copies of them again.
+
+        Nothing is remembered where every content that the command wrote is known already.
         """
         if not set(behavior.content_digests.values()) - self._contents.keys():
             return
@@ -169,16 +172,19 @@ class Asker:
                 self.know(content)
 
     def mark(self) -> Mark:
-        """Where it is now."""
+        """The present place in the input, for `back_to` and `leave`."""
         return Mark(self.state, len(self.patches), dict(self.digests), frozenset(self.set_here))
 
     def back_to(self, mark: Mark) -> None:
-        """Forgets what was done since."""
+        """Goes back to a mark: the patches since are forgotten.
+
+        Counted commands, `confidence`, `volatile` and `shell_state_known` stay what they are.
+        """
         self.state, self.digests, self.set_here = mark.state, mark.digests, set(mark.set_here)
         del self.patches[mark.patches :]
 
     def leave(self, mark: Mark) -> None:
-        """Ends the subshell that began there: what it changed of itself is as it was."""
+        """Ends the subshell that began at a mark: what the shell has for itself is as it was."""
         history = mark.state.history
         inner = [text for text in self.state.history[len(history) :] if text]
         lasting = any(
@@ -198,7 +204,7 @@ class Asker:
 
     @contextmanager
     def other_pipes(self) -> Iterator[None]:
-        """Commands inside that have pipes of their own."""
+        """Commands inside have pipes of their own."""
         saved, self.pipes = self.pipes, {}
         try:
             yield
@@ -206,18 +212,19 @@ class Asker:
             self.pipes = saved
 
     def _answer(self, call: Call, state: State) -> Answer:
-        """The answer of a runner that takes calls apart, or of one that reads texts."""
+        """The answer of a runner that takes calls apart, or of a runner that reads texts."""
         if self._answer_call is None:
             return answer_of(self._runner, call.text, state)
         answer: Answer = self._answer_call(call, state)
         return answer
 
     def _executed(self, text: str, state: State, how: CallSetting) -> Behavior:
-        """The answer of a runner that executes, to which it matters how Bash runs the command. What
-        shows the shell's own command line shows the whole input's.
+        """The answer of a runner that executes, to which it matters how Bash runs the command.
+
+        Output that shows the shell's own command line shows the whole input there.
         """
         if how.beside:
-            # what it prints goes past those that it runs beside, who wait for it
+            # the command's output goes past the commands beside it, which wait for the command
             text = f"{{ {text} 4>&1 >&3 | {how.beside}; (exit ${{PIPESTATUS[0]}}); }} 3>&1"
         elif how.piped and not state.stdin:
             text = f"{{ {text}; }} < <(:)"
@@ -238,7 +245,7 @@ class Asker:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A place to come back to."""
+    """A place in an input to come back to; `patches` is how many patches there were."""
 
     state: State
     patches: int
@@ -251,7 +258,7 @@ def _own(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _at(behavior: Behavior, place: bytes) -> Behavior:
-    """The behavior with Bash's own messages from this place of the input."""
+    """The behavior with `place` at the beginning of Bash's own messages."""
     first = b"bash: line 1: "
     if place == first or first not in behavior.output + (behavior.stderr or b""):
         return behavior

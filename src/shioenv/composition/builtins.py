@@ -1,4 +1,4 @@
-"""Builtins that steer the shell, or change what this run alone knows."""
+"""Builtins that steer the shell, or change what no runner knows: parameters, shared input."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from shioenv.errors import Abstained
 
 
 def become(here: Environment, values: list[str]) -> None:
-    """`exec COMMAND`: the shell ends with it. Errors: Exit, Abstained for options."""
+    """`exec COMMAND`: the shell ends with the command. Errors: Exit; Abstained for options."""
     if len(values) < 2 or values[1].startswith("-"):
         raise Abstained("exec with options")
     here.put(Call(" ".join(map(quoted, values))), "exec")
@@ -23,7 +23,7 @@ def become(here: Environment, values: list[str]) -> None:
 
 
 def leave_loop(name: str, rest: list[str]) -> None:
-    """`break` and `continue`. Errors: Loop, Abstained for what is no number of loops."""
+    """`break` and `continue`. Errors: Loop; Abstained for operands other than one number."""
     levels = count(rest[0]) if rest else 1
     if len(rest) > 1 or not levels:
         raise Abstained(f"{name} {' '.join(rest):.20} is beyond it")
@@ -31,7 +31,12 @@ def leave_loop(name: str, rest: list[str]) -> None:
 
 
 def end(here: Environment, name: str, values: list[str]) -> None:
-    """`exit` and `return`. Errors: Exit, Return, Abstained outside of a function."""
+    """`exit` and `return`.
+
+    An `exit` with several operands, the first a number, fails and does not end the shell. Errors:
+    Exit; Return; Abstained for a `return` outside of a function, or with operands other than one
+    number.
+    """
     if len(values) > 2 or (len(values) == 2 and not re.fullmatch(r"-?\d{1,18}", values[1])):
         if name == "return":
             raise Abstained("this return is beyond it")
@@ -48,7 +53,10 @@ def end(here: Environment, name: str, values: list[str]) -> None:
 
 
 def shift(here: Environment, values: list[str]) -> None:
-    """`set -- word…` and `shift n`: positional parameters are known here alone."""
+    """`set -- word…` and `shift n`: no runner knows the positional parameters.
+
+    Errors: Abstained for options of `set`, and for operands of `shift` other than one number.
+    """
     name, *rest = values
     if name == "set":
         if rest[0] != "--":
@@ -64,7 +72,11 @@ def shift(here: Environment, values: list[str]) -> None:
 
 
 def read(here: Environment, command: Simple, rest: list[str]) -> None:
-    """`read`: the next line, its words to variables."""
+    """`read`: takes the next line and gives its words to variables.
+
+    Errors: Abstained for options other than `-r`, and for assignments other than `IFS`. Abstained
+    for lines that go on or hold NUL bytes, and for input of which an unknown part is left.
+    """
     raw = "-r" in rest
     names = [each for each in rest if each != "-r"]
     ifs = here.variable("IFS")
@@ -94,7 +106,7 @@ def read(here: Environment, command: Simple, rest: list[str]) -> None:
 
 
 def _split(line: str, ifs: str, count: int) -> list[str]:
-    """The line's words as `read` gives them to so many variables, the last one the rest."""
+    """The words that `read` gives to `count` variables: the last variable gets the rest."""
     blanks = "".join(each for each in ifs if each in " \t\n")
     others = "".join(each for each in ifs if each not in " \t\n")
     blank = f"[{re.escape(blanks)}]" if blanks else "(?!)"
@@ -110,7 +122,7 @@ def _split(line: str, ifs: str, count: int) -> list[str]:
             continue
         values.append(rest[: match.start()])
         rest = rest[match.end() :]
-    # one separator at the very end belongs to the last word's end
+    # one separator at the very end is no part of the last word
     match = pattern.search(rest) if others else None
     if match is not None and match.end() == len(rest):
         rest = rest[: match.start()]

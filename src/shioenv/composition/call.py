@@ -23,13 +23,13 @@ class Call:
     written: str
     """Assignments and words, as they are written."""
     reads: str | None = None
-    """The word behind `<`: the file that it reads."""
+    """The word behind `<`: the file that the command reads."""
     closed: tuple[str, ...] = ()
     """Redirections that close a descriptor, as they are written."""
     opens: Redirect | None = None
     """The redirection that is asked about, where the words do nothing else (`: > file`)."""
     parts: tuple[str, ...] | None = None
-    """The assignments and words of `written`, where whoever wrote them has them."""
+    """The assignments and words of `written`, where they are known one by one."""
 
     @classmethod
     def of(cls, words: Sequence[str]) -> Call:
@@ -39,7 +39,7 @@ class Call:
 
     @classmethod
     def parse(cls, text: str) -> Call:
-        """The command that is written in a text with one `< file` at most, which ends it."""
+        """The command that a text writes. A `< file` at the end of the text becomes `reads`."""
         match = _READS.fullmatch(text) if " < " in text else None
         return cls(match[1], match[2]) if match else cls(text)
 
@@ -55,19 +55,19 @@ class Call:
 
     @cached_property
     def bare(self) -> str:
-        """The same without the file that it reads."""
+        """The command as Bash reads it, without the files that it reads and opens."""
         return " ".join((self.written, *self.closed))
 
     @cached_property
     def words(self) -> tuple[str, ...]:
-        """Assignments and words, each with its quotes."""
+        """Assignments, words and redirections that close, each as written, quotes included."""
         if self.parts is not None:
             return (*self.parts, *self.closed)
         return tuple(split_words(self.bare))
 
     @property
     def reads_what_it_opens(self) -> bool:
-        """Whether its standard input is a file of its own, or closed."""
+        """Whether the command's standard input is a file of its own, or closed."""
         return self.reads is not None or any(each in ("<&-", "0<&-") for each in self.closed)
 
 

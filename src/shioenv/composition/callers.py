@@ -15,34 +15,36 @@ from shioenv.composition.environment import Environment, Streams
 from shioenv.domain.behavior import Behavior
 
 MOST_CALLS = 64
-"""Commands that one of them is taken apart into at most; ours: past it it is asked about whole."""
+"""Most commands that a caller is taken apart into (ours). With more it is asked about whole."""
 
 _LONGEST_CALL = 100_000
-"""Bytes of arguments that surely go into one call: both pass on 128 KiB."""
+"""Bytes of arguments that surely go into one call: `xargs` and `find` pass on 128 KiB."""
 
 CALLING = frozenset({"xargs", "find"})
-"""What is taken apart here."""
+"""The callers: commands that are taken apart here."""
 
 _BUILTINS = BUILTINS - {"echo"} | CALLING
-"""What a shell would run itself where these run a program; and themselves."""
+"""Names that a shell runs itself where a caller runs a program, and the callers' own names."""
 
 _ACTIONS = re.compile(r"-(ok|okdir|exec|execdir|delete|print0?|printf|ls|fprint.*|fls|quit)")
 
 
 @dataclass(frozen=True, slots=True)
 class FindCall:
-    """A `find` that runs a command for what it finds."""
+    """A `find` that runs a command for the files that it finds."""
 
     listing: tuple[str, ...]
-    """The same that lists its files instead, NUL bytes between them."""
+    """The same `find`, but listing the files, with NUL bytes between them."""
     command: tuple[str, ...]
-    """The command, `{}` for the file."""
+    """The command, with `{}` for the file."""
     together: bool
-    """It ends with `+`: one call for all files."""
+    """The command ends with `+`: one call for all files."""
 
     def calls(self, listed: bytes) -> list[tuple[str, ...]] | None:
-        """The commands for the files that were listed; None where it is unknown how they are
-        parted.
+        """The commands for the files that were listed; None where they are unknown.
+
+        So they are for more than `MOST_CALLS` commands, and where `find` may part the files of one
+        call into several calls.
         """
         files = [os.fsdecode(file) for file in listed.split(b"\0") if file]
         if not self.together:
@@ -54,7 +56,7 @@ class FindCall:
 
 
 def found(words: Sequence[str]) -> FindCall | None:
-    """What a `find` runs, where `-exec` is its one action and the last of its tests."""
+    """The call that a `find` makes. None unless `-exec` is its one action and stands last."""
     if "-exec" not in words or {"-o", "-or", ",", "(", "-a", "-and"} & set(words):
         return None
     place = words.index("-exec")
@@ -73,9 +75,10 @@ def found(words: Sequence[str]) -> FindCall | None:
 
 
 def arguments_passed(words: Sequence[str], data: bytes) -> list[tuple[str, ...]] | None:
-    """The commands that an `xargs` runs for an input; None where this cannot tell.
+    """The commands that an `xargs` runs for `data` on its standard input; None where unknown.
 
-    Told are `-0`, `-d`, `-n`, `-I`, `-i` and `-r`, as long as nothing in the input is quoted.
+    Known are the options `-0`, `-d`, `-n`, `-I`, `-i` and `-r`. Without `-0` and `-d` the data may
+    hold no quotes. There may be at most `MOST_CALLS` commands.
     """
     options = _Options()
     place = options.read(words)
@@ -101,7 +104,7 @@ def arguments_passed(words: Sequence[str], data: bytes) -> list[tuple[str, ...]]
 
 
 class _Options:
-    """What an `xargs` was told."""
+    """The options of an `xargs`."""
 
     def __init__(self) -> None:
         self.separator = b""
@@ -150,7 +153,7 @@ class _Options:
         return not (self.replaced and self.most)
 
     def items(self, data: bytes) -> list[str] | None:
-        """The arguments in an input."""
+        """The arguments in the data; None where quotes or NUL bytes leave them unknown."""
         if self.separator:
             parts = data.split(self.separator)
             parts = parts if parts[-1] else parts[:-1]
@@ -166,7 +169,7 @@ class _Options:
 
 
 def _is_program(command: Sequence[str]) -> bool:
-    """Whether asking a shell about the command is asking about the program."""
+    """Whether a shell that is given the command runs the program that a caller runs."""
     if not command or command[0] in _BUILTINS or not re.fullmatch(r"[\w./+-]+", command[0]):
         return False
     # the shell's echo and the program differ in their options alone
@@ -174,14 +177,16 @@ def _is_program(command: Sequence[str]) -> bool:
 
 
 class Callers:
-    """Asks about what commands of an environment call, one by one."""
+    """Asks about the commands that the callers in an environment run, one by one."""
 
     def __init__(self, here: Environment) -> None:
         self._here = here
 
     def run(self, command: Simple, streams: Streams) -> bool:
-        """Whether what `xargs` or `find -exec` runs was asked about, one by one. Where one of these
-        commands goes wrong in a way that its caller tells, nothing was.
+        """Asks about the commands that `xargs` or `find -exec` runs, one by one.
+
+        Gives False where that cannot be done, or where a command goes wrong in a way that its
+        caller reports. The state is then as it was: the caller is to be asked about whole.
         """
         fds, stdin = streams.fds, streams.stdin
         if command.assignments or any(map(self._here.is_unknown, command.words)):
@@ -230,7 +235,7 @@ class Callers:
         return behaviors
 
     def _listed(self, search: FindCall) -> tuple[bytes, frozenset[bytes]] | None:
-        """What a `find` finds; None where it complains."""
+        """What a `find` lists, as bytes and as a set of names; None where `find` complains."""
         behavior = self._here.ask(Call.of(search.listing), separate=True)
         if behavior.exit_code or behavior.stderr or behavior.output_truncated:
             return None
@@ -238,8 +243,9 @@ class Callers:
         return data, frozenset(data.split(b"\0"))
 
     def _finds_no_more(self, search: FindCall, listed: tuple[bytes, frozenset[bytes]]) -> bool:
-        """Whether what was run changed nothing of what there is to be found, but for files that
-        are gone.
+        """Whether the commands left nothing new to be found, and removed no listed directory.
+
+        Files may be gone.
         """
         start = self._here.start
         names = map(os.fsdecode, filter(None, listed[1]))

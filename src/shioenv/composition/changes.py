@@ -1,7 +1,7 @@
 """Context patches put together, and taken apart again, without losing what was moved.
 
-A file is followed by where it comes from. What is gone in one place and the same in another place
-was moved there, through as many steps as it takes.
+A file is followed by its origin. A file that is gone in one place and stands unchanged in another
+was moved there, through any number of steps.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _OF_CONTENT = frozenset({"size", "links", "month", "day", "year", "time"})
 class _File:
     entry: Mapping[str, Any]
     origin: str | None
-    """What the first document called it; None where it is new."""
+    """The file's name in the first document; None for a new file."""
     in_tree: bool = False
-    """It was moved with the directory that it is in, or is one that was moved."""
+    """The file was moved with its directory, or is a directory that was moved."""
 
 
 class Changes:
-    """What patches made of a context document, one after the other."""
+    """A context document after patches that were applied one after the other."""
 
     def __init__(self, document: Mapping[str, Any]) -> None:
         self._first = document
@@ -38,7 +38,7 @@ class Changes:
         self._files: dict[str, _File | None] = {}
 
     def add(self, patch: ContextPatch) -> Changes:
-        """Itself, one patch further. Errors: PatchError where the patch does not fit."""
+        """Applies one more patch; gives itself. Errors: PatchError where the patch does not fit."""
         other: list[Operation] = []
         trees = self._moved_directories(patch)
         for operation in patch.operations:
@@ -52,7 +52,7 @@ class Changes:
         return self
 
     def since(self, before: Changes) -> ContextPatch:
-        """The patch that leads from what others left of the same document to this."""
+        """The patch that leads from `before` to here. Both began with the same document."""
         operations: list[Operation] = []
         gone: dict[str, tuple[str, _File]] = {}
         names = sorted({*before._files, *self._files})
@@ -82,10 +82,11 @@ class Changes:
         return ContextPatch(tuple(operations))
 
     def whole(self, start: str) -> ContextPatch:
-        """The patch of everything, as a recorder writes it that saw only the two ends. Of a
-        directory in which something was added or removed, size, links and time are not told. A
-        directory in which anything changed after it was moved is a removed and a new directory, in
-        which files were moved. `start` is the directory that names in `fs` are relative to.
+        """The patch from the first document to here, as a recorder that saw only these two writes.
+
+        Of a directory in which an entry was added or removed, size, links and time are not told. A
+        directory that was moved and changed inside is a removed and a new directory; the files in
+        it are moved. `start` is the directory that names in `fs` are relative to.
         """
         patch = self.since(Changes(self._first))
         patch = self._without_broken_trees(patch)
@@ -115,7 +116,7 @@ class Changes:
         for name, target in moves.items():
             file = self.file(target)
             if file is None or not file.in_tree or file.entry.get("perms", "")[:1] != "d":
-                continue  # a directory that is renamed is a new one, what is in it is the same
+                continue  # only directories become new ones: a file in them stays moved
             top = self._gone_above(name)
             if top not in whole:
                 whole[top] = self._is_whole(top, moves)
@@ -135,13 +136,13 @@ class Changes:
         return ContextPatch(tuple(operations))
 
     def _gone_above(self, name: str) -> str:
-        """The outermost directory around a file that is gone, or the file."""
+        """The outermost directory around a file that is gone like the file; else the file."""
         while (above := name.rpartition("/")[0]) in self._first["fs"] and self.file(above) is None:
             name = above
         return name
 
     def _is_whole(self, top: str, moves: Mapping[str, str]) -> bool:
-        """Whether a directory was moved with all that is in it, and nothing was added."""
+        """Whether a directory was moved with everything in it, and nothing was added to it."""
         target = moves.get(top)
         if target is None:
             return False
@@ -156,7 +157,7 @@ class Changes:
         )
 
     def file(self, name: str) -> _File | None:
-        """The file that is called so now; None where there is none."""
+        """The file that has this name now; None where there is none."""
         if name in self._files:
             return self._files[name]
         entry = self._first["fs"].get(name)
@@ -203,7 +204,7 @@ class Changes:
 def composed(
     document: Mapping[str, Any], patches: Iterable[ContextPatch], start: str
 ) -> ContextPatch:
-    """The one patch that does what these do one after the other; see `Changes.whole`."""
+    """The one patch that does what `patches` do one after the other; see `Changes.whole`."""
     changes = Changes(document)
     for patch in patches:
         changes.add(patch)
@@ -218,7 +219,7 @@ def _absolute(name: str, start: str) -> bytes:
 
 
 def attributes(operations: Iterable[Sequence[Any]]) -> dict[str, dict[str, Any]]:
-    """What operations set of files that are there: by their names in `fs`, each attribute."""
+    """The attributes that operations set of existing files, by the file's name in `fs`."""
     told: dict[str, dict[str, Any]] = {}
     for code, path, *rest in operations:
         area, *names = keys(path) or [""]

@@ -21,11 +21,11 @@ class OpenFile:
     path: str
     name: str | None
     fresh: bool
-    """It was made or emptied by this run, so its times are the run's."""
+    """This run made or emptied the file, so the file's times are the run's."""
     appends: bool
-    """It was opened by `>>`: it is written to at its end, whoever else writes."""
+    """The file was opened by `>>`: output goes to the file's end, whoever else writes."""
     offset: int = 0
-    """How much was written to it."""
+    """How many bytes were written to the file."""
 
 
 @dataclass(slots=True, eq=False)
@@ -38,7 +38,11 @@ Sink = Buffer | OpenFile | Nowhere
 
 @dataclass(slots=True, eq=False)
 class Stdin:
-    """What is to be read. `shared` by several commands, who may leave something to the next."""
+    """Standard input that is still to be read.
+
+    `shared`: several commands read it, and each may leave something to the next. `endless`: more
+    follows than is known. `seekable`: it is a file.
+    """
 
     data: bytes
     piped: bool = True
@@ -46,4 +50,4 @@ class Stdin:
     seekable: bool = False
     endless: bool = False
     perhaps: bytes = b""
-    """What might be left, where it is unknown how much was read."""
+    """The bytes that may be left, where it is unknown how many were read."""

@@ -1,5 +1,7 @@
-"""The environment that a shell's commands run in (POSIX 2.12). It has what is open, the variables,
-functions and parameters, the status, and the state that earlier commands left.
+"""The environment that a shell's commands run in (POSIX 2.12).
+
+It has open files, variables, functions and parameters, the last status, and the state that earlier
+commands left.
 """
 
 from __future__ import annotations
@@ -31,19 +33,19 @@ from shioenv.domain.work import COPIED, spend
 from shioenv.errors import Abstained
 
 _OF_ACCESS = (["perms"], ["owner"], ["group"], ["links"])
-"""What may change of a file while it is written to."""
+"""Attributes of a file that may change while the file is written to."""
 
 UNKNOWN = frozenset({"!", "_", "BASHPID", "BASH_COMMAND", "FUNCNAME", "HISTCMD"})
 """Variables that nobody knows without the shell."""
 
 LONGEST_VALUE = 131_072
-"""Characters of a variable that is followed; ours: as much as one argument may have."""
+"""Most characters of a variable that is followed; ours: as many as one argument may have."""
 
 _SPECIAL = frozenset({"RANDOM", "SRANDOM", "SECONDS", "LINENO", "OLDPWD", "PPID", "UID", "EUID"})
 _ATTRIBUTES = re.compile(r'declare -[irx]+ \w+="([^"\\$`]*)"', re.ASCII)
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 _BLOCK = 4096
-"""Bytes that a program reads at once at least, where it reads."""
+"""Bytes that a program which reads takes at once, at least."""
 
 
 class Exit(Exception):  # noqa: N818 - control flow
@@ -54,7 +56,7 @@ class Exit(Exception):  # noqa: N818 - control flow
 
 
 class Loop(Exception):  # noqa: N818 - control flow
-    """`break`, or `continue`, out of so many loops."""
+    """`break`, or `continue` (`goes_on`), out of `levels` loops."""
 
     def __init__(self, levels: int, *, goes_on: bool) -> None:
         self.levels, self.goes_on = levels, goes_on
@@ -76,7 +78,7 @@ class Over(Exception):  # noqa: N818 - control flow
 
 @dataclass(slots=True)
 class Streams:
-    """What is open."""
+    """What a shell has open."""
 
     fds: dict[int, Sink]
     """Where output goes, by descriptor."""
@@ -85,14 +87,14 @@ class Streams:
 
 @dataclass(slots=True)
 class Own:
-    """What a shell has for itself: a subshell begins with a copy."""
+    """What a shell has for itself. A subshell begins with a copy."""
 
     arguments: Sequence[str] = ()
     functions: dict[str, Function] = field(default_factory=dict)
     last: str | None = None
-    """`$_`, where anything asks for it."""
+    """`$_`; None where it is unknown, and where the input never asks for it."""
     left: str | None = None
-    """`$OLDPWD`, where the run changed it."""
+    """`$OLDPWD`; None where the run did not change it."""
 
 
 @dataclass(slots=True)
@@ -101,24 +103,26 @@ class Position:
 
     line: int = 1
     level: int = 0
-    """How deep in subshells."""
+    """How many subshells deep."""
     calls: int = 0
-    """How deep in functions."""
+    """How many function calls deep."""
 
 
 @dataclass(slots=True)
 class Result:
-    """What newer commands tell of how they ended, beside the last status."""
+    """How the newest commands ended, beside the last status."""
 
     statuses: Sequence[int] = (0,)
     """`$PIPESTATUS`."""
     substituted: int | None = None
-    """The status of the newest substitution of the command, where there was one."""
+    """The status of the command's newest substitution; None where there was none."""
 
 
 class Environment:
-    """Where the commands of one run over a runner are, from a state. Also the scope that words
-    expand in. `walk` runs a program that is read where the shell is, for substitutions.
+    """The environment of one input's commands, and the `Scope` that their words expand in.
+
+    `runner` is asked about the commands. The input `text` starts from `state`. `walk` runs the
+    program of a substitution, whose lines count on from the shell's line.
     """
 
     def __init__(
@@ -135,9 +139,9 @@ class Environment:
         self.status = 0
         """The last status."""
         self.racing = False
-        """What prints to the whole input's output prints at an unknown moment."""
+        """A background job prints to the whole input's output, at an unknown moment."""
         self.beside = ""
-        """What runs beside the next command, where that shows processes."""
+        """Commands that run beside the next command, where the next command shows processes."""
         self._walk = walk
 
     @property
@@ -199,7 +203,7 @@ class Environment:
         return isinstance(old, str) and old.startswith(("declare -", "("))
 
     def set_variable(self, name: str, text: str, value: str | None) -> None:
-        """Sets a variable as `text` does; its value is None where only Bash can tell."""
+        """Sets a variable as `text` does. `value` is None where only Bash can tell the value."""
         document = self.state.before.document
         if value is None:
             behavior = self.ask(Call(text))
@@ -229,7 +233,7 @@ class Environment:
         return path
 
     def captured(self, source: str) -> bytes:
-        """What a program prints, in a shell of its own. Errors: Abstained."""
+        """What a program prints in a subshell. Errors: Abstained where more than is known."""
         program = read_program(source)
         buffer = Buffer()
         fds = {**self.streams.fds, 1: buffer}
@@ -249,8 +253,8 @@ class Environment:
         piped: bool = False,
         final: bool = False,
     ) -> Behavior:
-        """What a command does here, which stays as it is: see `Asker.ask`."""
-        # functions were defined nowhere: `bash -c` calls that place the environment
+        """What a command does here. The environment stays as it is: see `Asker.ask`."""
+        # functions come from no file: in messages `bash -c` calls their place `environment`
         where = "environment" if self.place.calls else "bash"
         place = f"{where}: line {self.place.line}: ".encode()
         beside, self.beside = self.beside, ""
@@ -260,7 +264,7 @@ class Environment:
         return self.asking.ask(call, how)
 
     def advance(self, text: str, behavior: Behavior) -> None:
-        """Goes to where a command leads: see `Asker.advance`."""
+        """Goes to the state after a command: see `Asker.advance`."""
         if any(operation[1] == "/cwd" for operation in behavior.patch.operations):
             self.own.left = self.state.before.document["env"].get("PWD")
         for name, target in self.asking.advance(text, behavior):
@@ -276,8 +280,10 @@ class Environment:
         *,
         final: bool = False,
     ) -> None:
-        """Asks about a command, and puts what it prints and changes where it belongs: into these
-        streams, or the shell's own.
+        """Asks about a command, goes to the state after it, and writes what it prints.
+
+        Input and output are `streams`; None: the shell's own. `name` is the command's name. Errors:
+        Over where the command ran out of time or died by a signal; Abstained.
         """
         streams = streams or self.streams
         fds, stdin = streams.fds, streams.stdin
@@ -312,7 +318,7 @@ class Environment:
             raise Over(behavior)
 
     def _check_own(self, name: str, behavior: Behavior) -> None:
-        """Refuses a command that changes the very file its output goes to."""
+        """Refuses a command that changes the very file that the command's output goes to."""
         for operation in behavior.patch.operations:
             area, *names = keys(operation[1]) or [""]
             if area != "fs" or names[:1] != [name] or operation[0] == "r":
@@ -321,7 +327,7 @@ class Environment:
                 raise Abstained("a command changes the file that its output goes to")
 
     def _consume(self, call: Call, stdin: Stdin, behavior: Behavior, *, separate: bool) -> None:
-        """Settles what of a shared input is left: all, nothing, or nobody knows."""
+        """Settles how much of a shared input a command leaves: all, nothing, or an unknown rest."""
         data = stdin.data or stdin.perhaps
         fuller = behavior if stdin.data else self.ask(call, stdin=data, separate=separate)
         empty = self.ask(call, separate=separate) if stdin.data else behavior
@@ -330,14 +336,14 @@ class Environment:
         if not stdin.data:
             raise Abstained("nobody knows how much of their input commands left to each other")
         if stdin.seekable or len(stdin.data) > _BLOCK:
-            # who is told by more at its end has read up to there
+            # a command that does something else where more follows has read to the end
             more = self.ask(call, stdin=stdin.data + b"0 ~\n", separate=separate)
             if _said(more) == _said(behavior):
                 stdin.perhaps = stdin.data
         stdin.data = b""
 
     def write(self, sink: Sink, data: bytes | None, *, endless: bool = False) -> None:
-        """Puts what is printed where it goes; `endless`: more than is known. Errors: Abstained."""
+        """Writes output to a sink; `endless`: more was printed than is known. Errors: Abstained."""
         spend(1 + len(data or b"") // COPIED)
         if isinstance(sink, Buffer):
             if sink is self.output and data and self.racing:
@@ -379,7 +385,7 @@ class Environment:
 
     @contextmanager
     def to(self, streams: Streams) -> Iterator[None]:
-        """Output and input are these inside."""
+        """Inside, output and input are `streams`."""
         saved, self.streams = self.streams, Streams(dict(streams.fds), streams.stdin)
         try:
             yield
@@ -388,7 +394,7 @@ class Environment:
 
     @contextmanager
     def subshell(self) -> Iterator[None]:
-        """What is inside is done by a shell of its own, which takes what it is with it."""
+        """Inside, commands run in a subshell: what they change of the shell ends with it."""
         mark = self.asking.mark()
         saved, self.own = self.own, replace(self.own, functions=dict(self.own.functions))
         self.place.level += 1
@@ -406,7 +412,7 @@ class Environment:
         self.asking.leave(mark)
 
     def is_on(self, option: str) -> bool:
-        """Whether an option of `set -o` is."""
+        """Whether an option of `set -o` is on."""
         return bool(self.state.before.document["settings"].get(f"-o {option}"))
 
     def is_matched(self, word: str) -> bool:
@@ -435,13 +441,13 @@ class Environment:
         return True
 
     def is_unknown(self, word: str) -> bool:
-        """Whether a word stands for more than variables that have names."""
+        """Whether a word holds a substitution, or a parameter without a name (`$?`, `$1`)."""
         found = references(word)
         return found.substitutes or not all(name.isidentifier() for name in found.names)
 
 
 def _read_files(program: Program) -> Program:
-    """`$(< file)` as `cat < file`."""
+    """The program with `$(< file)` as `cat < file`; any other program as it is."""
     pipelines = [pipeline for job in program for _, pipeline in job.pipelines]
     command = pipelines[0].stages[0] if pipelines else None
     if len(pipelines) != 1 or not isinstance(command, Simple) or command.words:
@@ -453,7 +459,10 @@ def _read_files(program: Program) -> Program:
 
 
 def _made_again(patch: ContextPatch) -> str | None:
-    """The commands that make what `mktemp` made, which itself would choose another name."""
+    """The commands that make what `mktemp` made: `mktemp` itself would choose other names.
+
+    None where `mktemp` made nothing, or did anything else.
+    """
     made = []
     for code, path, *entry in patch.operations:
         area, *names = keys(path)

@@ -1,5 +1,6 @@
-"""Inputs of several commands, answered by asking about each command and putting the answers
-together by Bash's rules. Nothing is executed here, and nothing is learned.
+"""Inputs of several commands, answered from answers about each command.
+
+The answers are put together by Bash's rules. Nothing is executed here, and nothing is learned.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from shioenv.errors import Abstained
 
 
 class Composition:
-    """A runner over one that answers single commands.
+    """A runner over a runner that answers single commands.
 
-    An input of one command is that runner's to answer. Of all other inputs each simple command is
+    The runner below answers an input of one command. Of any other input each simple command is
     asked about in the state that the commands before it left. Their files, working directory and
-    variables are in `State`. What is piped into the command is its standard input. `start` is the
+    variables are in `State`. What is piped into a command is its standard input. `start` is the
     pristine state.
     """
 
@@ -28,13 +29,15 @@ class Composition:
         self._runner, self._start = runner, start
 
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
-        """What the input does. Errors: Abstained for what Bash refuses to read, for what cannot be
-        put together by rule, and where the runner abstains; those of the runner.
+        """What the input does.
+
+        Errors: Abstained for what Bash refuses to read, and for what cannot be put together by
+        rule; those of the runner below, Abstained included.
         """
         return self.answer(shell_input, state).behavior
 
     def answer(self, shell_input: str, state: State | None = None) -> Answer:
-        """The same with how sure it is: as sure as of all its commands together."""
+        """What `run` says, with a confidence: the product of the commands' confidences."""
         start = state or self._start
         with answering(shell_input):
             program = read_program(shell_input)
@@ -47,8 +50,10 @@ class Composition:
 
 
 def is_asked_whole(text: str) -> bool:
-    """Whether there is nothing to put together: the text is a single command (`is_single`), no
-    expression, and `find` in it runs no other. False where it cannot be read.
+    """Whether there is nothing to put together, so that the runner is asked about the whole text.
+
+    The text is a single command (`is_single`), no expression, and no `find -exec`. False where the
+    text cannot be read.
     """
     try:
         source = read_source(text)

@@ -23,8 +23,9 @@ _EMPTY = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
 
 def opening(call: Call, state: State, fresh: Mapping[str, Any]) -> Behavior | None:
-    """What `: > FILE`, `: < FILE` and `echo >> FILE` do; None for other commands. `fresh` is the
-    entry of an empty file that is made now.
+    """What `: > FILE`, `: < FILE` and `echo >> FILE` do; None for other commands.
+
+    `fresh` is the entry of an empty file that is made now.
 
     Errors: Abstained where the file's name is not known.
     """
@@ -74,8 +75,9 @@ def opening(call: Call, state: State, fresh: Mapping[str, Any]) -> Behavior | No
 
 
 def given(call: Call, state: State) -> tuple[Call, State] | None:
-    """A command that reads a file by `<`, as one that is given its text; None where it reads none,
-    or one that nobody knows.
+    """The command without its `< FILE`, and the state with that file's content as standard input.
+
+    None where the command has no `<`, and where nobody knows the content.
     """
     if call.reads is None:
         return None

@@ -25,7 +25,7 @@ def read_program(text: str) -> Program:
 
 
 def read_source(text: str) -> Source:
-    """The same with all that was read. Errors: see `read_program`."""
+    """The text as it was read, its program included. Errors: see `read_program`."""
     spend(len(text))
     return _source(text)
 

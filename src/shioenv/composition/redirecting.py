@@ -22,13 +22,13 @@ class Opened:
     """What the redirections of a command come to."""
 
     fds: dict[int, Sink]
-    """Where its output goes."""
+    """Where the command's output goes, by descriptor."""
     stdin: Stdin
-    """Where its input comes from."""
+    """Where the command's input comes from."""
     reads: str | None = None
-    """The word of the file that it reads, which stays with the command."""
+    """The word of the file that the command reads. The word stays with the command."""
     closed: tuple[str, ...] = ()
-    """What it closes, as it is written; it stays with the command."""
+    """Redirections that close a descriptor, as written. They stay with the command."""
 
 
 class Redirections:
@@ -37,11 +37,13 @@ class Redirections:
     def __init__(self, here: Environment) -> None:
         self._here = here
         self.opened: dict[int, Sink | int] = {}
-        """What was opened before its command's turn, by the `id` of the redirection; a status where
-        that failed."""
+        """Sinks that were opened before their command's turn; a status where opening failed.
+
+        They are found by the `id` of the redirection.
+        """
 
     def open_early(self, stage: Command) -> None:
-        """Opens what a later stage writes to: its shell is there before the programs start."""
+        """Opens what a later stage writes to: the stage's shell opens it before programs start."""
         redirects = stage.redirects if isinstance(stage, Simple | Redirected) else ()
         for redirect in redirects:
             if redirect.operator not in (">", ">>", ">|", "&>", "&>>"):
@@ -50,7 +52,7 @@ class Redirections:
                 return
             if isinstance(stage, Simple) and self.touches(stage):
                 return
-            # what it prints where it fails comes from its own shell
+            # where opening fails, the stage's shell says so before it has other streams
             self.opened[id(redirect)] = self._open(redirect, self._here.streams.fds)
 
     def open_all(self, redirects: Sequence[Redirect]) -> Opened | int:
@@ -110,7 +112,7 @@ class Redirections:
         return Opened(fds, stdin, reads, tuple(closed))
 
     def content(self, opened: Opened) -> Stdin:
-        """What several commands read that have these redirections in common."""
+        """The standard input of several commands that have these redirections in common."""
         if opened.closed:
             raise Abstained("these redirections of several commands are beyond it")
         if opened.reads is None:
@@ -127,7 +129,7 @@ class Redirections:
         return os.fsencode(text)
 
     def _ambiguous(self, word: str, fds: Mapping[int, Sink]) -> int:
-        """What Bash says of a target that stands for several words, or for none."""
+        """Says what Bash says of a target that stands for several words, or for none; status 1."""
         if references(word).substitutes:
             raise Abstained("a redirection whose substitution is not one word")
         where = "environment" if self._here.place.calls else "bash"
@@ -143,7 +145,7 @@ class Redirections:
         return entry is not None and entry.perms.startswith("-")
 
     def _refused(self, call: Call, fds: Mapping[int, Sink]) -> int:
-        """What the shell says where it cannot open something; its status."""
+        """Says what the shell says where it cannot open something. Gives the status."""
         behavior = self._here.ask(call)
         self._here.advance(call.text, behavior)
         self._here.write(fds[2], behavior.output)
@@ -178,8 +180,10 @@ class Redirections:
         return OpenFile(whole, name, fresh=not appends or entry is None, appends=appends)
 
     def touches(self, command: Simple) -> bool:
-        """Whether a command is given the file that its output is appended to, which programs tell
-        and refuse.
+        """Whether a command reads the file that its output is appended to.
+
+        Programs notice that and refuse the file. A `grep` refuses a file that it overwrites, too,
+        and one in a directory that it names.
         """
         for redirect in command.redirects:
             if redirect.operator not in (">", ">>", "&>>"):

@@ -18,7 +18,7 @@ from shioenv.domain.runner import Executing, Order, State
 from shioenv.errors import Abstained
 
 PIPES = re.compile(r"/dev/fd/6[0-3](?!\d)")
-"""What the pipes of `<(…)` are called in a state, as Bash calls them."""
+"""Names of the pipes of `<(…)` in a state: the names that Bash gives them."""
 
 _REMEMBERED = 64
 _PRINTABLE = re.compile(rb"[\n -~]*")
@@ -28,10 +28,10 @@ _LONG = 2048
 class Replay:
     """Answers a command in a state by running what led there first, unseen and on the same line.
 
-    The `Executing` that it stands before starts from the pristine machine each time. The command is
-    given what it finds on standard input, and in the pipes that the state says are written. Its
-    patch is the difference that it makes. Errors: those of the runner; Abstained where all of that
-    is too long for one input.
+    `runner` starts from the pristine machine each time. The command is given the state's standard
+    input, and a pipe for each path of a `<(…)` in `State.written`. Its patch is the difference that
+    the command makes. Errors: those of the runner; Abstained where all of that is too long for one
+    input, or changed more than a patch can say.
     """
 
     def __init__(self, runner: Executing) -> None:
@@ -40,7 +40,7 @@ class Replay:
 
     @property
     def seconds(self) -> float:
-        """How long everything executed so far took by itself."""
+        """How long everything executed so far took by itself, in seconds."""
         return self._runner.seconds
 
     @property
@@ -66,7 +66,7 @@ class Replay:
         sandboxes: int | None = None,
         order: Order = "as it comes",
     ) -> Behavior:
-        """The same with what stays below the seam; see `Executing.execute`."""
+        """What `run` says, with settings that stay below the seam; see `Executing.execute`."""
         before = "".join(f"{silent(text)}; " for text in state.history) if state else ""
         text = before + connected(shell_input, state.written if state else {})
         if len(text) > 120_000:
@@ -82,7 +82,7 @@ class Replay:
         )
         if not before or state is None or start is None:
             return behavior
-        # programs that show the shell's command line
+        # programs that show the shell's command line show the command alone
         ran, asked = (os.fsencode(started(state.cwd, each)) for each in (text, shell_input))
         at = f"bash: line {1 + before.count(chr(10))}: ".encode()
         known = self._end(before, start)
@@ -101,7 +101,7 @@ class Replay:
         )
 
     def _end(self, before: str, start: State) -> tuple[Changes, dict[str, str]]:
-        """Where the history alone leads, executed or remembered."""
+        """Where the history alone leads: changes, and digests of contents. They are remembered."""
         key = start.cwd, before
         if key not in self._ends:
             behavior = self._runner.execute(before, replace(start, stdin=b""))
@@ -113,12 +113,12 @@ class Replay:
 
 
 def silent(text: str) -> str:
-    """The commands as they are run when nobody looks: without input, their output dropped."""
+    """The commands run unseen: without input, their output and status dropped."""
     return "{ " + text + "; } </dev/null >/dev/null 2>&1 || :"
 
 
 def written(data: bytes) -> str:
-    """The commands that write these bytes to standard output: builtins alone where it is text."""
+    """The commands that write these bytes to standard output; for short text builtins alone."""
     if not data:
         return ":"
     if _PRINTABLE.fullmatch(data) and len(data) < _LONG:
@@ -132,7 +132,7 @@ def fed(text: str, data: bytes) -> str:
 
 
 def connected(text: str, pipes: Mapping[str, bytes | None]) -> str:
-    """The commands with a `<(…)` in place of each pipe that is named in them."""
+    """The commands with a `<(…)` in place of each pipe that the commands name."""
 
     def pipe(match: re.Match[str]) -> str:
         data = pipes.get(match[0])

@@ -49,14 +49,14 @@ _DECLARING = DECLARING - {"local"}
 """Builtins whose operands are assignments: their values are not split."""
 
 _JOB = 20
-"""Steps that are taken to come to a command, whatever it is."""
+"""Steps that coming to any job takes."""
 
 _ENDING = frozenset({"break", "continue", "return", "exit", "exec"})
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.ASCII | re.DOTALL)
 
 
 class Shell:
-    """Walks the programs of one run."""
+    """Walks the program of one input, `text`, and the programs inside it."""
 
     def __init__(self, runner: Runner, state: State, text: str) -> None:
         self._here = Environment(runner, state, text, self._inside)
@@ -102,7 +102,7 @@ class Shell:
                 self._job(job)
 
     def _inside(self, program: Program) -> None:
-        """A program that is read where the shell is: its lines count on from there."""
+        """Runs a program that is read where the shell is: lines count on from the shell's line."""
         saved = self._above, self._here.place.line, self._end_line
         self._above = self._here.place.line - 1
         try:
@@ -117,7 +117,7 @@ class Shell:
             self._here.to(Streams(self._here.streams.fds, Stdin(b"", piped=False))),
             suppress(Over),
         ):
-            self._job(job)  # nobody waits for what runs out of time
+            self._job(job)  # nobody waits for a job that runs out of time
         if len(self._here.output.data) > before:
             self._here.racing = True
         self._here.status = 0
@@ -265,7 +265,7 @@ class Shell:
 
     @contextmanager
     def _on_line(self, line: int) -> Iterator[None]:
-        """Where messages say that redirections of compound commands fail."""
+        """Inside, messages about failed redirections of compound commands name this line."""
         saved, self._end_line = self._end_line, self._above + line
         try:
             yield
@@ -292,7 +292,7 @@ class Shell:
             self._here.expander.number(step)
 
     def _once(self, body: Program) -> bool:
-        """Runs a loop's body; whether the loop goes on."""
+        """Runs a loop's body. Gives whether the loop goes on."""
         try:
             self._program(body)
         except Loop as loop:
@@ -333,7 +333,7 @@ class Shell:
             self._here.own.last = last
 
     def _refuse(self, name: str, command: Simple) -> None:
-        """Raises Abstained for builtins whose effects come later or on what is not told here."""
+        """Raises Abstained for builtins whose effect comes later, or is on what is not followed."""
         alone = len(command.words) == 1
         if name == "trap" and not (alone or command.words[1:] in (("-p",), ("-l",))):
             raise Abstained("what a trap does is done later")
@@ -345,7 +345,7 @@ class Shell:
             self._here.racing = False
 
     def _last_argument(self, command: Simple) -> str | None:
-        """What `$_` will be, where anything asks for it; None where nobody knows."""
+        """What `$_` is after the command; None where nobody knows, and where nothing asks."""
         if (
             not command.words
             or "_" not in self._here.input
@@ -397,15 +397,16 @@ class Shell:
                 self._here.own.functions.pop(each, None)
 
     def _go_back(self, streams: Streams) -> None:
-        """`cd -`: to where the shell was before, which it says."""
+        """`cd -`: goes to the directory where the shell was before, and prints it."""
         place = self._here.own.left or ""
         self._here.put(Call(f"cd {quoted(place)}"), "cd", streams)
         if not self._here.status:
             self._here.write(streams.fds[1], os.fsencode(f"{place}\n"))
 
     def _forgotten(self, command: Simple) -> list[str]:
-        """Functions that an `unset` takes back: those behind `-f`, and those that no variable is
-        called like.
+        """Functions that an `unset` removes: the names behind `-f`.
+
+        Without options they are the names that no variable has.
         """
         if any(map(self._here.is_unknown, command.words)):
             raise Abstained("nobody knows which function is unset")
@@ -430,14 +431,17 @@ class Shell:
                 raise Abstained(f"{assignment!r:.40} is beyond it")
             name, adds, _ = match.groups()
             value = self._here.expander.text(match[3], assigned=True)
-            if adds and self._here.has_attributes(name):  # to a number it is added
+            if adds and self._here.has_attributes(name):  # a sum, where the variable is a number
                 self._here.set_variable(name, f"{name}+={quoted(value)}", None)
                 continue
             self._here.assign(name, (self._here.variable(name) or "") + value if adds else value)
         self._here.status = self._here.result.substituted or 0
 
     def _text(self, command: Simple, *, whole: bool = False) -> str:
-        """The command as it is asked about: as it is written, but for what this run alone knows."""
+        """The command as it is asked about: as written, but with what only this run knows expanded.
+
+        "" where no word is left; `whole`: with the redirections.
+        """
         parts: list[str] = []
         for assignment in command.assignments if command.words else ():
             match = _ASSIGNMENT.fullmatch(assignment)
@@ -499,8 +503,10 @@ class Shell:
 
 
 def _replacing(program: Program) -> int:
-    """Which command Bash becomes instead of waiting for it (its `id`; 0 for none). It is the
-    input's last command, where that is a simple command of its own.
+    """The `id` of the command that Bash becomes instead of waiting for it; 0 for none.
+
+    It is the input's last command, where that is a simple command without redirections, in no
+    pipeline, not behind `!` and not in the background.
     """
     last = program[-1].pipelines[-1][1] if program else None
     if last is None or program[-1].background or last.negated or len(last.stages) > 1:
@@ -515,8 +521,9 @@ def stage_of(command: Command) -> Command:
 
 
 def _beside(stages: Sequence[Command]) -> str:
-    """The other stages of a pipeline that begins with a list of processes, as they are seen in it;
-    "" for any other pipeline.
+    """The later stages of a pipeline whose first stage lists processes, as one command.
+
+    "" for any other pipeline, and where a later stage holds a substitution.
     """
     simple = [stage for stage in stages if isinstance(stage, Simple)]
     if len(simple) != len(stages) or len(simple) < 2 or simple[0].words[:1] not in _LISTING:
@@ -529,7 +536,7 @@ def _beside(stages: Sequence[Command]) -> str:
 
 
 def _merged(stage: Command) -> Command:
-    """A stage whose standard error goes into the pipe as well."""
+    """The stage with its standard error going into the pipe as well (`|&`)."""
     both = Redirect(2, ">&", "1")
     if isinstance(stage, Simple):
         return replace(stage, redirects=(*stage.redirects, both))

@@ -9,7 +9,7 @@ from shioenv.errors import Abstained
 
 
 class Variables:
-    """What the words of one command are expanded against: a state, and nothing that runs."""
+    """A `Scope` for the words of one command: a state, and nothing that runs."""
 
     def __init__(self, state: State) -> None:
         self.state = state

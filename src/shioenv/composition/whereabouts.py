@@ -20,8 +20,8 @@ from shioenv.grammar.library import shipped_headers
 _IS_ROOT = re.compile(r"\b0\b")
 _ANYWHERE = re.compile(r"(?P<before>\S+(?: -\S+)*)(?: \.)?(?P<after>)")
 _FIRST = re.compile(r"(?P<before>\S+)(?: \.)?(?P<after>(?: -.*)?)", re.DOTALL)
-"""A command that names no directory but `.`, and where a name would stand: behind the options, or
-before them where their order means something.
+"""A command that names no directory but `.`. A name would stand between `before` and `after`:
+behind the options, or before options whose order means something (`_FIRST`).
 """
 
 
@@ -35,7 +35,7 @@ def printed_directory(call: Call, state: State) -> Behavior | None:
 
 
 def _logical(state: State) -> str:
-    """The working directory as Bash got there, by its links."""
+    """The working directory by the name that Bash took to it, links included."""
     document = state.before.document
     cwd: str = document["cwd"]
     named: str = document["env"].get("PWD", cwd)
@@ -43,8 +43,10 @@ def _logical(state: State) -> str:
 
 
 def changed_directory(call: Call, state: State) -> Behavior | None:
-    """What a `cd` to one directory does, by rule; None for other commands, for `cd -`, and where
-    the shell looks or moves in another way.
+    """What a `cd` to one directory does, by rule; None for other commands, options and `cd -`.
+
+    None too under `CDPATH` or `set -o physical`, for other users than root, and where the directory
+    above is missing.
     """
     document = state.before.document
     environment, settings = document["env"], document["settings"]
@@ -88,22 +90,24 @@ def changed_directory(call: Call, state: State) -> Behavior | None:
 
 
 def unnamed(text: str, state: State, start: str) -> bool:
-    """Whether the command does not name the directory that it works on, and that directory is
-    another one than `start`. In `start` such commands were executed often enough as they are.
+    """Whether the command does not name the directory that it works on.
+
+    False where that directory is `start` or `/`. In `start` such commands were executed often
+    enough as they are.
     """
     here = state.before.document["cwd"]
     return here not in {start, "/"} and _nameless(text) is not None
 
 
 def named(text: str, name: str) -> str:
-    """An `unnamed` command with the name of its directory."""
+    """An `unnamed` command with `name` for its directory."""
     match = _nameless(text)
     assert match is not None
     return f"{match['before']} {quoted(name)}{match['after']}"
 
 
 def _nameless(text: str) -> re.Match[str] | None:
-    """A command that works on its directory where it names none, and does not name one."""
+    """The match of a command that works on its working directory and names no directory."""
     header = shipped_headers().get(text.partition(" ")[0])
     if header is None or header.traits.implied != "." or not header.traits.operands:
         return None
@@ -111,7 +115,7 @@ def _nameless(text: str) -> re.Match[str] | None:
 
 
 def without_name(behavior: Behavior, name: str) -> Behavior:
-    """What a command that was given the name says without it: `.` stands in its place."""
+    """The behavior of a command that was given `name`, with `.` in place of the name."""
     escaped = re.escape(name.encode("utf-8", "surrogateescape"))
     place = re.compile(rb"(?m)(^|\t|'|\xe2\x80\x98)" + escaped + rb"(?=$|[/:'\n\xe2])")
 

@@ -1,4 +1,4 @@
-"""Behaviors as JSON: how suites keep them, how answers are kept, and what other programs write."""
+"""Behaviors and answers as JSON, as suites and caches keep them and other programs write them."""
 
 from __future__ import annotations
 
@@ -17,14 +17,17 @@ from shioenv.domain.runner import Answer
 from shioenv.errors import Abstained, AnswerError, PatchError, nearest
 
 FLAGS = ("timed_out", "output_truncated", "patch_truncated", "volatile")
-"""Written where they are true alone."""
+"""Flags of a behavior. A flag is written only where it is true."""
 
 SAID = ("abstained", "confidence", "context_patch", "exit_code", "output", "output_b64")
-"""What decides how right an answer is. A key that is written almost so is taken for a mistake."""
+"""Keys that decide how right an answer is. A key that is nearly one of them is a mistake."""
 
 
 def behavior_json(behavior: Behavior) -> dict[str, Any]:
-    """A behavior for programs, by the names of `shioenv run --json`; what is empty is left out."""
+    """A behavior as a JSON object with the names of `shioenv run --json`.
+
+    Empty `content_digests`, an unneeded `output_b64` and flags that are false are left out.
+    """
     output, encoded = output_text(behavior.output)
     document: dict[str, Any] = {"exit_code": behavior.exit_code, "output": output}
     if encoded is not None:
@@ -39,9 +42,9 @@ def behavior_json(behavior: Behavior) -> dict[str, Any]:
 def behavior_of(document: Mapping[str, Any]) -> Behavior:
     """The behavior that a JSON object says.
 
-    `exit_code` is 0 where it is missing, `output` (or `output_b64`) and `context_patch` are empty;
-    the patch is a list, or its text. Other keys say nothing. Errors: AnswerError, with what could
-    be read where that is the output alone.
+    A missing `exit_code` is 0. A missing `output` (or `output_b64`) or `context_patch` is empty.
+    The patch is a list, or the text of one. Other keys than these, `content_digests` and `FLAGS`
+    say nothing. Errors: AnswerError, with what could be read (`received`) once the output was read.
     """
     try:
         output = _output(document)
@@ -78,7 +81,7 @@ def _output(document: Mapping[str, Any]) -> bytes:
 
 
 def _meant(name: str) -> str | None:
-    """What of an answer a key means that is written otherwise: `exitCode`, `outptu`."""
+    """The key of `SAID` that a differently written key means (`exitCode`, `outptu`), or None."""
     plain = {each.replace("_", ""): each for each in SAID}
     found = nearest(re.sub(r"[\W_]", "", name).lower(), plain, cutoff=0.8)
     return None if found is None else plain[found]
@@ -87,8 +90,8 @@ def _meant(name: str) -> str | None:
 def answer_from(document: Any) -> Answer:
     """The answer that a JSON object says: a behavior, perhaps `confidence` (0 to 1) and `source`.
 
-    It has to say an output. Keys that it does not know are left alone, but for those that look like
-    one that it knows. Errors: Abstained where it has `abstained` as true; AnswerError.
+    The object has to say an output. Unknown keys are ignored, but a key that looks like one of
+    `SAID` is an error. Errors: Abstained where `abstained` is true; AnswerError.
     """
     if not isinstance(document, dict):
         raise AnswerError(f"expected a JSON object, got {document!r:.60}")

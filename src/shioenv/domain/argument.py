@@ -1,8 +1,8 @@
-"""An argument: text plus its two no-space marks; how arguments are joined into a line.
+"""An argument: text with up to two no-space marks; how arguments are joined into a line.
 
 A list of arguments must stay valid shell input whichever of its members are removed. So bundled
 short options are kept apart and carry marks instead (Appendix A): `-l<ns>`, `<ns>a<ns>`, `<ns>T 32`
-is `-laT 32`. It still means something without its first or its second member.
+is `-laT 32`. The list still means something without its first or its second member.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _ESCAPED = re.compile(r"<\\(\\*)ns>")
 class Argument:
     """Finished text of one removable unit, with its no-space marks.
 
-    `joins_left` says that the text continues a bundle of short options begun by its left
-    neighbour, `joins_right` that a right neighbour may continue it. The text may contain blanks
-    (`-B 512K` is one argument) and is never empty: InputError.
+    `joins_left` says that the text continues a bundle of short options which its left neighbour
+    began. `joins_right` says that a right neighbour may continue the bundle. The text may contain
+    blanks: `-B 512K` is one argument. Errors: InputError for an empty text.
     """
 
     text: str

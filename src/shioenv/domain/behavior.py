@@ -1,4 +1,4 @@
-"""What an input did: exit code, output, context patch, and how far each of them can be trusted."""
+"""What an input did: exit code, output, context patch, and how far each can be trusted."""
 
 from __future__ import annotations
 
@@ -12,38 +12,39 @@ from shioenv.domain.patch import ContextPatch
 class Behavior:
     """One execution's observable result (Appendix C).
 
-    A command that fails or meets a limit is a behavior; a sandbox that breaks is an exception.
+    A command that fails or reaches a limit has a behavior. A sandbox that breaks is an exception.
     """
 
     exit_code: int
-    """Of the last command, 0 to 255; 124 where the wall time ran out."""
+    """The exit code of the last command, 0 to 255; 124 where the wall time ran out."""
     output: bytes
     """Standard output and standard error in the order they arrived."""
     patch: ContextPatch = field(default_factory=ContextPatch)
     """Every change of the context, in canonical order."""
     content_digests: Mapping[str, str] = field(default_factory=dict)
-    """SHA-256 (hex) of each regular file that was added or whose content changed, by the name it
-    has in `fs`."""
+    """SHA-256 (hex) of each regular file that was added or whose content changed.
+
+    The key is the file's name in `fs`."""
     stdout: bytes | None = None
     """Standard output alone, where the channels were separate."""
     stderr: bytes | None = None
     """Standard error alone, where the channels were separate."""
     timed_out: bool = False
-    """The wall time ran out."""
+    """Whether the wall time ran out."""
     output_truncated: bool = False
-    """More was written than is kept."""
+    """Whether more was written than is kept."""
     limits_hit: tuple[str, ...] = ()
-    """The limits of the run that it reached, by their names in `Limits`."""
+    """The limits that the run reached, by their names in `Limits`."""
     patch_truncated: bool = False
-    """More changed than a patch may hold; `patch_digest` stands for the rest."""
+    """Whether more changed than a patch may hold; `patch_digest` stands for the rest."""
     patch_digest: str | None = None
-    """SHA-256 (hex) of the whole patch where it was cut, else None."""
+    """SHA-256 (hex) of the whole patch and the digests where these were cut, else None."""
     volatile: bool = False
-    """Another run of the same input may do something else."""
+    """Whether another run of the same input may do something else."""
     shell_state_known: bool = True
-    """False where the shell died before it could say what it changed, or said something that cannot
-    be read. The patch then holds changes of files alone.
-    """
+    """Whether the shell's dump could be read: the shell may have died before, or the dump be wrong.
+
+    If not, the patch lacks all changes that the shell alone can tell."""
     died_by_signal: int | None = None
     """The signal that ended the shell itself, else None."""
 

@@ -1,7 +1,7 @@
-"""What every runner must do, as checks that any of them can be put through.
+"""What every runner must do, as checks that can be made of any runner.
 
-A check is a function that takes a runner and asserts. A runner that abstains from an input has not
-failed: those that a check needs are said to be abstained from.
+A check is a function that takes a runner and a state, and asserts. A runner that abstains from an
+input which a check needs has not failed that check. The check's result says that it abstained.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ class CheckResult:
 
 
 def run_checks(runner: Runner, state: State) -> Iterator[CheckResult]:
-    """Every check in turn, from a pristine state whose machine is known (`State.pristine`)."""
+    """The result of every check in turn. `state` is pristine and knows its machine (`pristine`)."""
     return results(CHECKS, runner, state)
 
 
 def results(checks: Iterable[Callable[..., None]], *subject: object) -> Iterator[CheckResult]:
-    """What comes of each check of a subject, in turn: of a runner, or of anything else."""
+    """The result of each check of a subject in turn; a subject may be a runner or anything else."""
     for check in checks:
         try:
             check(*subject)
@@ -62,7 +62,7 @@ def exit_codes_and_outputs(runner: Runner, state: State) -> None:
 
 
 def nothing_stays_behind(runner: Runner, state: State) -> None:
-    """What one input did is not there for the next one from the same state."""
+    """Nothing that an input did is there for the next input from the same state."""
     before = runner.run("ls -a; echo $x", state)
     for text in ("touch left-behind", "x=1", "cd /tmp"):
         runner.run(text, state)
@@ -76,13 +76,13 @@ def no_state_is_the_first_one(runner: Runner, state: State) -> None:
 
 
 def inputs_follow_the_cd(runner: Runner, state: State) -> None:
-    """What is run is `cd DIR; INPUT`: the shell has come from where it is."""
+    """A run is `cd DIR; INPUT` of a shell that is in DIR already: `OLDPWD` is DIR too."""
     behavior = runner.run("echo $OLDPWD", state)
     assert behavior.output == f"{state.cwd}\n".encode(), behavior.output
 
 
 def patches_fit(runner: Runner, state: State) -> None:
-    """A patch leads from the state's context to the next one, and the next input finds that."""
+    """A patch leads from the state's context to the one that the next input finds."""
     for text, shown in (
         ("mkdir -p deep/er", "ls -d deep/er"),
         ("cd /tmp", "pwd"),
@@ -104,7 +104,7 @@ def patches_fit(runner: Runner, state: State) -> None:
 
 
 def answers_say_how_sure(runner: Runner, state: State) -> None:
-    """A confidence is 0 to 1, and the answer is what `run` says."""
+    """A confidence is 0 to 1, and the answer's output is that of `run`."""
     answer = answer_of(runner, "echo hello", state)
     assert 0 <= answer.confidence <= 1, answer.confidence
     assert answer.behavior.output == runner.run("echo hello", state).output

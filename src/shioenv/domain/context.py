@@ -9,12 +9,12 @@
 | `fs` | one `FileEntry` per file: by its path relative to the start directory inside it (`.` for
   itself), by its absolute path outside |
 | `shell_options` | `shopt`, by name, true or false |
-| `settings` | unexported variables and `set -o`, by name (true or false for the latter) |
+| `settings` | unexported variables, `-o NAME` of `set -o` (true or false), `trap SIGNAL`, by name |
 | `functions aliases` | definitions by name |
 | `umask` | four octal digits |
 | `limits` | `ulimit`, by bash's own description |
 | `firewall` | rules, as one list of lines |
-| `network` | `links`, `addresses` and `routes`, by name |
+| `network` | `links` and `addresses` by the link's name, `routes` and `rules` as lines |
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ FIELDS = (
 
 
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-"""How `FileEntry.month` is written; strftime would follow the locale that is set."""
+"""The values of `FileEntry.month`; strftime would follow the locale that is set."""
 
 OF_DATE = ("month", "day", "year", "time")
-"""The attributes of a file that are its time."""
+"""The attributes of a file that tell its time of last change."""
 
 KEPT = ("perms", "owner", "group", "size", *OF_DATE)
-"""The attributes that a file keeps where it takes the place of another one."""
+"""The attributes that a file keeps where it takes the place of another file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +65,13 @@ class FileEntry:
     target: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The entry as it stands in `fs`; `target` only where there is one."""
+        """The entry as it stands in `fs`, with `target` only where the file is a link."""
         values = ((name, getattr(self, name)) for name in self.__slots__)
         return {name: value for name, value in values if value is not None}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> FileEntry:
-        """The entry that `to_json` gave; ContextError for missing or unknown attributes."""
+        """The entry that `to_json` gave. ContextError for missing or unknown attributes."""
         try:
             return cls(**document)
         except TypeError as error:
@@ -80,7 +80,10 @@ class FileEntry:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """A context document. Equal where the documents are; never changed in place."""
+    """A context document, never changed in place. Contexts of equal documents are equal.
+
+    Errors: ContextError for a field that is not in `FIELDS`.
+    """
 
     document: Mapping[str, Any]
 
@@ -107,7 +110,7 @@ class Context:
 
     @classmethod
     def from_json(cls, text: str) -> Context:
-        """The context that `to_json` gave; ContextError where the text is not one."""
+        """The context that `to_json` gave. ContextError where the text is no context."""
         try:
             document = parse_json(text)
         except ValueError as error:

@@ -25,11 +25,11 @@ OPERATORS = SEPARATORS | REDIRECTIONS | DUPLICATIONS
 _WHOLE_REDIRECTION = re.compile(
     r"(\d+|\{\w+\})?(&>>|&>|<<<|<>|<&|>&|>>|>\||<|>)(?![\s(]).+", re.ASCII | re.DOTALL
 )
-"""A rare redirection that is one token, target included: `3>&-`, `<&3`, `4>log`; not `<(ls)`."""
+"""A rare redirection, which is one token with its target: `3>&-`, `<&3`, `4>log`; not `<(ls)`."""
 
 
 def is_operator(text: str) -> bool:
-    """Whether the text of a whole token without marks is an operator: `&&`, `>`, `3>&-`."""
+    """Whether a text is an operator, as the whole of a token without marks: `&&`, `>`, `3>&-`."""
     return text in OPERATORS or (
         ("<" in text or ">" in text) and _WHOLE_REDIRECTION.fullmatch(text) is not None
     )
@@ -54,7 +54,7 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One command of an input with its removable arguments (operators and targets left out).
+    """One command of an input with its removable arguments, without operators and targets.
 
     `command` is "" where the segment has none (`> file` is a valid input).
     """
@@ -67,8 +67,8 @@ class Segment:
 class Input:
     """One row of shell input: commands and arguments, composed by operators.
 
-    A segment is what stands between two separators (`&& || | ;`). Tokens are taken as they come:
-    an input that bash will refuse is a valid Input, its error is its behavior.
+    A segment is what stands between two separators (`&& || | |& ; &`). Tokens are taken as they
+    come: an input that bash will refuse is a valid Input, and bash's error is its behavior.
     """
 
     tokens: tuple[Token, ...]
@@ -81,7 +81,7 @@ class Input:
 
     @classmethod
     def from_marked(cls, input_args: Sequence[str]) -> Input:
-        r"""The input whose `input_args` these are.
+        r"""The input that has these `input_args`.
 
         An operator is recognised only as a whole token: `-exec ls {} \;` holds none. A rare
         redirection is one token with its target (`3>&-`). The token after another redirection is
@@ -108,12 +108,12 @@ class Input:
 
     @property
     def text(self) -> str:
-        """The line bash is given, without the session's `cd`."""
+        """The line that bash is given, without the session's `cd`."""
         return join(token.argument for token in self.tokens)
 
     @property
     def input_args(self) -> list[str]:
-        """Every token with its marks, the command first (operators and targets included)."""
+        """Every token with its marks in order, operators and targets included."""
         return [token.argument.marked for token in self.tokens]
 
     @property
@@ -138,11 +138,12 @@ class Input:
         return tuple(segments)
 
     def keep(self, kept: Iterable[int], segment: int | None = None) -> Input:
-        """The sub-input s[O]: only the removable arguments with an index in `kept`, order kept.
+        """The sub-input s[O]: of the removable arguments only those with an index in `kept`.
 
-        Indices count the removable arguments of the whole input from 0, or those of `segment` alone
-        (then every other segment stays whole). Commands, operators and targets always stay.
-        Errors: InputError for an index or a segment that does not exist.
+        The order stays. Indices count the removable arguments of the whole input from 0. With
+        `segment`, indices count those of that segment alone, and every other segment stays whole.
+        Commands, operators and targets always stay. Errors: InputError for an index or a segment
+        that does not exist.
         """
         wanted = frozenset(kept)
         start, stop = (0, len(self.tokens)) if segment is None else self._span(segment)
@@ -163,16 +164,19 @@ class Input:
         return Input((*tokens, *self.tokens[stop:]))
 
     def through(self, segment: int) -> Input:
-        """The prefix that ends with this segment, its redirections included.
+        """The beginning of the input up to this segment's end, its redirections included.
 
-        The last segment's prefix is the whole input. InputError for a segment that does not exist.
+        For the last segment that is the whole input. InputError for a segment that does not exist.
         """
         stop = self._span(segment)[1]
         last = segment == len(list(self.spans())) - 1
         return self if last else Input(self.tokens[:stop])
 
     def spans(self) -> Iterator[tuple[int, int]]:
-        """Where each segment starts and stops; empty ones (between two separators) are none."""
+        """The indices of the tokens where each segment starts and stops (excluded).
+
+        Two separators right behind each other have no segment between them.
+        """
         start = 0
         for index, token in enumerate(self.tokens):
             if token.role is Role.OPERATOR and token.argument.text in SEPARATORS:
@@ -199,17 +203,20 @@ class Session:
 
     @property
     def text(self) -> str:
-        """What a record calls its input: `cd /home/ubuntu; ls -la`, further rows on own lines."""
+        """The session's text as a record's `input` has it: `cd /home/ubuntu; ls -la`.
+
+        Each further row stands on a line of its own.
+        """
         return started(self.cwd, self.body)
 
     @property
     def body(self) -> str:
-        """The same without the `cd`: the rows, each on a line of its own."""
+        """The rows, each on a line of its own, without the `cd`."""
         return "\n".join(row.text for row in self.rows)
 
 
 def started(cwd: str, text: str) -> str:
-    """What is executed for an input in a start directory, and what a record calls it (E16)."""
+    """The text that is executed for an input in a start directory; a record's `input` (E16)."""
     return f"cd {shlex.quote(cwd)}; {text}"
 
 
@@ -218,15 +225,15 @@ _START = re.compile(r"cd[ \t]+((?:'[^']*'|\"'\"|[^\s;'\"\\])+)[ \t]*;\s*(?=\S)")
 
 
 def session_text(cwd: str, shell_input: Input) -> str:
-    """What a record calls its input; without the `cd` where it is unknown where the input ran."""
+    """A record's `input`, without a `cd` where the start directory is unknown ("")."""
     return started(cwd, shell_input.text) if cwd else shell_input.text
 
 
 def without_start(text: str) -> tuple[str, str]:
-    """The start directory that an input's leading `cd` names, and the input without it.
+    """The start directory that an input's leading `cd` names, and the input without that `cd`.
 
-    The directory is "" and the input whole where the directory's name alone could not put the `cd`
-    before it again. So `cd ~; ls` goes elsewhere than `cd '~'; ls`.
+    Where `started` would not write that `cd` for the directory's name, the directory is "" and the
+    input whole. An example is `cd ~; ls`, which goes elsewhere than `cd '~'; ls`.
     """
     match = _START.match(text)
     if match is not None:

@@ -1,7 +1,8 @@
-r"""File names and shell values are bytes; how they are written as text.
+r"""How file names and shell values, which are bytes, are written as text.
 
-Names are reversible: undecodable bytes become `\xHH`, so a backslash becomes two. Values of
-variables are read by people far more often than reversed, so their backslashes stay single.
+The text of a name is reversible: undecodable bytes become `\xHH`, so a backslash becomes two.
+Values of variables are read by people far more often than reversed, so their backslashes stay
+single.
 """
 
 from __future__ import annotations
@@ -36,8 +37,10 @@ def value_text(value: bytes) -> str:
 
 
 def file_key(path: bytes, start: bytes) -> str:
-    """The name of a file in a context's `fs`. Inside the start directory it is the path relative to
-    that directory (`.` for the directory itself), outside it the absolute path.
+    """The name of a file in a context's `fs`, by the file's absolute path.
+
+    Inside the start directory the name is the path relative to that directory, `.` for the
+    directory itself. Outside it is the absolute path.
     """
     inside = start.rstrip(b"/") + b"/"
     if path.startswith(inside):
@@ -46,9 +49,10 @@ def file_key(path: bytes, start: bytes) -> str:
 
 
 def place_in_directory(name: bytes) -> int:
-    """Where a directory of a pristine system lists a name: the smallest number comes first.
+    """A name's place in the listing of its pristine directory: the smallest number comes first.
 
-    Ours, as the sandbox fills it (`native/around/tree.c`): by the first 8 bytes of the names'
-    SHA-256, little end first. A file system in memory lists that order from the last.
+    The order is ours. The sandbox makes files in the order of the first 8 bytes of their names'
+    SHA-256, little end first (`native/around/tree.c`). A file system in memory lists the last one
+    first.
     """
     return -int.from_bytes(hashlib.sha256(name).digest()[:8], "little")

@@ -24,12 +24,12 @@ _LENGTHS = {"a": 3, "=": 3, "r": 2, "m": 3}
 class ContextPatch:
     """Operations in canonical order: sorted by path, then by operation (Figure 4, D-3).
 
-    A move sorts by where it moves from. A list is one value, no operation addresses an item of it:
-    only so can operations on different paths be sorted at all. Where operations depend on each
-    other, their order is meaning and stays as given. They do where the path of one is the path of
-    another, or lies inside it. Two patches are equal where their operations are. True where there
-    is at least one. Errors: PatchError for an operation of another shape, a path that is no JSON
-    Pointer.
+    A move sorts by its old path. A list is one value, and no operation addresses an item of a list:
+    otherwise operations on different paths could not be sorted. Where operations depend on each
+    other, their order has a meaning and stays as given. Operations depend on each other where the
+    path of one is the path of another, or lies inside it. Two patches are equal where their
+    operations are equal. A patch is true where it has an operation. Errors: PatchError for an
+    operation of another shape and for a path that is no JSON Pointer.
     """
 
     operations: tuple[Operation, ...] = ()
@@ -44,10 +44,10 @@ class ContextPatch:
         return bool(self.operations)
 
     def apply(self, document: Mapping[str, Any]) -> dict[str, Any]:
-        """The document after the patch; the one given stays as it is.
+        """The document after the patch; the given document stays as it is.
 
-        Unchanged parts are shared between the two. PatchError where an operation does not fit, with
-        the operation in the message.
+        Unchanged parts are shared between the two documents. Errors: PatchError, with the operation
+        in its message, where an operation does not fit.
         """
         editor = _Editor(document)
         for operation in self.operations:
@@ -56,18 +56,18 @@ class ContextPatch:
         return root
 
     def compose(self, later: ContextPatch) -> ContextPatch:
-        """The patch that does this one, then `later`; it is not made minimal."""
+        """The patch that does this patch and then `later`. The patch is not made minimal."""
         return ContextPatch(self.operations + later.operations)
 
     def to_json(self) -> str:
-        """The operations as a minified JSON list, `[]` for none; what records hold."""
+        """The operations as a minified JSON list, as records hold it; `[]` for no operation."""
         if not self.operations:
             return "[]"
         return json.dumps(self.operations, ensure_ascii=False, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, source: str | Sequence[Any]) -> ContextPatch:
-        """The patch of a JSON list, or of its text. PatchError where it is none."""
+        """The patch of a JSON list, or of the text of one. PatchError where it is no patch."""
         if isinstance(source, str):
             try:
                 source = parse_json(source)
@@ -86,7 +86,7 @@ class ContextPatch:
 
     @classmethod
     def from_rfc6902(cls, source: Iterable[Mapping[str, Any]]) -> ContextPatch:
-        """The patch of RFC 6902 operations; PatchError for `copy`, `test` and malformed ones."""
+        """The patch of RFC 6902 operations. PatchError for `copy`, `test`, malformed operations."""
         return cls(tuple(_compress(item) for item in source))
 
 
@@ -107,7 +107,7 @@ def _check(operation: Operation) -> None:
 
 
 def _canonical(operations: tuple[Operation, ...]) -> tuple[Operation, ...]:
-    """The operations sorted, or as they are where one path lies in another."""
+    """The operations sorted, or as given where one path is another or lies in another."""
     if len(operations) == 1:
         return operations
     touched = sorted(
@@ -147,7 +147,7 @@ def _compress(item: Mapping[str, Any]) -> Operation:
 
 
 class _Editor:
-    """Applies operations to a copy that is made only where something changes."""
+    """Applies operations to a document, of which only the changed parts are copied."""
 
     def __init__(self, document: Mapping[str, Any]) -> None:
         self.root: Any = document
@@ -177,7 +177,7 @@ class _Editor:
         return copy
 
     def _parent(self, operation: Operation, path: str) -> tuple[dict[str, Any], str]:
-        """The object that holds the path's last key, ours to change."""
+        """The object that holds the path's last key, copied so that it may be changed; the key."""
         *outer, last = keys(path)
         self.root = node = self._own(self.root)
         for key in outer:

@@ -1,4 +1,4 @@
-"""JSON Pointers (RFC 6901): how a patch says where."""
+"""JSON Pointers (RFC 6901): how a patch says where in a document something changes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def unescape(token: str) -> str:
 
 
 def pointer(*keys: str) -> str:
-    """The pointer that leads through these keys; none of them is the whole document, ""."""
+    """The pointer that leads through these keys; "", the whole document, for no keys."""
     return "".join(f"/{escape(key)}" for key in keys)
 
 

@@ -1,7 +1,7 @@
-"""A dataset record: the paper's seven fields, then ours; encode and decode.
+"""A dataset record: the paper's seven fields, then ours; how it is written and read.
 
-The structs below are the one declaration of a record. What JSON is read and written, the columns of
-an export, the dataset card and `docs/reference/record.md` follow from them.
+The structs below are the one declaration of a record. The JSON that is read and written, the
+columns of an export, the dataset card and `docs/reference/record.md` follow from the structs.
 """
 
 from __future__ import annotations
@@ -25,26 +25,27 @@ from shioenv.files.schema import fault
 SCHEMA_VERSION: Final = 5
 """Raised whenever a field is added, removed, or changes its meaning."""
 READ: Final = (3, 4, SCHEMA_VERSION)
-"""Versions of records that are read and, in a dataset that has them, written. Records of version 3
-lack `necessary`, which their leave-one-outs tell. Those of 3 and 4 lack `mistake`, which is null,
-and `history`, which is empty.
+"""Versions of records that are read and, in a dataset that has such records, written.
+
+Records of version 3 lack `necessary`, which their leave-one-outs tell. Records of versions 3 and 4
+lack `mistake`, which is null then, and `history`, which is empty then.
 """
 
 Whole: TypeAlias = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
-"""A number that fits into 64 bits."""
+"""A whole number that fits into 64 bits with a sign."""
 Number: TypeAlias = Annotated[float, Meta(gt=-(2.0**63), lt=2.0**63)]
-"""One that is finite and no larger than a whole one may be."""
+"""A finite number between -2^63 and 2^63, both excluded."""
 Unscored: TypeAlias = Number | UnsetType | None
-"""The same, null, or absent."""
+"""A `Number`, null, or absent."""
 
 
 def says(meaning: str) -> Meta:
-    """What a field holds, kept beside its type."""
+    """The meaning of a field, kept beside its type."""
     return Meta(description=meaning)
 
 
 class Effect(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What one argument does, told from the executions that the score ran anyway."""
+    """The effect of one argument, told from the executions that the score needs anyway."""
 
     leave_one_out: Annotated[
         bool | None,
@@ -61,8 +62,9 @@ class Effect(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class ScoredSegment(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The score of one command. Of records released elsewhere, only the first two are known; the
-    others are absent from the line.
+    """The score of one command.
+
+    Records that were released elsewhere have only the first two fields; the others are absent.
     """
 
     command: Annotated[str, says("its name")]
@@ -84,7 +86,7 @@ class ScoredSegment(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Record(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One executed and scored input. Field order is the order on disk: the paper's seven first."""
+    """One executed and scored input. Fields stand in the order on disk, the paper's seven first."""
 
     session_id: Annotated[Whole, says("identifies the sample in its dataset")]
     input: Annotated[str, says("the whole input, with the start directory's `cd`")]
@@ -159,18 +161,22 @@ class Record(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def output_bytes(self) -> bytes:
-        """The output's own bytes."""
+        """The output as the bytes that arrived."""
         if self.output_b64 is None:
             return self.output.encode()
         return base64.b64decode(self.output_b64)
 
     @property
     def is_cut(self) -> bool:
-        """Whether something of what the input did is missing."""
+        """Whether a limit cut off the input's time, its output or its patch."""
         return self.timed_out or self.output_truncated or self.patch_truncated
 
     def behavior(self) -> Behavior:
-        """What the input did; `behavior_fields` is the other way. Errors: PatchError."""
+        """What the input did, without what its limits cut off; see `behavior_fields`.
+
+        `timed_out`, `output_truncated`, `patch_truncated`, `limits_hit` and `shell_state_known`
+        have their defaults. Errors: PatchError.
+        """
 
         def data(text: str | None) -> bytes | None:
             return None if text is None else text.encode()
@@ -191,7 +197,7 @@ NAMES = Record.__struct_fields__
 
 _WITHOUT_NECESSARY = 3
 _SINCE = {"necessary": 4, "mistake": 5, "history": 5}
-"""The version that brought a field."""
+"""The version of records that brought a field."""
 _KNOWN = (*NAMES, *ScoredSegment.__struct_fields__, *Effect.__struct_fields__)
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*?)`")
 _RECORD = msgspec.json.Decoder(Record)
@@ -215,7 +221,7 @@ def behavior_fields(behavior: Behavior) -> dict[str, Any]:
 
 
 def output_text(output: bytes) -> tuple[str, str | None]:
-    """The output as text, and its base64 where the text does not hold all of it (D-8)."""
+    """The output as text, and its base64 where the output is not UTF-8 (D-8)."""
     try:
         return output.decode("utf-8"), None
     except UnicodeDecodeError:
@@ -223,13 +229,14 @@ def output_text(output: bytes) -> tuple[str, str | None]:
 
 
 def different_fields(first: Record, second: Record) -> tuple[str, ...]:
-    """The fields that two records do not agree on."""
+    """The names of the fields whose values differ between two records, in the order on disk."""
     return tuple(name for name in NAMES if getattr(first, name) != getattr(second, name))
 
 
 def share_necessary(effects: Iterable[Effect]) -> float | None:
-    """How many of the arguments change the behavior when left out alone; None where there is none,
-    or that is not known of one.
+    """The share of the arguments whose omission alone changes the behavior, 0 to 1.
+
+    None where there is no argument, and where an argument's omission was not run.
     """
     told = [effect.leave_one_out for effect in effects]
     known = [changes for changes in told if changes is not None]
@@ -237,11 +244,12 @@ def share_necessary(effects: Iterable[Effect]) -> float | None:
 
 
 def encode(record: Record) -> bytes:
-    """The record as one line of minified JSON, UTF-8, ended by a newline; equal records give equal
-    bytes. One of an earlier schema version is written as it was. RecordError for text that UTF-8
-    cannot hold (a lone surrogate).
+    """The record as one line of minified JSON, UTF-8, ended by a newline.
+
+    Equal records give equal bytes. A record of an earlier schema version is written as that version
+    has it. Errors: RecordError for text that UTF-8 cannot hold (a lone surrogate).
     """
-    # msgspec writes other floats than Python does (1e-7 for 1e-07), hence the standard library
+    # msgspec writes floats otherwise than Python does (1e-7 for 1e-07), hence the standard library
     document = msgspec.to_builtins(record)
     for name, version in _SINCE.items():
         if record.schema_version < version:
@@ -263,10 +271,10 @@ def _utf8(text: str, session_id: Any) -> bytes:
 def decode(line: bytes | str) -> Record:
     """The record that `encode` wrote.
 
-    Errors: RecordError where the line is no JSON object, lacks a field, has an unknown one, or is
-    of another schema version. RecordError (path and both types named) for a value of another type.
-    RecordError for a number that is not finite or does not fit into 64 bits, and for text that
-    UTF-8 cannot hold.
+    Errors: RecordError where the line is no JSON object, lacks a field, or has an unknown one.
+    RecordError for a schema version that is not in `READ`. RecordError, naming path and both types,
+    for a value of another type. RecordError for a number that is not finite or does not fit into 64
+    bits, and for text that UTF-8 cannot hold.
     """
     try:
         record, present = _RECORD.decode(line), _KEYS.decode(line)
@@ -284,7 +292,7 @@ def _names(version: object) -> tuple[str, ...]:
 
 
 def _with_necessary(record: Record) -> Record:
-    """The record with what its version does not say, but its leave-one-outs do."""
+    """The record with `necessary`, which its version lacks, told from its leave-one-outs."""
     effects = [part.arguments for part in record.segments if part.arguments is not UNSET]
     segments = [
         part
@@ -297,7 +305,7 @@ def _with_necessary(record: Record) -> Record:
 
 
 def _refusal(line: bytes | str, error: Exception) -> RecordError:
-    """Why a line is no record, told as well as it can be; `error` is what msgspec says of it."""
+    """The error that says best why a line is no record; `error` is what msgspec raised for it."""
     try:
         document = json.loads(line, parse_constant=_finite, parse_float=_finite, parse_int=_whole)
     except ValueError as malformed:

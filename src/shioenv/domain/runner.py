@@ -1,6 +1,7 @@
-"""What answers an input, and the state that it answers from: the seam everything else stands on.
+"""Runners, which answer inputs, and the states that they answer from.
 
-A sandbox with its capture is a runner; so are a model, an emulator, a recording, a table in a test.
+Everything else stands on this seam. A sandbox with its capture is a runner. So are a model, an
+emulator, a recording, and a table in a test.
 """
 
 from __future__ import annotations
@@ -24,33 +25,35 @@ _MOST_LINKS = 40
 Order: TypeAlias = Literal["as it comes", "eager", "lazy"]
 """Which of the processes that a shell starts does something first.
 
-Nobody decides that, so it need not be the same twice. The other two orders lie furthest apart. With
-`eager` the shell goes on once everything else, with the process that the shell started, sleeps or
-has ended. So a pipe is written before anything reads it. With `lazy` a process begins once
-everything else sleeps or has ended, the youngest first: a pipe is read before anything is written.
-Where a run's processes are held for half a second all together, the rest of it goes as it comes.
-What other programs than the shell start begins as it comes. So does everything in a sandbox that
-cannot hold processes: a bare machine, a bash that is run anew for each input.
+With "as it comes" nobody decides the order, so it need not be the same twice. The other two orders
+lie furthest apart. With "eager" the shell goes on once all other processes, the one it started
+included, sleep or have ended. So a pipe is written before anything reads it. With "lazy" a process
+begins once everything else sleeps or has ended, the youngest first. So a pipe is read before
+anything is written to it. Once a run's processes were held for half a second in sum, the rest of
+the run goes as it comes. A process that another program than the shell starts begins as it comes.
+So does every process in a sandbox that cannot hold processes: a bare machine, a bash that is run
+anew for each input.
 """
 
 
 class Pristine(Protocol):
-    """What a runner's machine is before anything was run on it."""
+    """A runner's machine as it is before anything was run on it."""
 
     def context(self, cwd: str | None = None) -> Context:
-        """The whole context in a start directory (None: the first one): what patches apply to."""
+        """The whole context in a start directory (None: the first one), to which patches apply."""
         ...
 
     def read(self, path: str) -> bytes | None:
-        """The content of a regular file by its absolute path; None for what is none, or cannot be
-        read from here.
+        """The content of a regular file by its absolute path.
+
+        None where the path leads to no regular file, and where the file cannot be read from here.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """What an input starts from. Never changed: `after` gives the next one."""
+    """What an input starts from. A state is never changed: `after` gives the next state."""
 
     cwd: str
     """The start directory, absolute; names in the context's `fs` are relative to it."""
@@ -59,21 +62,23 @@ class State:
     context: Context | None = None
     """The whole context; None: the pristine one."""
     stdin: bytes = b""
-    """What the next input finds on its standard input, through a pipe."""
+    """The bytes that the next input finds on its standard input, through a pipe."""
     fed: bool = False
-    """One of the history's inputs had something on its standard input, which is not kept: running
-    the history again need not lead here."""
+    """Whether an input of the history had something on its standard input.
+
+    That is not kept, so running the history again need not lead to this state."""
     written: Mapping[str, bytes | None] = field(default_factory=dict)
-    """Contents of files that are not as they were, by their names in `fs`; None where one changed
-    and nobody knows to what."""
+    """Contents of files that are no longer pristine, by the files' names in `fs`.
+
+    None where a content changed and the new content is not known."""
     pristine: Pristine | None = field(default=None, compare=False, repr=False)
-    """Where the untouched machine can be looked up; None where nothing is known of it."""
+    """The untouched machine; None where nothing is known of it."""
 
     @property
     def before(self) -> Context:
         """The context that the next input's patch applies to.
 
-        Errors: ContextError where it is the pristine one and nothing is known of that.
+        Errors: ContextError where that is the pristine context and `pristine` is None.
         """
         if self.context is not None:
             return self.context
@@ -87,10 +92,11 @@ class State:
     def after(
         self, text: str, behavior: Behavior, written: Mapping[str, bytes] | None = None
     ) -> State:
-        """The state once the input was run: the patch applied, the history one longer, standard
-        input empty. `written` says what is known of the contents that changed, by name in `fs`.
+        """The state once the input was run.
 
-        Errors: PatchError where the patch does not fit, those of `before`.
+        The patch is applied, the history is one longer, and standard input is empty. `written` has
+        the known contents among those that changed, by name in `fs`. Errors: PatchError where the
+        patch does not fit, those of `before`.
         """
         context = Context(behavior.patch.apply(self.before.document))
         contents = dict(self.written)
@@ -114,8 +120,10 @@ class State:
         )
 
     def resolve(self, path: str) -> str:
-        """The absolute path with every symbolic link in it followed; relative to the shell's
-        working directory. What does not exist stays as it is written.
+        """The absolute path with every symbolic link in it followed.
+
+        A relative path starts at the shell's working directory. Parts that do not exist stay as
+        they are written.
         """
         document = self.before.document
         files, start = document.get("fs", {}), os.fsencode(self.cwd)
@@ -140,11 +148,11 @@ class State:
         return "/" + "/".join(done)
 
     def entry(self, path: str) -> FileEntry | None:
-        """The file that a path leads to, links followed; None where there is none."""
+        """The file that a path leads to, symbolic links followed; None where there is no file."""
         return self._entry(self.resolve(path))
 
     def names(self, path: str = ".") -> list[str]:
-        """What a directory holds, sorted, as `ls -A` names it; empty for what is none."""
+        """The names in a directory, sorted, as `ls -A` shows them; empty for no directory."""
         directory = self.resolve(path)
         files, key = self.before.document["fs"], self._key(directory)
         above = "" if key == "." else f"{key.rstrip('/')}/"
@@ -158,7 +166,7 @@ class State:
         return sorted([*names, start] if start and parent == directory else names)
 
     def read(self, path: str) -> bytes | None:
-        """The content of a regular file; None where there is none, or nobody knows it."""
+        """The content of a regular file; None where no such file is, or the content is unknown."""
         whole = self.resolve(path)
         entry = self._entry(whole)
         if entry is None or not entry.perms.startswith("-"):
@@ -184,24 +192,25 @@ class Runner(Protocol):
     """Says what an input does in a state."""
 
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
-        """What a fresh `bash --norc --noprofile -c 'cd DIR; INPUT'` does, DIR being the state's
-        start directory, on a machine in that state (None: pristine, in its first start directory).
+        """What a fresh `bash --norc --noprofile -c 'cd DIR; INPUT'` does on a machine in a state.
 
-        The patch leads from the state's context to the next one. Errors: Abstained from who
-        declines to answer; what breaks raises, and is never a behavior.
+        DIR is the state's start directory. Without a state the machine is pristine, and DIR is its
+        first start directory. The patch leads from the state's context to the next one. Errors:
+        Abstained where the runner declines to answer. A runner that breaks raises an error too, and
+        gives no behavior.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A behavior that was guessed, with how sure its runner is."""
+    """A behavior with how sure its runner is of it."""
 
     behavior: Behavior
     confidence: float = 1.0
-    """0 to 1: the share of such answers that the runner expects to be right. 1: it knows."""
+    """0 to 1: the share of such answers that the runner expects to be right. 1: it is certain."""
     source: str = ""
-    """Where the answer is from, for people; empty where it was executed."""
+    """Where the answer is from, for people; empty where the input was executed."""
 
 
 @runtime_checkable
@@ -209,42 +218,42 @@ class Guesser(Protocol):
     """A runner that says how sure it is."""
 
     def answer(self, shell_input: str, state: State | None = None) -> Answer:
-        """What `Runner.run` says, and how sure that is. Errors: those of `run`."""
+        """What `Runner.run` says, and how sure the runner is of it. Errors: those of `run`."""
         ...
 
 
 def answer_of(runner: Runner, shell_input: str, state: State | None = None) -> Answer:
-    """The answer of any runner; one that does not guess is sure."""
+    """The answer of any runner. A runner that is no `Guesser` is certain."""
     if isinstance(runner, Guesser):
         return runner.answer(shell_input, state)
     return Answer(runner.run(shell_input, state))
 
 
 class Built(Protocol):
-    """What has to be known of a system to say of which one records are."""
+    """A built system, as far as records name the system that they are of."""
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """The system's name."""
         ...
 
     @property
     def digest(self) -> str:
-        """Equal digests: the same inputs do the same things."""
+        """The hash of the build. On builds of equal digests the same inputs do the same things."""
         ...
 
 
 class Executing(Runner, Protocol):
-    """A runner that executes, below the seam: what records are made with."""
+    """A runner that executes. Records are made with it, below the seam."""
 
     @property
     def seconds(self) -> float:
-        """How long everything executed so far took by itself."""
+        """Seconds that everything executed so far took by itself."""
         ...
 
     @property
     def waited(self) -> bool:
-        """Whether the newest run ran out of time in its sleep: no processor was lacking."""
+        """Whether the newest run ran out of time while it slept, and lacked no processor."""
         ...
 
     def execute(
@@ -260,22 +269,22 @@ class Executing(Runner, Protocol):
         """What `run` says, from an execution of its own: nothing is remembered.
 
         `separate` gives the two output channels a pipe each, which fills `stdout` and `stderr` and
-        loses the order between them. `wall_seconds` and `sandboxes` stand for the limits of these
+        loses the order between them. `wall_seconds` and `sandboxes` override the limits of these
         names. `order` says which of the processes that the shell starts does something first.
         """
         ...
 
     def close(self) -> None:
-        """Gives everything back; closing twice does nothing."""
+        """Ends the runner's processes and frees what it holds; closing twice does nothing."""
         ...
 
 
 class Installed(Executing, Protocol):
-    """One that executes on a system that is known: what datasets are made with."""
+    """A runner that executes on a known system. Datasets are made with it."""
 
     @property
     def system(self) -> Built:
-        """Where inputs run."""
+        """The system on which inputs run."""
         ...
 
     def context(self, cwd: str | None = None) -> Context:
@@ -284,7 +293,7 @@ class Installed(Executing, Protocol):
 
 
 class _Answering:
-    """A runner that cannot execute, where records are made: its answers stand for executions."""
+    """A runner that cannot execute, used to make records: its answers stand for executions."""
 
     def __init__(self, runner: Runner) -> None:
         self.run = runner.run
@@ -298,8 +307,9 @@ class _Answering:
 
 
 def executing(runner: Runner) -> Executing:
-    """The runner itself where it executes; else one that gives its answers, whose channels then
-    stay unknown.
+    """The runner itself where it executes; else a runner that gives the answers of `runner`.
+
+    Whatever `separate` asks for, such answers have only the channels that `runner` gives.
     """
     if hasattr(runner, "execute"):
         return cast("Executing", runner)

@@ -13,7 +13,7 @@ from shioenv.errors import Abstained
 
 
 class ScriptedSystem(NamedTuple):
-    """What a script calls its system."""
+    """The name and the digest of the system that a script has none of."""
 
     name: str = "scripted"
     digest: str = "0" * 64
@@ -33,9 +33,9 @@ class Asked(NamedTuple):
 class ScriptedRunner:
     """Answers each input by a table, else by a function; see `Runner` and `Executing`.
 
-    The function is given the input without its `cd`. Where neither answers (no function, or it
-    gives None) the runner abstains. With separate channels all output is standard output. `asked`
-    lists every execution, `closed` counts the calls of `close`.
+    The function is given the input without its `cd`, and gives a behavior or None. The runner
+    abstains where the table has no answer and no function gives one. With separate channels all
+    output is standard output. `asked` lists every execution. `closed` counts the calls of `close`.
     """
 
     system = ScriptedSystem()
@@ -58,7 +58,7 @@ class ScriptedRunner:
         return [asked.text for asked in self.asked]
 
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
-        """What the script says. Errors: Abstained."""
+        """The script's answer. Errors: Abstained."""
         return self.execute(shell_input, state)
 
     def execute(
@@ -71,7 +71,7 @@ class ScriptedRunner:
         sandboxes: int | None = None,
         order: Order = "as it comes",
     ) -> Behavior:
-        """What the script says, once more. Errors: Abstained."""
+        """The script's answer, which `asked` notes with these settings. Errors: Abstained."""
         self.asked.append(Asked(shell_input, state, separate, wall_seconds, sandboxes, order))
         behavior = self.table.get(shell_input) or self.answer_to(self.asked[-1])
         if behavior is None:
@@ -84,7 +84,7 @@ class ScriptedRunner:
         return behavior
 
     def answer_to(self, asked: Asked) -> Behavior | None:
-        """What is said beside the table; one that needs more than the text overrides this."""
+        """The answer that the table does not have. A subclass may use more than the text for it."""
         return None if self._answer is None else self._answer(asked.text)
 
     def context(self, cwd: str | None = None) -> Context:
@@ -95,5 +95,5 @@ class ScriptedRunner:
         return Context(document)
 
     def close(self) -> None:
-        """Counts."""
+        """Counts the call, and does nothing else."""
         self.closed += 1

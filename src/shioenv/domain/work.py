@@ -1,5 +1,6 @@
-"""How much work one answer takes, in steps that are counted. So the same question has the same
-answer on every machine, however fast the machine is.
+"""How much work one answer takes, in steps that are counted.
+
+Steps, not seconds, bound an answer. So the same question has the same answer on every machine.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from contextvars import ContextVar
 from shioenv.errors import Abstained
 
 MOST_STEPS = 5_000_000
-"""Steps of one answer at most (ours: of the public suite's inputs half take 5,500, and the longest
-loop 2,300,000). A step takes about a microsecond: a character that is read, a name that is
-compared, 50 bytes that are copied.
+"""Steps of one answer at most (ours).
+
+Half of the public suite's inputs take at most 5,500 steps, its longest loop 2,300,000. A step takes
+about a microsecond. It is a character read, a name compared, or 50 bytes copied.
 """
 
 COPIED = 50
@@ -21,7 +23,7 @@ COPIED = 50
 
 
 class _Work:
-    """What is left for one answer."""
+    """The steps that are left for one answer."""
 
     __slots__ = ("left", "text")
 
@@ -40,11 +42,11 @@ _open: ContextVar[_Work | None] = ContextVar("work", default=None)
 
 @contextmanager
 def answering(text: str) -> Iterator[None]:
-    """All that is done inside is work of one answer, to the question `text`; inside of another
-    answer it is work of that one.
+    """All steps inside are work of one answer, to the question `text`.
 
-    Errors: Abstained past `MOST_STEPS` (even where that was caught inside), for a text that has no
-    bytes and for what is nested too deeply.
+    Inside of another answer they are work of that other answer. Errors: Abstained past
+    `MOST_STEPS`, even where the error was caught inside. Abstained for a text that cannot be
+    encoded as bytes or is nested too deeply.
     """
     if _open.get() is not None:
         yield
@@ -55,8 +57,10 @@ def answering(text: str) -> Iterator[None]:
 
 @contextmanager
 def aside(text: str) -> Iterator[None]:
-    """What is done inside is an answer of its own, remembered for others: what these take would
-    else depend on what was asked before. Errors: see `answering`.
+    """All steps inside are work of an answer of its own, which is remembered for other answers.
+
+    Otherwise the steps of those other answers would depend on what was asked before. Errors: those
+    of `answering`.
     """
     try:
         text.encode("utf-8", "surrogateescape")
@@ -80,8 +84,9 @@ def aside(text: str) -> Iterator[None]:
 
 @contextmanager
 def uncounted() -> Iterator[None]:
-    """What is done inside is remembered too, and rests on a model's records alone, not on what is
-    asked. So it is no work of an answer.
+    """Steps inside are not counted: they are no work of an answer.
+
+    This is for what is remembered and rests on a model's records alone, not on the question.
     """
     before = _open.set(None)
     try:
@@ -91,7 +96,7 @@ def uncounted() -> Iterator[None]:
 
 
 def spend(steps: int) -> None:
-    """Counts so many steps, before they are done. Errors: Abstained where no more are left."""
+    """Counts so many steps before they are done. Errors: Abstained where too few are left."""
     work = _open.get()
     if work is None:
         return

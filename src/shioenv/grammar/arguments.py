@@ -1,4 +1,4 @@
-"""Words of a command told apart into arguments, by the options its grammar declares."""
+"""Words of a command grouped into arguments, by the options that its grammar declares."""
 
 from __future__ import annotations
 
@@ -23,15 +23,16 @@ from shioenv.grammar.symbols import (
 _HIDDEN = str.maketrans(" \t\n", "\x01\x02\x03")
 _WRITTEN_OPTION = re.compile(r"-([A-Za-z])(?=\Z|[ <])|<ns>([A-Za-z])|--([a-z][a-z0-9-]*)")
 LONGEST_UNKNOWN = 3
-"""Letters at most of a bundle in which one is unknown: longer ones are mostly words that belong to
-another program (`-print`, `-maxdepth`; ours)."""
+"""Letters at most of a bundle in which a letter is unknown (ours).
+
+Longer bundles are mostly words of another program (`-print`, `-maxdepth`)."""
 
 _ANY_WORD = r"[^ ]+"
 _ANY_WORDS = r"[^ ]+(?: [^ ]+)*?"
 
 
 _Template: TypeAlias = tuple[re.Pattern[str], re.Pattern[str]]
-"""An argument of several words (find's `-exec`): with the grammar's values, and with any."""
+"""Patterns of an argument of several words: with the grammar's values, and with any values."""
 
 
 def ends_command(words: Sequence[str]) -> bool:
@@ -42,12 +43,12 @@ def ends_command(words: Sequence[str]) -> bool:
 
 @cache
 def runs_others(grammar: Grammar) -> bool:
-    """Whether a command runs others."""
+    """Whether options of a command take another command that is run (`find -exec`)."""
     return COMMAND in map(grammar.kinds.get, grammar.productions)
 
 
 def on_files(grammar: Grammar) -> bool:
-    """Whether a command runs others on files, which not every command takes."""
+    """Whether a command runs others on files; `env`, which takes assignments, does not."""
     return runs_others(grammar) and "assignment" not in grammar.header.traits.roles
 
 
@@ -56,9 +57,9 @@ class ArgumentSplitter:
 
     An option is one argument with its value (`-n 5`, `-n5`, `--lines=5`, `--lines 5`). Letters
     bundled after one dash are arguments with no-space marks. After `--` every word is an operand.
-    So is every word after the first operand, for programs that do not permute. Values need not be
-    among the grammar's. Long options may be abbreviated. Programs with names of several letters
-    after one dash (`find`) go on with them after `--`.
+    So is every word after the first operand of a program that does not permute. A value need not be
+    one that the grammar writes. Long options may be abbreviated. `--` does not end the options of
+    programs whose options have several letters after one dash (`find`).
     """
 
     def __init__(self, grammar: Grammar) -> None:
@@ -88,7 +89,7 @@ class ArgumentSplitter:
         self.dashes_end_options = not any(re.match(r"\w\w", name) for name in names)
 
     def arguments(self, words: Sequence[str]) -> tuple[Argument, ...]:
-        """The arguments in these words (the command not among them), in order."""
+        """The arguments in these words, in order. The command is not among the words."""
         arguments: list[Argument] = []
         index, options_end, endless = 0, False, False
         while index < len(words):
@@ -116,14 +117,14 @@ class ArgumentSplitter:
 
     @staticmethod
     def run(words: Sequence[str], index: int) -> int:
-        """How many words an option with a command takes; 0 where the command never ends."""
+        """How many words the option at `index` and its command have; 0 if that never ends."""
         for end in range(index + 2, len(words)):
             if ends_command(words[end - 1 : end + 1]):
                 return end + 1 - index
         return 0
 
     def templated(self, words: Sequence[str], index: int) -> int:
-        """How many words from `index` make one argument of several words; 0 where none do."""
+        """How many words from `index` on make an argument of several words; 0 for no such one."""
         if not words[index].startswith(self._first_words):
             return 0
         templates = [
@@ -140,7 +141,7 @@ class ArgumentSplitter:
         return 0
 
     def option(self, word: str, following: str | None) -> tuple[list[Argument], int]:
-        """The arguments of a word that begins with a dash, and how many words they use."""
+        """The arguments of a word that begins with a dash, and how many words they use: 1 or 2."""
         if word.startswith("--"):
             name, sign, _ = word[2:].partition("=")
             spec = None if sign else self.long(name)
@@ -156,15 +157,18 @@ class ArgumentSplitter:
         return [Argument(word)], 1
 
     def long(self, name: str) -> OptionSpec | None:
-        """The option of this name or of the only name that begins so."""
+        """The long option of this name, or the only one with names that begin so; or None."""
         if name in self.longs:
             return self.longs[name]
         matches = {id(spec): spec for long, spec in self.longs.items() if long.startswith(name)}
         return next(iter(matches.values())) if name and len(matches) == 1 else None
 
     def bundle(self, word: str, following: str | None) -> tuple[list[Argument], int]:
-        """Letters after one dash. In a short bundle a letter that the program does not have is told
-        apart like one that takes no value, as getopt(3) does it. Else all are one argument.
+        """The arguments of letters after one dash, and how many words they use.
+
+        In a bundle of at most `LONGEST_UNKNOWN` letters, an unknown letter counts as an option
+        without a value, as getopt(3) has it. A longer bundle with an unknown letter is one
+        argument.
         """
         whole = [Argument(word)], 1
         members: list[str] = []
@@ -199,7 +203,8 @@ class ArgumentSplitter:
 
     def unknown(self, arguments: Iterable[Argument]) -> list[str]:
         """The options among these arguments that the program does not have, as they are written.
-        Whether a word behind such an option is its value, nobody can tell.
+
+        Whether a word behind such an option is its value cannot be told.
         """
         return [argument.text for argument in arguments if not self._knows(argument)]
 
@@ -215,7 +220,7 @@ class ArgumentSplitter:
 
 
 def _written_arguments(grammar: Grammar) -> Iterator[tuple[Symbol, ...]]:
-    """The arguments in productions that begin with literal text (parts of a bundle are none)."""
+    """The arguments in productions that begin with literal text, without parts of bundles."""
     for head, productions in grammar.productions.items():
         if not head.is_system_token and not head.name.endswith((".valued", ".flag")):
             for production in productions:
@@ -225,7 +230,7 @@ def _written_arguments(grammar: Grammar) -> Iterator[tuple[Symbol, ...]]:
 
 
 def _literals(grammar: Grammar) -> Iterator[str]:
-    """Words of several characters after one dash that stand in the grammar as they are."""
+    """Literal arguments of the grammar with one dash and more than one character behind it."""
     for argument in _written_arguments(grammar):
         text = str(argument[0])
         if len(argument) == 1 and len(text) > 2 and text[0] == "-" and NO_SPACE not in text:
@@ -259,7 +264,7 @@ def _options_in_productions(grammar: Grammar) -> Iterator[OptionSpec]:
 
 
 def _templates(grammar: Grammar) -> Iterator[tuple[str, _Template]]:
-    """The arguments of several words that productions hold, by how their first word begins."""
+    """The arguments of several words in productions, each with the beginning of its first word."""
     patterns = _Patterns(grammar)
     for argument in dict.fromkeys(_written_arguments(grammar)):
         first = re.match(r"[^ '\"\\$`<=]+", str(argument[0]))
@@ -274,7 +279,7 @@ def _templates(grammar: Grammar) -> Iterator[tuple[str, _Template]]:
 class _Patterns:
     """Regular expressions of arguments; system tokens and recursion take any word.
 
-    Blanks inside quotes are written as `templated` writes those of quoted words.
+    Blanks inside quotes are replaced as `templated` replaces the blanks within words.
     """
 
     def __init__(self, grammar: Grammar) -> None:
@@ -282,7 +287,7 @@ class _Patterns:
         self.memo: dict[tuple[Nonterminal, bool], str] = {}
 
     def of(self, argument: Iterable[Symbol], *, loose: bool = False, quoted: bool = False) -> str:
-        """The pattern of one argument; a loose one takes any value for a nonterminal."""
+        """The pattern of one argument; where `loose`, any value may stand for a nonterminal."""
         parts = []
         for piece, inside in _pieces(argument, quoted):
             if isinstance(piece, str):
@@ -295,7 +300,7 @@ class _Patterns:
         return "".join(parts)
 
     def nonterminal(self, symbol: Nonterminal, quoted: bool) -> str:
-        """The pattern of what a nonterminal expands to."""
+        """The pattern of the texts that a nonterminal expands to."""
         key = (symbol, quoted)
         if key not in self.memo:
             self.memo[key] = _ANY_WORD
@@ -330,7 +335,7 @@ class _Patterns:
 def _pieces(
     argument: Iterable[Symbol], quoted: bool = False
 ) -> Iterator[tuple[str | Nonterminal, bool]]:
-    """Texts (blanks inside quotes hidden) and nonterminals, each with whether a quote is open."""
+    """Texts (blanks inside quotes replaced) and nonterminals, each with whether a quote is open."""
     quote = '"' if quoted else ""
     for symbol in argument:
         if not isinstance(symbol, TerminalText):

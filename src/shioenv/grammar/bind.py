@@ -1,4 +1,4 @@
-"""Grammars filled in for one system: every system token gets the values that exist there."""
+"""Grammars bound to one system: every system token gets the values that exist on the system."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _SAFE_INSIDE_QUOTES = re.compile(r"[\w@%+=:,./ ^\[\]*?~-]+\Z")
 
 
 def stand_in_catalogue() -> Mapping[str, tuple[str, ...]]:
-    """A small catalogue for when no system has been built (checks, documentation, tests)."""
+    """A small catalogue where no system has been built (checks, documentation, tests)."""
     return {**FALLBACK, **VOCABULARY, **STAND_IN}
 
 
 def with_vocabulary(catalogue: Mapping[str, Sequence[str]]) -> Mapping[str, Sequence[str]]:
-    """A system's values, with those that every system has where it has none of its own."""
+    """A system's values by token, with the general values where the system has none of its own."""
     return {
         **FALLBACK,
         **VOCABULARY,
@@ -37,11 +37,12 @@ def with_vocabulary(catalogue: Mapping[str, Sequence[str]]) -> Mapping[str, Sequ
 
 
 def values_of(token: Nonterminal, catalogue: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    """What a system token becomes: shell text, quoted where the value needs it.
+    """The texts that a system token becomes: shell text, quoted where the value needs quotes.
 
-    Inside quotes (`'File`) only values that need no quoting of their own are used. Over-long values
-    and those with a newline, NUL or bytes that are no text are left out. A value that begins with a
-    dash is given a `./`.
+    Inside quotes (`'File`) only values that need no quotes of their own are used. Values longer
+    than `MAX_ARGUMENT_LENGTH` once quoted are left out. So are empty values and those with
+    characters that cannot be printed, such as a newline. A value that begins with a dash is given a
+    `./`.
     """
     name = token.token
     values = catalogue.get(name) or VOCABULARY.get(name) or FALLBACK.get(name) or ()
@@ -66,8 +67,8 @@ def values_of(token: Nonterminal, catalogue: Mapping[str, Sequence[str]]) -> tup
 def bind(grammar: Grammar, catalogue: Mapping[str, Sequence[str]]) -> Grammar:
     """The grammar with productions for its system tokens, in the catalogue's order.
 
-    Alternatives that need a token of which the system has no value (no socket, no zip archive) are
-    left out. Errors: UnboundTokenError where then no input of the command is left.
+    Alternatives that need a token without a value (no socket, no zip archive) are left out. Errors:
+    UnboundTokenError where no input of the command is left then.
     """
     productions = dict(grammar.productions)
     missing = []

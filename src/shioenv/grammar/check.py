@@ -1,4 +1,4 @@
-"""What is wrong with a grammar as a whole, and the shortest expansions of its nonterminals."""
+"""The faults of a grammar as a whole, and the shortest expansions of its nonterminals."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from shioenv.grammar.tokens import FALLBACK, STAND_IN, SYSTEM_TOKENS, VOCABULARY
 
 @dataclass(frozen=True, slots=True, order=True)
 class Shortest:
-    """The least that a nonterminal expands to: arguments first, then characters.
+    """The shortest expansion of a nonterminal, in arguments first and characters second.
 
-    `index` is the production that leads there.
+    `index` is that of the head's production which leads to the shortest expansion.
     """
 
     arguments: int
@@ -39,7 +39,7 @@ class Shortest:
 
 
 def shortest_expansions(productions: Productions) -> Mapping[Nonterminal, Shortest]:
-    """The shortest expansion of each nonterminal that has one; the others never end.
+    """The shortest expansion of each nonterminal that has an expansion; the others never end.
 
     A system token without productions counts as one argument of one character.
     """
@@ -54,7 +54,7 @@ def shortest_expansions(productions: Productions) -> Mapping[Nonterminal, Shorte
     for number, (_, _, production) in enumerate(every):
         for symbol in production.nonterminals:
             users[symbol].append(number)
-    # Round after round in their order, each time those of which a symbol has become shorter.
+    # each round goes through the productions in order of which a symbol has become shorter
     due: Iterable[int] = range(len(every))
     while due:
         queue, later = list(due), set[int]()
@@ -81,7 +81,10 @@ def shortest_expansions(productions: Productions) -> Mapping[Nonterminal, Shorte
 def shortest_body(
     production: Production, shortest: Mapping[Nonterminal, Shortest]
 ) -> tuple[int, int] | None:
-    """Arguments and characters that a production makes at least; None while that is unknown."""
+    """The arguments and characters that a production makes at least.
+
+    None where no shortest expansion of one of its nonterminals is known.
+    """
     arguments = length = 0
     for argument in production.body:
         alone = len(argument) == 1
@@ -114,7 +117,7 @@ def several_arguments(productions: Productions) -> frozenset[Nonterminal]:
 
 
 def without_endless(productions: Productions) -> Productions:
-    """The productions that can be expanded to the end."""
+    """The productions whose expansion can end; heads that are left with none are left out."""
     shortest = shortest_expansions(productions)
     kept = {
         head: tuple(
@@ -138,7 +141,7 @@ def longest_length(productions: Productions, argument: tuple[Symbol, ...]) -> in
         if isinstance(symbol, TerminalText):
             return 0 if symbol.text == NO_SPACE else len(symbol.text)
         if symbol not in memo:
-            memo[symbol] = 0  # recursion meets this
+            memo[symbol] = 0  # where the symbol leads back to itself, this counts
             if symbol.is_system_token and symbol not in productions:
                 memo[symbol] = _TOKEN_LENGTH.get(symbol.token, 0)
             else:
@@ -158,10 +161,12 @@ _TOKEN_LENGTH = {
 
 
 def check(loaded: Loaded) -> tuple[Fault, ...]:
-    """The faults of a grammar as a whole: unreachable, endless, over-long, wrong examples.
+    """The faults of a grammar as a whole.
 
-    What can be seen in one line alone (syntax, undefined names, duplicates) is among the faults of
-    `loaded` already. While there are undefined names, only those are worth knowing.
+    These are unreachable and endless names, unnamed kinds, several arguments inside of one, and
+    over-long arguments. Faults that can be seen in one line alone (syntax, undefined names,
+    duplicates) are among the faults of `loaded` already. Where names are undefined, no other fault
+    is reported.
     """
     if any(fault.kind is FaultKind.UNDEFINED for fault in loaded.faults):
         return ()
@@ -175,7 +180,7 @@ def check(loaded: Loaded) -> tuple[Fault, ...]:
 
 
 def _closed_lists(loaded: Loaded) -> Iterator[Fault]:
-    """Definitions that list some values of a kind and do not say so."""
+    """Faults of definitions that list some values of a kind and do not name the kind."""
     grammar = loaded.grammar
     for head, bodies in grammar.own.items():
         named = head in loaded.lines and "." not in head.name
@@ -201,7 +206,7 @@ def _closed_lists(loaded: Loaded) -> Iterator[Fault]:
 
 
 _EVIDENT = ("number", "signed", "size", "mode")
-"""Kinds that values give away."""
+"""Kinds that can be told from a list of their values."""
 
 
 def _fault(
@@ -222,7 +227,7 @@ def _block_of(head: Nonterminal) -> Nonterminal:
 
 
 def _written_together(loaded: Loaded) -> Iterator[tuple[Production, tuple[Symbol, ...]]]:
-    """The arguments of the file's own productions, but for those that are one nonterminal."""
+    """The arguments of the file's own productions that are not just one nonterminal."""
     for bodies in loaded.grammar.own.values():
         for production in bodies:
             for argument in production.body:
@@ -253,7 +258,7 @@ def _endless(loaded: Loaded, shortest: Mapping[Nonterminal, Shortest]) -> Iterat
 
 
 def _left_recursive(loaded: Loaded, shortest: Mapping[Nonterminal, Shortest]) -> Iterator[Fault]:
-    """Nonterminals that come back to themselves before any text: a parser cannot follow them."""
+    """Faults of nonterminals that come back to themselves before any text, as no parser can."""
     productions = loaded.grammar.productions
     empty = {head for head, least in shortest.items() if not least.length}
     leads = {

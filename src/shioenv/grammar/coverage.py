@@ -1,8 +1,9 @@
-"""What a grammar has of the options that the target system's own help documents.
+"""Which options that the target system's own help documents a grammar has.
 
-Help texts come from running the programs there, so versions agree. A builtin of bash is asked by
-`help NAME`, everything else by its own option. What a grammar leaves out on purpose it says in
-`omit` lines, what it has beyond the help in `undocumented` lines; both count as excused.
+Help texts come from running the programs on that system, so versions agree. A builtin of bash is
+asked by `help NAME`, a program by its own option. `omit` lines of a grammar name the options that
+the grammar leaves out on purpose. `undocumented` lines name the options that it has beyond the
+help. Both count as excused.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ Ask: TypeAlias = Callable[[str], str]
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """One option that a help text and a grammar do not both have.
+    """One option that a help text or a grammar has, but not both.
 
-    `reason` is what the grammar says about it, "" where it says nothing.
+    `reason` is what the grammar says about the option, "" where the grammar says nothing.
     """
 
     command: str
@@ -34,7 +35,11 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """One grammar compared with the help text of its command."""
+    """One grammar compared with the help text of its command.
+
+    `documented` is the number of names in the help. `missing` are options that only the help has,
+    `unknown` options that only the grammar has. Those with a stated reason are `excused` instead.
+    """
 
     command: str
     documented: int
@@ -44,7 +49,7 @@ class Coverage:
 
     @property
     def complete(self) -> bool:
-        """Whether nothing is missing and nothing unknown without a stated reason."""
+        """Whether no option is missing or unknown without a stated reason."""
         return not self.missing and not self.unknown
 
 
@@ -56,7 +61,7 @@ def help_command(header: Header) -> str:
 
 
 def coverage(grammar: Grammar, ask: Ask) -> Coverage:
-    """The grammar compared with what its command says on the system that `ask` runs on."""
+    """The grammar compared with its command's help text, on the system that `ask` runs on."""
     return compare(grammar, read_help(grammar.name, ask(f"{help_command(grammar.header)} 2>&1")))
 
 
@@ -71,7 +76,7 @@ def compare(grammar: Grammar, documented: Help) -> Coverage:
     unknown: list[Gap] = []
     for option in documented.options:
         for name in _lacking(option, written):
-            # An operand `bs=` may be named without its sign, an abbreviation in full.
+            # an `omit` line may name an operand `bs=` without its sign, an abbreviation in full
             excuses = (omitted.get(spelling, "") for spelling in _spellings(option, name))
             reason = next(filter(None, excuses), "")
             (excused if reason else missing).append(Gap(grammar.name, name, reason))
@@ -121,10 +126,11 @@ def written_options(
 ) -> frozenset[str]:
     """Every option name that the grammar writes, in option blocks or in definitions.
 
-    With `slots_only` it is option blocks alone. What stands in definitions may be an operand, part
-    of a command to run, or a mistake made on purpose. So it can never count as an unknown option.
-    Words without a dash are among them where the help documents such (`ps`, `ip`, `dd`). Text like
-    `-n5` counts as `-n` unless the help (or an option line) has an option of that whole name.
+    With `slots_only`, only names in option blocks count. A word in a definition may be an operand,
+    part of a command to run, or a mistake made on purpose. So that word can never count as an
+    unknown option. Words without a dash are included where the help documents such words (`ps`,
+    `ip`, `dd`). Text like `-n5` counts as `-n` unless the help or an option line has an option of
+    that whole name.
     """
     written = {name for option in grammar.options for name in option.names}
     whole = written | documented.names

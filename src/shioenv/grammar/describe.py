@@ -26,7 +26,7 @@ _ASSIGNING = DECLARING | {"alias"}
 
 
 class ArgumentKind(StrEnum):
-    """What an argument does in its command."""
+    """The function of an argument in its command."""
 
     OPTION = "option"
     CLUSTER = "cluster"
@@ -40,13 +40,13 @@ class DescribedArgument:
     """One removable argument.
 
     `text` carries its no-space marks. `option` is the option's name as written (`-n`, also of a
-    flag in a cluster), None for other kinds. `value` is its value, None where it has none.
-    `derivable` says whether the command's grammar can write this argument. `cause` says why it
-    cannot: "unknown option", "missing value", "unexpected value", "value" or "operand". It is None
-    where the grammar can, or where no grammar knows the command. `spelling` is how an option and
-    its value are written: "short", "cluster" or "long", with "separate", "joined" or "=" before its
-    value. It is None for other kinds. `value_kind` names the kind of value that an option's value
-    is, None where it is no kind.
+    flag in a cluster), None for other kinds. `value` is the option's value, None without a value.
+    `derivable` says whether the command's grammar can write this argument. `cause` says why the
+    grammar cannot: "unknown option", "missing value", "unexpected value", "value" or "operand".
+    `cause` is None where the grammar can, or where no grammar knows the command. `spelling` is how
+    an option is written: "short", "cluster" or "long". With a value, " separate", " joined" or " ="
+    follows. `spelling` is None for other kinds. `value_kind` names the kind of value that an
+    option's value is, None where the value is of no kind.
     """
 
     text: str
@@ -63,13 +63,13 @@ class DescribedArgument:
 class DescribedSegment:
     """One command of an input.
 
-    `operator` is what joins it to the one before (None for the first). `assignments` stand before
-    the command. `redirections` are pairs of operator and target (None where it has none: `2>&1`).
-    `grammar` names the grammar that knows the command, None where none does. `derivable` says that
-    the grammar derives the whole command, its options in any order, `digits` that it has options
-    that are digits (`-1`). `nested` are the commands that it runs (`find -exec`, `xargs`),
-    `substituted` those in its arguments' `$( )` and `<( )`. Both are described by their own
-    grammars, two deep at most.
+    `operator` joins the segment to the one before (None for the first). `assignments` stand before
+    the command. `redirections` are pairs of operator and target (None where the operator has none:
+    `2>&1`). `grammar` names the grammar that knows the command, None where no grammar does.
+    `derivable` says that the grammar derives the whole command, its options in any order. `digits`
+    says that the grammar has options that are digits (`-1`). `nested` are the commands that the
+    command runs (`find -exec`, `xargs`). `substituted` are the commands in its arguments' `$( )`
+    and `<( )`. Both are described by their own grammars, two commands deep at most.
     """
 
     operator: str | None
@@ -86,7 +86,7 @@ class DescribedSegment:
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """An input with its segments; `parsed` says whether the Bash parser could read all of it."""
+    """An input with its segments; `parsed` says whether the input was read as Bash reads it."""
 
     text: str
     parsed: bool
@@ -96,8 +96,8 @@ class Description:
 class Describer:
     """Describes inputs by one set of grammars; reuse it for many inputs.
 
-    Where a value has a kind, any value of the kind will do. Grammars that are not bound to a system
-    accept any word where a system token stands.
+    Where a nonterminal has a kind, any value of the kind will do. Grammars that are not bound to a
+    system accept any word where a system token stands.
     """
 
     def __init__(self, grammars: Iterable[Grammar]) -> None:
@@ -105,7 +105,7 @@ class Describer:
         self._recogniser = cache(Recogniser)
 
     def describe(self, text: str) -> Description:
-        """The description of any text: what no parser takes apart is one command with words."""
+        """The description of any text. A text that Bash refuses is one command with its words."""
         shell_input, parsed = self._parser.take_apart(text)
         segments = tuple(self._segments(shell_input.tokens))
         return Description(text, parsed, segments)
@@ -168,7 +168,7 @@ class Describer:
     def _substituted(
         self, grammar: Grammar | None, arguments: Sequence[Argument], depth: int
     ) -> Iterator[DescribedSegment]:
-        """The commands in the substitutions of a command's own arguments."""
+        """The commands in the substitutions of a command's own arguments, described."""
         runs = frozenset[str]() if grammar is None else self._parser.splitter(grammar).runs
         for argument in arguments:
             if argument.text.partition(" ")[0] not in runs:
@@ -183,7 +183,7 @@ class Describer:
         place: int | None,
         depth: int,
     ) -> tuple[tuple[DescribedArgument, ...], tuple[DescribedSegment, ...]]:
-        """The arguments with what nested commands derive, and those commands."""
+        """The arguments, derivable where a nested command derives them, and the nested commands."""
         splitter = self._parser.splitter(grammar)
         described, nested = list(own), []
         for index, argument in enumerate(own):
@@ -220,7 +220,7 @@ class Describer:
         arguments: Sequence[Argument],
         place: int | None,
     ) -> Iterator[DescribedArgument]:
-        """What each argument does; from `place` on they are a command that is run."""
+        """Each argument described; the arguments from `place` on are a command that is run."""
         splitter = None if grammar is None else self._parser.splitter(grammar)
         assigning = command in _ASSIGNING
         if grammar is not None:
@@ -274,7 +274,7 @@ def _derived(segment: DescribedSegment) -> bool:
 
 
 def _attached(rest: str) -> str:
-    """How a value follows the name of its option, with a blank before; nothing without a value."""
+    """How a value follows its option's name, as `spelling` says it; "" without a value."""
     if not rest:
         return ""
     return " separate" if rest[0] == " " else " =" if rest[0] == "=" else " joined"

@@ -1,8 +1,8 @@
 """A first grammar of a command, written from the target system's own help text.
 
-The draft has every option with values of a likely kind, operands as the usage line shows them, and
-one example that was run. It passes `grammar check`; choosing values that make a difference is left
-to its author.
+The draft has every option with values of a likely kind, and operands as the usage line shows them.
+It has one example that was run, or two. The draft passes `grammar check`. Its author is left to
+choose values that make a difference.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _VALUES: Mapping[str, str] = {
     }.items()
     for metavar in metavars.split()
 }
-"""Shared definitions and system tokens for what help texts call values."""
+"""The shared definition or system token for each name that help texts have for values."""
 
 _OPERANDS: tuple[tuple[str, str, str, str], ...] = (
     (r"FILE|file", "<files>", "documents/notes.txt", "file*"),
@@ -57,14 +57,16 @@ _OPERANDS: tuple[tuple[str, str, str, str], ...] = (
     (r"USER|user", "<Username>", "root", "user?"),
     (r"DEV|dev", "<Interface>", "lo", "interface?"),
 )
-"""What a usage line calls its operands, what the draft writes for it, an example's, and what its
-header says of them."""
+"""Operands that usage lines have.
+
+Each has its names there (a pattern), its notation in the draft, its text in the example, and its
+role in the header."""
 
 _INDENT = 38
 
 
 def _instead(command: str, execute: Execute) -> str:
-    """What to draft where there is no such command."""
+    """The hint for a command that the system does not have: what to draft instead."""
     name = command.rpartition("/")[2].removesuffix(".grammar")
     if name != command:
         return f"name the command, not a file: shioenv grammar draft {name} > {command}"
@@ -77,8 +79,9 @@ def _instead(command: str, execute: Execute) -> str:
 def draft(command: str, execute: Execute, *, package: str, version: str) -> str:
     """The text of a first grammar file of `command`.
 
-    `package` is the one that ships the command and `version` its version, for the header. Errors:
-    GrammarError where the system has no such command.
+    `package` is the package that ships the command, `version` that package's version; both are for
+    the header. Errors: GrammarError where the system has no command of the name up to its first
+    dash.
     """
     known, _ = execute(f"type -t {command.partition('-')[0]}")
     if known:
@@ -137,7 +140,7 @@ def _lines(
 
 
 def _with_names(options: Iterable[HelpOption], dash: str) -> Iterator[HelpOption]:
-    """The options with only those of their names that begin with a dash, or that do not."""
+    """The options with only their names that begin with a dash, or that do not if `dash` is ""."""
     for option in options:
         names = tuple(name for name in option.names if name.startswith("-") == bool(dash))
         if names:
@@ -154,7 +157,7 @@ def _summary(command: str, text: str) -> str:
 
 
 def _operand(command: str, text: str) -> tuple[str, str, str]:
-    """What stands behind the options, by the usage line, a value for the example, and its roles."""
+    """The operands behind the options, by the usage line: notation, example's text and roles."""
     usage = next((line for line in text.splitlines() if re.search(rf"\b{command}\b.*\[", line)), "")
     rest = re.sub(r"\[?OPTIONS?\]?|\[options\]", "", usage.partition(command)[2])
     for pattern, items, example, roles in _OPERANDS:
@@ -164,7 +167,7 @@ def _operand(command: str, text: str) -> tuple[str, str, str]:
 
 
 def _option_lines(option: HelpOption, values: dict[str, str]) -> Iterator[str]:
-    """An option as the block shows it; names that cannot share a line get their own."""
+    """The lines of a block for an option; the option `-NUM` has a line of its own."""
     names = [name for name in option.names if name != "-NUM"]
     if option.any_of:
         names = [max(names, key=len)] if len(names[0]) > 2 else names[:1]
@@ -193,7 +196,7 @@ def _word(option: HelpOption, values: dict[str, str]) -> str:
 
 
 def _value(option: HelpOption, values: dict[str, str]) -> str:
-    """A nonterminal for the value; one that nobody has defined is noted in `values`."""
+    """A nonterminal for the value; a nonterminal still to be defined is noted in `values`."""
     metavar = option.metavar.upper()
     if metavar in _VALUES:
         return _VALUES[metavar]
@@ -205,7 +208,7 @@ def _value(option: HelpOption, values: dict[str, str]) -> str:
 
 
 def _named(name: str, values: dict[str, str], texts: str = "") -> str:
-    """A nonterminal called after the option, with values to begin with."""
+    """A nonterminal called after the option, noted in `values` with texts to begin with."""
     base = re.sub(r"[^a-z0-9-]+", "-", name.lower()).strip("-")
     base = f"{base}-value" if base[:1].isalpha() else f"option-{base}-value".replace("--", "-")
     values.setdefault(base, texts or "<Word> | <count>")
@@ -213,7 +216,7 @@ def _named(name: str, values: dict[str, str], texts: str = "") -> str:
 
 
 def _example(token: str, words: str, execute: Execute) -> Iterator[str]:
-    """An example that was run, with its exit code and a line of what it printed."""
+    """The lines of an example that was run, with its exit code and a line of its output."""
     text = f"{token} {words}".strip()
     exit_code, output = execute(text)
     yield f"example {text}"

@@ -1,4 +1,4 @@
-"""The example inputs inside grammar files: derived, parsed back, and run."""
+"""The example inputs inside grammar files, which are derived, parsed back, and run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Run: TypeAlias = Callable[[str], tuple[int, str]]
 
 @dataclass(frozen=True, slots=True)
 class ExampleResult:
-    """What running one example showed; no `failures` means that it behaved as it says."""
+    """The result of running one example; without `failures` it did what it must do."""
 
     grammar: str
     example: Example
@@ -30,7 +30,7 @@ class ExampleResult:
 
 
 def example_text(example: Example) -> str:
-    """The input that is run: the example rendered, behind a pipe where it says so."""
+    """The input that is run: the example rendered, behind a pipe where it has an `after`."""
     text = render(example.command, example.arguments)
     return text if example.after is None else f"{example.after} | {text}"
 
@@ -38,7 +38,8 @@ def example_text(example: Example) -> str:
 def check_examples(grammar: Grammar) -> Iterator[Fault]:
     """Faults of examples that can be seen without running them.
 
-    Every example is derived by the (unbound) grammar, and parsing its text gives its arguments.
+    The grammar, which may be unbound, has to derive every example. Parsing the example's text has
+    to give its arguments. A grammar without examples is a fault.
     """
     recogniser = Recogniser(grammar)
     parser = InputParser([grammar])
@@ -65,7 +66,7 @@ def check_examples(grammar: Grammar) -> Iterator[Fault]:
 def check_values(grammar: Grammar) -> Iterator[Fault]:
     """Faults of options that are written as arguments of their own though they take a value.
 
-    `-d '='` without braces would be two arguments; parsing finds one.
+    `-d '='` without braces is two arguments, and parsing its text finds one argument.
     """
     splitter = ArgumentSplitter(grammar)
     for bodies in grammar.own.values():
@@ -87,7 +88,7 @@ def check_values(grammar: Grammar) -> Iterator[Fault]:
 
 
 def _own_part(grammar: Grammar, body: Body) -> Body:
-    """The arguments up to a command that is run, which has options of its own."""
+    """The arguments up to and with a command that is run, behind which that one's options stand."""
     names = grammar.command_tokens
     words = [
         str(argument[0]) if argument and isinstance(argument[0], TerminalText) else names[0]
@@ -99,7 +100,7 @@ def _own_part(grammar: Grammar, body: Body) -> Body:
 
 
 def run_examples(grammars: Iterable[Grammar], run: Run) -> Iterator[ExampleResult]:
-    """Every example run by `run` and compared with what it says."""
+    """The result of every example, run by `run` and compared with what it must do."""
     for grammar in grammars:
         for example in grammar.examples:
             text = example_text(example)

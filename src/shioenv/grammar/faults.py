@@ -1,4 +1,4 @@
-"""Faults in grammar files: where, what, and what was probably meant."""
+"""Faults in grammar files: the place, the message, and what was probably meant."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class FaultKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Fault:
-    """One fault; lines and columns count from 1."""
+    """One fault in a file. Lines and columns count from 1."""
 
     path: str
     line: int

@@ -1,4 +1,4 @@
-"""Whether a grammar bears out what its header says that the command is like."""
+"""Whether a grammar derives what the traits in its header say of the command."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ _ASSIGNED = re.compile(r"(?:<EnvVar>|[A-Za-z_]\w*)\+?=")
 
 
 def check_traits(grammar: Grammar) -> Iterator[Fault]:
-    """Faults of a header that says what the grammar does not derive.
+    """Faults of a header whose traits do not fit what the grammar derives.
 
-    A role needs an operand of its kind. Options of an effect need to be options of the command.
-    What is said of files needs something that names a file. An example that ends well has no more
-    operands than the header permits.
+    A role needs an operand of its kind. Options of an effect need to be options of the command. A
+    trait about files needs an operand or value that names a file. A command that shows something
+    volatile has to be volatile. An example that ends with exit code 0 has no more operands than the
+    header permits.
     """
     traits, kinds = grammar.header.traits, operand_kinds(grammar)
 
@@ -66,7 +67,7 @@ def check_traits(grammar: Grammar) -> Iterator[Fault]:
 
 
 def operand_kinds(grammar: Grammar) -> frozenset[str]:
-    """The kinds of value that operands can be, those of what is drawn into them included."""
+    """The names of the kinds of value that operands, or parts of operands, can be."""
     kinds: set[str] = set()
     met: set[Nonterminal] = set()
     pending = list(grammar.starts)
@@ -86,7 +87,7 @@ def operand_kinds(grammar: Grammar) -> frozenset[str]:
 
 
 def _is_option(argument: Sequence[Symbol]) -> bool:
-    """Whether the text that an argument begins with makes it an option."""
+    """Whether an argument begins with a text that makes the argument an option."""
     first = argument[0] if argument else None
     return isinstance(first, TerminalText) and first.text.startswith(("-", NO_SPACE))
 

@@ -1,9 +1,9 @@
 """Options read from a program's own help text, whatever its style.
 
 Most programs list options one to a line, as GNU and util-linux do. A few commands have a style of
-their own, and are read by their own rule, chosen by the command's name. They are `find`'s menus,
-`ps`'s letters without a dash, `dd`'s operands, `ip`'s grammar, `ethtool`'s and `netstat`'s usage
-lines.
+their own, and are read by a rule of their own, chosen by the command's name. These styles are
+`find`'s menus, `ps`'s letters without a dash, `dd`'s operands and `ip`'s grammar. Others are the
+usage lines of `ethtool` and `netstat`, and the ranges behind `cut`'s options.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 MAX_INDENT = 10
-"""Options stand at most this many columns from the left; what is further in is description."""
+"""Columns from the left within which options stand; text further in is a description."""
 
 _NAME = re.compile(r"--?(?=[^\s-])(?:<[a-z]+>|[^\s,=\[\]<>(){}|'\"`]+)")
 _ATTACHED = re.compile(r"(\[=?)?=?(?:<[^>]*>|\{[^}]*\}|[^\s,\[\]{}]|\[[^\]]*\])+\]?")
@@ -30,8 +30,9 @@ _GAP = re.compile(r",\s*(?=-)|\|(?=-)| {2}(?=--\w)")
 class HelpOption:
     """One option of a help text: its spellings, and how it takes a value.
 
-    `value` is "none", "required" or "optional"; `metavar` what the help calls it ("" where it says
-    nothing). Where `any_of` is set, the names are abbreviations of one name (`-s[tatistics]`).
+    `value` is "none", "required" or "optional". `metavar` is the help's name for the value, ""
+    where the help has none. Where `any_of` is set, the names are abbreviations of one name
+    (`-s[tatistics]`).
     """
 
     names: tuple[str, ...]
@@ -42,14 +43,14 @@ class HelpOption:
 
 @dataclass(frozen=True, slots=True)
 class Help:
-    """What a help text documents; `accepted` are names it mentions that nobody needs to cover."""
+    """The options of a help text; `accepted` are names in it that no grammar needs to have."""
 
     options: tuple[HelpOption, ...]
     accepted: frozenset[str] = field(default_factory=frozenset)
 
     @property
     def names(self) -> frozenset[str]:
-        """Every name it documents."""
+        """Every name that the help text documents."""
         return frozenset(name for option in self.options for name in option.names)
 
 
@@ -62,7 +63,7 @@ def read_help(command: str, text: str) -> Help:
 
 
 def _merged(options: Iterator[HelpOption]) -> tuple[HelpOption, ...]:
-    """Every name once: an option whose names are all known already adds nothing."""
+    """The options with every name once. An option whose names all came before is left out."""
     seen: set[str] = set()
     kept = []
     for option in options:
@@ -110,7 +111,7 @@ def read_option(text: str) -> HelpOption | None:
 
 
 def _find(text: str) -> Iterator[HelpOption]:
-    """Menus of words after one dash, several to a line, with their values in capitals."""
+    """Menus of words after one dash, several words to a line, with their values in capitals."""
     yield from (HelpOption((name,)) for name in ("-H", "-L", "-P"))
     yield HelpOption(("-O",), "required", "level")
     yield HelpOption(("-D",), "required", "debugopts")
@@ -122,12 +123,12 @@ def _find(text: str) -> Iterator[HelpOption]:
 
 
 def _cut(text: str) -> Iterator[HelpOption]:
-    """The usual lines; behind them come ranges, of which `-M` is one."""
+    """The usual lines, without the ranges behind them, of which `-M` is one."""
     return _listed(text.partition("Use one, and only one")[0])
 
 
 def _ps(text: str) -> Iterator[HelpOption]:
-    """Lines that mix `-p, p, --pid <PID>`: letters without a dash are names too."""
+    """Lines such as `-p, p, --pid <PID>`, in which letters without a dash are names too."""
     name = r"(?:--[A-Za-z][a-z-]*|-?\w)"
     line_shape = re.compile(rf"\s{{1,8}}({name}(?:,\s*{name})*)(\s<[^>]*>)?(?=\s{{2,}}|\s*$)")
     for line in text.splitlines():
@@ -170,9 +171,9 @@ def _netstat(text: str) -> Iterator[HelpOption]:
 
 
 def _ip(text: str) -> Iterator[HelpOption]:
-    """`ip`'s options, the verbs of an object, and its words that stand before a value or alone.
+    """`ip`'s options, the verbs of an object, and its words, which take a value or stand alone.
 
-    What stands behind a definition of values (`TYPE :=`, encapsulations) is no option.
+    Words in a definition of values (`TYPE :=`, encapsulations) are no options.
     """
     for match in re.finditer(r"(?<=[\s|{])-(\w+)(?:\[([\w-]+)\])?(?=[\s|}])", text):
         long = (f"-{match[1]}{match[2]}",) if match[2] else ()

@@ -1,10 +1,10 @@
 """Kinds of value: what may stand where a number, a mode or a pattern is wanted, and what is drawn.
 
 A kind is declared once, as a tree of parts. Every part is a language (a regular expression, for
-recognising) and a generator (for drawing, always inside that language). A kind may be wider than
-what is worth drawing, and then `wide` says so. For example, any mode of four digits is recognised,
-the usual ones are drawn. Texts are plain (`shioenv.grammar.spelling`): quotes are the spelling's
-business.
+recognising) and a generator (for drawing, always inside that language). A language may be wider
+than what is worth drawing, and then `Wide` holds both. For example, any mode of four digits is
+recognised, and the usual modes are drawn. Texts are plain (`shioenv.grammar.spelling`): quotes
+belong to their spelling.
 """
 
 from __future__ import annotations
@@ -33,10 +33,11 @@ from shioenv.grammar.spelling import BLANK, SUBSTITUTION, VARIABLE
 class ValueKind:
     """A kind of value.
 
-    `about` describes it for the documentation, `part` is its language and generator. `dashed` says
-    that a value which stands alone may begin with a dash, like a mode. `seeded` says that drawing
-    varies the numbers of a grammar's own alternatives, so that units, signs and bounds are the
-    program's. `drawn` is False where only the grammar knows what makes sense (columns, directives).
+    `about` describes the kind for the documentation, `part` is its language and generator. `dashed`
+    says that a value which stands alone may begin with a dash, like a mode. `seeded` says that
+    drawing varies the numbers of a grammar's own alternatives, so that units, signs and bounds fit
+    the program. `drawn` is False where only the grammar knows which values make sense (columns,
+    directives).
     """
 
     name: str
@@ -48,14 +49,17 @@ class ValueKind:
 
     @property
     def language(self) -> re.Pattern[str]:
-        """What is recognised: the part's language, and anything made of expansions alone."""
+        """All that is recognised: the part's language, and any text of expansions alone."""
         if self.name not in _COMPILED:
             expansions = f"[{SUBSTITUTION}{VARIABLE}]+"
             _COMPILED[self.name] = re.compile(f"(?:{self.part.pattern}|{expansions})", re.DOTALL)
         return _COMPILED[self.name]
 
     def ends(self, word: str, offset: int) -> list[int]:
-        """Where a value of this kind that begins at an offset of a plain word can end."""
+        """The offsets where a value of this kind that begins at `offset` of a word can end.
+
+        The word is plain text; marks and unprotected blanks end a value.
+        """
         stop = _END.search(word, offset)
         last = stop.start() if stop else len(word)
         if last - offset > LONGEST:
@@ -76,7 +80,7 @@ ANY = r"[^ \x00\x06-\x1f]"
 
 WORD = r"[\w.@%+,:=-]"
 _CLOSED = rf"(?>(?:\\{ANY}|\[\^?\]?(?>(?:\[[:.=][^\]]*[:.=]\]|[^\]])*)\]|[^\\\[ \x00\x06-\x1f])*)"
-"""A text with every backslash followed and every bracket expression closed."""
+"""A text in which a character follows every backslash and every bracket expression is closed."""
 
 _SUFFIX = r"(?:[kKMGTPEZYRQ](?:i?B)?|[bcwB])"
 _RANGE = r"(?:[0-9]+(?:-[0-9]*)?|-[0-9]+)"
@@ -414,10 +418,10 @@ CHOICES = "choices"
 """The kind whose language is made of the words of the definition that has it."""
 
 COMMAND = "command"
-"""The kind of a command that another one runs; the other grammars know it, not a language."""
+"""The kind of a command that another command runs; grammars recognise it, and no language does."""
 
 CLOSED = "closed"
-"""What a definition says instead of a kind: its list is all that the program knows."""
+"""The word instead of a kind in a definition that lists all values that the program knows."""
 
 TOKEN_KINDS: Mapping[str, str] = {
     **dict.fromkeys(
@@ -434,4 +438,4 @@ TOKEN_KINDS: Mapping[str, str] = {
     "BlockDevice": "name", "EnvVar": "variable", "Pid": "pid", "Hostname": "host",
     "IpAddress": "address", "Word": "text", "Pattern": "pattern", "Glob": "glob",
 }  # fmt: skip
-"""The kind of what stands for each system token."""
+"""The name of the kind that the values of each system token are."""

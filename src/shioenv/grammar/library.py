@@ -29,16 +29,16 @@ def load_grammar(
 ) -> Grammar:
     """The grammar called `name`, checked.
 
-    `versions` is `System.versions` of the target system; a package it lacks has the version of the
-    manual line. A shipped grammar is read once in a process. Errors: UnknownGrammarError (with the
-    nearest name); FaultyGrammarError with all its faults.
+    `versions` is `System.versions` of the target system. A package that `versions` lacks has the
+    version of the manual line. A shipped grammar is read once in a process. Errors:
+    UnknownGrammarError with the nearest name. FaultyGrammarError with all faults of the grammar.
     """
     if directory == COMMANDS:
         return _shipped(name, frozenset((versions or {}).items()))
     return _checked(name, versions, directory)
 
 
-@lru_cache(maxsize=256)  # all of them for two systems
+@lru_cache(maxsize=256)  # all shipped grammars for two systems
 def _shipped(name: str, versions: frozenset[tuple[str, str]]) -> Grammar:
     return _checked(name, dict(versions), COMMANDS)
 
@@ -66,7 +66,7 @@ def _unknown(name: str, directory: Path) -> UnknownGrammarError:
 
 
 def _read(path: Path, versions: Mapping[str, str] | None) -> Loaded:
-    # What is no text is a fault of its line like any other: the sign that stands for it is none.
+    # bytes that are no text become U+FFFD, which is a fault of its line like any other
     text = path.read_text(encoding="utf-8-sig", errors="replace").replace("\0", "\ufffd")
     return read_grammar(text, path.name, versions)
 
@@ -79,7 +79,8 @@ def load_grammars(
 ) -> tuple[Grammar, ...]:
     """These grammars (default: all), checked, in the order given (default: by name).
 
-    Errors: UnknownGrammarError; FaultyGrammarError with the faults of *all* the files.
+    `versions` is as `load_grammar` takes it. Errors: UnknownGrammarError; FaultyGrammarError with
+    the faults of *all* the files.
     """
     faults: list[Fault] = []
     with _uncollected():
@@ -91,8 +92,9 @@ def load_grammars(
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """Nobody looks for garbage meanwhile: a fifth of the time goes into that where hundreds of
-    thousands of objects are made that all stay.
+    """The garbage collector is off inside. It would take a fifth of the time of loading grammars.
+
+    Loading makes hundreds of thousands of objects, which all stay.
     """
     enabled = gc.isenabled()
     gc.disable()
@@ -109,7 +111,7 @@ def _faultless(
     directory: Path,
     faults: list[Fault],
 ) -> Iterator[Grammar]:
-    """Those of the grammars that have no fault; the faults of the others are put into `faults`."""
+    """The grammars without a fault; the faults of the other grammars are put into `faults`."""
     for name in names if names is not None else names_of_grammars(directory):
         try:
             yield load_grammar(name, versions=versions, directory=directory)

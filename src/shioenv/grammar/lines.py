@@ -1,4 +1,4 @@
-"""A grammar file taken apart line by line, nothing resolved yet."""
+"""A grammar file taken apart line by line. No name in it is resolved yet."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HEADER = (
     "command", "manual", "package", "volatile", "permutes", "runs", "operands", "implied", "makes",
     "changes", "removes", "opens", "ordered", "shows", "help",
 )  # fmt: skip
-"""The lines of a header, each there once at most; of `with` lines there may be several."""
+"""The keywords of a header's lines. Each stands there once at most; `with` lines may be several."""
 WITH = "with"
 _KEYWORDS = (*HEADER, WITH, "start", "pipe", "options", "omit", "undocumented", "example")
 _DEFINE = re.compile(r"<([A-Za-z][A-Za-z0-9-]*)>\s*(?::\s*([A-Za-z]+)\s*)?=")
@@ -43,7 +43,7 @@ class PlacedAlternative:
 
 @dataclass(slots=True)
 class Definition:
-    """`<name> : kind = …`: its alternatives, where the name stands, and its kind if it has one."""
+    """`<name> : kind = …`: the alternatives, the name's place, and the kind if there is one."""
 
     name: str
     line: int
@@ -56,8 +56,8 @@ class Definition:
 class OptionLine:
     """An option as written, with its value's pieces.
 
-    Where the value is optional (`--classify[=<when>]`) a short form takes it only if it shows it
-    too (`-i[<suffix>], --in-place[=<suffix>]`): `optional_short`.
+    Where the value is optional (`--classify[=<when>]`), a short form takes the value only if the
+    short form shows it too (`-i[<suffix>], --in-place[=<suffix>]`). `optional_short` says that.
     """
 
     number: int
@@ -81,7 +81,7 @@ class Block:
 
 @dataclass(slots=True)
 class GrammarSource:
-    """A file's lines taken apart, nothing resolved yet."""
+    """A file's lines taken apart, with the faults found in them. No name is resolved yet."""
 
     path: str
     header: dict[str, tuple[str, int]] = field(default_factory=dict)
@@ -100,7 +100,7 @@ class GrammarSource:
         self.faults.append(Fault(self.path, line, column, message, kind))
 
     def reader(self, line: int, text: str, position: int) -> NotationReader:
-        """A reader of one line that notes its faults here."""
+        """A reader of one line, from `position` on, that notes its faults in this source."""
 
         def report(kind: FaultKind, message: str, column: int) -> None:
             self.report(line, column, kind, message)
@@ -267,18 +267,18 @@ class LineParser:
     def read_lines(
         self, number: int, line: str, position: int, into: list[PlacedAlternative]
     ) -> None:
-        """Alternatives from `position` to the end of the line."""
+        """Read the alternatives from `position` to the end of the line."""
         for alternative in self.source.reader(number, line, position).alternatives():
             self.known_flags(number, alternative.attributes, {"volatile", "clock", "wrong"})
             into.append(PlacedAlternative(number, alternative))
 
     def known_flags(self, number: int, attributes: Attributes, known: set[str]) -> None:
-        """A fault for each attribute that means nothing where it stands."""
+        """Note a fault for each attribute that means nothing where it stands."""
         for flag in sorted(attributes.flags - known):
             self.fault(number, 1, f"%{flag} means nothing here")
 
     def option_line(self, number: int, line: str, position: int, block: Block) -> None:
-        """One line of an option block; what is no option is an ordinary alternative."""
+        """Read one line of an option block; a line without an option is an ordinary alternative."""
         start = position
         names: list[tuple[str, str]] = []
         shown = False  # whether a short form shows the optional value too
@@ -319,7 +319,7 @@ class LineParser:
             option.spec,
             clusters="alone" not in flags,
             joined=option.spec.joined or "joined" in flags,
-            # A long option is shown with `=` or with a blank; both forms are then possible.
+            # a long option shown with `=` or with a blank may be written in both forms
             separate="separate" in flags or bool(spec.words),
             repeats="repeats" in flags,
         )

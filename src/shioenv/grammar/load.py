@@ -39,8 +39,8 @@ SHARED = Path(__file__).parent / "shared"
 CLUSTER_SHARE = 0.2
 """Weight of clusters relative to all other forms of a block: about one option in six.
 
-Only a block with as many short options as `FULL_CLUSTERS` gets all of it: with one or two letters,
-clusters would repeat them (`-nnn`).
+Only a block with `FULL_CLUSTERS` short options or more gets the whole weight. With one or two
+letters, clusters would repeat these letters (`-nnn`).
 """
 
 FULL_CLUSTERS = 6
@@ -50,13 +50,13 @@ _BLOCK_PARTS = ("flag", "valued", "long", "cluster", "rest")
 
 @dataclass(slots=True)
 class _Scope:
-    """Names of one file resolved into productions, its faults noted on the way."""
+    """Resolves the names of one file into productions, and notes faults on the way."""
 
     source: GrammarSource
     prefix: str
     version: str
     volatile: frozenset[str]
-    """Attributes that say that two runs may differ."""
+    """The attributes that say that two runs may differ."""
     shared: Mapping[str, Nonterminal]
     productions: dict[Nonterminal, list[Production]] = field(default_factory=dict)
     slots: set[Nonterminal] = field(default_factory=set)
@@ -67,7 +67,7 @@ class _Scope:
     places: dict[tuple[Nonterminal, Body], tuple[int, int]] = field(default_factory=dict)
 
     def own(self, name: str) -> Nonterminal:
-        """The nonterminal of a name this file defines."""
+        """The nonterminal of a name that this file defines."""
         return Nonterminal(f"{self.prefix}:{name}" if self.prefix else name)
 
     def compile(self) -> None:
@@ -85,7 +85,7 @@ class _Scope:
             _BlockCompiler(self, block).compile()
 
     def add(self, head: Nonterminal, lines: Iterable[PlacedAlternative]) -> None:
-        """Productions of `head`, one for each alternative whose guard holds."""
+        """Add productions of `head`, one for each alternative without a guard that fails."""
         for line in lines:
             alternative = line.alternative
             guard = alternative.attributes.guard
@@ -126,7 +126,7 @@ class _Scope:
     def words(
         self, words: Iterable[NotationWord], line: int, head: Nonterminal
     ) -> Iterator[tuple[Symbol, ...]]:
-        """The arguments of a body; `()` is none."""
+        """The arguments of a body; a word `()` is no argument."""
         for word in words:
             alone = len(word.pieces) == 1
             if alone and isinstance(word.pieces[0], ChoiceGroup) and _is_nothing(word.pieces[0]):
@@ -136,7 +136,7 @@ class _Scope:
     def pieces(
         self, pieces: Sequence[Piece], line: int, head: Nonterminal, *, alone: bool = False
     ) -> tuple[Symbol, ...]:
-        """The symbols of one argument. `alone` repetitions make arguments, others make text."""
+        """The symbols of one argument. Where `alone`, a repetition makes arguments, else text."""
         symbols: list[Symbol] = []
         for piece in pieces:
             if isinstance(piece, LiteralText):
@@ -154,7 +154,7 @@ class _Scope:
         return tuple(symbols)
 
     def resolve(self, reference: Reference, line: int) -> Nonterminal:
-        """The nonterminal a reference means; an unknown one is noted as a fault."""
+        """The nonterminal that a reference means; an unknown name is noted as a fault."""
         name = reference.name
         if name[0].isupper():
             if name not in SYSTEM_TOKENS:
@@ -211,7 +211,7 @@ def _is_nothing(group: ChoiceGroup) -> bool:
 class _BlockCompiler:
     """Writes out the forms of an option block (the table in docs/reference/grammar-format.md).
 
-    Weights make every line as likely as the next, and the forms of a line as likely as each other.
+    Weights make all lines equally likely, and all forms of one line.
     """
 
     def __init__(self, scope: _Scope, block: Block) -> None:
@@ -284,7 +284,7 @@ class _BlockCompiler:
     def endings(
         spec: OptionSpec, value: tuple[Symbol, ...], blank: str, sign: str
     ) -> list[tuple[str, tuple[Symbol, ...]]]:
-        """What can follow a name: nothing, a blank and the value, or the value attached."""
+        """The endings of a name: nothing, a blank and the value, or the value attached."""
         if spec.value == "none":
             return [("", ())]
         if spec.value == "optional":
@@ -348,7 +348,7 @@ def _shared() -> tuple[Mapping[str, Nonterminal], Productions, Mapping[Nontermin
 class Loaded:
     """A grammar file as read: the grammar and its faults so far.
 
-    `lines` says on which line and column each name is defined, `places` where a production stands.
+    `lines` has the line and column where each name is defined, `places` those of each production.
     """
 
     grammar: Grammar
@@ -358,12 +358,12 @@ class Loaded:
 
 
 def read_grammar(text: str, path: str, versions: Mapping[str, str] | None = None) -> Loaded:
-    """The grammar in `text` with the faults that reading it showed, never an exception.
+    """The grammar in `text` with the faults of reading it, which raise no exception.
 
-    `path` is what faults call the file; its stem must be the command's name. `versions` is
+    `path` is the file's name in faults; its stem must be the command's name. `versions` is
     `System.versions` of the target system. Guards compare with its version of the package (default:
-    the manual line's). A `clock` that is `host` tells programs the host's time, which no two runs
-    share.
+    the manual line's). Where its `clock` is `host`, programs are told the host's time, which no two
+    runs share. Errors: FaultyGrammarError where the shared definitions have faults.
     """
     versions = versions or {}
     host_clock = versions.get("clock") == "host"
@@ -401,7 +401,7 @@ def read_grammar(text: str, path: str, versions: Mapping[str, str] | None = None
 
 
 def _header(source: GrammarSource, host_clock: bool) -> Header:
-    """The header, with a fault for each line it lacks."""
+    """The header; each line that it lacks is noted as a fault."""
 
     def value(keyword: str, example: str) -> str:
         if keyword not in source.header:
@@ -441,7 +441,7 @@ def _header(source: GrammarSource, host_clock: bool) -> Header:
 
 
 def _is_yes(source: GrammarSource, keyword: str, otherwise: str = "no") -> bool:
-    """What a line answers, with a fault where that is neither yes nor no."""
+    """Whether a line says `yes`; a line that says neither yes nor no is noted as a fault."""
     answer, line = source.header.get(keyword, (otherwise, 0))
     if answer not in {"yes", "no"}:
         source.report(line, 1, FaultKind.HEADER, f"{keyword} is `yes` or `no`")
@@ -449,7 +449,7 @@ def _is_yes(source: GrammarSource, keyword: str, otherwise: str = "no") -> bool:
 
 
 def _traits(source: GrammarSource) -> Traits:
-    """What the header says that the command is like, with a fault for what no trait is."""
+    """The traits that the header says; a line that says no trait is noted as a fault."""
 
     def one_of(keyword: str, known: Collection[str]) -> str:
         answer, line = source.header.get(keyword, ("", 0))
@@ -482,7 +482,7 @@ def _traits(source: GrammarSource) -> Traits:
 
 
 def read_header(text: str, path: str) -> Header:
-    """The header of a grammar's text; nothing else of it is read, and faults are left out."""
+    """The header of a grammar's text. Nothing else of the text is read, and faults are dropped."""
     lines = (line for line in text.splitlines() if line.partition(" ")[0] in _OF_HEADER)
     return _header(LineParser(path, "\n".join(lines)).source, host_clock=False)
 

@@ -8,9 +8,9 @@ line, whatever files there are:
 - an argument that is not written as the program reads it (number, date, mode, format, pattern,
   address, keyword), or is out of the program's range.
 
-A command line in order that cannot be obeyed is no misuse. Examples are a missing file, a
-directory, an unknown user or device, no permission, a refused connection, a check that says no.
-Ours, because the paper counts no failures.
+A correct command line that cannot be obeyed is no misuse. Examples are a missing file, a directory,
+an unknown user or device, missing permission, a refused connection, and a check that fails. This
+count is ours, because the paper counts no failures.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ _MISUSE = re.compile("|".join(f"(?:{message})" for message in _MESSAGES))
 def complaint(exit_code: int, output: str) -> str | None:
     """The line of the output that says what is wrong with the command line; None for no misuse.
 
-    Of an input that failed (exit code not 0); what ended with 0, and what a signal or a limit
-    ended, is none. `output` is what it wrote, standard error included.
+    `output` has standard error in it. An input that ended with exit code 0 is no misuse. An input
+    that a limit (124) or a signal (129 to 254) ended is none either.
     """
     if exit_code in {0, 124} or 128 < exit_code < 255:
         return None

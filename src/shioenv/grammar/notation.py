@@ -1,9 +1,9 @@
-"""The notation of items: what stands right of `=` and `start`, read into a small tree.
+"""The notation of items, which stand right of `=` and `start`, read into a small tree.
 
 A blank separates arguments, and `{…}` with a blank in it is one argument. `<name>` is a
-nonterminal, `( | )` a group, `%word` an attribute. `* + ?` right after one of these is repetition.
-Shell quoting means what it means in a shell. docs/reference/grammar-format.md describes it for
-authors.
+nonterminal, `( | )` a group, `%word` an attribute. `* + ?` right after a nonterminal or a group is
+repetition. Shell quoting means what it means in a shell. docs/reference/grammar-format.md describes
+the notation for authors.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ATTRIBUTES = (
 )  # fmt: skip
 
 ReportFault: TypeAlias = Callable[[FaultKind, str, int], None]
-"""Notes a fault: its kind, what it is, and the column it is at (from 1)."""
+"""Notes a fault: its kind, its message, and its column (from 1)."""
 
 
 @dataclass(slots=True)
@@ -43,7 +43,7 @@ class LiteralText:
 
 @dataclass(slots=True)
 class Reference:
-    """`<name>`, with the repetition sign after it ("" if none)."""
+    """`<name>`, with the repetition sign after it ("" if none); `quoted` inside of quotes."""
 
     name: str
     column: int
@@ -53,7 +53,7 @@ class Reference:
 
 @dataclass(slots=True)
 class ChoiceGroup:
-    """`( … | … )`, with the repetition sign after it."""
+    """`( … | … )`, with the repetition sign after it ("" if none)."""
 
     alternatives: list[Alternative]
     column: int
@@ -98,7 +98,7 @@ def _version_key(version: str) -> tuple[int, ...]:
 
 @dataclass(slots=True)
 class Attributes:
-    """What `%` words at the end of an alternative or option line say."""
+    """The `%` words at the end of an alternative or option line."""
 
     weight: float = 1.0
     guard: Guard | None = None
@@ -126,21 +126,21 @@ class NotationReader:
 
     @property
     def rest(self) -> str:
-        """What has not been read yet."""
+        """The text that has not been read yet."""
         return self.text[self.position :]
 
     @property
     def column(self) -> int:
-        """Where the reader stands, counted from 1."""
+        """The column of the reader's place, counted from 1."""
         return self.position + 1
 
     def peek(self, offset: int = 0) -> str:
-        """The character at the reader's place, "" at the end."""
+        """The character `offset` behind the reader's place, "" past the end."""
         index = self.position + offset
         return self.text[index] if index < len(self.text) else ""
 
     def skip_blanks(self) -> None:
-        """Go on to the next character that is no blank; a comment ends the line."""
+        """Go on to the next character that is no blank; to the end where a comment begins."""
         blanks = _BLANKS.match(self.text, self.position)
         self.position = blanks.end() if blanks else self.position
         if self.peek() == "#" and self.text[self.position - 1 : self.position] in ("", " ", "\t"):
@@ -212,7 +212,7 @@ class NotationReader:
             self.report(FaultKind.SYNTAX, message, column)
 
     def word(self, depth: int = 0, stop: str = "") -> NotationWord:
-        """One argument; `stop` holds characters that end it besides a blank."""
+        """One argument; a character in `stop` ends the argument, as a blank does."""
         column = self.column
         end = self.brace_group_end() if not stop else None
         if end is None:
@@ -227,7 +227,10 @@ class NotationReader:
         return NotationWord(pieces, column)
 
     def brace_group_end(self) -> int | None:
-        """Where a brace group that starts here ends; None where these braces are literal."""
+        """Where the brace group at the reader's place ends; None where no such group begins there.
+
+        Braces without a blank in them may be literal text of the shell, as `{}` and `{a,b}` are.
+        """
         if self.peek() != "{":
             return None
         has_blank, nesting = False, 0
@@ -247,7 +250,7 @@ class NotationReader:
         return None
 
     def unquoted(self) -> Iterator[tuple[int, str]]:
-        """Every character from here that no quote protects, with its index."""
+        """Every character from the reader's place on that no quote protects, with its index."""
         index = self.position
         while index < len(self.text):
             end = self.quoted_end(index)

@@ -1,9 +1,9 @@
 """Any Bash input taken apart into commands, operators, redirections and arguments.
 
-The reader of Bash finds the commands, the grammars their arguments. What is no simple command (a
-loop, a subshell) stays whole as a command token. What has a here-document, or cannot be read at
-all, becomes one command with its words. Never an exception: bash's own error is then the input's
-behavior.
+The reader of Bash finds the commands, and the grammars find their arguments. A command that is not
+simple (a loop, a subshell) stays whole as a command token. An input with a here-document, and one
+that Bash refuses, becomes one command with its words. No exception is raised: bash's own error is
+the input's behavior.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from shioenv.grammar.arguments import ArgumentSplitter
 from shioenv.grammar.symbols import Body, Grammar, Nonterminal, TerminalText
 
 NESTED_DEPTH = 2
-"""How deep commands that others run are taken apart and described."""
+"""How many commands deep the commands that other commands run are taken apart and described."""
 
 
 class InputParser:
@@ -34,18 +34,22 @@ class InputParser:
             for token in grammar.command_tokens:
                 self._grammars.setdefault(token, []).append(grammar)
         self.splitter = cache(ArgumentSplitter)
-        """What finds the arguments of one grammar's command."""
+        """The splitter of a grammar, made once."""
 
     def parse(self, text: str) -> Input:
-        """The input; its text means to bash what `text` means.
+        """The input of a text; the input's own text means to bash what `text` means.
 
-        Blanks between words become one, newlines between commands `;`, and redirections move behind
-        the arguments of their command. Comments are dropped.
+        Blanks between words become one blank. Newlines between commands become `;`. Redirections
+        move behind the arguments of their command. Comments are dropped.
         """
         return self.take_apart(text)[0]
 
     def take_apart(self, text: str) -> tuple[Input, bool]:
-        """The input as by `parse`, and whether Bash reads all of it."""
+        """The input as `parse` gives it, and whether it was read as Bash reads it.
+
+        It was not where Bash refuses the text, and where the text has a here-document or no
+        command.
+        """
         if "\0" not in text:
             try:
                 source = read(text)
@@ -63,10 +67,11 @@ class InputParser:
     def arguments(
         self, command: str, words: Sequence[str], depth: int = NESTED_DEPTH
     ) -> tuple[Argument, ...]:
-        """The arguments in the words that follow a command; its words where no grammar knows it.
+        """The arguments in the words that follow a command.
 
-        Those of a command that it runs (`xargs`, `env`) are taken apart by that one's grammar, so
-        many commands deep; deeper each word is one.
+        Where no grammar knows the command, each word is an argument. A command may run another one
+        (`xargs`, `env`), whose arguments are taken apart by its own grammar. That goes `depth`
+        commands deep.
         """
         grammar = self.grammar(command, words)
         if grammar is None:
@@ -80,10 +85,11 @@ class InputParser:
         return (*own, *self.arguments(arguments[place].text, inner, depth - 1))
 
     def grammar(self, command: str, words: Sequence[str]) -> Grammar | None:
-        """The grammar that knows a command with these words; None where none does.
+        """The grammar that knows a command with these words; None where no grammar does.
 
-        Grammars that share a command token are told apart by the word that every input of theirs
-        has (`ip link …`). As with the program, an abbreviation of the word will do (`ip l`).
+        Grammars that share a command token are told apart by a word that every input of each
+        grammar has (`ip link …`). As with the program, an abbreviation of the word will do
+        (`ip l`).
         """
         name = command.rpartition("/")[2] if command.startswith("/") else command
         grammars = self._grammars.get(name, ())
@@ -92,7 +98,7 @@ class InputParser:
         return grammars[0] if grammars else None
 
     def _place_of_fixed(self, grammar: Grammar, words: Sequence[str]) -> tuple[int, bool]:
-        """Which argument is the grammar's fixed word, and whether it is an abbreviation of it."""
+        """The index of the argument that is the grammar's fixed word, and whether abbreviated."""
         known = fixed(grammar)
         for place, argument in enumerate(self.splitter(grammar).arguments(words)):
             text = argument.text
@@ -105,7 +111,7 @@ class InputParser:
         return len(words), True
 
     def _command(self, words: list[str]) -> Iterator[Token]:
-        """The tokens of one simple command; assignments before it belong to the command token."""
+        """The tokens of one simple command. Assignments before it belong to the command token."""
         count = n_assignments(words)
         end = count + (2 if " ".join(words[count : count + 2]) in self._grammars else 1)
         yield Token(Argument(" ".join(words[:end])), Role.COMMAND)
@@ -115,8 +121,8 @@ class InputParser:
     def _piece(self, text: str, piece: Piece) -> list[Token]:
         """The tokens of one command without its redirections.
 
-        One whose arguments look like operators (`[[ a < b ]]`) is taken as it stands, as is one
-        behind a `!`.
+        A command whose arguments look like operators (`[[ a < b ]]`) is one command token. So is a
+        command behind a `!`, which keeps its redirections.
         """
         command = piece.command
         if command is None or (piece.prefixed and text[piece.start] == "!"):
@@ -144,14 +150,15 @@ class InputParser:
 
 
 def _read_back(tokens: Iterable[Token]) -> Input:
-    """The input that these tokens are once they are shown as texts."""
+    """The input that is read from the texts of these tokens."""
     return Input.from_marked([token.argument.marked for token in tokens])
 
 
 def command_place(grammar: Grammar, arguments: Sequence[Argument]) -> int | None:
-    """Which of a command's arguments is the command that it runs; None where it runs none.
+    """The index of the argument that is the command which a command runs; None where it runs none.
 
-    It is the first operand; before it `env` has assignments, and a `-` that is an option.
+    That argument is the first operand. Before it, `env` has assignments and a `-`, which is an
+    option.
     """
     if not grammar.header.runs:
         return None
@@ -172,7 +179,7 @@ def parse_input(text: str, grammars: Iterable[Grammar]) -> Input:
 
 @cache
 def fixed(grammar: Grammar) -> frozenset[str]:
-    """The words without a dash one of which every input of a grammar has: `addr` of `ip addr …`."""
+    """The words, without a dash, of which every input of a grammar has one: `addr` of `ip addr`."""
     by_start: list[frozenset[str]] = []
     for start in grammar.starts:
         for production in grammar.productions.get(start, ()):
@@ -191,7 +198,7 @@ def fixed(grammar: Grammar) -> frozenset[str]:
 
 
 def _literal(body: Body) -> str:
-    """The text of a body of one argument that holds nothing but text, else nothing."""
+    """The text of a body that is one argument of text alone; "" for another body."""
     if len(body) == 1 and all(isinstance(symbol, TerminalText) for symbol in body[0]):
         return "".join(map(str, body[0]))
     return ""
@@ -215,7 +222,7 @@ def _without_redirects(text: str, start: int, command: Simple) -> str:
 
 
 def _redirect(redirect: Redirect) -> Iterator[Token]:
-    """A redirection as operator and target, or as one operator: `2>&1`, rare kinds (`3>&-`)."""
+    """A redirection as operator and target; as one operator for `2>&1` and rare kinds (`3>&-`)."""
     name = redirect.descriptor
     before = "" if name is None else f"{{{name}}}" if isinstance(name, str) else str(name)
     operator = before + redirect.operator

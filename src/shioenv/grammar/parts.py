@@ -1,4 +1,4 @@
-"""Pieces of a kind of value: a language as a regular expression, and texts of it drawn."""
+"""Parts of a kind of value, each with a language and with texts drawn from that language."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import Protocol, TypeAlias
 from shioenv.grammar.spelling import BLANK
 
 Names: TypeAlias = Mapping[str, Sequence[str]]
-"""The values of system tokens, as a catalogue has them."""
+"""The values of system tokens by the tokens' names, as a catalogue has them."""
 
 LONGEST = 512
-"""Characters of the longest value that is looked at; more are no value of any kind."""
+"""Characters of a value at most; a longer text is no value of any kind."""
 
 
 class Part(Protocol):
-    """A piece of a kind: its language as a regular expression, and a text of it drawn."""
+    """A part of a kind: its language as a regular expression, and texts drawn from it."""
 
     @property
     def pattern(self) -> str:
@@ -82,7 +82,10 @@ class PartsInRow:
 
 @dataclass(frozen=True, slots=True)
 class List:
-    """One to so many of a part, separated; one item is commonest, each more half as likely."""
+    """One to `most` items of a part, separated. Each further item is drawn with probability 0.5.
+
+    The language has lists of any length.
+    """
 
     part: Part
     separator: str
@@ -104,7 +107,7 @@ class List:
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A number between two bounds, drawn as `draw_number` does."""
+    """A number, drawn from `low` to `high` by `draw_number`; the language is 1 to 20 digits."""
 
     low: int
     high: int
@@ -121,7 +124,7 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What the system has for a token (`Word`); one of `otherwise` where it has none."""
+    """A value that the system has for a token (`Word`); one of `otherwise` where it has none."""
 
     token: str
     otherwise: tuple[str, ...]
@@ -140,7 +143,7 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Wide:
-    """A part of a larger language, which is what is recognised."""
+    """A part that is drawn from, in a larger language that is recognised."""
 
     language: str
     part: Part
@@ -158,8 +161,9 @@ class Wide:
 def draw_number(random: Random, low: int, high: int) -> int:
     """A number from `low` to `high`, both included.
 
-    One in ten is a bound. Of the others every order of magnitude is equally likely. Beyond 20 two
-    digits at most differ from 0, as people write them.
+    One in ten is a bound. Of the others every order of magnitude above `low` is equally likely. Of
+    numbers beyond 20, four in five are as people write them. Only their first digit, or a 5 behind
+    it too, differs from 0.
     """
     if low >= high:
         return low
@@ -174,7 +178,7 @@ def draw_number(random: Random, low: int, high: int) -> int:
 
 
 def one_of(*parts: Part | str | tuple[Part | str, float]) -> OneOf:
-    """A choice; a text stands for itself, a pair has a weight other than 1."""
+    """A choice of parts. A text stands for itself; a pair is a part with its weight, else 1."""
     pairs = [part if isinstance(part, tuple) else (part, 1.0) for part in parts]
     return OneOf(tuple(_part(part) for part, _ in pairs), tuple(weight for _, weight in pairs))
 
@@ -185,7 +189,7 @@ def row(*parts: Part | str) -> PartsInRow:
 
 
 def maybe(part: Part | str, share: float = 0.5) -> OneOf:
-    """A part or nothing."""
+    """A part, drawn with probability `share`, or nothing."""
     return one_of(("", 1 - share), (part, share))
 
 

@@ -19,27 +19,27 @@ _Argument: TypeAlias = tuple[Item, ...]
 _Body: TypeAlias = tuple[_Argument, ...]
 
 _MOST_FREE = 8
-"""Options that are tried in every order; each more makes that twice as long."""
+"""Options at most that are tried in every order; each further option doubles the work."""
 
 _MOST_WORDS = 150
-"""Words of a command at most: a list of operands is followed a call a word. People write fewer."""
+"""Words of a command at most: a list of operands takes a nested call for each word."""
 
 _SEPARATED = re.compile(rf"[^,{BLANK} +-][^,{BLANK} ]*")
 _WRITTEN = re.compile(r"(?:<ns>|-)([A-Za-z0-9])|--([A-Za-z0-9][A-Za-z0-9-]*)")
 
 
 class _Rules:
-    """A grammar's productions as plain text, by nonterminal and by what is open around it."""
+    """A grammar's productions as plain text, by nonterminal and the quotes open around it."""
 
     def __init__(self, grammar: Grammar) -> None:
         self.productions = grammar.productions
         self.kinds = grammar.kinds
         self.bodies = cache(self._bodies)
-        """The bodies of a nonterminal where these quotes are open."""
+        """The bodies of a nonterminal where the quotes of a state are open."""
         self.kind = cache(self._kind)
-        """The kind of value that stands for a nonterminal, None where it is no kind."""
+        """The kind of value that a nonterminal has, or None."""
         self.words = cache(self._words)
-        """The words that the definition of a nonterminal names, in small letters."""
+        """The words that the definition of a nonterminal names, in lower case."""
 
     def _bodies(self, symbol: Nonterminal, state: State) -> tuple[_Body, ...]:
         return tuple(
@@ -48,7 +48,7 @@ class _Rules:
         )
 
     def argument(self, argument: Sequence[Symbol], state: State = ()) -> _Argument:
-        """One argument as plain text; what a quoted token stands for needs no quotes of its own."""
+        """One argument as plain text, where the quotes of `state` are open before it."""
         return tuple(plain_symbols(argument, state))
 
     def _kind(self, symbol: Nonterminal) -> ValueKind | None:
@@ -67,7 +67,7 @@ class _Rules:
         return frozenset(word.lower() for text in texts for word in _SEPARATED.findall(plain(text)))
 
     def ends(self, symbol: Nonterminal, word: str, offset: int) -> Iterable[int]:
-        """Where a value that the symbol's definition does not name can end."""
+        """Where a value can end that the symbol's kind has, or that its system token may be."""
         kind = self.kind(symbol)
         if self.is_open(symbol):
             return open_ends(word, offset)
@@ -79,25 +79,26 @@ class _Rules:
         return [len(word)] if named and self.words(symbol).issuperset(named) else ()
 
     def is_open(self, symbol: Nonterminal) -> bool:
-        """Whether the symbol is a system token without values, which takes any text."""
+        """Whether the symbol is an unbound system token, which takes any text."""
         return symbol.is_system_token and symbol not in self.productions
 
 
 class Recogniser:
-    """Answers for one grammar, bound or not.
+    """Says whether one grammar, bound or not, derives words.
 
-    Words are compared as their program gets them, so that quotes do not matter. Where a nonterminal
-    has a kind, any value of the kind will do; a system token without values takes any word.
+    Words are compared as their program gets them, so quotes do not matter. Where a nonterminal has
+    a kind, any value of the kind will do. A system token without values takes any word.
 
-    Works top-down on finished words, marks included; grammars have no left recursion (the checker
-    refuses it), so it ends.
+    Recognition works top-down on finished words, marks included. It ends because grammars have no
+    left recursion, which the checker refuses.
     """
 
     def __init__(self, grammar: Grammar) -> None:
         self.grammar = grammar
         self.derives_argument = cache(self._derives_argument)
-        """Whether some production has an argument that derives a word, or an option block has the
-        option in another of its spellings."""
+        """Whether an argument of some production derives a marked word.
+
+        True also where the word is another spelling of an option that the grammar has."""
         self._rules = _Rules(grammar)
         self._whole = {
             self._rules.argument(argument)
@@ -112,7 +113,7 @@ class Recogniser:
         }
 
     def _option_values(self) -> Mapping[str, set[_Argument | None]]:
-        """What each option takes: values, and None where it may stand without one."""
+        """The values that each option takes, with None where the option may stand alone."""
         values: dict[str, set[_Argument | None]] = defaultdict(set)
         for name, symbols in self.grammar.option_values:
             values[name].add(None if symbols is None else self._rules.argument(symbols))
@@ -139,7 +140,7 @@ class Recogniser:
                         yield argument
 
     def derives(self, words: Sequence[str]) -> bool:
-        """Whether some start symbol derives exactly these words, the command first.
+        """Whether some start symbol derives exactly these marked words, the command first.
 
         More than 150 words are never derived.
         """
@@ -152,12 +153,12 @@ class Recogniser:
         )
 
     def derives_in_some_order(self, words: Sequence[str]) -> bool:
-        """Whether these words are derived once their options stand in some other order.
+        """Whether these words are derived with their options in some order.
 
-        Programs that permute take options anywhere; a grammar with options that exclude each other
-        writes one order. Operands, and whatever stands behind `--`, keep their order; clusters stay
-        together. With more than 8 options only the order given is tried, and more than 150 words
-        are never derived.
+        Programs that permute take options anywhere, but a grammar with options that exclude each
+        other writes one order. Operands keep their order, and so does every word behind `--`.
+        Clusters stay together. With more than 8 options, and for programs that do not permute, only
+        the order given is tried. More than 150 words are never derived.
         """
         if self.derives(words):
             return True
@@ -179,8 +180,9 @@ class Recogniser:
         return any(match.is_word(argument, 0) for argument in self._whole) or self._spells(word)
 
     def kind_of_value(self, option: str, value: str) -> str | None:
-        """The name of the kind that a value of an option is, None where the value is of no kind. Of
-        several kinds it is the one that is named first in the table of kinds.
+        """The name of the kind that a value of an option is, None where the value is of no kind.
+
+        Of several kinds the one that comes first in `KINDS` is named.
         """
         word = f"={plain(value)}"
         found = set()
@@ -193,7 +195,7 @@ class Recogniser:
         return min(found, key=list(KINDS).index, default=None)
 
     def cause(self, option: str | None, value: str | None) -> str:
-        """Why an argument is not derived, as `DescribedArgument.cause` says it."""
+        """The reason why an argument is not derived; see `DescribedArgument.cause`."""
         if option is None:
             return "operand"
         name = self._name(option)
@@ -204,13 +206,13 @@ class Recogniser:
         return "value" if self._values[name] != {None} else "unexpected value"
 
     def _name(self, option: str) -> str | None:
-        """The option as the grammar calls it, None where it has none such."""
+        """The option as the grammar calls it, None where the grammar has no such option."""
         if option.startswith("--"):
             return self._long(option[2:])
         return option if option in self._values else None
 
     def _spells(self, word: str) -> bool:
-        """Whether a word is one of the program's options, spelt in a way no production writes."""
+        """Whether a word is an option of the grammar, in a spelling that no production writes."""
         text = plain(word.replace(NO_SPACE, ""))
         if text.startswith("--"):
             name, sign, value = text[2:].partition("=")
@@ -228,7 +230,7 @@ class Recogniser:
         return self._takes(text[:2], value if len(text) > 2 else None)
 
     def _long(self, name: str) -> str | None:
-        """The long option of this name, or the only one that begins so."""
+        """The long option of this name, or the only long option whose name begins so; or None."""
         if f"--{name}" in self._values:
             return f"--{name}"
         known = [long for long in self._values if long.startswith(f"--{name}")]
@@ -246,22 +248,22 @@ class Recogniser:
 
 
 class _Match:
-    """One question's memory: where the text of each symbol can end, from each place in a word."""
+    """Where the text of each symbol can end in given words, remembered for one question."""
 
     def __init__(self, rules: _Rules, words: Sequence[str]) -> None:
         self.rules = rules
         self.words = words
         self.text = cache(self._text)
-        """Where the text of one nonterminal can end, from a place in the word at an index."""
+        """Where the text of a nonterminal can end in the word at an index, from an offset on."""
 
     def is_word(self, argument: _Argument, index: int) -> bool:
-        """Whether the items make exactly the word at `index`."""
+        """Whether the items of an argument make exactly the word at `index`."""
         if index >= len(self.words):
             return False
         return len(self.words[index]) in self.texts(argument, index, 0)
 
     def texts(self, items: _Argument, index: int, offset: int) -> set[int]:
-        """Where the text of these items can end within the word at `index`."""
+        """The offsets where the items' text, which begins at `offset`, can end in the word."""
         word = self.words[index]
         ends = {offset}
         for item in items:
@@ -285,7 +287,7 @@ class _Match:
 
 
 def open_ends(word: str, offset: int) -> Iterator[int]:
-    """Where a value nobody knows can end: not an option, no marks, no bare blank."""
+    """Where a value of unknown language can end: it is no option and has no mark or bare blank."""
     if word.startswith("-", offset) and not offset:
         return
     for end in range(offset + 1, len(word) + 1):
@@ -295,22 +297,22 @@ def open_ends(word: str, offset: int) -> Iterator[int]:
 
 
 def _starts(word: str, text: str, offset: int) -> bool:
-    """Whether a text stands there; a blank of the grammar's may be a protected one."""
+    """Whether `text` stands at an offset; its blanks may be protected blanks of the word."""
     return word.startswith(text, offset) or (
         " " in text and word.startswith(text.translate(PROTECTED), offset)
     )
 
 
 class _Sequences(_Match, Generic[Place]):
-    """Where whole arguments can end; a subclass says which words may come next at a place."""
+    """Where sequences of arguments can end; a subclass says which words may come next."""
 
     def __init__(self, rules: _Rules, words: Sequence[str]) -> None:
         super().__init__(rules, words)
         self.arguments = cache(self._arguments)
-        """Where whole arguments derived from a nonterminal can end, from a place."""
+        """Where the arguments that a nonterminal derives can end, from a place on."""
 
     def following(self, place: Place) -> Iterator[tuple[int, Place]]:
-        """The words that may stand next, each with the place behind it."""
+        """The indices of the words that may come next, each with the place behind that word."""
         raise NotImplementedError
 
     def _arguments(self, item: tuple[Nonterminal, State], place: Place) -> frozenset[Place]:
@@ -331,24 +333,24 @@ class _Sequences(_Match, Generic[Place]):
         return frozenset(places)
 
     def argument(self, argument: _Argument, place: Place) -> Iterable[Place]:
-        """Where one argument of a body can end."""
+        """Where one argument of a body, which begins at `place`, can end."""
         if len(argument) == 1 and not isinstance(argument[0], str):
             return self.arguments(argument[0], place)
         return [after for index, after in self.following(place) if self.is_word(argument, index)]
 
 
 class _InOrder(_Sequences[int]):
-    """A place is the number of words used."""
+    """Words in the order given; a place is the number of words used."""
 
     def following(self, place: int) -> Iterator[tuple[int, int]]:
-        """The next word, if there is one."""
+        """The next word, if a word is left."""
         if place < len(self.words):
             yield place, place + 1
 
 
 @dataclass(frozen=True, slots=True)
 class _Unit:
-    """Words that stay together, and whether they may stand anywhere."""
+    """Words that stay together; `free` says that the unit may stand anywhere."""
 
     first: int
     count: int
@@ -356,7 +358,7 @@ class _Unit:
 
 
 def _units(words: Sequence[str]) -> list[_Unit]:
-    """The command, options and clusters (free until a `--`), and operands."""
+    """The units of words: the command, options and clusters (free up to a `--`), and operands."""
     units = [_Unit(0, 1, False)]
     index, ended = 1, False
     while index < len(words):
@@ -371,7 +373,10 @@ def _units(words: Sequence[str]) -> list[_Unit]:
 
 
 class _AnyOrder(_Sequences[tuple[int, int, int]]):
-    """A place is the set of units used (as bits), the unit begun (-1: none) and its words used."""
+    """Words with the free units in any order.
+
+    A place is the set of units used (as bits), the unit begun (-1: none) and its words used.
+    """
 
     def __init__(
         self,
@@ -383,7 +388,10 @@ class _AnyOrder(_Sequences[tuple[int, int, int]]):
         self.units = units
 
     def following(self, place: tuple[int, int, int]) -> Iterator[tuple[int, tuple[int, int, int]]]:
-        """The rest of a unit begun; else every free unit left, and the first of the others."""
+        """The next word of the unit begun; else the first word of each unit that may come next.
+
+        Every free unit that is left may come next, and of the others the first one left.
+        """
         used, begun, count = place
         candidates = [begun]
         if begun < 0:

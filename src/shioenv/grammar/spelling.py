@@ -1,4 +1,4 @@
-"""What words mean to their program, however they are spelt: quotes and backslashes taken off."""
+"""Words as their program gets them, however they are spelt: without quotes and backslashes."""
 
 from __future__ import annotations
 
@@ -10,30 +10,33 @@ from shioenv.bash.words import BARE, CLOSING, ansi, quotation_end
 from shioenv.grammar.symbols import Nonterminal, Symbol, TerminalText
 
 BLANK, TAB, NEWLINE, SUBSTITUTION, VARIABLE = "\x01", "\x02", "\x03", "\x04", "\x05"
-"""What stands for a protected blank, tab or newline, for `$(…)` and for `$NAME` in plain text."""
+"""Characters of plain text for a protected blank, tab and newline, for `$(…)`, for `$NAME`."""
 
 PROTECTED = str.maketrans({" ": BLANK, "\t": TAB, "\n": NEWLINE})
 SHOWN = str.maketrans({BLANK: " ", TAB: "\t", NEWLINE: "\n"})
 
 State: TypeAlias = "tuple[str, ...]"
-"""What is open at a place, the innermost last: quotes, and brackets of a substitution."""
+"""The quotes and the brackets of substitutions that are open at a place, the innermost last."""
 
 _NAME = re.compile(r"\$(?:\w+|[?#$!@*-])")
 Item: TypeAlias = "str | tuple[Nonterminal, State]"
-"""Plain text, or a nonterminal with what is open where it stands."""
+"""Plain text, or a nonterminal with the quotes and brackets that are open at its place."""
 
 
 def plain(text: str) -> str:
     """A word, or words separated by blanks, as their program gets them.
 
-    Quotes and backslashes are gone; blanks that they protected are `BLANK`, `TAB` and `NEWLINE`;
-    every substitution is `SUBSTITUTION`, every variable `VARIABLE`.
+    Quotes and backslashes are gone. The blanks, tabs and newlines that they protected are `BLANK`,
+    `TAB` and `NEWLINE`. Every substitution is `SUBSTITUTION`, every variable `VARIABLE`.
     """
     return _Reader(()).read(text)
 
 
 def plain_symbols(symbols: Iterable[Symbol], state: State) -> list[Item]:
-    """The symbols of an argument, texts plain; what stands inside a substitution is left out."""
+    """The symbols of an argument, texts plain, without those inside a substitution.
+
+    `state` is what is open before the first symbol. The name in `$<EnvVar>` is left out too.
+    """
     reader = _Reader(state)
     items: list[Item] = []
     named = False  # whether the next nonterminal is the name of a variable: `$<EnvVar>`
@@ -48,9 +51,10 @@ def plain_symbols(symbols: Iterable[Symbol], state: State) -> list[Item]:
 
 
 def spelt(text: str, quotes: str = "") -> str:
-    """A plain word as the shell reads it back: bare where it can be, else in these quotes.
+    """A word of plain text as the shell reads it back: in `quotes`, or bare where it can be.
 
-    `quotes` is `'`, `"` or nothing, which quotes with `'` where that is needed.
+    `quotes` is `'`, `"` or "". With "", the word is in `'` only where it needs quotes. A word that
+    holds a `'` is always in `"`.
     """
     if not quotes and text and BARE.fullmatch(text):
         return text
@@ -60,7 +64,7 @@ def spelt(text: str, quotes: str = "") -> str:
 
 
 class _Reader:
-    """Reads texts of one argument, remembering what is open at the end of each."""
+    """Reads the texts of one argument and remembers which quotes and brackets are open."""
 
     def __init__(self, state: State) -> None:
         self.state = state
@@ -85,7 +89,7 @@ class _Reader:
         return "".join(parts)
 
     def inside(self, text: str, index: int, mark: str) -> int:
-        """One character inside `$(` or `${`, of which nothing is kept."""
+        """Passes over one character or quotation inside `$(` or `${`, of which nothing is kept."""
         end = quotation_end(text, index)
         if end > index:
             return end
@@ -137,7 +141,7 @@ class _Reader:
         return index + 1
 
     def expansion(self, text: str, index: int, parts: list[str]) -> int:
-        """Where the `$…` or backquote that begins at `index` leads to; 0 where none does."""
+        """Where to read on behind the `$…` or backquote at `index`; 0 where no expansion begins."""
         if text[index] == "`":
             parts.append(SUBSTITUTION)
             return quotation_end(text, index)

@@ -2,8 +2,8 @@
 
 A production's body is a tuple of *arguments*, each a tuple of symbols. Section 3.2 types a partly
 expanded argument as one nonterminal or one text, but `--block-size=<size>` is both. A body of
-several arguments may replace a nonterminal. Its first argument then joins what stands to the left
-in the same argument, its last what stands to the right.
+several arguments may replace a nonterminal. The body's first argument then joins the symbols to the
+nonterminal's left in the same argument, its last argument those to the right.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ MAX_ARGUMENT_LENGTH = 64
 
 @dataclass(frozen=True, slots=True)
 class TerminalText:
-    """Finished text: part of an argument, no-space marks included, never expanded."""
+    """Finished text, which is never expanded: part of an argument, no-space marks included."""
 
     text: str
 
     def __hash__(self) -> int:
-        return hash(self.text)  # which the text keeps
+        return hash(self.text)  # a text remembers its hash
 
     def __str__(self) -> str:
         return self.text
@@ -39,21 +39,20 @@ class Nonterminal:
 
     Names are unique over all grammars. `df:option` is df's own (`df:start` is where its inputs
     begin), and `size` is shared. `File` is a system token, since it starts with a capital letter.
-    `'File` is the same token where it stands inside quotes, so that its values need none of their
-    own.
+    `'File` is the same token inside quotes, where only values that need no quotes are used.
     """
 
     name: str
 
     def __hash__(self) -> int:
-        return hash(self.name)  # which the name keeps
+        return hash(self.name)  # a text remembers its hash
 
     def __str__(self) -> str:
         return f"<{self.name}>"
 
     @property
     def is_system_token(self) -> bool:
-        """Whether the system fills it in, and no grammar file."""
+        """Whether the nonterminal is a system token, which a system fills in."""
         return self.name.lstrip("'")[:1].isupper()
 
     @property
@@ -70,9 +69,9 @@ Body: TypeAlias = tuple[tuple[Symbol, ...], ...]
 class Production:
     """`head` becomes `body`; `weight` is relative to the head's other productions.
 
-    `stops` marks the empty production of a repetition: policies decide about it with a stop
-    probability of their own. `volatile` says that two runs of an input it takes part in may differ,
-    `wrong` that the program refuses what is written so.
+    `stops` marks the empty production of a repetition, for which policies have a stop probability
+    of their own. `volatile` says that two runs of an input may differ where the production takes
+    part. `wrong` says that the program refuses an input with the production.
     """
 
     head: Nonterminal
@@ -110,8 +109,10 @@ class OptionSpec:
     """One line of an option block: the spellings of one option, and how it takes a value.
 
     `shorts` are letters without a dash, `longs` names without their two dashes, `words` names of
-    several letters after a single dash. `value` is "none", "required" or "optional". `repeats` says
-    that the program takes the option several times, each with a value of its own.
+    several letters after a single dash. `value` is "none", "required" or "optional". `clusters`
+    says that the letters may stand in a bundle. `joined` says that a required value has to be
+    attached, `separate` that it has to stand behind a blank. `repeats` says that the program takes
+    the option several times, each with a value of its own.
     """
 
     shorts: tuple[str, ...] = ()
@@ -135,7 +136,7 @@ class OptionSpec:
 
 @dataclass(frozen=True, slots=True)
 class Omission:
-    """Options that the grammar leaves out on purpose, or has though no help page shows them."""
+    """Options of an `omit` line (left out on purpose) or `undocumented` line (in no help page)."""
 
     options: tuple[str, ...]
     reason: str
@@ -143,7 +144,11 @@ class Omission:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """An input inside a grammar file, its arguments told apart, and what it must do."""
+    """An input inside a grammar file, with its arguments, and what the input must do.
+
+    `line` counts from 1. Each text of `prints` must be a line of the output, each text of
+    `contains` must be in the output. `after` is the input left of a pipe before the example's.
+    """
 
     command: str
     arguments: tuple[Argument, ...]
@@ -159,9 +164,9 @@ class Header:
     """What a grammar file says about its command.
 
     `permutes` is False for programs that take everything after their first operand as operands
-    (`xargs`, `env`). `runs` is True where these are a command of their own. `version` is the last
-    word of the manual line, `clock` says that it tells the time, `traits` is what the command is
-    like.
+    (`xargs`, `env`). `runs` is True where these operands are a command of their own. `version` is
+    the last word of the manual line. `volatile` says that two runs may differ, `volatile_reason`
+    why. `clock` says that the command tells the time. `traits` is what the command is like.
     """
 
     command: str
@@ -180,11 +185,12 @@ class Header:
 class Grammar:
     """The grammar of one command: a start symbol and the productions reachable from it.
 
-    `pipe` is the start symbol of inputs that stand to the right of a `|`, None where the command
-    has no business there. `kinds` are the kinds of value by the nonterminals that have one.
-    `option_values` are pairs of an option's name and the symbols of a value, None for standing
-    alone. Every production's head is in `productions`; system tokens are heads only once bound.
-    Compared and hashed by identity.
+    `pipe` is the start symbol of inputs to the right of a `|`, None where no input of the command
+    stands there. `kinds` are the names of kinds of value, by the nonterminals that have a kind.
+    `option_slots` are the heads of option blocks. `option_values` are pairs of an option's name and
+    the symbols of a value, or None where the option may stand alone. System tokens are heads of
+    `productions` only once the grammar is bound. `source` is the file's name in faults. Grammars
+    are compared and hashed by identity.
     """
 
     header: Header
@@ -202,12 +208,12 @@ class Grammar:
 
     @property
     def name(self) -> str:
-        """The grammar's name, which is the file's: `df`, `ip-addr`."""
+        """The grammar's name, which is that of its file: `df`, `ip-addr`."""
         return self.header.command
 
     @property
     def command_tokens(self) -> tuple[str, ...]:
-        """The command tokens an input can start with, mostly one: `df`."""
+        """The command tokens that an input can start with, mostly one token: `df`."""
         inputs = [
             production for start in self.starts for production in self.productions.get(start, ())
         ]
@@ -216,7 +222,7 @@ class Grammar:
 
     @property
     def starts(self) -> tuple[Nonterminal, ...]:
-        """The start symbols: of an input, and to the right of a pipe where there is one."""
+        """The start symbols: that of an input, and that of inputs to the right of a `|`, if any."""
         return (self.start,) if self.pipe is None else (self.start, self.pipe)
 
     @property
@@ -238,7 +244,7 @@ class Grammar:
 def closure(
     starts: Iterable[Nonterminal], leads: Callable[[Nonterminal], Iterable[Nonterminal]]
 ) -> frozenset[Nonterminal]:
-    """What is met from `starts` (which are in it) where each nonterminal leads to others."""
+    """The nonterminals that are met from `starts`, which are included, by following `leads`."""
     met: set[Nonterminal] = set()
     pending = list(starts)
     while pending:
@@ -264,7 +270,7 @@ def leading_to(
     productions: Productions,
     parts: Callable[[Production], Iterable[Symbol]],
 ) -> frozenset[Nonterminal]:
-    """`heads`, and every head one of whose productions has a part that leads to one of them."""
+    """`heads`, and every head with a production of which one of the `parts` leads to `heads`."""
     users: dict[Symbol, set[Nonterminal]] = defaultdict(set)
     for head, bodies in productions.items():
         for production in bodies:
@@ -275,10 +281,10 @@ def leading_to(
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How big grammars are (our counting rule; shared definitions count once).
+    """The size of grammars (our counting rule; shared definitions count once).
 
-    `nonterminals` includes system tokens, each once. `productions` are the distinct pairs of head
-    and body before binding. `grounded` are those that binding to a system adds.
+    `nonterminals` counts system tokens too, each once. `productions` counts the distinct pairs of
+    head and body before binding. `grounded` counts the pairs that binding to a system adds.
     """
 
     nonterminals: int

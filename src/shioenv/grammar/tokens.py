@@ -1,8 +1,8 @@
 """System tokens: the capitalised nonterminals that a system fills in, and our own vocabularies.
 
-A catalogue (built from a system) maps most of them to what exists there. Some name what must *not*
-exist, or words to look for: those have small fixed vocabularies, so that inputs stay comparable
-between systems.
+A catalogue, which is built from a system, maps most tokens to what exists on the system. Some
+tokens stand for what must *not* exist, or for words to look for. These have small vocabularies of
+ours, so that inputs stay comparable between systems.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FALLBACK: Mapping[str, tuple[str, ...]] = {
     ),
     "Glob": ("*.txt", "*.log", "*.csv", "*.sh", "d*", "*a*", "[a-m]*", "?????"),
 }  # fmt: skip
-"""Tokens that a catalogue may leave out: values that suit the shipped systems."""
+"""Tokens that a catalogue may leave out, with values that suit the shipped systems."""
 
 SYSTEM_TOKENS: Mapping[str, str] = {
     "File": "a regular file under the start directory",
@@ -109,4 +109,4 @@ STAND_IN: Mapping[str, tuple[str, ...]] = {
     "EnvVar": ("HOME", "PATH", "LANG"),
     "Pid": ("1",),
 }
-"""Values for when no system has been built: enough for checking, sampling and documentation."""
+"""Values where no system has been built: enough for checking, sampling and documentation."""

@@ -1,6 +1,7 @@
 """What a command is like, as the header of its grammar says it.
 
-What its operands name, and what it does with that: no consumer needs to know a command's name.
+Traits say what the operands name, and what the command does with that. So no other module needs to
+know a command's name.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ PATHS: Mapping[str, str] = MappingProxyType(
 """The roles of operands that are paths, and what they mean."""
 
 VALUE = "value"
-"""What an effect is about where it is about the value of its options."""
+"""The subject of an effect that is about the value of its options."""
 
 MAKES: Mapping[str, str] = MappingProxyType(
     {
@@ -40,7 +41,7 @@ MAKES: Mapping[str, str] = MappingProxyType(
         "pieces": "several files of one",
     }
 )
-"""What commands make."""
+"""The things that commands make, and what they are."""
 
 CHANGES: Mapping[str, str] = MappingProxyType(
     {
@@ -56,15 +57,15 @@ CHANGES: Mapping[str, str] = MappingProxyType(
         "network": "interfaces, addresses, routes",
     }
 )
-"""What commands change; the last four are no files."""
+"""The things that commands change, and what they are. The last four are not of files."""
 
 SHOWS: Mapping[str, str] = MappingProxyType(
     {"processes": "what runs, with its numbers, times and memory"}
 )
-"""What commands show that is another one in every run."""
+"""The things that commands show which differ in every run, and what they are."""
 
 OF_FILES = frozenset({"content", "mode", "name", "owner", "size", "time"})
-"""Those changes that are of files."""
+"""The keys of `CHANGES` that are of files."""
 
 _OPERAND = re.compile(r"(?:([a-z]+)=)?([a-z]+)([*+?]?)")
 _EFFECT = re.compile(rf"no ([a-z]+)|{VALUE} ([a-z]+)|([a-z]+) as ([a-z]+)")
@@ -72,10 +73,11 @@ _EFFECT = re.compile(rf"no ([a-z]+)|{VALUE} ([a-z]+)|([a-z]+) as ([a-z]+)")
 
 @dataclass(frozen=True, slots=True)
 class OperandSpec:
-    """What one operand names: a role of `PATHS`, or a kind of value.
+    """What one operand names: its `role` is a key of `PATHS`, or a kind of value.
 
-    `least` is 0 or 1, `many` says that any number of them may follow. `name` is what stands before
-    a `=` in front of it (`if` of `if=FILE`), "" mostly.
+    `least` is how many such operands there have to be, 0 or 1. `many` says that there may be any
+    number of them. `name` is the text before a `=` in front of the operand (`if` of `if=FILE`),
+    mostly "".
     """
 
     role: str
@@ -86,10 +88,10 @@ class OperandSpec:
 
 @dataclass(frozen=True, slots=True)
 class RoleChange:
-    """What options make of operands.
+    """The effect of options on the roles of operands.
 
-    Operands of the role `what` get the role `role`, or fall away where it is "". Where `what` is
-    "value" it is the value of the options that has the role.
+    Operands of the role `what` get the role `role`, or fall away where `role` is "". Where `what`
+    is "value", the value of the options has the role `role`.
     """
 
     options: tuple[str, ...]
@@ -101,11 +103,12 @@ class RoleChange:
 class Traits:
     """What a command is like. A command of which nothing is said takes no operands.
 
-    `implied` is what it works on without operands. `makes`, `changes` and `shows` are keys of the
-    tables of these names or "". `removes` says that what it names is gone afterwards. `opens` says
-    that it opens what it names (and waits where that is a named pipe). `ordered` says that the
-    order of its options and operands means something. `help` is how its help is asked for, "" for
-    the usual way. `lines` says where in the file each keyword stands.
+    `effects` says what options do to the operands. `implied` is what the command works on without
+    operands. `makes`, `changes` and `shows` are keys of the tables of these names or "". `removes`
+    says that what the operands name is gone afterwards. `opens` says that the command opens what
+    its operands name, and waits where that is a named pipe. `ordered` says that the order of its
+    options and operands has a meaning. `help` is the input that asks for its help, "" for the usual
+    one. `lines` is the line of each keyword in the file, from 1.
     """
 
     operands: tuple[OperandSpec, ...] = ()
@@ -132,27 +135,27 @@ class Traits:
 
     @property
     def least(self) -> int:
-        """How many operands it takes at least."""
+        """How many operands the command takes at least."""
         return sum(operand.least for operand in self.operands)
 
     @property
     def takes_several(self) -> bool:
-        """Whether it takes any number of paths where it takes one, or none at all."""
+        """Whether the command takes any number of paths, or takes no path."""
         return not self.paths or any(operand.many for operand in self.paths)
 
     @property
     def into(self) -> bool:
-        """Whether its last operand says where what the others name comes to."""
+        """Whether the last operand says where the command puts what the other operands name."""
         return len(self.paths) > 1 and self.operands[-1].role == "target"
 
     @property
     def alters(self) -> bool:
-        """Whether files may be other ones afterwards: made, changed, written or removed."""
+        """Whether the command may make, change, write or remove files."""
         written = not self.roles.isdisjoint({"new", "output", "target"})
         return written or self.removes or bool(self.makes) or self.changes in OF_FILES
 
     def with_options(self, options: Iterable[str]) -> Traits:
-        """The traits once these options are given."""
+        """The traits of the command with these options, which are spelt as in the header."""
         given = set(options)
         operands = self.operands
         for effect in self.effects:
@@ -161,16 +164,17 @@ class Traits:
         return replace(self, operands=operands)
 
     def role_of_value(self, option: str) -> str | None:
-        """The role of an option's value, None where nothing is said."""
+        """The role of an option's value, None where the header names no role."""
         for effect in self.effects:
             if effect.what == VALUE and option in effect.options:
                 return effect.role
         return None
 
     def roles_of(self, count: int) -> Sequence[str]:
-        """The roles of so many operands in a row, in order.
+        """The roles of `count` operands in a row, in order; operands with a name are left out.
 
-        Of more operands than it takes, the others have the role of the last.
+        Where any number of operands may have one role, that role is repeated. Else the last role
+        is. A command without operands gives the role "text" for each.
         """
         plain = [operand for operand in self.operands if not operand.name]
         if not plain or not count:
@@ -192,8 +196,9 @@ def _become(operands: Iterable[OperandSpec], effect: RoleChange) -> Iterator[Ope
 
 
 def read_operands(text: str, kinds: Collection[str]) -> tuple[OperandSpec, ...] | str:
-    """The operands that a header line names, or what is wrong with the line; `kinds` are the names
-    of the kinds of value.
+    """The operands that a header line names, or a message that says what is wrong with the line.
+
+    `kinds` are the names of the kinds of value.
     """
     operands = []
     for word in text.split():
@@ -208,7 +213,10 @@ def read_operands(text: str, kinds: Collection[str]) -> tuple[OperandSpec, ...] 
 
 
 def read_effect(options: tuple[str, ...], text: str, kinds: Collection[str]) -> RoleChange | str:
-    """The effect that a `with` line names, or what is wrong with the line; `kinds` as above."""
+    """The effect that a `with` line names, or a message that says what is wrong with the line.
+
+    `kinds` are the names of the kinds of value.
+    """
     match = _EFFECT.fullmatch(text)
     roles = [role for role in match.groups() if role] if match else []
     if match and all(_is_role(role, kinds) for role in roles):

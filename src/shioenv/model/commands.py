@@ -1,4 +1,4 @@
-"""Single commands, answered by the first of several answerers that knows one."""
+"""Single commands, each answered by the first of several answerers that knows the command."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ from shioenv.model.memory.memory import Memory
 from shioenv.system.world import World
 
 GUESSED = "guessed"
-"""How the source of an answer begins that nothing speaks for; its confidence is 0."""
+"""How the source of an answer begins that nothing speaks for. Its confidence is 0."""
 
 EXACT = "exact"
-"""What the answerer is called that gives what the very same input did."""
+"""The name of the answerer that gives what the very same input did."""
 
 _COMMAND = re.compile(r"[\w.+@-]+")
 
 
 class VersionedGuesser(Guesser, Protocol):
-    """A runner that says how sure it is, and which one it is."""
+    """A runner that says how sure it is, and which runner it is."""
 
     @property
     def version(self) -> str:
-        """What exactly it is."""
+        """What exactly the runner is."""
         ...
 
 
@@ -59,22 +59,23 @@ class Step:
     input: str
     answer: Answer
     nearest: tuple[tuple[str, float], ...] = ()
-    """Executed inputs that speak for it, each with its distance."""
+    """Executed inputs that speak for the answer, each with its distance."""
     alternatives: tuple[tuple[Behavior, float], ...] = ()
-    """Other answers, each with what the ranker gives it."""
+    """Other answers, each with a probability or a confidence, 0 to 1."""
     asked: tuple[str, ...] = ()
     """The answerers that were asked, in order; the last one answered."""
 
 
 Answerer: TypeAlias = Callable[[Call, State], Step | None]
-"""Answers a command in the state that those before it left; None where it does not know it."""
+"""Answers a command in the state that the commands before it left; None for an unknown command."""
 
 
 class Commands:
     """A runner of single commands, for a `Composition` to ask.
 
-    `stages` answers commands that read a pipe, and `written` stands beside the memory: of the two
-    the surer one answers. `world` is the machine that is asked about.
+    `stages` answers commands that read a pipe, and is named `stages_name` in its answers. `written`
+    stands beside the memory: the surer of the two answers. `world` is the machine that is asked
+    about.
     """
 
     def __init__(
@@ -101,7 +102,7 @@ class Commands:
             "memory": self._remembered,
             "command not found": self._not_found,
         }
-        """Who is asked, by name, in order."""
+        """The answerers by name, in the order in which they are asked."""
 
     @property
     def used_stages(self) -> bool:
@@ -113,7 +114,10 @@ class Commands:
         return self.answer_call(Call.parse(shell_input), self._world.placed(state)).behavior
 
     def answer_call(self, call: Call, state: State, *, looked_up: bool = False) -> Answer:
-        """What a command does in a state. `looked_up`: the same input was not executed."""
+        """What a command does in a state. `looked_up`: it is known that no record is of this input.
+
+        The answer becomes one more of `steps`.
+        """
         step = self._step(call, state, looked_up=looked_up)
         self.steps.append(step)
         return replace(step.answer, behavior=self._with_times(step.answer.behavior, state))
@@ -153,9 +157,10 @@ class Commands:
         return None if exact is None else Step(call.text, exact, ((call.text, 0.0),))
 
     def _unnamed(self, call: Call, state: State) -> Step | None:
-        """What a command does that works on its directory without naming it. It does what the same
-        command with the name does from where the memory was made, where nothing else was changed
-        before.
+        """What a command does that works on its working directory without naming it.
+
+        The same command with the name is asked about instead. Where no file was changed before, it
+        is asked about from the start directory of `world`.
         """
         if not unnamed(call.text, state, self._world.start):
             return None
@@ -178,9 +183,7 @@ class Commands:
         return Step(call.text, replace(answer, source=self._stages_name))
 
     def _elsewhere(self, call: Call, state: State) -> Step | None:
-        """What is not found where programs are looked for in other directories than on the
-        untouched machine.
-        """
+        """What Bash says of a command that is not found, where PATH is not the pristine one."""
         if state.context is None:
             return None
         fresh = self._world.state(state.cwd)
@@ -188,7 +191,7 @@ class Commands:
         return self._not_found(call, state) if paths[0] != paths[1] else None
 
     def _remembered(self, call: Call, state: State) -> Step | None:
-        """What the memory makes of what it holds, or what is written beside it."""
+        """What the memory says, or what the model beside it says where that is surer."""
         written = self._answer_written(call.text, state)
         try:
             found = self._memory.near(call, state)
@@ -234,7 +237,7 @@ class Commands:
 
     @cached_property
     def _fresh(self) -> Mapping[str, Any] | None:
-        """The entry of a file that is made now; None where the memory does not know it."""
+        """The entry of an empty file that is made now; None where the memory does not know it."""
         with suppress(Abstained, PatchError), uncounted():
             found = self._memory.find("touch a-new-file", self._world.state())
             for operation in found.answer.behavior.patch.operations:
@@ -243,8 +246,10 @@ class Commands:
         return None
 
     def _with_times(self, behavior: Behavior, state: State) -> Behavior:
-        """The behavior with what records do not tell: a directory in which something is made or
-        removed has the time of now. Of one input alone that is no part of its patch.
+        """The behavior with the times that records do not tell.
+
+        A directory in which something is made or removed has the time of now. The patch of a whole
+        input does not tell that time: later commands of the input need it.
         """
         fresh = self._fresh
         if fresh is None or not behavior.patch:
@@ -279,12 +284,12 @@ class Commands:
 
 
 def nothing(why: str) -> Answer:
-    """The answer to what nobody knows."""
+    """The answer where nobody knows: nothing done, with a confidence of 0; `why` is its source."""
     return Answer(Behavior(0, b"", stdout=b"", stderr=b""), 0.0, f"{GUESSED}: {why}")
 
 
 def _replaced(patch: ContextPatch, files: Mapping[str, Any], gone: Set[str]) -> list[str]:
-    """The files whose place one that is gone took, by their names."""
+    """The names of files whose place was taken by a file that is gone from its own, as by `mv`."""
     taken = [files[name] for name in gone if name in files]
     return [
         name

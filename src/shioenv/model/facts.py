@@ -19,8 +19,11 @@ from shioenv.model.forms import ASSIGNMENT, Form
 from shioenv.system.world import World
 
 CLASSES = "NGUHWmMfdlsx"
-"""Of operands: number, pattern, address of a page, of a host, other word; file, directory, link,
-special file; standard input. A missing operand is told apart by whether its directory is there.
+"""Classes of operands, a letter each.
+
+N is a number, G a pattern, U the address of a page, H that of a host, W another word. Existing are
+f, a file, d, a directory, l, a link, and s, a special file. Missing are m, in a directory that
+exists, and M, with its directory. x is standard input.
 """
 
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?[a-zA-Z%]{0,2}")
@@ -29,22 +32,22 @@ _HOST = re.compile(r"localhost\b|\d+\.\d+\.\d+\.\d+")
 _NAME = re.compile(r"[\w.~/+@%:,=-]+")
 _LONGEST_NAME = 200
 MOST_ENTRIES = 4_000
-"""Files of one tree that are looked at, at most."""
+"""Most files of one tree that are looked at."""
 
 MOST_NAMES = 200
-"""Names of one directory that are looked at, at most."""
+"""Most names of one directory that are looked at."""
 
 _LOOK_UP = 20
-"""Steps to a file."""
+"""Steps that looking up a file takes."""
 
 _NOT_IN_A_CONTEXT = ("/proc/", "/dev/fd/")
-"""Where files are that a context does not have: those of the kernel, and pipes."""
+"""Directories whose files a context does not hold: the kernel's, and pipes."""
 
 _MARKS = {"d": "/", "l": "@", "p": "|", "s": "="}
 
 
 class Tree:
-    """All that is in a directory. Equal where it is the same directory of the same files."""
+    """Everything in a directory. Trees are equal for the same directory of the same `fs`."""
 
     def __init__(self, path: str, state: State) -> None:
         self._path, self._state = state.resolve(path), state
@@ -60,8 +63,10 @@ class Tree:
 
     @cached_property
     def entries(self) -> tuple[tuple[str, str], ...] | None:
-        """The names below it, each with the letter of its kind (`-`, `d`, `l`). They stand in the
-        order of a walk: each directory before what is in it. None for more than `MOST_ENTRIES`.
+        """The paths below the directory, each with the letter of its kind (`-`, `d`, `l`).
+
+        They stand in the order of a walk: each directory before what is in it. None for more than
+        `MOST_ENTRIES`.
         """
         found = list(islice(self._below(""), MOST_ENTRIES + 1))
         return tuple(found) if len(found) <= MOST_ENTRIES else None
@@ -90,25 +95,25 @@ class Operand:
     kind: str
     """One of `CLASSES`."""
     path: str = ""
-    """Absolute; empty where it names no file."""
+    """The absolute path; empty where the word names no file."""
     key: str = ""
-    """The same as names in `fs` are written."""
+    """The path as names in `fs` are written."""
     entry: FileEntry | None = None
     content: bytes | None = None
-    """Of a regular file; None where that is not known."""
+    """The content of a regular file or of standard input; None where it is not known."""
     names: tuple[str, ...] | None = None
-    """Of a directory: see `listing`."""
+    """The names in a directory: see `listing`."""
     tree: Tree | None = field(default=None, compare=False)
-    """Of a directory."""
+    """Everything in a directory."""
 
     @property
     def is_system(self) -> bool:
-        """It lies outside of the start directory."""
+        """Whether the file lies outside of the start directory."""
         return self.key.startswith("/")
 
     @cached_property
     def details(self) -> dict[str, str]:
-        """What programs print of the file, by what it is, as they write it."""
+        """Facts that programs print of the file, by name, each as programs write it."""
         entry = self.entry
         found: dict[str, str] = {}
         if self.content is not None:
@@ -138,8 +143,10 @@ class Operand:
 
 
 def operands(form: Form, state: State) -> tuple[Operand, ...]:
-    """What the operands of a form are in a state. `-` names standard input. So does a filter that
-    is given some and no file: standard input stands behind its operands.
+    """What the operands of a form are in a state.
+
+    For a filter that is given standard input, `-` names it. Where no operand is `-` or a file,
+    standard input is one more operand, the last.
     """
     looked_through = len(state.context.document["fs"]) // 10 if state.context else 0
     spend((_LOOK_UP + looked_through) * len(form.operands))
@@ -156,7 +163,7 @@ def operands(form: Form, state: State) -> tuple[Operand, ...]:
 
 
 def valued(form: Form, state: State) -> tuple[tuple[str, Operand], ...]:
-    """The options of a form whose values name files that are there, each with what that is."""
+    """The options of a form whose values name existing files, each with its value's operand."""
     found = []
     for name, value in form.options:
         if value and name != ASSIGNMENT and len(value) < _LONGEST_NAME and "\0" not in value:
@@ -172,8 +179,9 @@ def here(form: Form, state: State) -> tuple[str, ...] | None:
 
 
 def listing(path: str, state: State) -> tuple[str, ...] | None:
-    """What a directory holds, sorted, each name with the mark of its kind as `ls -F` shows it; None
-    for more than are looked at.
+    """The names in a directory, sorted, each with the mark of its kind as `ls -F` shows it.
+
+    None for more than `MOST_NAMES`.
     """
     if state.context is None and isinstance(state.pristine, World):
         return _pristine_listing(path, state.cwd, state.pristine)
@@ -182,7 +190,7 @@ def listing(path: str, state: State) -> tuple[str, ...] | None:
 
 @lru_cache(maxsize=2_000)
 def _pristine_listing(path: str, cwd: str, world: World) -> tuple[str, ...] | None:
-    """The same on a machine on which nothing was run."""
+    """The listing on a machine on which nothing was run: it is remembered."""
     return _listing(path, world.state(cwd))
 
 
@@ -210,7 +218,7 @@ def operand(word: str, state: State) -> Operand:
 
 @lru_cache(maxsize=20_000)
 def _pristine(word: str, cwd: str, world: World) -> Operand:
-    """The same on a machine on which nothing was run: records are of few words."""
+    """The operand on a machine on which nothing was run. Remembered: records are of few words."""
     return _operand(word, world.state(cwd))
 
 
@@ -253,8 +261,9 @@ def _operand(word: str, state: State) -> Operand:
 
 
 def rounded(size: int, base: int) -> str:
-    """A number of bytes as programs show it to people, rounded up: `35K`, `1.2M`; with a small `k`
-    for thousands.
+    """A number of bytes as programs show it to people, rounded up: `35K`, `1.2M`.
+
+    `base` is 1024 or 1000. Of base 1000 the first unit is a small `k`.
     """
     if size < base:
         return str(size)

@@ -1,4 +1,4 @@
-"""Models as files: packed, listed, opened. The default one comes with the package."""
+"""Models as files: packed, listed, opened. The default model comes with the package."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ if TYPE_CHECKING:
 SUFFIX = ".model"
 DEFAULT = "default"
 SHIPPED = Path(__file__).parent / "models"
-"""Models that come with the package."""
+"""The directory of the models that come with the package."""
 
 CARD = "model.json"
 LARGEST_FILE = 16 * 1024 * 1024
-"""Bytes of a packed memory at most."""
+"""Most bytes of a packed memory."""
 
 LARGEST_TRAINED = 60_000_000
-"""Bytes of a packed sequence model at most, and of packed examples."""
+"""Most bytes of a packed sequence model, and of packed examples."""
 
 SEQ2SEQ = "seq2seq"
-"""What the card of a sequence model says that it is."""
+"""The `kind` in the card of a sequence model."""
 
 FEWER = "make it of fewer records"
 
@@ -71,7 +71,7 @@ class _Material(TypedDict, total=False):
 
 
 class _Card(TypedDict, total=False):
-    """What a card says, as far as it is read here."""
+    """A card, as far as it is read here."""
 
     name: str
     kind: str
@@ -108,7 +108,7 @@ class _Plan(TypedDict):
 
 
 class _Seq2seqCard(TypedDict, total=False):
-    """What that of a sequence model has to say beside it."""
+    """What the card of a sequence model has to say beside `_Card`."""
 
     name: Required[str]
     systems: Required[dict[str, _System]]
@@ -131,16 +131,21 @@ def load_model(
     abstain_below: float = 0.0,
     world: World | None = None,
 ) -> Model:
-    """A model, ready to be asked: `load_model().run("ls -l").output`. Starts no process, and needs
-    no built system.
+    """A model, ready to be asked: `load_model().run("ls -l").output`.
 
-    `name` is that of a model (default: the one that comes with the package), or the path of a
-    packed model or of its directory. `seq2seq` is a sequence model, by name or path, which answers
-    where it is surer than the memory, and needs the extra `train`. `stages` answers commands that
-    read a pipe (default: the model itself), and is called `stages_name` in every answer that used
-    it. Below a confidence of `abstain_below`, 0 to 1, it abstains (default: never). `world` is the
-    machine that it is asked about (default: the one that it was made on); `world_called` gives that
-    of a built system. Errors: ModelError with the names that are known, or for what holds no model.
+    Loading starts no process and needs no built system.
+
+    - `name`: a model's name, or the path of a packed model or of its directory. The default is the
+      model that comes with the package.
+    - `seq2seq`: a sequence model, by name or path, which answers where it is surer than the memory.
+      A sequence model needs the extra `train`.
+    - `stages`: answers commands that read a pipe (default: the model itself). Every answer that
+      used it calls it `stages_name`.
+    - `abstain_below`: the model abstains below this confidence, 0 to 1 (default: never).
+    - `world`: the machine that is asked about (default: the machine that the model was made on).
+      `world_called` gives that of a built system.
+
+    Errors: ModelError with the names that are known, or for what holds no model.
     """
     directory = opened(located(name or DEFAULT))
     card = read_card(directory)
@@ -165,7 +170,7 @@ def load_seq2seq(
     world: World | None = None,
     now: Now | None = None,
 ) -> Seq2seq:
-    """A sequence model by name or path; the rest as `Seq2seq` takes it.
+    """A sequence model by name or path. The other arguments are those of `Seq2seq`.
 
     Errors: ModelError, MissingExtraError.
     """
@@ -177,7 +182,10 @@ def load_seq2seq(
 
 
 def model_names() -> dict[str, Path]:
-    """The models that can be named, and where they lie: those of the package, then one's own."""
+    """The models that can be named, and where they lie: the user's and the package's.
+
+    Of two models with one name the package's counts.
+    """
     found: dict[str, Path] = {}
     for directory in (cache_directory() / "models", SHIPPED):
         for path in sorted(filter(Path.exists, directory.glob(f"*{SUFFIX}"))):
@@ -186,9 +194,9 @@ def model_names() -> dict[str, Path]:
 
 
 def located(name: str | Path) -> Path:
-    """Where a model lies that a name or a path says. Errors: ModelError."""
+    """Where the model of this name or path lies. Errors: ModelError."""
     path = Path(name)
-    with suppress(OSError):  # a name that is too long for one
+    with suppress(OSError):  # a name that is too long for a path
         if path.exists():
             return path
     known = model_names()
@@ -199,9 +207,9 @@ def located(name: str | Path) -> Path:
 
 def opened(path: Path) -> Path:
     """The directory of a model. A packed model is unpacked into the cache when it is first opened.
-    It is unpacked again where what is there is not as it was left, or is anybody else's.
 
-    Errors: ModelError for a file that is no model; HostError for a cache of somebody else's.
+    It is unpacked again where the unpacked files were changed, or belong to another user. Errors:
+    ModelError for a file that is no model; HostError for a cache that belongs to another user.
     """
     if path.is_dir():
         return path
@@ -221,7 +229,7 @@ def opened(path: Path) -> Path:
             for name, content in _members(packed, path):
                 (made / name).write_bytes(content)
             seal(made)
-            with suppress(OSError):  # there is none
+            with suppress(OSError):  # nothing was unpacked before
                 directory.rename(Path(making) / "before")
             try:
                 made.rename(directory)
@@ -232,11 +240,10 @@ def opened(path: Path) -> Path:
 
 
 def pack(directory: Path, file: Path, *, most: int = LARGEST_FILE, hint: str = FEWER) -> int:
-    """Writes the directory of a model or of examples as one file; its bytes. The same directory
-    gives the same file.
+    """Writes the directory of a model or of examples as one file. Gives the file's size in bytes.
 
-    Errors: ModelError, with the hint, where it would have more than `most` bytes;
-    DatasetStorageError.
+    The same directory gives the same file. Errors: ModelError, with the hint, where the file would
+    have more than `most` bytes; DatasetStorageError.
     """
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w", format=tarfile.USTAR_FORMAT) as tar:
@@ -263,7 +270,7 @@ def pack(directory: Path, file: Path, *, most: int = LARGEST_FILE, hint: str = F
 
 
 def read_card(directory: Path) -> dict[str, Any]:
-    """What a model says of itself; nothing where it says nothing. Errors: ModelError."""
+    """A model's card, what it says of itself; empty where it has none. Errors: ModelError."""
     file = directory / CARD
     if not os.path.lexists(file):
         return {}
@@ -274,18 +281,21 @@ def read_card(directory: Path) -> dict[str, Any]:
 
 
 def card_of(name: str | Path) -> dict[str, Any]:
-    """What a model says of itself, by its name or path. Errors: ModelError."""
+    """The card of a model, by its name or path. Errors: ModelError."""
     return read_card(opened(located(name)))
 
 
 def write_card(directory: Path, card: Mapping[str, Any]) -> None:
-    """Writes what a model says of itself into its directory."""
+    """Writes a model's card into its directory."""
     text = json.dumps(dict(card), ensure_ascii=False, indent=1)
     (directory / CARD).write_text(f"{text}\n", encoding="utf-8")
 
 
 def _members(packed: bytes, path: Path) -> Iterator[tuple[str, bytes]]:
-    """The files of a packed model, looked at before any is written."""
+    """The names and contents of the files in a packed model, each checked before it is given.
+
+    Errors: ModelError.
+    """
     with judged(path, "is no packed model"):
         size = zstandard.frame_content_size(packed)
         if not 0 <= size <= _LARGEST_OPEN:

@@ -25,17 +25,17 @@ from shioenv.grammar.parse import InputParser
 from shioenv.grammar.symbols import Grammar, OptionSpec
 
 UNKNOWN, UNKNOWN_LONG = "-?", "--?"
-"""What an option is called that its program does not have: a letter, a name."""
+"""Names for an option that its program does not have: an option of a letter, of a name."""
 
 ASSIGNMENT = "="
-"""What a variable is called that is set for the command alone."""
+"""The name, among options, of an assignment for the command alone."""
 
 _EMPTY = "''"
-"""How an empty word is passed on: an argument has some text."""
+"""How an empty word is passed on, since an argument has some text."""
 
 _NUMBER_OPTION = re.compile(r"-(\d+)")
 _MOST_WORDS = 4_000
-"""Words of a form at most (ours): each is looked up, and an input may be hostile."""
+"""Most words of a form (ours): each is looked up, and an input may be hostile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,19 +43,19 @@ class Form:
     """A simple command taken apart."""
 
     utility: str
-    """The program or builtin, by its name without directories; `ip` with what it is asked about."""
+    """The program or builtin by its name without directories; `ip` with its object (`ip-addr`)."""
     command: str
-    """The same as it is written."""
+    """The program or builtin as it is written."""
     options: tuple[tuple[str, str | None], ...]
-    """Names and values in the order they stand, each name the first that the grammar lists."""
+    """Names and values in the order they stand. A name is the first that the grammar lists."""
     operands: tuple[str, ...]
-    """What else there is, expanded and without quotes."""
+    """The other words, expanded and without quotes."""
     filters: bool
-    """The program is one that stands to the right of pipes."""
+    """The program may stand to the right of a pipe."""
     matched: bool = False
-    """A pattern or a variable stands in its words."""
+    """A word of the command holds a pattern or a variable."""
     guessed: bool = False
-    """What one of its words stands for is not known."""
+    """What one of the command's words stands for is not known."""
 
 
 class Forms:
@@ -66,8 +66,10 @@ class Forms:
         self._known = cache(self._load)
 
     def form(self, written: Sequence[str], state: State) -> Form | None:
-        """The form of one simple command without redirections in a state, of its assignments and
-        words as they are written. None where the words hold no command.
+        """The form of one simple command without redirections in a state.
+
+        `written` are its assignments and words as they are written. None where these hold no
+        command.
         """
         spend(sum(map(len, written)))
         begin = n_assignments(written)
@@ -130,7 +132,7 @@ class Forms:
 
 
 class _Known:
-    """The grammars of one command, several where its first words tell them apart."""
+    """The grammars of one command: several where the command's first words tell them apart."""
 
     def __init__(self, grammars: Sequence[Grammar]) -> None:
         self._grammars = tuple(grammars)

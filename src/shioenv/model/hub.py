@@ -1,5 +1,7 @@
-"""Models kept where others can get them: a repository of the Hugging Face Hub, or of a server that
-speaks its protocol (`HF_ENDPOINT`). Who may write there is the library's matter (`HF_TOKEN`).
+"""Models kept where others can get them: in repositories of the Hugging Face Hub.
+
+Another server that speaks the Hub's protocol may stand in its place (`HF_ENDPOINT`). Who may write
+to a repository is the library's matter (`HF_TOKEN`).
 """
 
 from __future__ import annotations
@@ -16,15 +18,14 @@ from shioenv.model.files import SUFFIX, located, opened, read_card
 from shioenv.system.build import cache_directory
 
 FILE = f"shioenv{SUFFIX}"
-"""What a repository's model is called."""
+"""The name of the model's file in a repository."""
 
 
 def get(repository: str, name: str | None = None) -> Path:
-    """Fetches a repository's model, looks whether it is one, and keeps it among one's own under a
-    name (default: the repository's last part). The file.
+    """Fetches a repository's model, checks it, and keeps it among the user's own. Gives the file.
 
-    Errors: ModelError where there is none or nobody answers, or what comes is no model;
-    MissingExtraError.
+    `name` is the name that it is kept under (default: the repository's last part). Errors:
+    ModelError where the repository holds no model, or nobody answers; MissingExtraError.
     """
     hub = _hub()
     called = name or repository.rpartition("/")[2]
@@ -43,10 +44,10 @@ def get(repository: str, name: str | None = None) -> Path:
 
 
 def push(model: str, repository: str, *, private: bool = False) -> str:
-    """Puts a packed model and its card into a repository, which is made where it is missing; where
-    that is to be found.
+    """Puts a packed model and its card into a repository. Gives the repository's address.
 
-    Errors: ModelError for what is no packed model, or where the server declines; MissingExtraError.
+    A missing repository is made. Errors: ModelError for what is no packed model, or where the
+    server declines; MissingExtraError.
     """
     hub = _hub()
     path = located(model)
@@ -65,7 +66,7 @@ def push(model: str, repository: str, *, private: bool = False) -> str:
 
 
 def page(card: dict[str, Any]) -> str:
-    """A card for people, as hubs show it."""
+    """A card as a page for people: the README that hubs show."""
     learned = card.get("learned", {})
     systems = ", ".join(card.get("systems", {})) or card.get("system", "")
     return "\n".join(
@@ -93,7 +94,7 @@ def page(card: dict[str, Any]) -> str:
 
 @contextmanager
 def _said(repository: str) -> Iterator[None]:
-    """What the library raises, as an error of ours; which classes these are differs by release."""
+    """Inside, any exception becomes a ModelError: the library's classes differ by release."""
     try:
         yield
     except Exception as error:

@@ -1,7 +1,7 @@
-"""The default model: what was executed, what is put together by rule, what a memory makes of it.
+"""The default model: executed inputs, composition by rule, and a memory for the commands.
 
 Nothing is executed, no process is started, and no built system is needed. Every answer says where
-it is from and how sure that is; what nobody knows is guessed, and marked.
+it is from and how sure the model is. Where nobody knows, the answer is guessed, and marked.
 """
 
 from __future__ import annotations
@@ -27,13 +27,16 @@ from shioenv.system.world import World
 
 
 class Model:
-    """Answers any input: as it was executed, else put together of its commands, each as it was
-    executed or as the memory guesses.
+    """Answers any input: as it was executed, else put together from its commands.
 
-    `stages` answers commands that read a pipe, where it is given: a runner that is given the text
-    in `State.stdin`. `stages_name` is what it is called in every answer that used it. What it is
-    surer of than `abstain_below`, 0 to 1, or as sure, it says; 0 is everything. `world` is the
-    machine that it is asked about, where that is not the one that the memory is of.
+    Each command is answered as it was executed, or as the memory guesses.
+
+    - `card`: what the model says of itself.
+    - `written`: a sequence model beside the memory; the surer of the two answers.
+    - `stages`: a runner that answers commands which read a pipe. The text is in `State.stdin`.
+      Every answer that used it calls it `stages_name`.
+    - `abstain_below`: the model abstains below this confidence, 0 to 1; 0: it never abstains.
+    - `world`: the machine that is asked about (default: the machine that the memory is of).
     """
 
     patch_level = "full"
@@ -51,7 +54,7 @@ class Model:
     ) -> None:
         self.memory = memory
         self.world = world or memory.world
-        """The machine that it is asked about."""
+        """The machine that the model is asked about."""
         self.abstain_below = abstain_below
         self.card = dict(card or {})
         """What the model says of itself."""
@@ -65,7 +68,7 @@ class Model:
 
     @property
     def version(self) -> str:
-        """What exactly it is, in every result."""
+        """What exactly the model is, as every result names it."""
         name, system = self.card.get("name", "memory"), self.card.get("system_digest", "")
         least = f", sure of {self.abstain_below:g}" if self.abstain_below else ""
         records = f"{len(self.memory.index)} records of system {system[:12]}"
@@ -74,12 +77,12 @@ class Model:
 
     @property
     def steps(self) -> list[Step]:
-        """What the newest answer rests on, command by command."""
+        """What the newest answer rests on, a step for each command."""
         return self._commands.steps
 
     @property
     def training(self) -> str:
-        """Where the inputs are that it was made of: the directory of its memory."""
+        """The directory of the memory, which holds the inputs that the model was made of."""
         return str(self.memory.index.directory)
 
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
@@ -89,9 +92,9 @@ class Model:
     def answer(self, shell_input: str, state: State | None = None) -> Answer:
         """What the input does, with the share of such answers that the model expects to be right.
 
-        What cannot be known is the best guess there is, its source begins with `guessed`, and its
-        confidence is 0. Inputs in the state's history are answered first, where the state does not
-        say what they left. Errors: Abstained below `abstain_below`, and for too much work.
+        Where nobody knows, the answer is the best guess: its source begins with `guessed`, and its
+        confidence is 0. A state without a context gets one by answering the inputs of its history.
+        Errors: Abstained below `abstain_below`, and for too much work.
         """
         with answering(shell_input):
             return self._answer(shell_input, state)
@@ -110,7 +113,7 @@ class Model:
         return answer
 
     def reached(self, state: State | None) -> State:
-        """The state with what its history led to, as far as the model knows."""
+        """The state, with the context that its history led to, as far as the model knows."""
         world = self.world
         placed = world.placed(state)
         if placed.context is not None or not placed.history:
@@ -132,8 +135,10 @@ class Model:
         return replace(self._reached[key], stdin=placed.stdin)
 
     def _written(self, behavior: Behavior, before: State) -> dict[str, bytes]:
-        """What is in the files that an input wrote, by name. A file is there where one of the
-        input's commands printed its content, by itself or behind what was there.
+        """The contents of the files that an input wrote, by name, as far as they are known.
+
+        A content is known where a command of the input printed it: all of it, or the part behind
+        what the file held before.
         """
         printed = [b""]
         for step in self.steps:
@@ -169,7 +174,7 @@ class Model:
         return self.steps[-1].answer if single else answer
 
     def _guess(self, text: str, state: State, why: str) -> Answer:
-        """The best guess for what cannot be put together."""
+        """The best guess for an input that cannot be put together."""
         try:
             found = self.memory.near(Call.parse(text), state)
         except (Abstained, PatchError, ContextError):
@@ -180,7 +185,7 @@ class Model:
 
 
 def _words(program: Program) -> tuple[str, ...]:
-    """Assignments and words of a program that is one command; nothing where it calls none."""
+    """Assignments and words of a program that is one command; empty where it calls nothing."""
     for pipeline in pipelines(program):
         for command in pipeline.stages:
             if isinstance(command, Simple) and command.words:

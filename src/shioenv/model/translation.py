@@ -1,7 +1,8 @@
-"""What a memory of one machine says, said of another one: its names, addresses and instants.
+"""Answers from a memory of one machine, said of another: names, addresses and instants.
 
-No table says what is called how. What stands at the same place of the same file of both machines is
-the same thing. Two instants are the same that are as long after the machine was started.
+`theirs` is the machine of the memory, `ours` the machine that is asked about. No table says what is
+called how. What stands at the same place of the same file of both machines is the same thing. Two
+instants are the same where each is as long after its machine's start.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from shioenv.domain.context import MONTHS, OF_DATE
 from shioenv.system.world import World
 
 _OWN = timedelta(days=31)
-"""How far from its start what happens on a machine is. An instant further away is a date that
-somebody chose, or of a file that came with the system (ours).
+"""How far from a machine's start an instant may be that is the machine's own (ours).
+
+An instant further away is a date that somebody chose, or of a file that came with the system.
 """
 
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -29,14 +31,16 @@ _Parts: TypeAlias = Mapping[str, str | None]
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """From a machine that was started at one instant to one that was started at another."""
+    """Instants of one machine moved to another: both tell when they were started."""
 
     theirs: datetime
     ours: datetime
 
     def words(self, text: str) -> Iterator[tuple[str, str]]:
-        """The instants in a text as they are written there, each as it is written of our machine:
-        as long after its start. Other dates and durations stay what they are.
+        """The instants in a text, each as written there and as written of our machine.
+
+        On our machine an instant is as long after the start. Other dates and durations stay what
+        they are.
         """
         if self.theirs == self.ours:
             return
@@ -44,10 +48,10 @@ class Shift:
             for match in pattern.finditer(text):
                 parts = match.groupdict()
                 at = self._read(parts)
-                if at is None:  # nor is the time in it one of its own
+                if at is None:  # the time in it is no instant either: nothing inside is exchanged
                     yield match[0], match[0]
                     continue
-                # what is joined to it goes with it: `--2025-10-16 19:43:00--`, `19:43:00.25 +0000`
+                # text joined to it stays with it: `--2025-10-16 19:43:00--`, `19:43:00.25 +0000`
                 begin = len(text[: match.start()].rstrip("-"))
                 rest = _JOINED.match(text, match.end())
                 before, behind = text[begin : match.start()], rest[0] if rest else ""
@@ -55,7 +59,7 @@ class Shift:
                 yield f"{before}{match[0]}{behind}", f"{before}{said}{behind}"
 
     def dates(self, entry: Mapping[str, Any]) -> dict[str, Any]:
-        """The four attributes of a file's time, as they are on our machine."""
+        """The four attributes of a file's time, moved to our machine; chosen dates stay."""
         hour, minute = map(int, entry["time"].split(":"))
         month = MONTHS.index(entry["month"]) + 1
         at = datetime(entry["year"], month, entry["day"], hour, minute, tzinfo=UTC)
@@ -74,7 +78,7 @@ class Shift:
         return at - self.theirs + self.ours
 
     def _read(self, parts: _Parts) -> datetime | None:
-        """The instant of their machine that was written; None where it is none of its own."""
+        """The instant that was written; None where it is no instant of their machine's own."""
         try:
             found = list(_days(parts, self.theirs))
         except (ValueError, OverflowError, OSError):
@@ -86,7 +90,7 @@ class Shift:
                 if hour > 23 or minute > 59 or max(second, default=0) > 59:
                     return None
                 day = day.replace(hour=hour, minute=minute, second=(second or [0])[0])
-            elif "seconds" not in parts:  # of a day alone: when the machine started, or noon
+            elif "seconds" not in parts:  # a day alone: the start on its day, noon on others
                 started = day.date() == self.theirs.date()
                 day = self.theirs if started else day.replace(hour=12)
             if self._is_own(day):
@@ -95,7 +99,7 @@ class Shift:
 
 
 def _days(parts: _Parts, start: datetime) -> Iterator[datetime]:
-    """The days that may be meant. Errors: ValueError for one that there is not."""
+    """The days that may be meant. Errors: ValueError for a day that does not exist."""
     if parts.get("seconds"):
         yield datetime.fromtimestamp(int(parts["seconds"] or 0), UTC)
     elif parts.get("iso"):
@@ -109,7 +113,7 @@ def _days(parts: _Parts, start: datetime) -> Iterator[datetime]:
 
 
 def _clock(parts: _Parts, at: datetime) -> str:
-    """With seconds where there were some."""
+    """The time of day, with seconds where the text had some."""
     return f"{at:%H:%M:%S}"[: len(parts["clock"] or "")]
 
 
@@ -154,10 +158,11 @@ _FORMATS: tuple[tuple[re.Pattern[str], Callable[[_Parts, datetime], str]], ...] 
         (rf"(?<!\()(?!00:){_CLOCK}", _clock),
     )
 )
-"""How programs write an instant, and what writes another instant in the same way. The forms are
-`2025-10-16 19:43`; `Thu Oct 16 19:43:00 UTC 2025`, `Oct 16 19:43`, `Oct15`; `Thu, 16 Oct 2025
-19:43:00`; seconds since 1970; `19:43`. The last one is a duration where it begins with `00:`, or
-stands in brackets.
+"""How programs write an instant, each with the function that writes another in the same way.
+
+The forms are `2025-10-16 19:43`; `Thu Oct 16 19:43:00 UTC 2025`, `Oct 16 19:43`, `Oct15`; `Thu, 16
+Oct 2025 19:43:00`; seconds since 1970; `19:43`. The last is a duration, and no instant, where it
+begins with `00:` or stands behind a bracket.
 """
 
 _JOINED = re.compile(r"(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?")
@@ -165,20 +170,20 @@ _JOINED = re.compile(r"(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?")
 
 _COMPARED = ("/etc/", "/proc/")
 _BY_NUMBER = ("/etc/passwd", "/etc/group")
-"""Files whose lines say what has a number: passwd(5), group(5)."""
+"""Files whose lines name what has a number: passwd(5), group(5)."""
 
 _FIELDS, _WORDS = re.compile(r"[:,]"), re.compile(r"[\s=()]+")
 _SHORTEST = 3
-"""Letters of a name at least: shorter words stand for too much else."""
+"""Fewest letters of a name: shorter words stand for too much else."""
 
 
 class Translation:
-    """From a machine that inputs were executed on to another one."""
+    """What was said on one machine, said of another."""
 
     def __init__(self, theirs: World, ours: World) -> None:
         self._shift = shift(theirs, ours)
         self.names = _names(theirs, ours)
-        """What is called otherwise there, as it is called here: users, groups, addresses."""
+        """Names of their machine, each with the name on ours: users, groups, addresses."""
         hosts = [str(each.state().before.document.get("hostname", "")) for each in (theirs, ours)]
         self._host, self._our_host = hosts
         if hosts[0] != hosts[1] and len(hosts[0]) >= _SHORTEST:
@@ -190,10 +195,10 @@ class Translation:
         }
 
     def words(self, text: str) -> dict[str, str]:
-        """What of a text is another on our machine, each with what stands for it."""
+        """The parts of a text that read otherwise on our machine, each with how it reads there."""
         found = dict(self._shift.words(text)) if self._shift else {}
         if self._host in text and self._host != self._our_host:
-            # a name that is a user's as well is the machine's where it stands behind these
+            # a host's name may be a user's as well: it is the host's behind these texts
             behind = [(f"{old} ", f"{new} ") for old, new in found.items()]
             for old, new in (*behind, ("Linux ",) * 2, ("HOSTNAME=",) * 2):
                 found[old + self._host] = new + self._our_host
@@ -216,14 +221,12 @@ class Translation:
         return {new: old for old, new in self.names.items()}
 
     def dates(self, entry: Mapping[str, Any]) -> Mapping[str, Any]:
-        """When a file is changed on our machine that was changed then on theirs: the four
-        attributes of its time.
-        """
+        """The four attributes of a file's time on our machine, from their entry of that file."""
         kept = {name: entry[name] for name in OF_DATE}
         return self._shift.dates(kept) if self._shift else kept
 
     def named(self, token: str) -> str:
-        """A word, or a path each of whose names is said in our way."""
+        """A word of their machine as it is on ours. Of a path each name is exchanged by itself."""
         if token in self.names:
             return self.names[token]
         if _ADDRESS.fullmatch(token):
@@ -244,9 +247,7 @@ _TOKEN = re.compile(r"([\w.\-/~@+]*[\w/~@+])( {2,}|)")
 
 
 def _names(theirs: World, ours: World) -> dict[str, str]:
-    """Words of the one machine's files, each with the word that stands in its place in the
-    other's, most often.
-    """
+    """Words of their files, each with the word that stands in its place most often in ours."""
     votes: dict[str, Counter[str]] = {}
     for path, content in theirs.contents.items():
         other = ours.contents.get(path)
@@ -266,8 +267,10 @@ def _names(theirs: World, ours: World) -> dict[str, str]:
 
 
 def _aligned(path: str, old: list[str], new: list[str]) -> Iterator[tuple[str, str]]:
-    """Lines that are of the same thing. Of users and groups they are those of the same number,
-    elsewhere those at the same place of files of as many lines.
+    """Pairs of lines that are of the same thing.
+
+    Lines of users and groups are paired by number. Lines of other files are paired by place, where
+    both files have as many lines.
     """
     if path in _BY_NUMBER:
         numbered = {line.split(":")[2]: line for line in new if line.count(":") > 2}
@@ -280,7 +283,7 @@ def _aligned(path: str, old: list[str], new: list[str]) -> Iterator[tuple[str, s
 
 
 def _parts(old: str, new: str) -> Iterator[tuple[str, str]]:
-    """The fields and the words that stand at the same places of two lines."""
+    """Pairs of the fields, and of the words, at the same places of two lines."""
     fields = _FIELDS.split(old), _FIELDS.split(new)
     if len(fields[0]) != len(fields[1]):
         return
@@ -292,7 +295,7 @@ def _parts(old: str, new: str) -> Iterator[tuple[str, str]]:
 
 
 def shift(theirs: World, ours: World) -> Shift | None:
-    """From the one machine's start to the other's; None where one does not tell when that was."""
+    """The shift from their start to ours; None where a machine does not tell its start."""
     told = (each.read("/proc/stat") or b"" for each in (theirs, ours))
     found = [int(match[1]) for match in map(_BOOT.search, told) if match]
     if len(found) < 2:

@@ -11,7 +11,9 @@ from shioenv.system.world import World, world_of
 
 
 def world_called(name: str, start: str | None = None) -> World:
-    """A built system of this name as a world, told from a start directory. It is opened for that.
+    """The built system of this name as a world, told from a start directory.
+
+    A sandbox of the system is opened for that.
 
     Errors: those of `open_sandbox`.
     """
@@ -20,7 +22,8 @@ def world_called(name: str, start: str | None = None) -> World:
 
 
 def asked_elsewhere(card: Mapping[str, Any], system: str, start: str) -> World | None:
-    """The machine that a model is asked about, by its name; None where its card says that it is of
-    that one, or of none. Errors: those of `world_called`.
+    """The system that a model is asked about, as a world; None where the model is of that system.
+
+    A model whose card names no system is of any. Errors: those of `world_called`.
     """
     return None if card.get("system", system) == system else world_called(system, start)

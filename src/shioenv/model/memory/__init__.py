@@ -1,1 +1,1 @@
-"""A memory of executed inputs, and answers made of the nearest ones."""
+"""A memory of executed inputs, and answers made of the nearest inputs."""

@@ -1,8 +1,8 @@
-"""What a command does, found from examples: the simplest function that explains what was seen.
+"""What a command prints, found from examples: the simplest function that explains them.
 
 Which function a command and its options mean is nowhere written. Neighbours with the same options
-are examples: what they read, their words, what they printed. A function is taken when it explains
-all of them, but for a few of many. It is then applied to what our command reads.
+are examples: what they read, their words, what they printed. A function that explains all examples,
+but for a few of many, is applied to what our command reads.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from shioenv.model.memory.functions.space import Given, TextFunction
 from shioenv.model.memory.rewrite import Kept, Taken
 
 EXAMPLES = 12
-"""Neighbours that are looked at, at most."""
+"""Most examples that are looked at."""
 
 SPARED = 4
-"""Of so many examples one need not be explained (ours: names and encodings of their own)."""
+"""One of so many examples need not be explained (ours: some have names and encodings apart)."""
 
 ENOUGH = 3
-"""Examples that are enough where a function says nothing of the others (ours)."""
+"""Explained examples that are enough, where a function says nothing of the others (ours)."""
 
 _TEXTS = "flx"
 
 
 @dataclass(frozen=True)
 class Explained:
-    """What our command prints by a function, and what speaks for that."""
+    """What our command prints by a function, and what speaks for the function."""
 
     output: str
     exit_code: int
     function: TextFunction
     agreed: int
-    """Examples that it explains."""
+    """How many examples the function explains."""
 
 
 @dataclass(frozen=True)
@@ -49,14 +49,15 @@ class ExecutedCommand:
 
 
 class Induction:
-    """Finds functions, and remembers which were found from the same examples."""
+    """Finds functions from examples, and remembers the function found from each set of them."""
 
     def __init__(self) -> None:
         self._found = lru_cache(maxsize=2_000)(_found)
 
     def explain(self, ours: Taken, neighbours: Sequence[tuple[Taken, Kept]]) -> Explained | None:
-        """What ours prints, told from neighbours, the nearest first; None where no function
-        explains them, or they are no examples.
+        """What our command prints, told from neighbours, the nearest first.
+
+        None where no neighbour is an example, or no function explains the examples.
         """
         mine = given(ours)
         found = None if mine is None else self._function(mine, neighbours)
@@ -65,11 +66,11 @@ class Induction:
     def combine(
         self, ours: Taken, examples: Callable[[Taken], Sequence[tuple[Taken, Kept]]]
     ) -> Explained | None:
-        """What ours prints if its options mean together what each means alone: `examples` gives
-        neighbours of ours with one of its options, and without any.
+        """What our command prints if its options mean together what each option means alone.
 
-        None where one of them is not explained, they are of several families, or two change the
-        same thing.
+        `examples` gives the neighbours of a command: here of ours with one of its options, and with
+        none. None where an option is not explained, where options are of several families, or where
+        two options change the same thing.
         """
         mine = given(ours)
         if mine is None:
@@ -103,7 +104,10 @@ class Induction:
     def _function(
         self, mine: Given, neighbours: Sequence[tuple[Taken, Kept]]
     ) -> tuple[TextFunction, int] | None:
-        """The function that explains those of the neighbours that are examples, and how many."""
+        """The function that explains the examples among the neighbours, and how many it explains.
+
+        None where there are no examples, or no function explains them.
+        """
         examples: list[ExecutedCommand] = []
         seen: set[tuple[object, tuple[tuple[str, str], ...]]] = set()
         for theirs, kept in neighbours:
@@ -117,7 +121,7 @@ class Induction:
                 continue
             seen.add(key)
             examples.append(example)
-        # of silence, and of a text that comes out as it went in, little is to be learned
+        # silence, and a text that comes out as it went in, say little: they stand last
         examples.sort(key=lambda each: each.output in ("", each.given.text))
         examples = examples[:EXAMPLES]
         with uncounted():
@@ -125,12 +129,12 @@ class Induction:
 
 
 def with_options(taken: Taken, options: tuple[tuple[str, str | None], ...]) -> Taken:
-    """The same command with these options."""
+    """The command with these options instead of its own."""
     return replace(taken, form=replace(taken.form, options=options))
 
 
 def parts(taken: Taken) -> list[Taken]:
-    """The command with each of its options alone."""
+    """The command once for each of its options, with that option alone."""
     return [with_options(taken, (option,)) for option in taken.form.options]
 
 
@@ -141,7 +145,7 @@ def _applied(mine: Given, function: TextFunction, agreed: int) -> Explained | No
 
 
 class _Examples:
-    """Examples, equal where they are the same ones."""
+    """Examples, as a key to what was found from them: equal examples are equal keys."""
 
     def __init__(self, items: tuple[ExecutedCommand, ...]) -> None:
         self.items = items
@@ -166,7 +170,7 @@ class _Examples:
 
 
 def given(taken: Taken) -> Given | None:
-    """What a command is given; None where it reads a text that nobody knows."""
+    """What a command is given; None where it reads an unknown text, or repeats a valued option."""
     words: dict[str, str] = {}
     for name, value in taken.form.options:
         if value is not None:
@@ -197,7 +201,7 @@ def given(taken: Taken) -> Given | None:
 def _example(theirs: Taken, kept: Kept) -> ExecutedCommand | None:
     if kept.patch != "[]" or kept.is_error or kept.channels is not None or kept.volatile:
         return None
-    if theirs.form.guessed:  # what its words stood for is not known
+    if theirs.form.guessed:  # what a word stood for is not known
         return None
     found = given(theirs)
     return None if found is None else ExecutedCommand(found, kept.output, kept.exit_code)
@@ -209,8 +213,8 @@ def _alike(mine: Given, theirs: Given) -> bool:
 
 
 def _found(examples: _Examples) -> tuple[TextFunction, int] | None:
-    """The first function that explains most of the examples, and how many."""
-    # short ones first: most functions fail at once, and cost little there
+    """The function that explains most examples, and how many; the first of equally good ones."""
+    # short examples first: most functions fail at the first, and cost little there
     items = sorted(examples.items, key=lambda each: len(each.given.text or ""))
     spared = len(items) // SPARED
     best: tuple[TextFunction, int, int] | None = None
@@ -229,7 +233,7 @@ def _found(examples: _Examples) -> tuple[TextFunction, int] | None:
             if failed > spared or (failed > 1 and not agreed):
                 break
         else:
-            # one and the same silence is explained by anything
+            # any function explains silence with one and the same exit code
             silent = all(not output for output, _ in told) and len(told) < 2
             enough = not silent and (2 * agreed >= len(items) or agreed >= ENOUGH)
             if enough and (best is None or agreed - failed > best[1] - best[2]):

@@ -1,7 +1,7 @@
-"""Executed inputs on disk, found by what they are like without reading them all.
+"""Executed inputs on disk, found by likeness without reading them all.
 
-A directory of arrays that are mapped into memory: a row for each input (41 bytes), the texts, and
-each different behavior once.
+An index is a directory of arrays that are mapped into memory. It has a row for each input (41
+bytes), the texts, and each different behavior once.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from shioenv.model.memory.rewrite import Kept, Taken
 from shioenv.system.world import check_patch
 
 SLOTS = 5
-"""Operands that a row tells apart."""
+"""Operands of which a row holds class and hash."""
 
 ROW = np.dtype(
     [
@@ -49,10 +49,10 @@ ROW = np.dtype(
 Rows = npt.NDArray[Any]
 
 _ROW_BEGINS = struct.Struct("<IIHIQHBB")
-"""A row up to its classes."""
+"""The bytes of a row up to its classes."""
 
 _WEIGHTS = (1.0, 0.3, 1.5, 1.2, 0.1)
-"""An option, a value, the count of operands, a class, a word: what a first look weighs (ours)."""
+"""What a first look weighs (ours): an option, values, a count of operands, a class, a word."""
 
 
 def _ones(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
@@ -68,7 +68,7 @@ def _ones(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
 
 
 def _packed_bits(flags: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint8]:
-    """A number for each row of flags."""
+    """A number for each row of flags: a bit for each flag."""
     packed = np.zeros(len(flags), dtype=np.uint8)
     for place in range(SLOTS):
         packed |= flags[:, place].view(np.uint8) << place
@@ -76,7 +76,7 @@ def _packed_bits(flags: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint8]:
 
 
 def _of_operands() -> npt.NDArray[np.float64]:
-    """What operands weigh, by which of them have another class and which another word."""
+    """The weight of operands, by the bits of those of another class, and of another word."""
     numbers = np.arange(1 << SLOTS)[:, None] >> np.arange(SLOTS) & 1
     _, _, _, kind, word = _WEIGHTS
     other_class, other_word = numbers[:, None, :] == 1, numbers[None, :, :] == 1
@@ -89,7 +89,7 @@ _OF_OPERANDS = _of_operands()
 
 @dataclass(frozen=True, slots=True)
 class MemoryEntry:
-    """An input that is kept."""
+    """An input that an index holds: `behavior` numbers what it did (`Index.behavior`)."""
 
     number: int
     cwd: str
@@ -98,8 +98,10 @@ class MemoryEntry:
 
 
 def signature(taken: Taken) -> tuple[int, int, int, list[int], list[int]]:
-    """What a row tells of a command: its options as bits, a hash of these with their values, the
-    number of operands. Class and hash of the first operands follow.
+    """What a row tells of a command, in five parts.
+
+    These are its options as bits, a hash of options and values, the number of operands, and classes
+    and hashes of the first `SLOTS` operands.
     """
     form = taken.form
     bits = 0
@@ -120,7 +122,7 @@ _Path = Annotated[str, msgspec.Meta(pattern="^/")]
 
 
 class _Head(TypedDict, total=False):
-    """What `write_index` says of an index."""
+    """The head of an index, as `write_index` writes it."""
 
     forms: int
     starts: Required[list[_Path]]
@@ -128,20 +130,22 @@ class _Head(TypedDict, total=False):
 
 
 FORMS = 2
-"""How commands were taken apart when an index was written (`shioenv.model.forms`): counted up
-where it changes, since rows say what was found."""
+"""The number of the way in which commands are taken apart (`shioenv.model.forms`).
+
+It is counted up where that way changes, since rows hold what was found by it.
+"""
 
 
 def holds_index(directory: str | Path) -> bool:
-    """Whether a memory's records lie there."""
+    """Whether a directory holds an index."""
     return (Path(directory) / _HEAD).exists()
 
 
 class Index:
-    """What a directory keeps. Opening it reads nothing but the table of utilities."""
+    """The executed inputs in a directory. Opening reads the head and checks the rows."""
 
     def __init__(self, directory: Path) -> None:
-        """Errors: ModelError for a directory that holds none."""
+        """Errors: ModelError for a directory that holds no index, or a damaged one."""
         self.directory = directory
         if not holds_index(directory):
             raise ModelError(f"{directory} holds no memory: {_HEAD} is missing")
@@ -163,7 +167,7 @@ class Index:
         self._check()
 
     def _check(self) -> None:
-        """Looks whether the files fit together. Errors: ModelError."""
+        """Checks that the files fit together. Errors: ModelError."""
         rows, places = self.rows, self._places
         with judged(self.directory / "behaviors.npy"):
             if not len(places) or places[0] or (np.diff(places.astype(np.int64)) < 0).any():
@@ -184,7 +188,7 @@ class Index:
 
     @cached_property
     def _hashes(self) -> npt.NDArray[np.uint32]:
-        """The hash of each row, side by side: looking through them is what asking begins with."""
+        """The hashes of all rows, side by side: every question begins by looking through them."""
         return np.ascontiguousarray(self.rows["hash"])
 
     def __len__(self) -> int:
@@ -195,14 +199,16 @@ class Index:
         return (self.entry(number).text for number in range(len(self)))
 
     def exact(self, cwd: str, text: str) -> list[MemoryEntry]:
-        """The records of this very input."""
+        """The records of this very input in this start directory."""
         found = np.flatnonzero(self._hashes == _hash(f"{cwd}\0{text}"))
         entries = [self.entry(int(number)) for number in found]
         return [entry for entry in entries if (entry.cwd, entry.text) == (cwd, text)]
 
     def near(self, taken: Taken, count: int, without: int = -1) -> list[int]:
-        """The numbers of so many records of the same utility that look most alike, at a first look;
-        nearest first. `without` is left out, and all that have its text.
+        """The numbers of so many records of the same utility that look most alike, nearest first.
+
+        Only rows are looked at. The record `without` is left out; -1: none is. Records of its text
+        in other start directories stay.
         """
         first, end = self.utilities.get(taken.form.utility, (0, 0))
         rows = self.rows[first:end]
@@ -224,8 +230,10 @@ class Index:
         return [int(number) + first for number in numbers[np.argsort(far[numbers], kind="stable")]]
 
     def alike(self, taken: Taken, count: int, without: int = -1) -> list[int]:
-        """The numbers of so many records of the same utility with the same options, from all over
-        them; those with as many operands come first. `without` is left out, and all of its text.
+        """The numbers of so many records of the same utility with the same options.
+
+        Records with as many operands come first. Where there are too many, they are taken at even
+        distances. `without` is left out as in `near`.
         """
         first, end = self.utilities.get(taken.form.utility, (0, 0))
         rows = self.rows[first:end]
@@ -242,7 +250,7 @@ class Index:
         return found
 
     def entry(self, number: int) -> MemoryEntry:
-        """What was executed."""
+        """The record of this number."""
         row = _ROW_BEGINS.unpack_from(self._bytes, number * ROW.itemsize)
         _, place, length, behavior, _, _, _, start = row
         text = self._texts[place : place + length].decode("utf-8", "surrogateescape")
@@ -257,7 +265,7 @@ class Index:
             )
             if patch != "[]":
                 check_patch(patch)
-        except Exception:  # this is asked for often: what is right is not held up
+        except Exception:  # behaviors are read often: `judged` takes time only where one is wrong
             with judged(self.directory / "behaviors.bin"):
                 raise
         split = None if channels is None else (_text(channels[0]), _text(channels[1]))
@@ -270,8 +278,10 @@ _DECODER = msgspec.msgpack.Decoder(tuple[_Code, bytes, str, tuple[bytes, bytes] 
 
 
 def write_index(directory: Path, records: Iterable[tuple[str, str, Taken | None, Kept]]) -> None:
-    """Writes records into a directory: start directory, text, the command taken apart (None where
-    there are several), what it did. Of several of one text the first is kept.
+    """Writes records into a directory as an index.
+
+    A record is a start directory, a text, the command taken apart (None for several commands), and
+    what the input did. Of several with one start directory and text the first is kept.
     """
     by_utility: dict[str, list[tuple[str, str, Taken | None, Kept]]] = {}
     seen: set[tuple[str, str]] = set()
@@ -338,5 +348,5 @@ def _bytes(text: str) -> bytes:
 
 
 def sizes(directory: Path) -> Sequence[tuple[str, int]]:
-    """The files of an index and their bytes."""
+    """The names of an index's files, each with its size in bytes."""
     return [(path.name, path.stat().st_size) for path in sorted(directory.iterdir())]

@@ -1,6 +1,7 @@
-"""A memory of executed inputs that answers others: the nearest ones, rewritten, ranked, voted.
+"""A memory of executed inputs that answers others: the nearest inputs, rewritten and ranked.
 
-It reads a directory and nothing else: it starts no process and needs no built system.
+Ours is the command that is asked about, theirs a neighbour's: a record near to it. A memory reads a
+directory and nothing else: it starts no process and needs no built system.
 """
 
 from __future__ import annotations
@@ -53,28 +54,30 @@ from shioenv.model.translation import Translation
 from shioenv.system.world import World, read_world
 
 LOOKED_AT = 60
-"""Records that are taken apart for one answer; ours: beyond them nothing was ever nearest."""
+"""Records that are taken apart for one answer; ours: no nearest record ever lay beyond them."""
 
 ASKED = 25
-"""Records that are rewritten for one answer."""
+"""Most records that are rewritten for one answer."""
 
 EXACT, VOLATILE = 0.99, 0.3
-"""How often the very same input did the same again, and where it varies (ours, measured)."""
+"""How often the very same input did the same again: any, and a volatile one (ours, measured)."""
 
 STAGE = 0.3
-"""What is left of the confidence (ours) under one of three conditions. The command reads a pipe and
-its neighbour read something else. It lists a directory that was another then. It is not known what
-its words stand for.
+"""The factor that is left of a confidence (ours), once for each of three conditions.
+
+- The command reads a pipe, and its neighbour read something else.
+- The command lists a directory that was another when records were made.
+- A word of the command stands for something unknown.
 """
 
 EXAMPLES = 24
-"""Records with the same options that a function is looked for in."""
+"""Most records with the same options in which a function is looked for."""
 
 ENOUGH = 3
-"""Examples that a function explains at least, to be believed before what a record says (ours)."""
+"""Examples that a function must explain to be believed before a record (ours)."""
 
 _FIND = 5_000
-"""Steps that finding takes, whatever it is."""
+"""Steps that any answer takes, beside the steps of its parts."""
 
 _NAME = re.compile(r"[\w.][\w.+-]*")
 _BY_CONTENT = (CONTENTS, COUNTS, INDUCED)
@@ -87,9 +90,9 @@ class Finding:
 
     answer: Answer
     nearest: tuple[tuple[str, float], ...] = ()
-    """Inputs that were executed, each with its distance; the nearest first."""
+    """Executed inputs, each with its distance, the nearest first."""
     alternatives: tuple[tuple[Behavior, float], ...] = ()
-    """Other answers, each with what the ranker gives it."""
+    """Other answers, each with the probability that the ranker gives it."""
 
 
 @dataclass
@@ -127,10 +130,13 @@ class _Group:
 
 
 class Memory:
-    """Answers single commands, and of all other inputs those that were executed as they are."""
+    """Answers single commands, and other inputs that were executed as they are."""
 
     def __init__(self, directory: str | Path, ranker: Ranker | None = None) -> None:
-        """Opens a directory that `write_index` filled. Errors: ModelError."""
+        """Opens a directory with an index (`write_index`) and a world. Errors: ModelError.
+
+        `ranker` stands in the place of the ranker that lies there.
+        """
         directory = Path(directory)
         self.index = Index(directory)
         self.world = read_world(directory)
@@ -139,12 +145,12 @@ class Memory:
         self._forms = Forms()
         self._induction = Induction()
         self.taken = lru_cache(maxsize=20_000)(self._taken)
-        """A record taken apart, by its number; None where it is no single command."""
+        """A record's command taken apart, by the record's number; None for no single command."""
         self._translated = lru_cache(maxsize=8)(self._translate)
 
     @cached_property
     def digest(self) -> str:
-        """Of what it is made of and what it learned, twelve digits."""
+        """A hash of the index's head and the ranker: the first twelve digits of SHA-256."""
         directory = self.index.directory
         kept = [directory / name for name in ("index.json", "ranker.npz")]
         parts = [each.read_bytes() for each in kept if each.exists()]
@@ -155,13 +161,15 @@ class Memory:
         return self.answer(shell_input, state).behavior
 
     def answer(self, shell_input: str, state: State | None = None) -> Answer:
-        """What the nearest records did, said of this input, with the share of such answers that
-        are right as confidence. Errors: Abstained where no input of the same utility was executed.
+        """What the nearest records did, said of this input.
+
+        The confidence is the share of such answers that are right. Errors: Abstained where no input
+        of the same utility was executed.
         """
         return self.find(shell_input, state).answer
 
     def find(self, shell_input: str, state: State | None = None) -> Finding:
-        """The same with the records it rests on."""
+        """What `answer` says, with the records that the answer rests on."""
         with answering(shell_input):
             spend(_FIND)
             state = self.world.placed(state)
@@ -171,8 +179,9 @@ class Memory:
             return self.near(Call.parse(shell_input), state)
 
     def near(self, call: Call, state: State) -> Finding:
-        """What the nearest records did, said of a command in a state that knows its machine. The
-        very same input is not looked up. Errors: see `answer`.
+        """What the nearest records did, said of a command. The very same input is not looked up.
+
+        The state must know its machine (`World.placed`). Errors: see `answer`.
         """
         spend(_FIND)
         ours = self.take(call, state)
@@ -195,7 +204,7 @@ class Memory:
         if self._is_away(state) and chosen.how != INDUCED and self._is_moved(ours, state):
             told = {kept.key for _, kept in self._examples(ours, -1)[1]}
             told_less = len(told) == 1 and not self._is_stale(chosen.kept, ours, state)
-            sure *= 1.0 if told_less else STAGE  # what is in the directory matters to it
+            sure *= 1.0 if told_less else STAGE  # the answer depends on the directory's contents
         if ours.form.guessed:
             sure *= STAGE
         text = self.index.entry(chosen.number).text
@@ -207,8 +216,9 @@ class Memory:
         )
 
     def exact(self, shell_input: str, state: State | None = None) -> Answer | None:
-        """What the very same input did in the pristine state; None where that is not known, or the
-        state is another.
+        """What the very same input did in the pristine state.
+
+        None where no record is of this input, and where the state is not pristine.
         """
         state = self.world.placed(state)
         if state.context is not None or state.stdin or not self._is_own(state):
@@ -231,7 +241,7 @@ class Memory:
         return all(own.get(name) == theirs.get(name) for name in ("fs", "hostname"))
 
     def _translation(self, state: State) -> Translation | None:
-        """What says of the state's machine what was said of ours; None where that is the same."""
+        """The translation from the memory's machine to the state's; None for the same machine."""
         theirs = state.pristine
         if not isinstance(theirs, World) or theirs is self.world:
             return None
@@ -244,15 +254,14 @@ class Memory:
         return Translation(self.world, theirs)
 
     def take(self, call: Call, state: State) -> Taken | None:
-        """A command taken apart where it is to run, with the file that it reads by `<` as its
-        standard input. None where there is no command.
+        """A command taken apart in the state where it is to run; None where there is no command.
+
+        The content of a file behind `<` is the command's standard input.
         """
         return taken(call, state, self._forms)
 
     def candidates(self, ours: Taken, state: State, without: int = -1) -> list[Candidate]:
-        """What the nearest records would have done here; those of the text of the record `without`
-        are left out.
-        """
+        """What the nearest records would have done here. The record `without` is left out."""
         spend(LOOKED_AT * (len(ours.form.options) + len(ours.operands)))
         before, cwd = state.before.document["fs"], state.before.document["cwd"]
         translation = self._translation(state)
@@ -286,7 +295,7 @@ class Memory:
         return made if explained is None else [*made, explained]
 
     def _near(self, ours: Taken, without: int) -> list[int]:
-        """The records to look at; of addresses those of the same hosts first."""
+        """The records to look at, for a command with addresses those of the same hosts first."""
         hosts = {host(each.word) for each in ours.operands if each.kind in "UH"}
         numbers = self.index.near(ours, LOOKED_AT * (4 if hosts else 1), without)
         if hosts:
@@ -295,9 +304,10 @@ class Memory:
         return numbers[:LOOKED_AT]
 
     def _explained(self, ours: Taken, made: Sequence[Candidate], without: int) -> Candidate | None:
-        """What the function prints that explains records with our options. Where there are no such
-        records, or no function explains them, it is the function that is put together of what each
-        option means alone.
+        """The answer of a function that explains records with our options; None without one.
+
+        Where no function explains such records, the function is put together from what each option
+        means alone.
         """
         numbers, examples = self._examples(ours, without)
         found = self._induction.explain(ours, examples)
@@ -321,7 +331,7 @@ class Memory:
         )  # fmt: skip
 
     def _examples(self, taken: Taken, without: int) -> tuple[list[int], list[tuple[Taken, Kept]]]:
-        """Records with just these options: their numbers, and what they did."""
+        """Records of commands with just these options: numbers, and commands with what they did."""
         names = Counter(name for name, _ in taken.form.options)
         numbers: list[int] = []
         examples: list[tuple[Taken, Kept]] = []
@@ -336,12 +346,12 @@ class Memory:
     def ranked(
         self, ours: Taken, candidates: Sequence[Candidate], state: State
     ) -> tuple[list[int], Numbers]:
-        """The candidates' places, the best first, and what each is worth."""
+        """The candidates' places, the best first, and the probability of each candidate."""
         scores = self.ranker.probability(features(ours, candidates))
         order = self._order(candidates, scores)
         if not any(_has_our_options(each) for each in candidates):
             order.sort(key=lambda place: candidates[place].how != INDUCED)
-        if self._is_away(state):  # records are of one pristine machine, functions of any
+        if self._is_away(state):  # records hold on one pristine machine, functions on any
             moved = self._is_moved(ours, state)
             order.sort(key=lambda place: not _is_found(candidates[place], moved=moved))
         order.sort(key=lambda place: contradicts(candidates[place].kept, ours, state))
@@ -358,15 +368,15 @@ class Memory:
         return [place for _, _, place in sorted(ranked)]
 
     def _is_away(self, state: State) -> bool:
-        """Whether the state is another one than that in which inputs were executed."""
+        """Whether the state is not the pristine state in which records were executed."""
         return state.context is not None or self._translation(state) is not None
 
     def _is_moved(self, ours: Taken, state: State) -> bool:
-        """Whether the directory that a command lists is not what it was on the pristine machine."""
+        """Whether a directory that a command lists holds other names than for the records."""
         return any(names != old for names, old in self._listings(ours, state))
 
     def _is_stale(self, kept: Kept, ours: Taken, state: State) -> bool:
-        """Whether an answer names what is no more in the directory that a command lists."""
+        """Whether an answer names what is no longer in a directory that the command lists."""
         gone = {
             name.rstrip("/@|=*")
             for names, old in self._listings(ours, state)
@@ -377,8 +387,9 @@ class Memory:
     def _listings(
         self, ours: Taken, state: State
     ) -> list[tuple[tuple[str, ...] | None, tuple[str, ...] | None]]:
-        """What the directories hold that a command lists, and what they held when inputs were
-        executed.
+        """For each directory that a command lists, the names in it now and when records were made.
+
+        These are the directories among its operands, or its working directory.
         """
         named = [(each.path, each.names) for each in ours.operands if each.kind == "d"]
         if not ours.operands:
@@ -426,12 +437,13 @@ _SAID = (
     ("Is a directory", lambda entry: entry is not None and not entry.perms.startswith("d")),
     ("Not a directory", lambda entry: entry is not None and entry.perms.startswith("d")),
 )
-"""What the system says of a file (errno(3)), and when that cannot be."""
+"""What the system says of a file (errno(3)), and for which entries that cannot be true."""
 
 
 def contradicts(kept: Kept, ours: Taken, state: State) -> bool:
-    """Whether an answer says something wrong: of a file that our command names what the tree
-    disproves, or of standard input that it is none.
+    """Whether an answer reports an error of a file that the state's files disprove.
+
+    The file is named by our command. An error that is reported of standard input is wrong, too.
     """
     lines = [line for line in kept.output.splitlines() if " " in line]
     for said, is_wrong in _SAID:
@@ -457,7 +469,7 @@ def _is_fed(taken: Taken) -> bool:
 
 
 def _leftover(ours: Taken, theirs: Taken, filled: Kept) -> bool:
-    """Whether a word of theirs that is none of ours is still in the answer."""
+    """Whether an operand of theirs that is none of ours is still in the answer's output."""
     own = {each.word for each in ours.operands}
     return any(
         len(each.word) > 2 and each.word not in own and each.word in filled.output
@@ -476,7 +488,7 @@ def _fits(kept: Kept, state: State) -> bool:
 
 
 def behavior_of(kept: Kept, state: State, *, fits: bool = True) -> Behavior:
-    """What was kept as a behavior; without the patch where that does not fit the state."""
+    """What was kept, as a behavior. Without `fits` the patch is left out."""
     output = kept.output.encode("utf-8", "surrogateescape")
     if kept.channels is not None:
         stdout, stderr = (each.encode("utf-8", "surrogateescape") for each in kept.channels)
@@ -489,8 +501,9 @@ def behavior_of(kept: Kept, state: State, *, fits: bool = True) -> Behavior:
 
 
 def _with_digests(behavior: Behavior, ours: Taken) -> Behavior:
-    """The behavior with what is in the files it made, where these are empty or as long as one that
-    the command names.
+    """The behavior with digests of the files that it made, where their contents are known.
+
+    A new file is empty, or is held for a copy of a file that the command names and that is as long.
     """
     known = {len(each.content): each.content for each in ours.operands if each.content is not None}
     digests: dict[str, str] = {}

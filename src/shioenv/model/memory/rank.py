@@ -1,6 +1,7 @@
-"""Which of several rewritten answers is right: what tells, and the trees that learned it.
+"""Which of several rewritten answers is right: features of answers, and trees that learned it.
 
-The trees are scikit-learn's, kept as arrays: to ask them takes NumPy alone.
+Ours is the command that is asked about, theirs a neighbour's. The trees are scikit-learn's, kept as
+arrays: asking them takes NumPy alone.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ WEIGHTS = (
     1.0, 1.0, 0.35, 0.9, 1.5, 0.25, 0.25, 0.5, 0.5, 0.4, 0.2, 0.2, 0.1, 0.1, 0.3, 1.2, 0.1, 0.1,
     0.03, 0.2, 3.0,
 )  # fmt: skip
-"""Of a distance that has learned nothing yet; ours."""
+"""Weights of `PAIR` for a distance that has learned nothing yet; ours."""
 
 _OTHER = {
     "N": 5, "W": 6, "G": 7, "U": 8, "H": 8, "f": 9, "d": 10, "l": 11, "s": 11, "m": 12, "M": 13,
@@ -60,15 +61,15 @@ _MISTAKEN = frozenset({UNKNOWN, UNKNOWN_LONG})
 _LONGEST = 2000.0
 _ADDRESS = re.compile(r"(\w+://)?[^/?#]*")
 _SAME_HOST = 0.25
-"""What an address of the same host differs by (ours)."""
+"""How much two addresses of the same host differ (ours)."""
 
 
 _MARKS = re.compile(r"[:=,+%@]")
-"""What parts a word into words of different meaning: `alice:users`, `key=value`."""
+"""Marks between parts of different meaning in a word: `alice:users`, `key=value`."""
 
 
 def difference(ours: Taken, theirs: Taken) -> list[float]:
-    """How two commands differ, as `PAIR` says."""
+    """How two commands differ: a number for each name of `PAIR`."""
     found = [0.0] * len(PAIR)
     own, other = Counter(ours.form.options), Counter(theirs.form.options)
     if ours.form.options != theirs.form.options:
@@ -91,7 +92,7 @@ def difference(ours: Taken, theirs: Taken) -> list[float]:
     for our, their in zip(ours.operands, theirs.operands, strict=False):
         if our.word == their.word and our.kind == their.kind:
             if our.kind in "fd" and (our.content, our.names) != (their.content, their.names):
-                found[_OTHER[our.kind]] += 1  # it was changed since
+                found[_OTHER[our.kind]] += 1  # the file or directory was changed since
             continue
         if our.kind == "x" and their.kind in "fl":
             found[14] += 1
@@ -114,7 +115,7 @@ def difference(ours: Taken, theirs: Taken) -> list[float]:
 
 
 def host(address: str) -> str:
-    """How an address is spoken to: its protocol, its host and its port."""
+    """The part of an address before its path: protocol, host and port."""
     match = _ADDRESS.match(address)
     return match[0] if match else address
 
@@ -133,14 +134,18 @@ def _class(value: str | None) -> str:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A rewritten answer, with all that speaks for it."""
+    """A rewritten answer, with everything that speaks for it.
+
+    `how` is the way of rewriting (`shioenv.model.memory.rewrite`). `votes` is how many records give
+    the answer. `near` and `all` sum these votes, weighed by distance.
+    """
 
     kept: Kept
     how: int
     number: int
-    """The nearest record that gives it."""
+    """The nearest record that gives the answer."""
     pair: Sequence[float]
-    """How that differs."""
+    """How that record's command differs from ours."""
     distance: float
     near: float
     all: float
@@ -150,11 +155,11 @@ class Candidate:
     leftover: bool
     place: int
     note: str = ""
-    """How it was made, where that is not to be seen from the record."""
+    """How the answer was made, where the record does not show it."""
 
 
 def features(ours: Taken, candidates: Sequence[Candidate]) -> Numbers:
-    """A row of `FEATURES` for each candidate."""
+    """The `FEATURES` of each candidate, in rows."""
     nearest = min((each.distance for each in candidates), default=0.0)
     near = sum(each.near for each in candidates) or 1.0
     every = sum(each.all for each in candidates) or 1.0
@@ -180,18 +185,19 @@ def features(ours: Taken, candidates: Sequence[Candidate]) -> Numbers:
 
 @dataclass(frozen=True)
 class Ranker:
-    """A learned distance, the trees, and what their figures are worth."""
+    """A learned distance, the trees, and how often answers of their scores were right."""
 
     weights: Numbers
-    """Of `PAIR`."""
+    """The weights of `PAIR` in the distance."""
     trees: dict[str, npt.NDArray[Any]]
     """`feature`, `threshold`, `left`, `right`, `value`: a row for each tree; `start`."""
     scores: Numbers
+    """Scores that the trees give, rising."""
     shares: Numbers
-    """How often an answer of such a score was right, by score, both rising."""
+    """The share of answers that were right, 0 to 1, at each of `scores`."""
 
     def probability(self, rows: Numbers) -> Numbers:
-        """How likely each candidate is right, as far as the trees know."""
+        """The probability that each candidate is right, 0 to 1; 0 where there are no trees."""
         if not len(rows) or not len(self.trees["feature"]):
             return np.zeros(len(rows))
         feature, threshold, after = self._nodes
@@ -207,8 +213,10 @@ class Ranker:
 
     @cached_property
     def _nodes(self) -> tuple[npt.NDArray[np.intp], Numbers, npt.NDArray[np.intp]]:
-        """All nodes of all trees in a row. A node has the number it looks at, what that number is
-        held against, and the two nodes that may follow. A leaf is followed by itself.
+        """All nodes of all trees in a row, as three arrays.
+
+        These are the feature that a node looks at, the threshold, and the two nodes that may follow
+        it. A leaf is followed by itself.
         """
         feature, most = self.trees["feature"], self.trees["feature"].shape[1]
         first = np.arange(len(feature))[:, None] * most
@@ -222,26 +230,26 @@ class Ranker:
         return numbers, self.trees["threshold"].ravel(), after
 
     def confidence(self, probability: float) -> float:
-        """The share of such answers that were right, of those that were left out."""
+        """The share of answers with such a probability that were right, of held-back records."""
         if not len(self.scores):
             return float(probability)
         return float(np.interp(probability, self.scores, self.shares))
 
     def save(self, path: Path) -> None:
-        """Writes it; `load_ranker` reads it."""
+        """Writes the ranker for `load_ranker` to read."""
         arrays: dict[str, Any] = {f"tree_{name}": value for name, value in self.trees.items()}
         arrays |= {"weights": self.weights, "scores": self.scores, "shares": self.shares}
         np.savez_compressed(path, **arrays)
 
 
 def untrained() -> Ranker:
-    """What knows nothing: the hand-set distance alone."""
+    """A ranker that knows nothing but the hand-set distance `WEIGHTS`."""
     none = np.zeros(0)
     return Ranker(np.array(WEIGHTS), {"feature": np.zeros((0, 0))}, none, none)
 
 
 def load_ranker(path: Path) -> Ranker:
-    """What `save` wrote. Errors: ModelError."""
+    """The ranker that `save` wrote. Errors: ModelError."""
     kept = arrays_member(path)
     with judged(path):
         trees = {
@@ -257,7 +265,7 @@ def load_ranker(path: Path) -> Ranker:
 
 
 def _check(ranker: Ranker) -> None:
-    """ValueError where its arrays do not fit together; KeyError where one is missing."""
+    """Errors: ValueError where the arrays do not fit together; KeyError where one is missing."""
     scores, shares = ranker.scores, ranker.shares
     if scores.ndim != 1 or scores.shape != shares.shape or (np.diff(scores) < 0).any():
         raise ValueError("its scores and shares do not fit together")

@@ -1,7 +1,8 @@
 """A neighbour's behavior rewritten: what it says of its own words and files, said of ours.
 
-Words, paths, sizes, owners, dates and contents change places; what else an answer rests on is the
-neighbour's still, and may be wrong.
+Ours is the command that is asked about, theirs the neighbour's, which was executed. Words, paths,
+sizes, owners, dates and contents are exchanged. Everything else in an answer is still the
+neighbour's, and may be wrong.
 """
 
 from __future__ import annotations
@@ -24,8 +25,13 @@ from shioenv.model.forms import UNKNOWN, Form
 from shioenv.model.translation import Translation
 
 WORDS, DETAILS, CONTENTS, COUNTS, INDUCED = 0, 1, 2, 3, 4
-"""What was changed. Words and paths; also what is known of files; the text by what is in a file;
-words, paths and how much a file holds. Or all was made anew, by a function found from examples.
+"""The ways of rewriting: what was exchanged.
+
+- WORDS: words and paths.
+- DETAILS: also facts of files, and their contents where they were printed.
+- CONTENTS: as DETAILS, and the output is made of the lines of our files.
+- COUNTS: words, paths, and how much a file holds.
+- INDUCED: everything was made anew, by a function found from examples.
 """
 
 _COUNTED = frozenset({"size", "lines", "words", "characters"})
@@ -33,23 +39,23 @@ _COUNTED = frozenset({"size", "lines", "words", "characters"})
 _FILES = "fdls"
 _NAMES = "fdlsmM"
 _THROUGH = ("owner", "group", "perms")
-"""What is set of a whole directory."""
+"""Attributes that commands set of everything in a directory."""
 
 _LONGEST = 256 * 1024
 
 
 @dataclass(frozen=True)
 class Taken:
-    """A command taken apart, and what its operands are where it runs."""
+    """A command taken apart, and what its operands are where the command runs."""
 
     form: Form
     operands: tuple[Operand, ...]
     here: tuple[str, ...] | None = None
-    """What the working directory holds, where no operand is named."""
+    """The names in the working directory of a command without operands."""
     valued: tuple[tuple[str, Operand], ...] = ()
-    """Values of options that name files, each behind its option."""
+    """Options whose values name files, each with its value's operand."""
     tree: Tree | None = field(default=None, compare=False)
-    """All that is in the working directory, where no operand is named."""
+    """Everything in the working directory of a command without operands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +64,9 @@ class Kept:
 
     exit_code: int
     output: str
-    """Undecodable bytes as lone surrogates."""
+    """The output, with undecodable bytes as lone surrogates."""
     patch: str
-    """JSON, as records hold it."""
+    """The patch as JSON, as records hold it."""
     channels: tuple[str, str] | None = None
     """Standard output and error where something came through both; None: see `is_error`."""
     is_error: bool = False
@@ -69,7 +75,7 @@ class Kept:
 
     @property
     def key(self) -> tuple[int, str, str]:
-        """What is judged: equal keys are equal answers."""
+        """Exit code, output and patch: equal keys are equal answers."""
         return self.exit_code, self.output, self.patch
 
 
@@ -81,9 +87,10 @@ def fillings(
     was: Mapping[str, Any],
     translation: Translation | None = None,
 ) -> Iterator[tuple[int, Kept]]:
-    """What a neighbour did, said of our words, in one to four ways. `before` is `fs` as it is
-    before our command, `was` as it was before theirs. `translation` is from the neighbour's
-    machine, where ours is another one.
+    """What a neighbour did, said of our command in one to four ways, each behind its number.
+
+    `kept` is what the neighbour did. `before` is `fs` before our command, `was` is `fs` before
+    theirs. `translation` is from their machine to ours; None for the same machine.
     """
     pairs = _Pairs(ours, theirs, was)
     if translation is not None:
@@ -108,24 +115,27 @@ def fillings(
 
 
 class _Pairs:
-    """What of theirs stands for what of ours."""
+    """Words, paths and files of theirs, each with ours."""
 
     def __init__(self, ours: Taken, theirs: Taken, was: Mapping[str, Any]) -> None:
         self.was = was
         """`fs` before their command."""
         self.words: dict[str, str] = {}
         self.paths: dict[str, str] = {}
+        """Paths, as names in `fs`."""
         self.names: dict[str, str] = {}
+        """Last names of paths."""
         self.made: set[str] = set()
-        """Files that were not there: `split` begins names like them."""
+        """Paths of theirs that were missing: `split` makes files whose names begin like them."""
         self.files: list[tuple[Operand, Operand]] = []
+        """Existing files."""
         self.changed = False
-        """One of our files is theirs, but is not as it was."""
+        """One of our files has the path of theirs, but is not as it was."""
         self.models: list[tuple[Operand, Operand]] = []
-        """Files that options name: what others are made like."""
+        """Files that options name, which other files are made like (`--reference`)."""
         self.translation: Translation | None = None
         self.other: dict[str, str] = {}
-        """Names and instants of their machine, each with ours."""
+        """Names and instants of their machine, each with that of our machine."""
         self._said = {value for _, value in ours.form.options}
         self._said |= {each.word for each in ours.operands}
         if ours.form.command != theirs.form.command:
@@ -142,18 +152,20 @@ class _Pairs:
                 self.models.append((their, mine[name]))
 
     def translate(self, translation: Translation, kept: Kept) -> None:
-        """What was said on another machine is to be said on ours, but for what we say ourselves."""
+        """Exchanges names and instants of their machine as well, but for words of our command."""
         self.translation = translation
         self.other = self.renamed(kept.output)
 
     def renamed(self, text: str) -> dict[str, str]:
-        """Names and instants of another machine in a text, each with ours."""
+        """Names and instants of their machine in a text, each with that of our machine."""
         found = self.translation.words(text) if self.translation else {}
         return {old: new for old, new in found.items() if old not in self._said}
 
     def dates(self, made: Mapping[str, Any]) -> Mapping[str, Any]:
-        """When a file of ours is changed where the neighbour's is as `made` says. It is as one of
-        the files that are named was, or at the same instant.
+        """The date, four attributes, of a file of ours where theirs has that of `made`.
+
+        Where theirs took its date from a file that is named, ours takes its date from our file. Any
+        other date is the same instant.
         """
         for their, our in (*self.models, *self.files):
             old, new = _values(their), _values(our)
@@ -199,14 +211,14 @@ class _Pairs:
             self.files.append((their, our))
 
     def _parents(self, our: str, their: str) -> None:
-        """Directories that are missing as well, one above the other."""
+        """Pairs the missing directories above two files that are missing with their directories."""
         while "/" in our.strip("/") and "/" in their.strip("/"):
             our, their = posixpath.dirname(our), posixpath.dirname(their)
             self.paths.setdefault(their, our)
             self._add(their, our)
 
     def _standard_input(self, our: Operand, their: Operand) -> None:
-        """Our text comes through a pipe: what names their file names nothing here."""
+        """Pairs our standard input with their file, whose name is left out of the output."""
         if their.kind in "flx":
             self.files.append((their, our))
         if their.kind in "fl":
@@ -269,12 +281,12 @@ def _filled(kept: Kept, pairs: _Pairs, before: Mapping[str, Any], how: int) -> K
 
 
 def replaced(text: str, changed: Mapping[str, str]) -> str:
-    """The text with words exchanged, all at once; only where they stand as words."""
+    """The text with words exchanged, all at once, and only where they stand as words."""
     spend(1 + len(changed) * len(text) // COPIED)
     found = [old for old in changed if old in text]
     if not found:
         return text
-    # no pattern is compiled: they would be others for each neighbour
+    # no pattern is compiled: each neighbour would need another
     places = [(place, -len(old), old) for old in found for place in _places(old, text)]
     made: list[str] = []
     done = 0
@@ -291,7 +303,7 @@ _GOES_ON = re.compile(r"[\w@%+]|[.\-/]\w")
 
 
 def _places(old: str, text: str) -> Iterator[int]:
-    """Where a text stands in another one as words."""
+    """The places where a text stands in another text as words."""
     begins, ends = _JOINED.match(old), _JOINED.match(old, len(old) - 1)
     place = text.find(old)
     while place >= 0:
@@ -304,7 +316,7 @@ def _places(old: str, text: str) -> Iterator[int]:
 def _patch(
     source: str, pairs: _Pairs, changed: Mapping[str, str], before: Mapping[str, Any]
 ) -> str:
-    """The patch as JSON, its operations in the order they were: sorting is for who answers."""
+    """The patch as JSON, operations in the order they were: whoever answers sorts them."""
     made: list[list[Any]] = []
     operations = json.loads(source)
     afterwards = _afterwards(operations, pairs)
@@ -355,8 +367,11 @@ def _patch(
 
 
 def _afterwards(operations: list[list[Any]], pairs: _Pairs) -> dict[str, Mapping[str, Any]]:
-    """What a patch says of files by telling what changed alone. By their names it gives all that
-    they share afterwards with a file that took their place, else their times, all four attributes.
+    """Attributes of ours for files that a patch of theirs changed, by their names.
+
+    A patch tells only attributes that changed, and of ours others may change. Where another file
+    took the file's place, as by `mv`, these are all attributes that the other file keeps. Else they
+    are all four attributes of the date, where a part of the date changed.
     """
     found: dict[str, Mapping[str, Any]] = {}
     for key, changed in attributes(operations).items():
@@ -372,7 +387,11 @@ def _afterwards(operations: list[list[Any]], pairs: _Pairs) -> dict[str, Mapping
 
 
 def _taken_over(key: str, after: Mapping[str, Any], pairs: _Pairs) -> Mapping[str, Any] | None:
-    """What ours has of the file that stands for the one whose place was taken, as by `mv`."""
+    """The attributes that a file of ours keeps where it takes another's place, as by `mv`.
+
+    `after` are the attributes that their file `key` has afterwards. None where no file of theirs
+    took its place.
+    """
     for their, our in pairs.files:
         old, new = _values(their), _values(our)
         if (
@@ -386,13 +405,13 @@ def _taken_over(key: str, after: Mapping[str, Any], pairs: _Pairs) -> Mapping[st
 
 @dataclass(frozen=True)
 class _Whole:
-    """One attribute of all that is in a directory."""
+    """One attribute, `name`, set of everything in a directory."""
 
     theirs: frozenset[str]
-    """The names of what was in theirs."""
+    """The names of their directory and of everything in it."""
     name: str
     made: list[list[Any]]
-    """What is to be done in ours."""
+    """The operations that set the attribute in our directory."""
 
 
 def _through(
@@ -401,8 +420,10 @@ def _through(
     changed: Mapping[str, str],
     before: Mapping[str, Any],
 ) -> list[_Whole]:
-    """Where all in a directory of theirs came to have the same owner, group or rights: that all
-    in ours does.
+    """Sets the owner, group or rights of everything in a directory of ours, as theirs did.
+
+    Theirs did so where afterwards everything in their directory has the same owner, group or
+    rights.
     """
     told: dict[str, dict[str, Any]] = {}
     for key, changes in attributes(operations).items():
@@ -415,7 +436,7 @@ def _through(
             continue
         inside, ours = _tree(their.key, pairs.was), _tree(our.key, before)
         for name, values in told.items():
-            letters = 1 if name == "perms" else 0  # the kind of file is no part of its rights
+            letters = 1 if name == "perms" else 0  # the first letter is the kind, no right
             all_of_it = {values.get(key, entry[name])[letters:] for key, entry in inside.items()}
             if len(all_of_it) > 1 or not values.keys() & inside.keys() - {their.key}:
                 continue
@@ -431,7 +452,7 @@ def _through(
 
 
 def _tree(key: str, files: Mapping[str, Any]) -> dict[str, Any]:
-    """A directory and all that is in it, but for links, which are no files of their own."""
+    """The entries of a directory and of everything in it, without links: these have no rights."""
     above = "" if key == "." else f"{key}/"
     return {
         name: entry
@@ -442,9 +463,7 @@ def _tree(key: str, files: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with_trees(made: list[list[Any]], before: Mapping[str, Any]) -> list[list[Any]]:
-    """The operations, where a directory goes with all that was in theirs, with all that is in
-    ours.
-    """
+    """The operations. Where theirs removed a whole directory, everything in ours is removed."""
     removed = [keys(each[1])[1] for each in made if each[0] == "r" and each[1].count("/") == 2]
     if not any(name.startswith(f"{above}/") for above in removed for name in removed):
         return made
@@ -459,7 +478,7 @@ def _with_trees(made: list[list[Any]], before: Mapping[str, Any]) -> list[list[A
 
 
 def _key(key: str, pairs: _Pairs) -> str:
-    """What a file of theirs is called where the command was ours."""
+    """The name of a file of theirs where the command is ours."""
     if key in pairs.paths:
         return pairs.paths[key]
     for old, new in pairs.paths.items():
@@ -476,7 +495,7 @@ def _key(key: str, pairs: _Pairs) -> str:
 
 
 def _entry(entry: dict[str, Any], pairs: _Pairs, changed: Mapping[str, str]) -> dict[str, Any]:
-    """A file that was made: what it has of theirs it has of ours."""
+    """The entry of a made file, with what it has of our files where it had that of theirs."""
     made = {**entry, **pairs.dates(entry)}
     if "target" in made:
         made["target"] = changed.get(made["target"], replaced(made["target"], changed))
@@ -508,7 +527,7 @@ def _attribute(name: str, value: Any, key: str, pairs: _Pairs, changed: Mapping[
 
 
 def _same_kind(perms: str, ours: str) -> str:
-    """Permissions with the letter of our file's kind."""
+    """Permissions `perms` with the first letter, the kind of file, of `ours`."""
     return ours[:1] + perms[1:]
 
 
@@ -519,8 +538,10 @@ def _values(operand: Operand) -> dict[str, Any]:
 
 
 def _by_content(ours: Taken, theirs: Taken, kept: Kept) -> str | None:
-    """What a command prints that prints some lines of its files. What it printed of the neighbour's
-    files tells which: their first, their last, or those with, or without, one of its words.
+    """What our command prints, where theirs printed some lines of its files; else None.
+
+    Their command printed all lines, the first, the last, or the lines with or without one of its
+    words. Ours prints the same of its own files.
     """
     read, text = _text(theirs), _text(ours)
     if not read or text is None or not kept.output or kept.exit_code or kept.is_error:
@@ -546,7 +567,7 @@ def _by_content(ours: Taken, theirs: Taken, kept: Kept) -> str | None:
 
 
 def _count(ours: Taken, theirs: Taken, count: int) -> int | None:
-    """How many lines we want, where they wanted so many; None where nobody can tell."""
+    """How many lines ours asks for, where theirs printed `count`; None where nobody can tell."""
     values = dict(ours.form.options)
     for name, value in theirs.form.options:
         if value == str(count):
@@ -556,9 +577,7 @@ def _count(ours: Taken, theirs: Taken, count: int) -> int | None:
 
 
 def _text(taken: Taken) -> str | None:
-    """What is in the files that a command names, one after the other; None where that is not
-    known.
-    """
+    """The contents of the files that a command names, one after the other; None where unknown."""
     files = [each for each in taken.operands if each.kind in "fdlsx"]
     if not files or any(each.content is None for each in files):
         return None

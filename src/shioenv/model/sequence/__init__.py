@@ -1,1 +1,1 @@
-"""A network that writes behaviors, beside a memory."""
+"""A network that writes behaviors, beside a memory or by itself."""

@@ -17,13 +17,13 @@ PAD, END = "<pad>", "</s>"
 
 _OURS = (PAD, END, OUTPUT, ERRORS, PATCH)
 _OF_T5 = (PAD, END, "<extra_id_0>", "<extra_id_1>", "<extra_id_2>")
-"""The same in a vocabulary that comes with a checkpoint of T5's family."""
+"""The tokens for `_OURS` in a vocabulary that comes with a checkpoint of T5's family."""
 
 _MOST_DIGITS = 3
 
 
 class Codec:
-    """A byte-level vocabulary, and the five tokens that are no text."""
+    """A byte-level vocabulary, and the five tokens that are no text (marks)."""
 
     def __init__(self, tokenizer: Any) -> None:
         """Errors: ModelError for a tokenizer that does not give back what it was given."""
@@ -38,7 +38,7 @@ class Codec:
         marks = [vocabulary[name] for name in names]
         self.pad, self.end, self.output, self.errors, self.patch = marks
         self.data: list[bytes | None] = [None] * self.size
-        """What each token stands for; None for those that are no text."""
+        """The bytes that each token stands for; None for tokens that are no text."""
         added = tokenizer.get_added_tokens_decoder()
         for token, number in vocabulary.items():
             if number not in added and all(letter in alphabet for letter in token):
@@ -46,8 +46,9 @@ class Codec:
 
     @classmethod
     def read(cls, directory: Path) -> Codec:
-        """The vocabulary in a model's directory, or in a checkpoint's. Errors: ModelError,
-        MissingExtraError.
+        """The vocabulary in a model's directory, or in a checkpoint's.
+
+        Errors: ModelError, MissingExtraError.
         """
         library = _tokenizers()
         file = directory / TOKENIZER
@@ -65,8 +66,9 @@ class Codec:
 
     @classmethod
     def learned(cls, texts: Iterable[str], size: int) -> Codec:
-        """A vocabulary of so many tokens at most, learned from texts: pairs of bytes, digits each
-        by themselves. The same texts give the same.
+        """A vocabulary of at most `size` tokens, learned from texts by byte-pair encoding.
+
+        Each digit is a token by itself. The same texts give the same vocabulary.
         """
         library = _tokenizers()
         tokenizer = library.Tokenizer(library.models.BPE())
@@ -85,7 +87,7 @@ class Codec:
         return cls(tokenizer)
 
     def save(self, directory: Path) -> None:
-        """Writes it where `read` finds it."""
+        """Writes the vocabulary where `read` finds it."""
         self.tokenizer.save(str(directory / TOKENIZER))
 
     def encode(self, text: str) -> list[int]:
@@ -94,7 +96,7 @@ class Codec:
         return numbers
 
     def encode_target(self, target: Target) -> list[int] | None:
-        """The tokens of a target, the end among them; None where what was printed is no UTF-8."""
+        """The tokens of a target, the end included; None where the output is no UTF-8."""
         marks = {OUTPUT: self.output, ERRORS: self.errors}
         numbers = self.encode(str(target.exit_code))
         for channel, data in target.printed:
@@ -107,7 +109,7 @@ class Codec:
         return [*numbers, self.end]
 
     def decode_target(self, numbers: Sequence[int]) -> Target | None:
-        """The target that tokens say, without pads; None where they say none."""
+        """The target that tokens say; None where they say none. Pads are not allowed."""
         writing: Writing | None = Writing(self, None)
         for number in numbers:
             writing = writing.after(number) if writing else None
@@ -116,11 +118,11 @@ class Codec:
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """What was written of a target, token by token; never changed."""
+    """What was written of a target so far, token by token. Never changed."""
 
     codec: Codec
     names: DocumentNames | None
-    """What its patch has to fit; None: a patch is not looked at."""
+    """The document that the patch has to fit; None: the patch is not looked at."""
     code: bytes = b""
     printed: tuple[tuple[str, bytes], ...] = ()
     patch: bytes | None = None
@@ -128,7 +130,7 @@ class Writing:
     ended: bool = False
 
     def after(self, token: int) -> Writing | None:
-        """What is written once this token is too; None where that cannot become a target."""
+        """What is written with one more token; None where that cannot become a target."""
         codec = self.codec
         if self.ended:
             return None
@@ -165,7 +167,7 @@ class Writing:
 
     @property
     def target(self) -> Target:
-        """What was written. Errors: UnicodeDecodeError for a patch that is no text."""
+        """What was written, as a target. Errors: UnicodeDecodeError for a patch that is no text."""
         return Target(int(self.code or b"0"), self.printed, (self.patch or b"").decode())
 
 

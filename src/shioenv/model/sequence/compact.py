@@ -1,9 +1,9 @@
-"""Behaviors as short texts that a sequence model writes, and what can be a beginning of one.
+"""Behaviors as short texts that a sequence model writes, and what can be a beginning of these.
 
 A target is the exit code, what was printed on each channel in order, and the patch: a line for each
-file or value. What it leaves out is what the state and the clock say already: a new file is owned
-by the session's user and made now. A line that can be completed always fits the state, so what is
-written byte by byte under an `Acceptor` is a patch.
+file or value. A target leaves out what the state and the clock say already: a new file is owned by
+the session's user and made now. Under an `Acceptor` every line can be completed to one that fits
+the state, so what is written byte by byte is a patch.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from shioenv.domain.pointer import keys, pointer
 from shioenv.errors import ContextError, PatchError
 
 OUTPUT, ERRORS, PATCH = "<output>", "<errors>", "<patch>"
-"""What begins text on standard output, on standard error, and the patch."""
+"""The marks before text on standard output, text on standard error, and the patch."""
 
 _REQUIRED = ("perms", "links", "owner", "group", "size", *OF_DATE)
 
@@ -72,7 +72,7 @@ _LINKED = ("links", "addresses", "routes")
 
 @dataclass(frozen=True, slots=True)
 class Now:
-    """When the machine stands still, as entries say it."""
+    """The moment at which the machine stands still, as entries of files write it."""
 
     month: str
     day: int
@@ -81,22 +81,22 @@ class Now:
 
     @property
     def text(self) -> str:
-        """For people and prompts: `2025-10-16 19:43`."""
+        """The moment for people and prompts: `2025-10-16 19:43`."""
         return f"{self.year}-{MONTHS.index(self.month) + 1:02}-{self.day:02} {self.time}"
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a model writes."""
+    """What a sequence model writes of a command."""
 
     exit_code: int
     printed: tuple[tuple[str, bytes], ...] = ()
     """Pieces of text, each behind `OUTPUT` or `ERRORS`, in the order they arrived."""
     patch: str = ""
-    """Lines, each with its newline."""
+    """The lines of the patch, each with its newline."""
 
     def behavior(self, patch: ContextPatch) -> Behavior:
-        """The behavior, whose patch is what `operations_of` made of the lines."""
+        """The behavior with this patch, which `operations_of` made of the lines."""
         return Behavior(
             self.exit_code,
             b"".join(text for _, text in self.printed),
@@ -107,8 +107,9 @@ class Target:
 
 
 def target_of(behavior: Behavior, before: Mapping[str, Any], now: Now) -> Target | None:
-    """A behavior as a target; None for what a target cannot say. `before` is the document that its
-    patch applies to.
+    """A behavior as a target; None where a target cannot say it.
+
+    `before` is the document that the behavior's patch applies to.
     """
     lines = lines_of(behavior.patch, before, now)
     if lines is None:
@@ -213,12 +214,12 @@ def _change(name: str, values: Mapping[str, Any], before: Mapping[str, Any], now
 
 
 def _to_now(old: Mapping[str, Any], now: Now) -> dict[str, Any]:
-    """What a date has to be changed in to be now."""
+    """The attributes of an entry's date that change where the date becomes now."""
     return {each: getattr(now, each) for each in OF_DATE if old.get(each) != getattr(now, each)}
 
 
 def operations_of(text: str, before: Mapping[str, Any], now: Now) -> Iterator[Operation]:
-    """The operations that lines say. Errors: ValueError, KeyError for lines that are none."""
+    """The operations that lines say. Errors: ValueError, KeyError for other texts."""
     files: dict[str, Mapping[str, Any] | None] = {}
 
     def entry(name: str) -> Mapping[str, Any]:
@@ -284,7 +285,7 @@ def _key(word: str) -> str:
 
 
 def _unspaced(path: str) -> str:
-    """A pointer whose spaces `_word` wrote; no other that is used has a backslash."""
+    """The pointer that `_word` wrote, with its spaces. Used pointers have no backslash."""
     return path.replace("\\x20", " ")
 
 
@@ -297,19 +298,23 @@ def accepts(text: str, before: Mapping[str, Any], now: Now) -> bool:
 
 
 class DocumentNames:
-    """What a document holds, for acceptors: sorted once."""
+    """The names in a document, for acceptors: sorted once."""
 
     def __init__(self, before: Mapping[str, Any]) -> None:
         self.before = before
 
     @cached_property
     def files(self) -> list[bytes]:
-        """Files, as lines name them, sorted."""
+        """The files, as lines name them, sorted."""
         return sorted(_word(key).encode("utf-8", "surrogatepass") for key in self.before["fs"])
 
     @cached_property
     def values(self) -> dict[bytes, Any]:
-        """What is at the pointers that are no files, two deep, three in `network`."""
+        """The values outside `fs` by their pointers, as lines write these.
+
+        Pointers are up to three keys deep. Pointers with a backslash or unprintable characters are
+        left out.
+        """
         found: dict[str, Any] = {}
         for area, inner in self.before.items():
             if area == "fs":
@@ -328,7 +333,7 @@ class DocumentNames:
 
     @cached_property
     def new(self) -> Any:
-        """The pattern of a line that adds what is no file."""
+        """The pattern of a line that adds a value outside `fs`."""
         network = self.before.get("network", {})
         shapes = [
             rb"a /" + each.encode() + rb"/[A-Za-z_][\w.-]* (?:" + _STRING + rb"|true|false)"
@@ -344,7 +349,7 @@ class DocumentNames:
 
     @cached_property
     def removable(self) -> frozenset[bytes]:
-        """Those of them that can be gone."""
+        """The pointers of `values` that a line may remove."""
         kept = ("/env/", "/settings/", "/functions/", "/aliases/", "/network/")
         deep = (path for path in self.values if path.startswith(tuple(map(str.encode, kept))))
         return frozenset(
@@ -354,16 +359,18 @@ class DocumentNames:
 
 @dataclass(frozen=True, slots=True)
 class Acceptor:
-    """What was written of a patch, which can be completed to one that fits; never changed."""
+    """What was written of a patch, which can be completed to one that fits. Never changed."""
 
     names: DocumentNames
     line: bytes = b""
     """What was written of the newest line."""
     gone: frozenset[bytes] = field(default_factory=frozenset)
+    """Files and pointers that the lines before removed."""
     made: frozenset[bytes] = field(default_factory=frozenset)
+    """Files that the lines before added, or moved there."""
 
     def after(self, data: bytes) -> Acceptor | None:
-        """What is written once these bytes are too; None where that cannot be a patch."""
+        """What is written with these bytes behind; None where that cannot become a patch."""
         state: Acceptor | None = self
         *whole, rest = data.split(b"\n")
         for piece in whole:
@@ -475,12 +482,12 @@ _TARGETS = regex.compile(_WORD)
 
 
 def _fits(pattern: Any, data: bytes) -> bool:
-    """Whether data is a match or the beginning of one."""
+    """Whether data is a match, or the beginning of a match."""
     return pattern.fullmatch(data, partial=True) is not None
 
 
 def _shape(value: object) -> Any:
-    """What may stand in the place of a value."""
+    """The pattern of what may stand in the place of a value."""
     if isinstance(value, bool):
         return _FLAGS
     if isinstance(value, str):
@@ -489,7 +496,7 @@ def _shape(value: object) -> Any:
 
 
 def _is_text(line: bytes) -> bool:
-    """Whether bytes are UTF-8, or the beginning of it."""
+    """Whether bytes are UTF-8 whose last character may be cut."""
     try:
         codecs.getincrementaldecoder("utf-8")().decode(line)
     except UnicodeDecodeError:

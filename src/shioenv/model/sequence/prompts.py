@@ -19,29 +19,33 @@ from shioenv.model.memory.rewrite import Kept, Taken
 from shioenv.model.sequence.compact import Now
 
 CONTENT = 2048
-"""Bytes of files and of standard input that a prompt shows at most, all together."""
+"""Most bytes of files and of standard input that a prompt shows, all together."""
 
 NAMES = 40
-"""Names of a directory that it shows at most."""
+"""Most names of a directory that a prompt shows."""
 
 OPERANDS = 12
-"""Operands whose facts it tells at most."""
+"""Most operands whose facts a prompt tells."""
 
 _NEIGHBOUR = 300
-"""Characters of a neighbour's answer that it shows at most."""
+"""Most characters of a neighbour's output, and of its patch, that a prompt shows."""
 
 
 class Prompter:
-    """Writes prompts. With a memory, so many of its nearest records stand in them, filled in."""
+    """Writes prompts.
+
+    With a memory, a prompt shows `neighbours` of the memory's best candidates: the nearest records,
+    rewritten for the command.
+    """
 
     def __init__(self, memory: Memory | None = None, neighbours: int = 0) -> None:
         self._memory, self._neighbours = memory, neighbours
         self._forms = Forms()
 
     def prompt(self, text: str, state: State, now: Now, *, without_itself: bool = False) -> str:
-        """The prompt of one command in a state; lines, the command's first.
+        """The prompt of one command in a state: lines, the command's first.
 
-        `without_itself` leaves out of the neighbours what is the very same input.
+        `without_itself`: the record of the very same input is no neighbour.
         """
         document = state.before.document
         lines = [f"$ {text}", f"@ {document['cwd']} {document.get('user', 'root')} {now.text}"]
@@ -116,7 +120,7 @@ def _listed(head: str, state: State, path: str) -> Iterator[str]:
 
 
 def _shown(content: bytes, left: int) -> Iterator[str]:
-    """The beginning of a text, a mark before each line; what ends a line is told where none is."""
+    """The first `left` bytes of a text in lines: `|` before whole lines, `/` before an open one."""
     part = content[: max(left, 0)]
     lines = part.decode("utf-8", "replace").split("\n")
     for line in lines[:-1]:
@@ -126,5 +130,5 @@ def _shown(content: bytes, left: int) -> Iterator[str]:
 
 
 def _plain(text: str) -> str:
-    """The text on one line, as Unicode can say it."""
+    """The text on one line, with `?` for what Unicode cannot say."""
     return text.replace("\r", "\\r").replace("\n", "\\n").encode("utf-8", "replace").decode("utf-8")

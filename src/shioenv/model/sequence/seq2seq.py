@@ -1,7 +1,7 @@
-"""A sequence model that is asked: an encoder-decoder that reads what is given and writes what a
-command does, held to what can be.
+"""A sequence model that is asked: an encoder-decoder that writes what a command does.
 
-It starts no process and needs no built system; the extra `shioenv[train]` brings what it runs on.
+The model reads facts of a state, and is held to answers that fit the state. It starts no process
+and needs no built system. The extra `shioenv[train]` brings the libraries that it needs.
 """
 
 from __future__ import annotations
@@ -33,13 +33,11 @@ from shioenv.model.translation import shift
 from shioenv.system.world import World, read_world
 
 _TRIED = 64
-"""Tokens that are looked at first for one that can stand next."""
+"""Likeliest tokens that are tried first as the next token, before all are."""
 
 
 class Seq2seq:
-    """Answers single commands, those that read a pipe too: what they are given is in
-    `State.stdin`.
-    """
+    """Answers single commands, commands that read a pipe included: the text is `State.stdin`."""
 
     patch_level = "full"
 
@@ -51,11 +49,12 @@ class Seq2seq:
         world: World | None = None,
         now: Now | None = None,
     ) -> None:
-        """Opens what `training.train` wrote.
+        """Opens a directory that `shioenv.training.sequence.train` wrote.
 
-        `memory` gives neighbours, where it was trained with some. `world` and `now` are of another
-        machine than the first that it was trained on. Where only the world is given, now is as long
-        after its start. Errors: ModelError, MissingExtraError.
+        `memory` gives neighbours, to a model that was trained with neighbours. `world` and `now`
+        are those of another machine than the first that the model was trained on. Where only the
+        world is given, `now` is as long after its start as on that first machine. Errors:
+        ModelError, MissingExtraError.
         """
         self.directory = directory = Path(directory)
         own = read_world(directory)
@@ -79,7 +78,7 @@ class Seq2seq:
 
     @property
     def version(self) -> str:
-        """What exactly it is, in every result."""
+        """What exactly the model is, as every result names it."""
         plan = json.dumps(self.card, sort_keys=True).encode()
         digest = hashlib.sha256(plan).hexdigest()[:12]
         return f"{self.card['name']}, step {self.card['steps']} {digest}"
@@ -91,7 +90,8 @@ class Seq2seq:
     def answer(self, shell_input: str, state: State | None = None) -> Answer:
         """What the model writes, with the share of answers of such a probability that were right.
 
-        Errors: Abstained where it does not come to an end, or the input is no text.
+        Errors: Abstained where the input is no text. Abstained where the model does not come to an
+        end, or writes a patch that does not fit.
         """
         with answering(shell_input):
             return self._answer(shell_input, self.world.placed(state))
@@ -111,7 +111,10 @@ class Seq2seq:
         )
 
     def written(self, shell_input: str, state: State) -> tuple[Target, float]:
-        """What the model writes of a command, and how probable it finds that."""
+        """What the model writes of a command, and the probability, 0 to 1, that it gives to that.
+
+        Errors: Abstained where the model does not come to an end, or the input is no text.
+        """
         import torch
 
         prompt = self._prompter.prompt(shell_input, state, self.now)
@@ -143,13 +146,11 @@ class Seq2seq:
 
 
 class _Held:
-    """Leaves the model the likeliest of the tokens that can stand next; as transformers'
-    `LogitsProcessor`.
-    """
+    """A `LogitsProcessor` of transformers that leaves one token: the likeliest that can be next."""
 
     def __init__(self, writing: Writing) -> None:
         self.writing = writing
-        self._read = 1  # the token that every target begins after
+        self._read = 1  # the token that starts decoding is no part of the target
 
     def __call__(self, input_ids: Any, scores: Any) -> Any:
         import torch
@@ -180,13 +181,13 @@ def now_from(text: str) -> Now:
 
 
 def _moved(now: Now, theirs: World, ours: World) -> Now:
-    """When it is on our machine where it is that on theirs."""
+    """The moment on our machine that is as long after the start as `now` is on theirs."""
     by = shift(theirs, ours)
     return Now(**by.dates(asdict(now))) if by else now
 
 
 def _digests(patch: ContextPatch, state: State) -> dict[str, str]:
-    """What is in the files that a patch makes, where these are empty."""
+    """The digests of the files that a patch makes, as far as these are empty."""
     empty = hashlib.sha256(b"").hexdigest()
     return {
         keys(operation[1])[1]: empty

@@ -1,1 +1,1 @@
-"""Functions that explain what commands print: a space written by us, from which examples choose."""
+"""Functions that explain what commands print: we wrote the space, examples choose from it."""

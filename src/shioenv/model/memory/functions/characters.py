@@ -18,14 +18,17 @@ from shioenv.model.memory.functions.space import (
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
 
 _FACTOR = 100
-"""How much more work a character of a set is than one that is printed."""
+"""How much more work a character of a set is than a printed character."""
 
 _BYTES = [chr(number) for number in range(256)]
 
 
 @lru_cache(maxsize=256)
 def set_of(word: str) -> str:
-    """The characters of a set, in order."""
+    """The characters of a set as tr(1) writes it, in order.
+
+    Errors: ValueError, KeyError and IndexError for a set that is broken or too large.
+    """
     items: list[str] = []
     index = 0
     while index < len(word):
@@ -57,7 +60,7 @@ def set_of(word: str) -> str:
 
 
 def exchange(given: Given, roles: Roles, flags: Flags) -> str | None:
-    """Characters of a set exchanged for those of another, deleted, or squeezed (tr(1))."""
+    """Characters of a set exchanged for those of another set, deleted, or squeezed (tr(1))."""
     text = given.text or ""
     first = set_of(roles["these"])
     if flags["others"]:

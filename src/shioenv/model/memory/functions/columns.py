@@ -31,7 +31,7 @@ def _ranges(spec: str) -> list[tuple[int, int]]:
 
 
 def cut_columns(given: Given, roles: Roles, flags: Flags) -> str | None:
-    """The fields, or bytes, of each line that a list names (cut(1))."""
+    """Of each line the fields, or bytes, that a list names (cut(1))."""
     wanted = _ranges(roles["list"])
     separator = roles.get("separator", "\t" if flags["of"] == "fields" else "")
     if flags["of"] == "fields" and len(separator) != 1:

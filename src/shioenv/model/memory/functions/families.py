@@ -1,8 +1,8 @@
-"""Functions from a text and some words to a text: what commands that print can be explained by.
+"""Functions from a text and some words to a text, to explain commands that print.
 
-The families are written by us: they are what text tools do, the formats of coreutils among it. None
-of them knows the name of a command. Each family has roles, which words of a command may play, and
-variants. Which family, roles and variant a command means is found from what it was seen to do
+The families are written by us: they do what text tools do, in the formats of coreutils. No family
+knows the name of a command. Each family has variants, and roles that words of a command may play.
+Which family, roles and variant a command means is found from what the command was seen to do
 (`shioenv.model.memory.explain`): programming by example.
 """
 
@@ -39,14 +39,16 @@ from shioenv.model.memory.functions.paths import (
 from shioenv.model.memory.functions.space import Family, TextFunction
 
 MOST_PLACES = 3
-"""Words of a command that play a role: with more there are thousands of ways to cast them."""
+"""Most words of a command that may play roles: more can be cast in thousands of ways."""
 
 
 def functions(
     places: Sequence[str], *, reads: bool, several: bool = False
 ) -> tuple[TextFunction, ...]:
-    """Every function in which each of these words plays a role; simple ones first. `several` texts
-    are read by those that take each by itself, and by all others one after the other.
+    """Every function in which each word, named by its place, plays a role; simple functions first.
+
+    `reads`: the functions work on a text. `several`: families that take each text by itself are
+    among them. All other families read several texts one after the other.
     """
     return _functions(tuple(places), reads, several)
 
@@ -141,4 +143,4 @@ FAMILIES: tuple[Family, ...] = (
     }, reads=False),
     Family("name", name_of, ("suffix",), variants={"part": ("last", "directory")}, reads=False),
 )  # fmt: skip
-"""Every family; those that explain much with little come first."""
+"""Every family. Families that explain much with little come first."""

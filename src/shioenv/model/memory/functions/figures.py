@@ -24,14 +24,14 @@ def _figures(text: str) -> dict[str, int]:
 
 
 def count(given: Given, roles: Roles, flags: Flags) -> str:
-    """One figure of the text, before the name of its file (wc(1))."""
+    """One figure of the text, before the name of the text's file (wc(1))."""
     counts = _figures(given.text or "")
     name = "".join(f" {each}" for each in given.operands)
     return f"{counts[flags['what']]}{name}\n"
 
 
 def counts_of_each(given: Given, roles: Roles, flags: Flags) -> str:
-    """Figures of several texts, each before its name, and their sum."""
+    """Figures of several texts, each before the name of its text, and their sums (wc(1))."""
     kinds = flags["what"].split(" and ")
     figures = [_figures(text) for text in given.texts]
     width = len(str(sum(each["bytes"] for each in figures)))
@@ -52,7 +52,7 @@ _DUMPED = {"\0": "\\0", "\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r"
 
 
 def dump(given: Given, roles: Roles, flags: Flags) -> str:
-    """Each byte, or each few of them, as a number or a letter, sixteen in a row."""
+    """Each byte, or each few bytes, as a number or a letter, sixteen bytes in a row (od(1))."""
     text = given.text or ""
     start = number_of(roles["skip"]) if "skip" in roles else 0
     end = start + number_of(roles["count"]) if "count" in roles else len(text)
@@ -74,7 +74,7 @@ _ADDRESSES = {"o": "{:07o}", "d": "{:07d}", "x": "{:06x}", "n": ""}
 
 @remembered
 def _rows(data: str, shown_as: str) -> tuple[tuple[int, str | None], ...]:
-    """Sixteen bytes each with where they begin; None for those that are like the ones before."""
+    """Rows of sixteen bytes, each with its place; None for rows that are like the row before."""
     size, width, kind = _TYPES[shown_as]
     made: list[tuple[int, str | None]] = []
     before = ""

@@ -26,7 +26,7 @@ def same_text(given: Given, roles: Roles, flags: Flags) -> str:
 
 
 def part_of(given: Given, roles: Roles, flags: Flags) -> str:
-    """The first or last lines, or bytes (head(1), tail(1))."""
+    """The first or the last lines or bytes of the text (head(1), tail(1))."""
     text = given.text or ""
     word = roles.get("count", "10")
     count = number_of(word)
@@ -43,7 +43,7 @@ def part_of(given: Given, roles: Roles, flags: Flags) -> str:
 
 
 def reverse(given: Given, roles: Roles, flags: Flags) -> str:
-    """The lines, or the characters of each, the last one first (tac(1), rev(1))."""
+    """The lines, or the characters of each line, in reverse order (tac(1), rev(1))."""
     text = given.text or ""
     if flags["of"] == "lines":
         return "".join(whole_lines(text)[::-1])
@@ -54,7 +54,7 @@ def reverse(given: Given, roles: Roles, flags: Flags) -> str:
 
 
 def parts_of_each(given: Given, roles: Roles, flags: Flags) -> str:
-    """A part of each of several texts, under its name."""
+    """A part of each of several texts, under the text's name (head(1), tail(1))."""
     made = [
         f"==> {name} <==\n{part_of(replace(given, text=text, texts=()), roles, flags)}"
         for name, text in zip(given.operands, given.texts, strict=True)
@@ -87,7 +87,7 @@ def wrap(given: Given, roles: Roles, flags: Flags) -> str:
 
 
 def _column(column: int, character: str) -> int:
-    """The column behind a character."""
+    """The column behind a character that begins in `column`."""
     if character in "\b\r":
         return max(column - 1, 0) if character == "\b" else 0
     return column + 8 - column % 8 if character == "\t" else column + 1
@@ -125,7 +125,7 @@ def number_lines(given: Given, roles: Roles, flags: Flags) -> str:
 
 
 def side_by_side(given: Given, roles: Roles, flags: Flags) -> str:
-    """The lines of several texts in one, the first of each first."""
+    """Lines of several texts side by side, marks between them: all first lines first (paste(1))."""
     marks = list(set_of(roles["by"])) if "by" in roles else ["\t"]
     marks = marks or [""]
     made = []
@@ -138,7 +138,7 @@ def side_by_side(given: Given, roles: Roles, flags: Flags) -> str:
 
 
 def join_lines(given: Given, roles: Roles, flags: Flags) -> str:
-    """All lines on one, marks between them (paste(1))."""
+    """All lines as one line, marks between them (paste(1))."""
     marks = list(set_of(roles["by"])) if "by" in roles else ["\t"]
     marks = marks or [""]
     lines = lines_of(given.text or "")
@@ -149,7 +149,7 @@ def join_lines(given: Given, roles: Roles, flags: Flags) -> str:
 
 
 def show(given: Given, roles: Roles, flags: Flags) -> str:
-    """Characters that nobody sees, shown (cat(1))."""
+    """The text with invisible characters shown (cat(1))."""
     made = []
     blank = False
     for line in whole_lines(given.text or ""):

@@ -23,8 +23,10 @@ from shioenv.model.memory.functions.space import (
 )
 
 MOST_WORK = 3e7
-"""Steps of matching that are done for one text at most, as they are reckoned beforehand: a pattern
-may be hostile."""
+"""Most steps of matching that are done for one text: a pattern may be hostile.
+
+The steps are reckoned beforehand.
+"""
 
 
 @lru_cache(maxsize=256)
@@ -38,7 +40,7 @@ def _pattern(source: str, syntax: str, folds: bool, whole: str) -> re.Pattern[st
 
 
 def _translated(source: str, syntax: str) -> str:
-    """A POSIX regular expression as Python writes it. Errors: ValueError for one that is broken."""
+    """A POSIX regular expression as Python writes it. Errors: ValueError for a broken one."""
     special = frozenset("(){}|+?")
     made: list[str] = []
     if len(re.findall(r"\(", source)) > _MOST_GROUPS:
@@ -84,8 +86,9 @@ def _translated(source: str, syntax: str) -> str:
 
 @remembered
 def _reckoned(text: str, pattern: str) -> float:
-    """The steps at most in which a pattern is matched against the lines of a text. They are more
-    than any number where a group is repeated, or too much is optional.
+    """Most steps that matching a pattern against the lines of a text takes.
+
+    They are infinite where a group is repeated, or too much is optional.
     """
     if re.search(r"(?<!\\)\)[*+?{]", pattern) or len(re.findall(r"[?{]", pattern)) > _OPTIONAL:
         return math.inf
@@ -95,20 +98,23 @@ def _reckoned(text: str, pattern: str) -> float:
 
 
 _MOST_GROUPS = 40
-"""Groups of a pattern at most: Python's stack ends where they are in each other."""
+"""Most groups of a pattern: Python's stack ends where groups stand in each other."""
 
 _MATCHED = 50
-"""Steps of matching that take as long as one of other work."""
+"""Steps of matching that take as long as one step of other work."""
 
 _COMPILED = 5
-"""Steps that a character of a pattern takes."""
+"""Steps that compiling a character of a pattern takes."""
 
 _OPTIONAL = 9
-"""Marks of what may be missing, at most: each doubles the work; five stand in what makes words."""
+"""Most marks of optional parts, each of which doubles the work. Matching words adds three marks."""
 
 
 def matching_lines_of_each(given: Given, roles: Roles, flags: Flags) -> Result | None:
-    """The same of several texts, each line behind the name of its own."""
+    """Lines of several texts that a pattern matches, each behind the name of its text (grep(1)).
+
+    None where `matching_lines` gives None for a text.
+    """
     made = []
     for name, text in zip(given.operands, given.texts, strict=True):
         found = matching_lines(replace(given, text=text, texts=()), roles, flags)
@@ -120,10 +126,10 @@ def matching_lines_of_each(given: Given, roles: Roles, flags: Flags) -> Result |
 
 
 def matching_lines(given: Given, roles: Roles, flags: Flags) -> Result | None:
-    """The lines that a pattern matches (grep(1))."""
+    """The lines that a pattern matches (grep(1)). None where they are unknown, or too much work."""
     source, text = roles["pattern"], given.text or ""
     if "\n" in source or re.search(r"[\0\ud800-\udfff]", text):
-        return None  # several patterns; a text that is none
+        return None  # several patterns, or a text that grep takes for binary
     spend(_COMPILED * len(source))
     folds = bool(flags["case"])
     found = _pattern(source, flags["syntax"], folds, flags["whole"])
@@ -133,7 +139,7 @@ def matching_lines(given: Given, roles: Roles, flags: Flags) -> Result | None:
     if hits is None:
         return None
     if flags["shown"] == "only" and "|" in source:
-        return None  # the longest of several is meant, wherever it stands
+        return None  # grep takes the longest alternative, Python the first
     if flags["negated"]:
         hits = tuple(map(not_, hits))
     code = 0 if any(hits) else 1
@@ -155,7 +161,7 @@ def matching_lines(given: Given, roles: Roles, flags: Flags) -> Result | None:
 
 @remembered
 def _hits(text: str, pattern: re.Pattern[str], fixed: bool) -> tuple[bool, ...] | None:
-    """Which lines of a text a pattern is found in; None where that might take too long."""
+    """Whether each line of a text holds the pattern; None where matching may take too long."""
     if not fixed and _reckoned(text, pattern.pattern) > MOST_WORK:
         return None
     return tuple(pattern.search(line) is not None for line in lines_of(text))

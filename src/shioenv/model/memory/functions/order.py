@@ -64,7 +64,7 @@ _BY = {"n": "number", "h": "size", "g": "any number", "M": "month", "f": "folded
 
 
 def _key(line: str, spec: str, separator: str | None, by: str) -> tuple[str, str]:
-    """The part of a line that a key names, and how it is compared."""
+    """The part of a line that a key (sort(1)) names, and how that part is compared."""
     match = re.fullmatch(
         r"(\d+)(?:\.(\d+))?([bdfghiMnRrV]*)(?:,(\d+)(?:\.(\d+))?([bdfghiMnRrV]*))?", spec
     )
@@ -87,7 +87,7 @@ def _key(line: str, spec: str, separator: str | None, by: str) -> tuple[str, str
 
 
 def _end_of(line: str, fields: int, separator: str | None, *, joint: bool) -> int:
-    """Where so many fields of a line end, with the separator behind them or without."""
+    """Where so many fields of a line end; `joint`: behind the separator that follows them."""
     if separator is None:  # blanks before a word belong to its field
         found = re.match(rf"(?:[ \t]*[^ \t]*){{0,{fields}}}", line)
         return found.end() if found else 0
@@ -110,7 +110,7 @@ def order_lines(given: Given, roles: Roles, flags: Flags) -> str:
         for line in lines:
             seen.setdefault(values[line], line)
         return as_lines(sorted(seen.values(), key=values.__getitem__, reverse=turned))
-    # equals are ordered by the whole line; sorting keeps the order of equals, backwards too
+    # equal keys are ordered by the whole line: sorting keeps their order, backwards too
     lines = sorted(lines, reverse=backwards)
     return as_lines(sorted(lines, key=values.__getitem__, reverse=turned))
 
@@ -119,14 +119,14 @@ def order_lines(given: Given, roles: Roles, flags: Flags) -> str:
 def _values(
     text: str, spec: str | None, separator: str | None, by: str
 ) -> Mapping[str, tuple[object, ...]]:
-    """What each line of a text is ordered by."""
+    """For each line of a text the value that orders it."""
     if spec is None:
         return {line: _value(line, by) for line in lines_of(text)}
     return {line: _value(*_key(line, spec, separator, by)) for line in lines_of(text)}
 
 
 def runs_of_lines(given: Given, roles: Roles, flags: Flags) -> str:
-    """Equal lines that follow each other, as one (uniq(1))."""
+    """Equal lines that follow each other, as one line (uniq(1))."""
     cast = tuple(map(roles.get, ("fields", "characters", "width")))
     made: list[str] = []
     for same in _same_lines(given.text or "", cast, bool(flags["case"])):
@@ -145,7 +145,7 @@ def runs_of_lines(given: Given, roles: Roles, flags: Flags) -> str:
 def _same_lines(
     text: str, cast: tuple[str | None, ...], folds: bool
 ) -> tuple[tuple[str, ...], ...]:
-    """The lines of a text in runs of equal ones, as far as is compared."""
+    """The lines of a text in runs of lines that are equal in the compared part."""
     fields, characters, width = cast
 
     def value(line: str) -> str:

@@ -12,7 +12,7 @@ from shioenv.model.memory.functions.space import Flags, Given, Roles, as_lines
 
 
 def list_directory(given: Given, roles: Roles, flags: Flags) -> str | None:
-    """What is in the one directory that is named (ls(1))."""
+    """The names in the directory of the command (ls(1)). None where they are not known."""
     if given.names is None:
         return None
     shown = []
@@ -32,7 +32,10 @@ def list_directory(given: Given, roles: Roles, flags: Flags) -> str | None:
 
 
 def walk_tree(given: Given, roles: Roles, flags: Flags) -> str | None:
-    """The paths in trees whose last name, kind, whole path and depth are those asked for."""
+    """The paths in trees whose last name, kind, whole path and depth are asked for (find(1)).
+
+    None where a tree is not known, or flags and roles do not go together.
+    """
     if not given.trees or (flags["depth"] == "") == ("depth" in roles):
         return None
     if (flags["case"] or flags["negated"]) and "name" not in roles:
@@ -73,7 +76,7 @@ STYLES = {
 
 
 def write_date(given: Given, roles: Roles, flags: Flags) -> str | None:
-    """An instant of UTC, written out."""
+    """An instant of UTC, written out (date(1)). None for other words and formats."""
     word = roles["when"].strip()
     if match := re.fullmatch(r"@(-?\d{1,11})", word):
         instant = datetime.fromtimestamp(0, UTC) + timedelta(seconds=int(match[1]))
@@ -95,7 +98,7 @@ _WIDTH = 80
 
 
 def _in_rows(names: Sequence[str]) -> str:
-    """The names behind each other, in lines as wide as a terminal."""
+    """The names with commas between them, in lines as wide as a terminal (`ls -m`)."""
     made, column = "", 0
     for name in names:
         if made and column + len(name) + 2 < _WIDTH:
@@ -107,7 +110,7 @@ def _in_rows(names: Sequence[str]) -> str:
 
 
 def name_of(given: Given, roles: Roles, flags: Flags) -> str:
-    """The last part of each path, or all but that (basename(1), dirname(1))."""
+    """The last part of each path, or all but the last part (basename(1), dirname(1))."""
     made = []
     for each in given.operands:
         whole = each.rstrip("/") or "/" * bool(each)

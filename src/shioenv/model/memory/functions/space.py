@@ -1,4 +1,4 @@
-"""The space of functions from a text and some words to a text, and what they share."""
+"""The space of functions from a text and some words to a text, and what the functions share."""
 
 from __future__ import annotations
 
@@ -11,38 +11,42 @@ from typing import TypeAlias
 from shioenv.model.facts import Tree
 
 LONGEST = 100_000
-"""Characters of a text that is worked on."""
+"""Most characters of a text that is worked on."""
 
 MOST_PRINTED = 4_000_000
-"""Characters that are made of a text at most: what stands between its columns may be long."""
+"""Most characters that are made of a text: the text between its columns may be long."""
 
 WIDEST = 1_000
-"""Columns, and fields that are skipped: a number may be hostile."""
+"""Most columns, and most fields that are skipped: a number may be hostile."""
 
 
 @dataclass(frozen=True)
 class Given:
-    """What a function is given: the text that a command reads (None: it reads none), its words, its
-    operands in a row. A word is found by where it stands: an option's name, or the number of an
-    operand.
-    """
+    """What a function is given of a command."""
 
     text: str | None
+    """The text that the command reads; None: it reads none."""
     words: Mapping[str, str]
+    """Words by their place: the name of the option before a word, or the number of an operand."""
     operands: tuple[str, ...] = ()
+    """Of a command that reads, the names of its files; of any other, its operands."""
     texts: tuple[str, ...] = ()
-    """Where it reads several: each of them, in the order of its operands; `text` is all of them,
-    one after the other."""
+    """Each text of a command that reads several, in the order of its operands.
+
+    `text` is then all of them, one after the other.
+    """
     names: tuple[str, ...] | None = None
-    """What is in the directory that the command names, sorted, each with the mark of its kind (`/`,
-    `@`, `*`, `|`, `=`). A command that names none works on its own directory.
+    """The sorted names in the directory of the command, each with the mark of its kind.
+
+    The directory is the one that the command names, or its working directory. The marks are `/`,
+    `@`, `*`, `|` and `=`.
     """
     trees: tuple[Tree, ...] = ()
-    """All that is in the directories that it names, or in its own where it names none."""
+    """Everything in the directories that the command names, or in its working directory."""
 
     @cached_property
     def in_bytes(self) -> Given:
-        """The same with a character for each byte of its texts."""
+        """The same command with a character for each byte of its texts."""
         texts = tuple(map(as_bytes, self.texts))
         return replace(self, text=as_bytes(self.text or ""), texts=texts)
 
@@ -64,14 +68,15 @@ class Family:
     run: Callable[[Given, Roles, Flags], Result | str | None]
     roles: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
-    """Roles without which there is nothing to do."""
+    """Roles that must be played."""
     variants: Mapping[str, Sequence[str]] | None = None
+    """The values of each flag, the usual value first."""
     reads: bool = True
-    """It works on a text, not on the operands alone."""
+    """The functions work on a text, not on the operands alone."""
     of_bytes: bool = False
-    """Its characters are bytes."""
+    """The functions take each byte as a character."""
     several: bool = False
-    """It works on several texts, each by itself."""
+    """The functions work on several texts, each by itself."""
 
 
 @dataclass(frozen=True)
@@ -80,24 +85,22 @@ class TextFunction:
 
     family: Family
     places: tuple[tuple[str, str], ...]
-    """Roles, each with where its word stands."""
+    """Roles, each with the place of its word (`Given.words`)."""
     flags: Mapping[str, str]
 
     @property
     def name(self) -> str:
-        """What it is called where an answer is explained."""
+        """The function's name where an answer is explained."""
         said = [f"{role} {place}" for role, place in self.places]
         said += [value for value in self.flags.values() if value]
         return f"{self.family.name}({', '.join(said)})"
 
     def steps(self, given: Given) -> int:
-        """How much work it is to make something of this, without matching
-        (`shioenv.domain.work`).
-        """
+        """How much work the function is on this, without matching (`shioenv.domain.work`)."""
         return len(given.text or "") + sum(map(len, given.words.values()))
 
     def __call__(self, given: Given) -> Result | None:
-        """What it makes of this; None where it makes nothing of it."""
+        """What the function prints of this, and the exit code; None where it does not apply."""
         if self.family.reads and (given.text is None or len(given.text) > LONGEST):
             return None
         roles = {role: given.words[place] for role, place in self.places}
@@ -125,8 +128,8 @@ def as_text(characters: str) -> str:
     return characters.encode("latin-1").decode("utf-8", "surrogateescape")
 
 
-# Variants of one family share most of their work: what is remembered here is asked for again at
-# once by the next ones, of the same few texts.
+# Variants of one family share most of their work. The next variants ask at once for what is
+# remembered here, of the same few texts.
 remembered = lru_cache(maxsize=64)
 
 
@@ -152,7 +155,7 @@ _UNITS = {"b": 512, "k": 1024, "K": 1024, "M": 1 << 20, "G": 1 << 30, "kB": 1000
 
 
 def number_of(word: str) -> int:
-    """A number with a unit, as coreutils take it. Errors: ValueError, KeyError for another word."""
+    """A number with a unit, as coreutils take it. Errors: ValueError, KeyError for other words."""
     match = re.fullmatch(r"([+-]?\d+)([a-zA-Z]*)", word)
     if match is None:
         raise ValueError(word)
@@ -160,7 +163,7 @@ def number_of(word: str) -> int:
 
 
 def width_of(word: str) -> int:
-    """A number of columns or fields. Errors: ValueError for what is none."""
+    """A number of columns or fields, at most `WIDEST`. Errors: ValueError for other words."""
     number = number_of(word)
     if not 0 <= number <= WIDEST:
         raise ValueError(word)
