@@ -1,4 +1,4 @@
-"""Shows what each further run of an input with processes beside each other finds.
+"""Shows that two further runs of a racing input find what more runs find.
 
     python soak/orders.py [--count 2000] [--seed 0] [--extra 6] [--json]
 

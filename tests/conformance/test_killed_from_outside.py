@@ -7,8 +7,9 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -26,22 +27,18 @@ def sandbox(system: System) -> Iterator[SandboxRunner]:
 
 
 @contextmanager
-def killing_the_first(command: bytes) -> Iterator[list[int]]:
-    """Kills, from the host, the first process of this command line."""
+def killing(chosen: Callable[[], Iterable[int]]) -> Iterator[list[int]]:
+    """Kills, from the host, the first process that is chosen; the choice is made until then."""
     killed: list[int] = []
     ended = threading.Event()
 
     def look() -> None:
-        while not killed and not ended.is_set():
-            time.sleep(0.005)
-            for path in Path("/proc").glob("[0-9]*/cmdline"):
-                try:
-                    if path.read_bytes() == command:
-                        os.kill(int(path.parent.name), signal.SIGKILL)
-                        killed.append(int(path.parent.name))
-                        return
-                except OSError:
-                    continue
+        while not ended.is_set():
+            for pid in chosen():
+                with suppress(OSError):  # it is gone
+                    os.kill(pid, signal.SIGKILL)
+                    killed.append(pid)
+                    return
 
     thread = threading.Thread(target=look)
     thread.start()
@@ -50,6 +47,15 @@ def killing_the_first(command: bytes) -> Iterator[list[int]]:
     finally:
         ended.set()
         thread.join()
+
+
+def called(command: bytes) -> Iterator[int]:
+    """The processes of this command line."""
+    time.sleep(0.005)
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            if path.read_bytes() == command:
+                yield int(path.parent.name)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +73,7 @@ def test_what_was_killed_from_outside_is_run_again_and_volatile(
     sandbox: SandboxRunner, text: str, output: bytes
 ) -> None:
     seconds = f"1.{os.getpid()}"  # other tests' sleeps are not meant
-    with killing_the_first(f"sleep\0{seconds}\0".encode()) as killed:
+    with killing(partial(called, f"sleep\0{seconds}\0".encode())) as killed:
         behavior = sandbox.run(text.format(seconds))
     assert killed
     assert (behavior.exit_code, behavior.output) == (0, output)
@@ -104,31 +110,18 @@ def children(pid: int) -> set[int]:
     return found
 
 
-@contextmanager
-def killing_the_newest(after: int) -> Iterator[list[int]]:
-    """Kills the process below this one that appears when so many were there."""
+def newest(after: int) -> Callable[[], Iterator[int]]:
+    """Chooses the process below this one that appears when so many were there."""
     before = children(os.getpid())
-    killed: list[int] = []
-    ended = threading.Event()
+    seen = set(before)
 
-    def look() -> None:
-        seen = set(before)
-        while not killed and not ended.is_set():
-            for pid in children(os.getpid()) - seen:
-                seen.add(pid)
-                if len(seen) - len(before) > after:
-                    with suppress(OSError):
-                        os.kill(pid, signal.SIGKILL)
-                        killed.append(pid)
-                        return
+    def chosen() -> Iterator[int]:
+        for pid in children(os.getpid()) - seen:
+            seen.add(pid)
+            if len(seen) - len(before) > after:
+                yield pid
 
-    thread = threading.Thread(target=look)
-    thread.start()
-    try:
-        yield killed
-    finally:
-        ended.set()
-        thread.join()
+    return chosen
 
 
 @pytest.mark.parametrize("after", [*range(6), 9, 20])
@@ -136,7 +129,7 @@ def test_whoever_is_killed_while_a_sandbox_opens_it_opens_the_next_time(
     system: System, after: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(idmap, "_PATIENCE", 20.0)
-    with killing_the_newest(after):
+    with killing(newest(after)):
         try:
             with open_sandbox(system) as opened:
                 opened.run("true")
@@ -146,30 +139,11 @@ def test_whoever_is_killed_while_a_sandbox_opens_it_opens_the_next_time(
         assert opened.run("echo still here").output == b"still here\n"
 
 
-@contextmanager
-def killing_the_maker_of_namespaces() -> Iterator[None]:
-    """Kills the supervisor as soon as there is a process below a process below it: init."""
-    ended = threading.Event()
-
-    def of(pid: int) -> list[int]:
-        with suppress(OSError):
-            return [*map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())]
-        return []
-
-    def look() -> None:
-        while not ended.is_set():
-            for pid in children(os.getpid()):
-                if any(of(child) for child in of(pid)):
-                    os.kill(pid, signal.SIGKILL)
-                    return
-
-    thread = threading.Thread(target=look)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
+def makers_of_namespaces() -> Iterator[int]:
+    """The processes below this one that have a process below a process below them: init."""
+    for pid in children(os.getpid()):
+        if any(children(child) for child in children(pid)):
+            yield pid
 
 
 def test_who_makes_the_namespaces_dies_with_its_supervisor(
@@ -178,7 +152,7 @@ def test_who_makes_the_namespaces_dies_with_its_supervisor(
     monkeypatch.setattr(idmap, "_PATIENCE", 20.0)
     message = None
     for _ in range(50):  # init's maker lives for milliseconds: it may be seen too late, or not
-        with killing_the_maker_of_namespaces():
+        with killing(makers_of_namespaces):
             try:
                 open_sandbox(system).close()
             except SandboxError as error:

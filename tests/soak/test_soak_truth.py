@@ -30,7 +30,7 @@ def answer(name: str, *options: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("name", ["determinism.py", "completeness.py", "flags.py"])
+@pytest.mark.parametrize("name", ["determinism.py", "completeness.py", "flags.py", "orders.py"])
 def test_help_says_what_a_check_shows(name: str) -> None:
     done = script(name, "--help")
     assert done.returncode == 0
@@ -76,3 +76,12 @@ def test_a_flag_is_the_same_in_every_generation() -> None:
     found = answer("flags.py", "--count", "20", "--seed", "5", "--times", "3")
     assert (found["records"], found["generations"]) == (20, 3)
     assert (found["volatile in some"], found["another one, and not volatile"]) == (0, 0)
+
+
+def test_the_runs_of_an_input_with_a_pipe_are_told_apart() -> None:
+    found = answer("orders.py", "--count", "8", "--seed", "5", "--extra", "1")
+    assert found["inputs"] == 8
+    fewest, *others, most = (one["inputs"] for one in found["unsteady inputs found by"])
+    assert fewest <= min(others)
+    assert max(others) <= most <= found["unsteady"]
+    assert len(found["violations"]) == found["unsteady"] - others[-1]

@@ -131,8 +131,7 @@ def repair_with(
 ) -> tuple[Repaired, ...]:
     """Do the work of `repair` once the stream of samples is known."""
     manifest = read_manifest(directory)
-    kernel = manifest.kernels[-1] if manifest.kernels else ""
-    with Store(directory, manifest.plan, manifest.count, kernel=kernel, remake=True) as store:
+    with Store(directory, manifest.plan, manifest.count, kernel=None, remake=True) as store:
         damaged = {shard.number: shard for shard in manifest.shards if shard.number in store.gone}
         last = max(
             (number * SHARD_RECORDS + shard.records for number, shard in damaged.items()), default=0

@@ -54,8 +54,9 @@ class Store:
 
     `accept` is called with every sample of the stream in order, and tells whether it still has to
     be executed. `append` takes finished records in any order; they survive this process. `report`
-    is called with notes for a person. With `remake` a shard whose bytes are not those of the
-    manifest counts as gone. Errors: DatasetBusyError, DatasetMismatchError, DatasetCorruptError,
+    is called with notes for a person. `kernel` is the release under which records are made; None
+    notes none. With `remake` a shard whose bytes are not those of the manifest counts as gone.
+    Errors: DatasetBusyError, DatasetMismatchError, DatasetCorruptError,
     DatasetStorageError.
     """
 
@@ -65,7 +66,7 @@ class Store:
         plan: Plan,
         count: int,
         *,
-        kernel: str,
+        kernel: str | None,
         report: Callable[[str], None] = lambda note: None,
         remake: bool = False,
     ) -> None:
@@ -188,7 +189,7 @@ class Store:
 
     # opening
 
-    def _open(self, plan: Plan, kernel: str) -> None:
+    def _open(self, plan: Plan, kernel: str | None) -> None:
         path = self.directory / MANIFEST
         if path.exists():
             manifest = read_manifest(self.directory)
@@ -199,7 +200,9 @@ class Store:
                 self._refuse_emptied(manifest)
         else:
             self._refuse_foreign()
-            manifest = Manifest(plan=plan, count=self.count, kernels=(kernel,))
+            manifest = Manifest(
+                plan=plan, count=self.count, kernels=() if kernel is None else (kernel,)
+            )
         self._data.mkdir(exist_ok=True)
         for directory in (self.directory, self._data, self.directory / CONTEXTS):
             for leftover in directory.glob(f"{TEMPORARY}*"):
@@ -217,7 +220,7 @@ class Store:
             if shard.records != wanted and self._finished(shard.number):
                 self._reopen(shard)
         kernels = self.manifest.kernels
-        if kernel not in kernels and self.kept < self.count:
+        if kernel is not None and kernel not in kernels and self.kept < self.count:
             self._report(f"this host's kernel is {kernel}, records were made under {kernels[-1]}")
             kernels = (*kernels, kernel)
         manifest = replace(self.manifest, count=self.count, kernels=kernels)

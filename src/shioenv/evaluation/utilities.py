@@ -34,10 +34,10 @@ def utilities(text: str) -> tuple[str, ...]:
     try:
         every = commands(read(text))
     except Refused:
-        return tuple(_called(_plain(split_words(text))))
+        return tuple(_called([*map(unquoted, split_words(text))]))
     for command, _ in every:
         if isinstance(command, Simple):
-            found.update(dict.fromkeys(_called(_plain(command.words))))
+            found.update(dict.fromkeys(_called([*map(unquoted, command.words)])))
         elif isinstance(command, Verbatim):
             found[command.text[:2]] = None
     return tuple(found)
@@ -86,7 +86,3 @@ def _inner(name: str, words: list[str]) -> Iterator[list[str]]:
             place += splitter.option(words[place], following)[1] if dashed else 1
         if place < len(words):
             yield words[place:]
-
-
-def _plain(words: Sequence[str]) -> list[str]:
-    return [unquoted(word) for word in words]

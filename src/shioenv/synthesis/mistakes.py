@@ -25,8 +25,9 @@ REFUSED = ("/proc/version", "/proc/cpuinfo", "/proc/meminfo", "/sys/kernel", "/p
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _UNCLOSED = ("[a-z", "[0-9", "[[:alpha:]", "x[abc", "[^a")
-_PROGRAMS = frozenset({"ar", "as", "bc", "di", "ed", "fd", "mesg", "sp", "zip"})
-"""Programs of usual systems, without a grammar, that a slip can lead to (ours)."""
+_TAKEN = KEYWORDS | BUILTINS | {"ar", "as", "bc", "di", "ed", "fd", "mesg", "sp", "zip"}
+"""Names without a grammar that are no absent command's: Bash's own, and those of programs of usual
+systems that a slip can lead to (ours)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +152,7 @@ def _refused_permission(command: _Command, random: Random) -> Made:
 def _absent_command(command: _Command, random: Random) -> Made:
     """A name that no usual system has; None where the slip leads to a command that is there."""
     name = slip(command.name, random)
-    known = KEYWORDS | BUILTINS | _PROGRAMS
-    there = name == command.name or name in known or name in shipped_headers()
+    there = name == command.name or name in _TAKEN or name in shipped_headers()
     return None if there else (name, command.arguments)
 
 

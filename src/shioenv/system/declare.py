@@ -8,7 +8,7 @@ unknown key it names the nearest known one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache, lru_cache
@@ -471,14 +471,11 @@ def parse_declaration(text: str, *, source: str = "<string>") -> SystemDeclarati
     return declaration
 
 
-def _above(process: Process, processes: Sequence[Process]) -> set[int]:
+def _above(number: int, parents: Mapping[int, int]) -> set[int]:
     """The numbers of the parent of a process, of its parent, and so on."""
-    parents = {one.pid: one.parent for one in processes}
     above: set[int] = set()
-    number = process.parent
-    while number in parents and number not in above:
+    while (number := parents[number]) in parents and number not in above:
         above.add(number)
-        number = parents[number]
     return above
 
 
@@ -527,7 +524,8 @@ def _contradictions(declaration: SystemDeclaration) -> list[str]:
         place = f"$.users[{index}].group"
         references.append(("group", place, user.group, group_names))
         references += [("group", f"{place}s", name, group_names | GROUPS) for name in user.groups]
-    numbers = {process.pid for process in machine.processes}
+    parents = {process.pid: process.parent for process in machine.processes}
+    numbers = parents.keys()
     if 1 not in numbers:
         problems.append("$.machine.processes: none has the number 1")
     if declaration.session.parent not in numbers:
@@ -537,7 +535,7 @@ def _contradictions(declaration: SystemDeclaration) -> list[str]:
         references.append(("user", f"{place}.user", process.user, user_names))
         if process.parent not in numbers and (process.pid, process.parent) != (1, 0):
             problems.append(f"{place}.parent: no process {process.parent} is declared")
-        if process.pid in _above(process, machine.processes):
+        if process.pid in _above(process.pid, parents):
             problems.append(f"{place}.parent: the process would be above itself")
         if process.session not in numbers | {0}:
             problems.append(f"{place}.session: no process {process.session} is declared")

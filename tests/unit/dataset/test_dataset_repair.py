@@ -254,3 +254,13 @@ def test_a_context_is_made_again(dataset: Path, scratch: str, damage: str) -> No
     (made,) = repair_with(dataset, stream, system=scratch, executor=SerialExecutor(open_fake))
     assert (made.file, made.was, made.identical) == ("contexts/00000.json", damage, True)
     assert contents(dataset) == before
+
+
+def test_a_manifest_that_names_no_kernel_is_given_none(dataset: Path, scratch: str) -> None:
+    path = dataset / "manifest.json"
+    document = json.loads(path.read_bytes())
+    document["host_kernels"] = []
+    path.write_text(json.dumps(document))
+    (dataset / SECOND).unlink()
+    assert mend(dataset, scratch).identical
+    assert json.loads(path.read_bytes())["host_kernels"] == []
