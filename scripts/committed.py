@@ -23,7 +23,7 @@ from shioenv.system.declare import load_declaration
 
 NATIVE = Path(__file__).parents[1] / "src/shioenv/native"
 COMPILER = {"gcc": "12.2.0", "ld": "2.40"}
-CODE = {"answers": "library"}
+CODE = {"answers": "library", "processor": "loader"}
 """By name, the directory below `native` with all sources and the linker's script, `layout.ld`."""
 
 FLAGS = ["-std=gnu11", "-Os", "-Wall", "-Wextra", "-Wshadow", "-Wno-missing-attributes", "-Werror"]
@@ -41,7 +41,7 @@ def sources(name: str) -> list[str]:
 
 def command(name: str) -> list[str]:
     """What compiles it in `native`."""
-    inputs = [path for path in sources(name) if path.endswith(".c")]
+    inputs = [path for path in sources(name) if path.endswith((".c", ".S"))]
     return ["gcc", *FLAGS, f"-Wl,-T,{CODE[name]}/layout.ld", "-o", f"committed/{name}.so", *inputs]
 
 

@@ -104,6 +104,7 @@ def test_the_wheel_holds_the_programs_the_data_and_the_types(wheel: Path) -> Non
     for name in (
         "shioenv/native/bin/preload.so",
         "shioenv/native/committed/answers.so",
+        "shioenv/native/committed/processor.so",
         "shioenv/py.typed",
         "shioenv/grammar/commands/ls.grammar",
         "shioenv/grammar/shared/common.grammar",

@@ -9,19 +9,19 @@ import platform
 import re
 import struct
 import subprocess
-import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from bases import of_the_c_library
 
 from shioenv import native
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.sandbox.base import Request
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
 from shioenv.system import answers, image
-from shioenv.system.build import cache_directory
 from shioenv.system.declare import SystemDeclaration, load_declaration
+from shioenv.system.elf import segments, symbols
 from shioenv.system.store import System
 
 Run = Callable[[str], str]
@@ -279,15 +279,7 @@ def declaration(system: System) -> SystemDeclaration:
 @pytest.fixture(scope="module")
 def library(system: System) -> bytes:
     """The distribution's own C library, as the base holds it."""
-    key = system.source.partition(":")[2]
-    (base,) = cache_directory().glob(f"bases/*-{key}.tar")
-    with tarfile.open(base) as archive:
-        for member in archive:
-            if re.fullmatch(r"\./(usr/)?lib/x86_64-linux-gnu/libc\.so\.6", member.name):
-                file = archive.extractfile(member)
-                assert file is not None
-                return file.read()
-    raise AssertionError("the base has no C library")
+    return of_the_c_library(system, "libc.so.6")
 
 
 def entry(path: str, data: bytes) -> image.ImageEntry:
@@ -367,8 +359,8 @@ def test_the_code_is_a_segment_of_its_own_behind_all_others(
 ) -> None:
     """A loader finds it as any other; what tells the library's build stays where it was."""
     data = with_answers(library, declaration)
-    loaded = [row for _, row in answers._segments(data) if row[0] == 1]
-    before = [row for _, row in answers._segments(library) if row[0] == 1]
+    loaded = [row for _, row in segments(data) if row[0] == 1]
+    before = [row for _, row in segments(library) if row[0] == 1]
     assert loaded[:-1] == before
     _, flags, offset, address, _, size, memory, align = loaded[-1]
     assert flags == 5  # to be read and executed
@@ -426,7 +418,7 @@ def test_a_library_that_was_not_tried_keeps_the_hosts_clock(
 def test_a_library_with_no_header_to_spare_keeps_the_hosts_clock(
     library: bytes, declaration: SystemDeclaration
 ) -> None:
-    (at,) = (at for at, row in answers._segments(library) if row[0] == 0x6474E553)
+    (at,) = (at for at, row in segments(library) if row[0] == 0x6474E553)
     other = bytearray(library)
     struct.pack_into("<I", other, at, 0)
     assert refusal(bytes(other), declaration) == "its C library is laid out in another way"
@@ -448,8 +440,8 @@ def test_the_declaration_can_ask_for_the_hosts_clock(
     assert told.why == "its declaration says so"
     data = entries[0].data
     assert data is not None
-    known = {symbol.at: symbol.value for symbol in answers._symbols(library)}
-    moved = {symbol.name for symbol in answers._symbols(data) if known[symbol.at] != symbol.value}
+    known = {symbol.at: symbol.value for symbol in symbols(library)}
+    moved = {symbol.name for symbol in symbols(data) if known[symbol.at] != symbol.value}
     assert moved & {"clock_gettime", "time", "gettimeofday", "clock_nanosleep"} == set()
     assert {"uname", "stat", "statx", "statvfs", "readdir", "fopen", "open", "recvmsg"} <= moved
     assert load_declaration().clock == "declared"

@@ -130,6 +130,9 @@ def show(name: Name = None) -> shared.Printout:
         "kernel": f"declared, {system.declaration.machine.kernel.release}"
         if system.answers.kernel == "declared"
         else f"the host's: {system.answers.why}",
+        "processor": "declared"
+        if system.answers.processor == "declared"
+        else f"the host's for loaders: {system.answers.why_processor}",
         "session": f"{facts['session']['user']} in "
         + ", ".join(facts["session"]["start_directories"]),
     }

@@ -4,8 +4,9 @@
 bash into a fork server. `shioenv-guest` is process 1 of a microVM; `shioenv-guest-sandbox` is the
 supervisor there. These four are compiled when the package is built.
 
-`committed/answers.so` holds the code that the build of a system writes into its C library. Inputs
-can see this code, so it was compiled once, by one compiler, and committed (`scripts/committed.py`).
+`committed/answers.so` and `committed/processor.so` hold the code that the build of a system writes
+into its C library and into its loader. Inputs can see this code, so it was compiled once, by one
+compiler, and committed (`scripts/committed.py`).
 """
 
 from __future__ import annotations
@@ -61,3 +62,11 @@ def _built_static(name: str) -> Path:
 def answers_code() -> bytes:
     """The code for a system's C library: a shared object that is copied from and never loaded."""
     return (_HERE / "committed" / "answers.so").read_bytes()
+
+
+def processor_code() -> bytes:
+    """The code for a system's loader: a shared object that is copied from and never loaded.
+
+    It looks up what the processor would answer, in rows that begin at its end.
+    """
+    return (_HERE / "committed" / "processor.so").read_bytes()

@@ -18,12 +18,23 @@ import hashlib
 import os
 import re
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import IO, NamedTuple
+from typing import IO
 
 from shioenv import native
 from shioenv.system.declare import SystemDeclaration
+from shioenv.system.elf import (
+    EXECUTABLE,
+    FUNCTION,
+    LOADED,
+    NOTE,
+    PROPERTY,
+    SEGMENT,
+    first_segment,
+    segments,
+    symbols,
+)  # fmt: skip
 from shioenv.system.image import ImageEntry, content
 
 TRIED = ("2.36", "2.41")
@@ -46,12 +57,6 @@ _OF_THE_CLOCK = frozenset({
 })  # fmt: skip
 """Functions of the code that are not used where the clock is declared to be the host's."""
 _FACTS = struct.Struct(f"<5q{len(_ORIGINALS)}q")
-_SECTION = struct.Struct("<IIQQQQIIQQ")
-_SEGMENT = struct.Struct("<IIQQQQQQ")
-_SYMBOL = struct.Struct("<IBBHQQ")
-_LOADED, _NOTE, _PROPERTY, _EXECUTABLE = 1, 4, 0x6474E553, 5
-_DYNAMIC_SYMBOLS, _VERSIONS = 11, 0x6FFFFFFF
-_FUNCTION, _HIDDEN = 2, 0x8000
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,24 +71,16 @@ class Answers:
     """Why something is the host's; empty where nothing is."""
     glibc: str = ""
     """Version of the C library that holds the answers; empty where it holds none."""
+    processor: str = "host"
+    """What the loader is told: the `declared` processor, or the `host`'s."""
+    why_processor: str = ""
+    """Why the processor is the host's; empty where it is not."""
     disk_used: int = 0
     """Bytes of the root disk that are in use before a run; 0 where programs see it empty."""
 
 
-class _UnfitError(ValueError):
-    """The library cannot hold the code; the text says why."""
-
-
-class _Symbol(NamedTuple):
-    """An entry of a dynamic symbol table."""
-
-    name: str
-    at: int
-    """Where the entry lies in the file."""
-    info: int
-    value: int
-    default: bool
-    """Of several versions of a name, the one that programs are linked with today."""
+class UnfitError(ValueError):
+    """A file of the C library cannot hold the code; the text says why."""
 
 
 def install(
@@ -98,21 +95,30 @@ def install(
     try:
         found = [at for at, entry in enumerate(result) if _LIBRARY.fullmatch(entry.path)]
         if not found:
-            raise _UnfitError("it has no C library for x86-64 where Debian keeps it")
+            raise UnfitError("it has no C library for x86-64 where Debian keeps it")
         library = result[found[0]]
         before = content(library, base)
         used = _disk_used(declaration, entries)
         after, version = _with_answers(before, native.answers_code(), declaration, used)
-    except _UnfitError as unfit:
+    except UnfitError as unfit:
         return result, Answers("host", "host", str(unfit))
-    result[found[0]] = replace(library, data=after, size=len(after))
+    put(result, found[0], after, base)
+    why = "its declaration says so" if declaration.clock == "host" else ""
+    return result, Answers(declaration.clock, "declared", why, version, disk_used=used[0])
+
+
+def put(entries: list[ImageEntry], number: int, after: bytes, base: IO[bytes]) -> None:
+    """Put other bytes into a file of the C library's package, and into the package manager's list.
+
+    `number` is the file's place in `entries`, which are changed.
+    """
+    before = content(entries[number], base)
     old, new = (hashlib.md5(data, usedforsecurity=False).hexdigest() for data in (before, after))
-    for at, entry in enumerate(result):
+    entries[number] = replace(entries[number], data=after, size=len(after))
+    for at, entry in enumerate(entries):
         if entry.path == _DIGESTS:
             listed = content(entry, base).replace(old.encode(), new.encode())
-            result[at] = replace(entry, data=listed)
-    why = "its declaration says so" if declaration.clock == "host" else ""
-    return result, Answers(declaration.clock, "declared", why, version, used[0])
+            entries[at] = replace(entry, data=listed)
 
 
 def _disk_used(declaration: SystemDeclaration, entries: Sequence[ImageEntry]) -> tuple[int, int]:
@@ -152,25 +158,25 @@ def _with_answers(
     """A copy of the library that holds the code, and its version. `used` are the bytes and files
     of the root disk that are in use.
 
-    Raises _UnfitError where it cannot.
+    Raises UnfitError where it cannot.
     """
     try:
         return _answering(library, compiled, declaration, used)
-    except _UnfitError:
+    except UnfitError:
         raise
     except (struct.error, ValueError, IndexError) as error:
-        raise _UnfitError("its C library is damaged") from error
+        raise UnfitError("its C library is damaged") from error
 
 
 def _answering(
     library: bytes, compiled: bytes, declaration: SystemDeclaration, used: tuple[int, int]
 ) -> tuple[bytes, str]:
     if library[:5] != b"\x7fELF\x02" or library[18:20] != compiled[18:20]:
-        raise _UnfitError("its C library is for another processor than this package")
+        raise UnfitError("its C library is for another processor than this package")
     found = _VERSION.search(library)
     version = found[1].decode() if found else "unknown"
     if version not in TRIED:
-        raise _UnfitError(f"its glibc is {version}, and what was tried is {' and '.join(TRIED)}")
+        raise UnfitError(f"its glibc is {version}, and what was tried is {' and '.join(TRIED)}")
     code, functions = _code(compiled)
     moments = [int(when.timestamp()) for when in (declaration.instant, declaration.boot_time)]
     if declaration.clock == "host":
@@ -180,10 +186,10 @@ def _answering(
     texts = [kernel.release, kernel.version, "\n".join(_mounts(declaration))]
     code += "".join(f"{text}\0" for text in texts).encode()
     header, address = _place(library)
-    symbols = list(_symbols(library))
-    own = {symbol.name: symbol.value for symbol in symbols if symbol.default}
+    listed = list(symbols(library))
+    own = {symbol.name: symbol.value for symbol in listed if symbol.default}
     if missing := [name for name in _ORIGINALS if name not in own]:
-        raise _UnfitError(f"its C library has no {missing[0]}")
+        raise UnfitError(f"its C library has no {missing[0]}")
     disks = (disk for disk in declaration.machine.disks if disk.mount == "/")
     device = next((os.makedev(disk.major, disk.minor) for disk in disks), 0)
     originals = (own[name] - address for name in _ORIGINALS)
@@ -191,21 +197,20 @@ def _answering(
     code = facts + code[_FACTS.size :]
     start = (len(library) + _PAGE - 1) & -_PAGE
     result = bytearray(library.ljust(start, b"\0") + code)
-    segment = (_LOADED, _EXECUTABLE, start, address, address, len(code), len(code), _PAGE)
-    _SEGMENT.pack_into(result, header, *segment)
-    for symbol in symbols:
+    segment = (LOADED, EXECUTABLE, start, address, address, len(code), len(code), _PAGE)
+    SEGMENT.pack_into(result, header, *segment)
+    for symbol in listed:
         # of a name with a default, older versions may be called otherwise: they stay
         if symbol.name in functions and (symbol.default or symbol.name not in own):
-            result[symbol.at + 4] = symbol.info & 0xF0 | _FUNCTION
+            result[symbol.at + 4] = symbol.info & 0xF0 | FUNCTION
             struct.pack_into("<Q", result, symbol.at + 8, address + functions[symbol.name])
     return bytes(result), version
 
 
 def _code(compiled: bytes) -> tuple[bytes, dict[str, int]]:
     """The compiled code, its facts first, and where in it the functions are, by name."""
-    functions = {symbol.name: symbol.value for symbol in _symbols(compiled)}
-    start, size = next((row[2], row[5]) for _, row in _segments(compiled) if row[0] == _LOADED)
-    return compiled[start : start + size], functions
+    functions = {symbol.name: symbol.value for symbol in symbols(compiled)}
+    return first_segment(compiled), functions
 
 
 def _place(library: bytes) -> tuple[int, int]:
@@ -215,42 +220,11 @@ def _place(library: bytes) -> tuple[int, int]:
     looks for in it. Segments have to be in the order of their addresses, so it has to be one behind
     all of them.
     """
-    rows = list(_segments(library))
-    properties = [row[2] for _, row in rows if row[0] == _PROPERTY]
-    loaded = [(at, row) for at, row in rows if row[0] == _LOADED]
-    spare = [at for at, row in rows if row[0] == _NOTE and row[2] in properties]
+    rows = list(segments(library))
+    properties = [row[2] for _, row in rows if row[0] == PROPERTY]
+    loaded = [(at, row) for at, row in rows if row[0] == LOADED]
+    spare = [at for at, row in rows if row[0] == NOTE and row[2] in properties]
     if not loaded or not spare or spare[0] < loaded[-1][0]:
-        raise _UnfitError("its C library is laid out in another way")
+        raise UnfitError("its C library is laid out in another way")
     end = max(row[3] + row[6] for _, row in loaded)
     return spare[0], (end + _PAGE - 1) & -_PAGE
-
-
-def _segments(elf: bytes) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Each program header: where it lies, and its fields."""
-    start, size, number = (
-        struct.unpack_from(layout, elf, at)[0]
-        for layout, at in (("<Q", 32), ("<H", 54), ("<H", 56))
-    )
-    for at in range(start, start + size * number, size):
-        yield at, _SEGMENT.unpack_from(elf, at)
-
-
-def _symbols(elf: bytes) -> Iterator[_Symbol]:
-    """The names that others can be linked with."""
-    start, size, number = (
-        struct.unpack_from(layout, elf, at)[0]
-        for layout, at in (("<Q", 40), ("<H", 58), ("<H", 60))
-    )
-    sections = [_SECTION.unpack_from(elf, start + size * n) for n in range(number)]
-    table = next((section for section in sections if section[1] == _DYNAMIC_SYMBOLS), None)
-    if table is None:
-        raise _UnfitError("its C library lists no symbols")
-    names = sections[table[6]][4]
-    versions = next((section[4] for section in sections if section[1] == _VERSIONS), None)
-    for number, at in enumerate(range(table[4], table[4] + table[5], _SYMBOL.size)):
-        name, info, _, section, value, _ = _SYMBOL.unpack_from(elf, at)
-        if not section:
-            continue
-        text = elf[names + name : elf.index(0, names + name)].decode()
-        version = struct.unpack_from("<H", elf, versions + 2 * number)[0] if versions else 0
-        yield _Symbol(text, at, info, value, not version & _HIDDEN)

@@ -40,7 +40,18 @@ from shioenv.errors import (
 )
 from shioenv.files.durable import atomic_write, sha256_of
 from shioenv.files.regular import open_regular
-from shioenv.system import answers, home, home_files, image, proc, processes, profile, web
+from shioenv.system import (
+    answers,
+    elf,
+    home,
+    home_files,
+    image,
+    proc,
+    processes,
+    processor,
+    profile,
+    web,
+)  # fmt: skip
 from shioenv.system.bootstrap import LAYOUT_VERSION, Progress, bootstrap, os_release
 from shioenv.system.contents import tree_sum, write_contents
 from shioenv.system.declare import SystemDeclaration, declared_names, systems_directory
@@ -71,8 +82,8 @@ def fingerprint(declaration: SystemDeclaration, text: str) -> str:
     """A hash that changes whenever building from a declaration's `text` could give another system.
 
     It covers the declaration, the home tree's files and the code that is written into the C
-    library. It also covers the source of the modules that make an image of these, with comments and
-    docstrings.
+    library and the loader. It also covers the source of the modules that make an image of these,
+    with comments and docstrings.
     """
     digest = hashlib.sha256(f"{LAYOUT_VERSION}\n{text}".encode())
 
@@ -87,9 +98,10 @@ def fingerprint(declaration: SystemDeclaration, text: str) -> str:
     for path, content in home.HomeTree(declaration.home.source).used():
         digest.update(path.encode() + b"\0" + content)
     add(systems_directory().joinpath("web"))
-    for module in (answers, home, home_files, image, proc, processes, profile, web):
+    made_by = (answers, elf, home, home_files, image, proc, processes, processor, profile, web)
+    for module in made_by:
         digest.update(inspect.getsource(module).encode())
-    digest.update(native.answers_code())
+    digest.update(native.answers_code() + native.processor_code())
     return digest.hexdigest()
 
 
@@ -181,6 +193,7 @@ def _build(
             declaration, base_entries, base, tree, profile.root_files(declaration)
         )
         entries, told = answers.install(declaration, entries, base)
+        entries, told = processor.install(declaration, entries, base, told)
         rootfs_digest = image.write_tar(entries, base, out)
         accounts = image.read_accounts(entries, base)
     _check_programs(declaration, entries, source)

@@ -8,6 +8,7 @@ import uuid
 from shioenv.system.answers import Answers
 from shioenv.system.declare import Disk, Machine, SystemDeclaration
 from shioenv.system.home_files import text_of
+from shioenv.system.processor import ADDRESS_BITS, LINE, level
 
 MASKED = (
     "bootconfig", "config.gz", "kallsyms", "kcore", "key-users", "keys", "kmsg", "kpagecgroup",
@@ -130,14 +131,14 @@ def _cpuinfo(machine: Machine) -> bytes:
             "initial apicid\t": number,
             "fpu\t\t": "yes",
             "fpu_exception\t": "yes",
-            "cpuid level\t": 13,
+            "cpuid level\t": level(cpu),
             "wp\t\t": "yes",
             "flags\t\t": " ".join(cpu.flags),
             "bugs\t\t": " ".join(cpu.bugs),
             "bogomips\t": f"{cpu.bogomips:.2f}",
-            "clflush size\t": 64,
-            "cache_alignment\t": 64,
-            "address sizes\t": "46 bits physical, 48 bits virtual",
+            "clflush size\t": LINE,
+            "cache_alignment\t": LINE,
+            "address sizes\t": "{} bits physical, {} bits virtual".format(*ADDRESS_BITS),
             "power management": "",
         }
         text += [f"{key}: {value}" if value != "" else f"{key}:" for key, value in fields.items()]

@@ -19,6 +19,7 @@ from shioenv.system.declare import Disk, Interface, Login, Machine, SystemDeclar
 from shioenv.system.home_files import text_of
 from shioenv.system.image import Placed, device
 from shioenv.system.proc import disk_statistics
+from shioenv.system.processor import CACHES, LINE
 
 _SECTOR = 512
 
@@ -191,12 +192,11 @@ def _values(directory: str, values: Mapping[str, object]) -> Iterator[Placed]:
 
 
 def _caches(machine: Machine, core: str, own: str, mask: str) -> Iterator[Placed]:
-    shapes = (("L1d", 1, "Data", 8), ("L1i", 1, "Instruction", 8), ("L2", 2, "Unified", 16))
-    for index, (name, level, kind, ways) in enumerate((*shapes, ("L3", 3, "Unified", 16))):
+    for index, (name, level, kind, ways) in enumerate(CACHES):
         size = machine.cpu.caches[name]
         yield from _values(f"{core}/cache/index{index}", {
-            "level": level, "type": kind, "size": f"{size // 1024}K", "coherency_line_size": 64,
-            "ways_of_associativity": ways, "number_of_sets": size // 64 // ways,
+            "level": level, "type": kind, "size": f"{size // 1024}K", "coherency_line_size": LINE,
+            "ways_of_associativity": ways, "number_of_sets": size // LINE // ways,
             "physical_line_partition": 1, "shared_cpu_map": mask if level == 3 else own, "id": 0,
         })  # fmt: skip
 

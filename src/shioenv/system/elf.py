@@ -1,0 +1,99 @@
+"""Parts of ELF files of 64 bits: program headers, sections, and the symbols that others use.
+
+Sources: the System V ABI, and elf(5).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+LOADED, NOTE, PROPERTY, EXECUTABLE = 1, 4, 0x6474E553, 5
+FUNCTION = 2
+SEGMENT = struct.Struct("<IIQQQQQQ")
+_SECTION = struct.Struct("<IIQQQQIIQQ")
+_SYMBOL = struct.Struct("<IBBHQQ")
+_DYNAMIC_SYMBOLS, _VERSIONS = 11, 0x6FFFFFFF
+_HIDDEN = 0x8000
+
+
+class Symbol(NamedTuple):
+    """An entry of a dynamic symbol table."""
+
+    name: str
+    at: int
+    """Where the entry lies in the file."""
+    info: int
+    value: int
+    default: bool
+    """Of several versions of a name, the one that programs are linked with today."""
+
+
+class Section(NamedTuple):
+    """A section header."""
+
+    name: int
+    kind: int
+    flags: int
+    address: int
+    offset: int
+    size: int
+    link: int
+    info: int
+    alignment: int
+    entry_size: int
+
+
+def segments(elf: bytes) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """Each program header: where it lies, and its fields in the order of the file.
+
+    Errors: struct.error where the file ends before them.
+    """
+    start, size, number = (
+        struct.unpack_from(layout, elf, at)[0]
+        for layout, at in (("<Q", 32), ("<H", 54), ("<H", 56))
+    )
+    for at in range(start, start + size * number, size):
+        yield at, SEGMENT.unpack_from(elf, at)
+
+
+def first_segment(elf: bytes) -> bytes:
+    """The bytes of the first segment that is loaded. Errors: struct.error, StopIteration."""
+    start, size = next((row[2], row[5]) for _, row in segments(elf) if row[0] == LOADED)
+    return elf[start : start + size]
+
+
+def sections(elf: bytes) -> dict[str, Section]:
+    """The sections by name. Errors: struct.error, ValueError where the file is damaged."""
+    found = _headers(elf)
+    names = found[struct.unpack_from("<H", elf, 62)[0]].offset
+    return {_text(elf, names + one.name): one for one in found}
+
+
+def symbols(elf: bytes) -> Iterator[Symbol]:
+    """The names that others can be linked with; none where the file lists none."""
+    found = _headers(elf)
+    table = next((one for one in found if one.kind == _DYNAMIC_SYMBOLS), None)
+    if table is None:
+        return
+    names = found[table.link].offset
+    versions = next((one.offset for one in found if one.kind == _VERSIONS), None)
+    for number, at in enumerate(range(table.offset, table.offset + table.size, _SYMBOL.size)):
+        name, info, _, section, value, _ = _SYMBOL.unpack_from(elf, at)
+        if not section:
+            continue
+        version = struct.unpack_from("<H", elf, versions + 2 * number)[0] if versions else 0
+        yield Symbol(_text(elf, names + name), at, info, value, not version & _HIDDEN)
+
+
+def _headers(elf: bytes) -> list[Section]:
+    start, size, number = (
+        struct.unpack_from(layout, elf, at)[0]
+        for layout, at in (("<Q", 40), ("<H", 58), ("<H", 60))
+    )
+    return [Section(*_SECTION.unpack_from(elf, start + size * n)) for n in range(number)]
+
+
+def _text(elf: bytes, at: int) -> str:
+    return elf[at : elf.index(0, at)].decode()
