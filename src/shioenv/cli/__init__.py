@@ -1,1 +1,1 @@
-"""The command line: one module per subcommand, each a call into the packages above."""
+"""The command line: a module for each subcommand or group, and what the subcommands share."""

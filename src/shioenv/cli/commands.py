@@ -1,4 +1,4 @@
-"""`shioenv`: its subcommands put together, and what an error looks like on a terminal."""
+"""`shioenv`: all subcommands put together, and how errors are printed."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ from shioenv.errors import ShioenvError
 
 
 class CommandGroup(TyperGroup):
-    """The group of all subcommands; what they raise on purpose ends as a message and a status."""
+    """The group of all subcommands. A ShioenvError ends as a message and an exit status."""
 
     def invoke(self, ctx: Any) -> Any:
-        """What the subcommand returns; an error ends as its exit status, Ctrl-C as 130."""
+        """Run the subcommand. A ShioenvError exits with its own status, Ctrl-C with 130."""
         try:
             with interruptible():
                 return super().invoke(ctx)
@@ -50,7 +50,7 @@ class CommandGroup(TyperGroup):
 
 
 def print_error(error: ShioenvError) -> None:
-    """Prints `error: message (CODE)` and the hint to standard error."""
+    """Print `error: message (CODE)` and the hint to standard error."""
     from rich.console import Console
     from rich.text import Text
 

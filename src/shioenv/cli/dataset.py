@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="Datasets: records kept in a directory.")
 
 SHOWN_LINES = 12
-"""Lines of output shown of one record."""
+"""Lines of output shown of one record at most; as many changes."""
 
 SHOWN_GROUPS = 20
-"""Rows of a table of statistics; `--json` has all of them."""
+"""Rows of a table of statistics, and damaged shards, shown at most; `--json` has all of them."""
 
 REMAINS = (
-    "over `names` no host's file system shows, over `part` that of /usr does; the rest is the "
-    "kernel's, or a difference that no second run had shown"
+    "`names over` a file system shows nothing of that file system, `part over` shows it in /usr; "
+    "other differences are the kernel's, or ones that no second run had shown"
 )
-"""Why the same record can come out otherwise on another host."""
+"""Why the same record can come out different on another host."""
 
 
 @shared.command(app, "shioenv dataset verify ./dataset --replay 20")
@@ -172,13 +172,13 @@ def show(
         chosen = [record for record in records if record.session_id == number]
         if not chosen:
             parent = (
-                " and keeps the numbers that its records had"
+                "which keep the numbers that they had"
                 if manifest.plan.kind in ("filter", "records")
-                else ""
+                else "numbered from 0"
             )
             raise UsageError(
                 f"{directory} has no record {number}",
-                hint=f"it has {held}, counted from 0{parent}",
+                hint=f"it has {held} records, {parent}",
             )
     else:
         step = max(1, held // count)

@@ -1,4 +1,4 @@
-"""`shioenv dataset` filter, export, import, repair and leakage: datasets made of other things."""
+"""`shioenv dataset`: its subcommands filter, export, import, score, repair and leakage."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from shioenv.dataset.repair import Repaired
 
 SHOWN = 10
-"""Examples and rejected lines printed; `--json`, or the file that is named, has all of them."""
+"""Examples and lines printed at most; `--json`, or the file that is named, has all of them."""
 
 Source = Annotated[Path, typer.Argument(metavar="SRC", help="The dataset to read.")]
 
@@ -92,9 +92,10 @@ def filter_(
     """Select records of a dataset into a new one.
 
     All conditions hold at once, bounds included. A record without a score meets no bound on the
-    score. An argument is needed if the behavior is another one without it alone. A record meets no
-    bound on needed arguments unless that is known of all its arguments. Records keep their number.
-    The manifest says what was selected and from what. The same selection gives the same bytes.
+    score. An argument is needed if leaving out that argument alone changes the behavior. A record
+    meets a bound on needed arguments only where that is known of all its arguments. Records keep
+    their numbers. The manifest says what was selected and from what. The same selection gives the
+    same bytes.
     """
     from shioenv.dataset.select import Selection, select
 
@@ -141,7 +142,7 @@ def export(
             autocompletion=shared.completing("parquet", "hf", "jsonl"),
             help="parquet (one file), hf (a directory for datasets.load_dataset), jsonl (one file; "
             "compressed where OUT ends in .gz or .zst).",
-            show_default="what OUT ends in, hf where it ends in nothing",
+            show_default="the format that OUT ends in; hf for an OUT without ending",
         ),
     ] = None,
     licence: Annotated[
@@ -210,7 +211,7 @@ def import_(
     limits: shared.RecordLimits,
     system: shared.SystemName = None,
 ) -> shared.Printout:
-    """Make a dataset of a list of inputs, of an export, or of records of another make.
+    """Make a dataset of a list of inputs, of an export of a dataset, or of released records.
 
     Inputs are executed, scored and recorded as generate does it; the same list gives the same
     bytes. Inputs are taken as they are: `shioenv suite adapt` rewrites other people's inputs to
@@ -227,7 +228,7 @@ def import_(
         format_ = kind_of(source)
     if format_ == "records":
         if sampler is not None:
-            raise UsageError("records keep what they say wrote them", hint="without --sampler")
+            raise UsageError("records of an export keep their samplers", hint="leave --sampler out")
         with counting("records") as report:
             kept = import_records(source, directory, report=report)
         return _kept(kept, directory)

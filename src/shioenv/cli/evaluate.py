@@ -98,7 +98,7 @@ def evaluate(
 
 
 def _parts(done: Evaluation, document: dict[str, Any]) -> Iterator[Table | str]:
-    """A table for each group of inputs, and what is known of predictors."""
+    """A table for each group of inputs, then what predictors were trained on and what they cost."""
     from shioenv.evaluation.results import SHOWN
 
     for group in ("single", "multi", "all") if done.predictors else ():
@@ -124,7 +124,7 @@ def _parts(done: Evaluation, document: dict[str, Any]) -> Iterator[Table | str]:
 
 
 def _unanswered(done: Evaluation) -> Iterator[str]:
-    """A line for each predictor that lacks answers, and what it said first instead."""
+    """A line for each predictor that lacks answers or could not run, with a reason."""
     from collections import Counter
 
     from shioenv.evaluation.results import NO_ANSWERS
@@ -188,7 +188,7 @@ def prepare(
     ],
     system: shared.SystemName = None,
 ) -> shared.Printout:
-    """Make predictors ready ahead: what they install on first use, and what they make of a system.
+    """Prepare predictors before an evaluation: their installation, and what they make of a system.
 
     The exit status is 3 where a predictor cannot run here.
     """

@@ -44,7 +44,7 @@ ExactCount = Annotated[
     typer.Option(
         min=1,
         metavar="N",
-        help="Inputs of each length from 8 arguments on; of shorter ones four times as many.",
+        help="Inputs of each length from 8 arguments up. Shorter lengths have four times as many.",
     ),
 ]
 Longest = Annotated[
@@ -99,7 +99,7 @@ def _running_often(
 
 Run = Annotated[Callable[..., shared.Printout], shared.MadeBy(_running)]
 RunOften = Annotated[Callable[..., shared.Printout], shared.MadeBy(_running_often)]
-"""Of what itself decides by how many processes."""
+"""As `Run`, for experiments that decide themselves how many processes run."""
 
 
 @shared.command(
@@ -117,7 +117,7 @@ def sampling_efficiency(out: Out, exact: ExactOptions, run: Run) -> shared.Print
 
 @shared.command(app, "shioenv experiment estimators --out ./experiments --count 5 --longest 9")
 def estimators(out: Out, exact: ExactOptions, run: Run) -> shared.Printout:
-    """Error against executions spent, for every estimator: what to choose.
+    """Error of every estimator, by the executions that were spent: which estimator to choose.
 
     What `sampling-efficiency` executed in the same directory is not executed again.
     """
@@ -147,7 +147,7 @@ def irreducibility_by_length(
     from shioenv.experiments import by_length as experiment
 
     if paper_size and count is not None:
-        raise UsageError("--paper-size is a count by itself", hint="leave --count out")
+        raise UsageError("--paper-size and --count exclude each other", hint="give one of them")
     size = experiment.PAPER_COUNT if paper_size else count or experiment.COUNT
     return run(out, lambda setting: experiment.run(setting, count=size, scoring=scoring))
 
@@ -212,7 +212,7 @@ def determinism(
     ] = 5,
     run: RunOften,
 ) -> shared.Printout:
-    """Share of inputs that do the same, byte for byte, however often; and why others do not."""
+    """Share of inputs that do the same in every run, byte for byte, and why other inputs do not."""
     from shioenv.experiments import determinism as experiment
 
     return run(out, lambda setting: experiment.run(setting, count=count, number_of_passes=passes))
@@ -298,16 +298,20 @@ def regimes(
     scoring: ScoringOptions,
     run: Run,
 ) -> shared.Printout:
-    """What models of each of the paper's five regimes answer right, by how many records these are.
+    """How right the models of each of the paper's five regimes are, by number of records.
 
-    The regimes are UCS, GCS, GCS cut at a score of 0.5, and NL2CMD; beside them stands what people
-    use. Each regime gives a memory of equally many inputs, and with --seq2seq a sequence model.
+    The five are UCS, GCS, GCS with scores of at least 0.5, GCS with scores of at most 0.5, and
+    NL2CMD. Two regimes of ours are added. One is GCS with at least half of the arguments
+    necessary; the other is inputs drawn by what people use. Each regime gives a memory of equally
+    many inputs, and with --seq2seq a sequence model.
     """
     from shioenv.experiments import regimes as experiment
 
     pools = dict(_pool(text, experiment.POOLS) for text in pool or ())
     if not all(size.isdigit() and int(size) for size in sizes.split(",")):
-        raise UsageError(f"{sizes!r} are no sizes", hint="--sizes 10000,30000")
+        raise UsageError(
+            f"--sizes takes numbers above 0, not {sizes!r}", hint="--sizes 10000,30000"
+        )
     numbers = sorted({int(size) for size in sizes.split(",")})
     training = None if seq2seq is None else _training(seq2seq, minutes, steps, device)
     return run(
@@ -335,7 +339,7 @@ def _training(size: str, minutes: float, steps: int, device: str) -> RegimeTrain
         raise MissingExtraError("training", "train", "torch", "transformers") from None
     if size not in SIZES:
         raise UsageError(f"no sequence model is called {size!r}", hint=", ".join(SIZES))
-    # so few steps that nobody would look at what is not learned from else
+    # a short training, too, has dev losses
     every = max(1, min(500, steps // 4))
     return RegimeTraining(
         TrainingPlan(size=size, steps=steps, every=every, batch_tokens=2048), minutes, device
@@ -345,7 +349,10 @@ def _training(size: str, minutes: float, steps: int, device: str) -> RegimeTrain
 def _pool(text: str, names: Sequence[str]) -> tuple[str, Path]:
     name, sign, directory = text.partition("=")
     if name not in names or not sign or not directory:
-        raise UsageError(f"{text!r} names no pool", hint=f"{names[0]}=DIR; or {', '.join(names)}")
+        raise UsageError(
+            f"--pool takes NAME=DIR, not {text!r}",
+            hint=f"{names[0]}=DIR; names: {', '.join(names)}",
+        )
     return name, Path(directory)
 
 
@@ -380,7 +387,7 @@ def _run(
 
 
 def _lines(results: Results) -> Iterator[str]:
-    """The tables and where everything lies."""
+    """The tables, then a line with the results' directory and files, and the seconds."""
     for table in results.tables:
         yield table.markdown
     seconds = results.document["wall_seconds"]

@@ -95,7 +95,9 @@ def generate(
 
     chosen = scoring(UNSCORED if without_scores else scoring_there(directory))
     if without_scores and chosen.budget:
-        raise UsageError("--without-scores runs no sub-inputs", hint="give no --budget with it")
+        raise UsageError(
+            "--without-scores and --budget exclude each other", hint="give one of them"
+        )
     stopped = f"stopped; what is finished is kept in {directory}, the same command goes on"
     cache_bytes = 0 if no_cache else cache_size * MEBIBYTE
     with Meter("records", lasting=True, stopped=stopped) as meter:
@@ -113,7 +115,7 @@ def generate(
 
 
 def made(summary: Summary) -> shared.Printout:
-    """What is printed of records that were made."""
+    """The printout about a dataset whose records were made."""
     return shared.Printout(summary.to_json(), _lines(summary))
 
 

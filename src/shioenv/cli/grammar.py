@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="Grammars: what inputs may be written.")
 
 GAPS = ("missing", "unknown", "excused")
-"""What a grammar and a help text do not both have."""
+"""Kinds of options that a grammar and a help text do not both have."""
 
 
 @shared.command(app, "shioenv grammar check df ./my/own.grammar")
@@ -100,7 +100,7 @@ def _faults(name: str) -> tuple[Fault, ...]:
 
 
 def _loaded(names: Iterable[str], sandbox: SandboxRunner) -> list[Grammar]:
-    """Grammars for the versions of a sandbox's programs."""
+    """The grammars of these names, for the versions of the programs in a sandbox."""
     from shioenv.grammar.library import load_grammar
 
     versions = sandbox.system.versions
@@ -109,7 +109,7 @@ def _loaded(names: Iterable[str], sandbox: SandboxRunner) -> list[Grammar]:
 
 
 def _opened(system: str | None) -> SandboxRunner:
-    """A sandbox for what is asked about outputs and exit codes alone."""
+    """A sandbox that tells outputs and exit codes, but no shell state."""
     from shioenv.behavior.observe import open_sandbox
     from shioenv.sandbox.base import Limits
 
@@ -117,7 +117,7 @@ def _opened(system: str | None) -> SandboxRunner:
 
 
 def _executing(sandbox: SandboxRunner) -> Callable[[str], tuple[int, str]]:
-    """What gives exit code and output of a text."""
+    """A function that executes a text and gives its exit code and output."""
 
     def execute(text: str) -> tuple[int, str]:
         behavior = sandbox.run(text)
@@ -127,7 +127,7 @@ def _executing(sandbox: SandboxRunner) -> Callable[[str], tuple[int, str]]:
 
 
 def _failed(asked: list[str], system: str | None) -> list[ExampleResult]:
-    """The examples that do something else on the system than they say."""
+    """The results of the examples that do something else on the system than they say."""
     from shioenv.grammar.examples import run_examples
 
     with _opened(system) as sandbox:
@@ -229,7 +229,7 @@ def coverage(
 
 
 def _covered(results: list[Coverage]) -> Iterator[str | Table]:
-    """A line for each command, the totals, and every option that wants attention."""
+    """A table with a row for each command and the totals, then the missing and unknown options."""
     table = printing.table(("command", "documented", *GAPS))
 
     def numbers(result: Coverage) -> list[int]:
@@ -403,7 +403,7 @@ def draft(
 def _package(
     command: str, packages: Mapping[str, str], execute: Callable[[str], tuple[int, str]]
 ) -> str:
-    """The package that ships a command, by the package manager's own lists on the system."""
+    """The package that ships a command, by dpkg's lists on the system; else `bash`."""
     program = command.partition("-")[0] if command.startswith("ip-") else command
     paths = f"/bin/{program} /usr/bin/{program} /sbin/{program} /usr/sbin/{program}"
     code, output = execute(
@@ -439,8 +439,9 @@ def parse(
 ) -> Iterator[shared.Printout]:
     """Take inputs apart: commands, operators, redirections, and what each argument is.
 
-    Each argument is shown with whether the command's grammar derives it on the system. Any text
-    will do: text that Bash cannot read is one command with words. Many inputs end with the shares.
+    Each argument is shown with whether the command's grammar derives it on the system. A text that
+    Bash cannot read is shown as one command with words. With --file, the shares of what was read
+    and derived are printed; --json prints every input instead.
     """
     from shioenv.errors import UsageError
     from shioenv.grammar.describe import Describer
@@ -450,7 +451,7 @@ def parse(
 
     if (text is None) == (file is None):
         raise UsageError(
-            "one input, or a file of them", hint="shioenv grammar parse 'ls -l', or --file FILE"
+            "give either an input or --file", hint="shioenv grammar parse 'ls -l', or --file FILE"
         )
     describer = Describer(load_grammars() if any_system else grammars_on(find_system(system)))
     if text is not None:
@@ -476,7 +477,7 @@ def _parsed(description: Description) -> dict[str, object]:
 
 def _segment(segment: DescribedSegment) -> dict[str, object]:
     document = asdict(segment)
-    del document["digits"]  # what tables of usage need, no part of an input
+    del document["digits"]  # only tables of usage need the digits
     return {
         **document,
         "redirections": [

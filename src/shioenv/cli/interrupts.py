@@ -1,4 +1,4 @@
-"""What Ctrl-C does to a program: it ends at once, but where it has something to put away."""
+"""What Ctrl-C does: end the program at once, or raise KeyboardInterrupt in `interruptible`."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 INTERRUPTED = 128 + signal.SIGINT
-"""The exit status."""
+"""The exit status of an interrupted program, 130."""
 
 
 def leave(number: int, frame: object) -> None:
-    """Ends the process at once; a handler of signals."""
+    """End the process at once, as a signal handler."""
     try:
         os.write(2, b"interrupted\n")
     finally:
@@ -21,9 +21,9 @@ def leave(number: int, frame: object) -> None:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """While it lasts, an interrupt is a KeyboardInterrupt where it else would end the process.
+    """A context in which an interrupt raises KeyboardInterrupt instead of ending the process.
 
-    Other handlers stay as they are: they are of who called this.
+    Where another handler than `leave` is set, that handler stays: it belongs to the caller.
     """
     if signal.getsignal(signal.SIGINT) is not leave:
         yield

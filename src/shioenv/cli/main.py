@@ -1,5 +1,7 @@
-"""`shioenv` as a program. Importing this loads next to nothing: what takes time is loaded once an
-interrupt ends the process without a traceback.
+"""`shioenv` as a program.
+
+Importing this module loads next to nothing. `main` does the slow imports, once an interrupt ends
+the process without a traceback.
 """
 
 from __future__ import annotations
@@ -16,28 +18,29 @@ if TYPE_CHECKING:
 
 
 def main() -> None:
-    """Runs the command line and ends the process with its exit status.
+    """Run the command line and end the process with its exit status.
 
-    Ctrl-C ends the command with 130 at any time. While a subcommand works, Ctrl-C is an exception,
-    since the subcommand has something to put away. Before that and after it the process just ends.
-    What Ctrl-C does while Python itself starts, before this is called, is Python's.
+    Ctrl-C ends the command with exit status 130 at any time. While a subcommand works, Ctrl-C
+    raises KeyboardInterrupt, because the subcommand may have to clean up. Before and after the
+    subcommand, Ctrl-C ends the process at once. Before `main` is called, Python itself handles
+    Ctrl-C.
     """
     try:
         import signal
 
         from shioenv.cli.interrupts import leave
 
-        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # nobody ignores it
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # SIGINT is not ignored
             signal.signal(signal.SIGINT, leave)
         from shioenv.cli.commands import app
 
         app(prog_name="shioenv")
-    except KeyboardInterrupt:  # before the handler stands, or between one and the other
+    except KeyboardInterrupt:  # before `leave` is the handler, or between two handlers
         from shioenv.cli.interrupts import INTERRUPTED
 
         print("interrupted", file=sys.stderr)
         sys.exit(INTERRUPTED)
-    except BrokenPipeError:  # the reader has seen enough; nothing is left to flush
+    except BrokenPipeError:  # the reader closed the pipe; the rest goes nowhere
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except OSError as error:

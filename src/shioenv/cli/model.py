@@ -110,7 +110,7 @@ def push(
 
 
 def _origin(card: dict[str, Any]) -> dict[str, object]:
-    """By what its material was made, as far as the card says."""
+    """The grammars, recipe and version that a model was made by, as far as its card says."""
     material = card.get("material", [])
     found = {
         key: sorted({each[name][:12] for each in material if each.get(name)})
@@ -121,7 +121,7 @@ def _origin(card: dict[str, Any]) -> dict[str, object]:
 
 
 def _written(card: dict[str, Any], path: Path) -> dict[str, object]:
-    """What is shown of a sequence model."""
+    """The facts that are shown of a sequence model."""
     learned = card["learned"]
     return {
         "model": f"{card['name']}, {path}",

@@ -106,14 +106,14 @@ def predict(
 
 
 def _emulator(name: str, system: str | None) -> Runner:
-    """Who answers commands that read a pipe on a system."""
+    """The emulator that answers commands that read a pipe on a system."""
     from shioenv.evaluation.predictors.default import emulator
 
     return emulator(name, system)
 
 
 def _asked(card: Mapping[str, Any], name: str) -> World | None:
-    """The built system that is asked about; None where it is the model's own."""
+    """The world of the built system that is asked about; None where it is the model's own."""
     from shioenv.model.worlds import asked_elsewhere
     from shioenv.system.store import find_system
 

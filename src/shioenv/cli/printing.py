@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 
 def print_json(document: Any, *, indent: int | None = None) -> None:
-    """Prints one JSON document on standard output, lone surrogates of file names escaped."""
+    """Print one JSON document on standard output.
+
+    Where a text (as of a file name) has a lone surrogate, all characters but ASCII are escaped.
+    """
     text = json.dumps(document, ensure_ascii=False, indent=indent)
     try:
         content = text.encode()
@@ -23,15 +26,16 @@ def print_json(document: Any, *, indent: int | None = None) -> None:
 
 
 def write(content: bytes) -> None:
-    """Writes bytes to standard output as they are."""
+    """Write bytes to standard output as they are."""
     sys.stdout.flush()
     sys.stdout.buffer.write(content)
     sys.stdout.buffer.flush()
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A rich console that takes texts as they are, `[sudo]` and `:bug:` too, and has no colours of
-    its own. It breaks lines on a terminal alone.
+    """A rich console that prints texts as they are, `[sudo]` and `:bug:` too.
+
+    The console adds no colours of its own. Only on a terminal does the console break lines.
     """
     from functools import partial
 
@@ -42,7 +46,7 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def printable(text: str) -> str:
-    """The text with control characters escaped, so that no terminal obeys what an input wrote."""
+    """The text with unprintable characters but tabs escaped, so that no terminal obeys them."""
     if text.isprintable():
         return text
     return "".join(
@@ -54,12 +58,12 @@ def printable(text: str) -> str:
 
 
 def note(text: str) -> None:
-    """Prints a line of progress on standard error."""
+    """Print a line on standard error: progress, a warning or a remark."""
     print(text, file=sys.stderr, flush=True)
 
 
 def show(parts: Iterable[RenderableType | bytes]) -> None:
-    """Prints lines, tables and styled texts on standard output, bytes as they are."""
+    """Print lines, tables and styled texts on standard output, and bytes as they are."""
     rich = None
     for part in parts:
         if isinstance(part, bytes):
@@ -74,7 +78,11 @@ def show(parts: Iterable[RenderableType | bytes]) -> None:
 def table(
     headings: Sequence[str], *, left: int = 1, min_width: int | None = None, no_wrap: bool = False
 ) -> Table:
-    """An empty table; columns but the first `left` hold numbers, `min_width` is of the first."""
+    """An empty table with these headings.
+
+    The first `left` columns are aligned left, the others right, for numbers. `min_width` is the
+    width of the first column, at least. With `no_wrap`, no cell is broken into lines.
+    """
     from rich.table import Table
 
     made = Table(box=None, pad_edge=False, header_style="dim")
@@ -89,5 +97,5 @@ def table(
 
 
 def rows(facts: Mapping[str, object], width: int = 11) -> Iterator[str]:
-    """Facts by name, a line each."""
+    """A line for each fact: the name, padded to `width` columns, then the fact."""
     return (f"{name:{width}} {fact}" for name, fact in facts.items())

@@ -1,4 +1,4 @@
-"""How far long work has come, on standard error: a bar on a terminal, elsewhere a line at times."""
+"""Progress of long work on standard error: a bar on a terminal, elsewhere a line at intervals."""
 
 from __future__ import annotations
 
@@ -17,14 +17,17 @@ if TYPE_CHECKING:
     from shioenv.dataset.generate import Progress
 
 PLAIN_SECONDS = 10.0
-"""Between two lines of progress where there is no terminal."""
+"""Seconds between two lines of progress, at least, where there is no bar."""
 
 REDRAW_SECONDS = 0.05
-"""Between two changes of a bar."""
+"""Seconds between two changes of a bar, at least."""
 
 
 def time_left(new: int, missing: int, seconds: float) -> str:
-    """What `missing` more will take if `new` took so long, as the end of a line; else nothing."""
+    """The end of a line of progress: how long `missing` things take if `new` took `seconds`.
+
+    Empty where `new` or `missing` is not above 0.
+    """
     if new <= 0 or missing <= 0:
         return ""
     minutes, rest = divmod(round(missing * seconds / new), 60)
@@ -35,10 +38,10 @@ def time_left(new: int, missing: int, seconds: float) -> str:
 
 
 class Meter:
-    """Shows how far work has come, of one thing or of one after the other; a context manager.
+    """A context manager that shows the progress of work, on one kind of thing or several in turn.
 
-    `lasting` work takes long: it has a line at its start and its end and tells how fast it is, and
-    its bar stays. `stopped` is what an interrupted call says.
+    `lasting` is for work that takes long: its start and its end are shown, its speed is shown, and
+    its bar stays. `stopped` is the line that is printed where Ctrl-C ends the work.
     """
 
     def __init__(self, label: str = "", *, lasting: bool = False, stopped: str = "") -> None:
@@ -67,10 +70,11 @@ class Meter:
         kept: int | None = None,
         seconds: float | None = None,
     ) -> None:
-        """Shows that so many are done, of how many (0: unknown).
+        """Show that `done` of `count` things are done (`count` 0: unknown).
 
-        `kept` of them were there at the start; by default that is the number told first. The start
-        is so many `seconds` ago; by default it is when the first number was told.
+        `kept` things were done at the start, by default the first `done`. The start is `seconds`
+        ago, by default when the meter began with this label. Calls that come too soon after what
+        was shown last show nothing.
         """
         if label != self._label:
             self._begin(label)
@@ -94,11 +98,11 @@ class Meter:
         printing.note(f"{done}{of} {label}{reused}{rate}{time_left(new, count - done, seconds)}")
 
     def say(self, text: str) -> None:
-        """Prints a line above the bar."""
+        """Print a line on standard error, above the bar where there is a bar."""
         (self._bar.console.print if self._bar else printing.note)(text)
 
     def report(self, progress: Progress) -> None:
-        """Shows how far a dataset has come."""
+        """Show the progress of a dataset, or only the note of that progress."""
         if progress.note:
             self.say(progress.note)
             return
@@ -140,6 +144,6 @@ class Meter:
 
 @contextmanager
 def counting(label: str) -> Iterator[Callable[..., None]]:
-    """A function that shows how many are done, of how many (left out: unknown)."""
+    """A context with the function `Meter.tell` of this label: it takes `done`, then `count`."""
     with Meter(label) as meter:
         yield partial(meter.tell, label)

@@ -16,10 +16,10 @@ _HEAD = """\
 Made from the help texts by `make docs`; a test keeps it so.
 
 Exit status: 0 done, 1 the work failed, 2 wrong usage, 3 this host lacks something (the message says
-what, and the fix), 130 interrupted. What answers also answers programs: `--json` prints JSON on
-standard output. Errors and progress go to standard error; the codes of errors are explained in
-[errors](../errors.md). `shioenv --install-completion` completes subcommands, options, and the names
-of systems, commands and samplers in your shell.
+what, and the fix), 130 interrupted. Almost every subcommand has the option `--json`, which prints
+JSON for programs on standard output. Errors and progress go to standard error; the codes of errors
+are explained in [errors](../errors.md). `shioenv --install-completion` completes subcommands,
+options, and the names of systems, commands and samplers in your shell.
 """
 
 
@@ -32,7 +32,7 @@ def reference() -> str:
 
 
 def commands(path: str, command: Any) -> Iterator[tuple[str, Any]]:
-    """Every command that does something, with the words that call it."""
+    """Every command that can be called by itself, behind the words that call it."""
     if not hasattr(command, "commands") or command.invoke_without_command:
         yield path, command
     if not hasattr(command, "commands"):

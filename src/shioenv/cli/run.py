@@ -74,7 +74,7 @@ def document(text: str, cwd: str, system: str, behavior: Behavior) -> dict[str, 
 
 
 def _parts(behavior: Behavior) -> Iterator[bytes]:
-    """The output; what else is known goes to standard error."""
+    """The output. Exit code, flags and context patch are printed on standard error."""
     from rich.text import Text
 
     yield behavior.output

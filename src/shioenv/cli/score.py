@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from shioenv.recording.text import Reading
 
 SHOWN = 12
-"""Sub-inputs shown per command; `--json` has all of them."""
+"""Lines about sub-inputs shown per command, their heading included; `--json` has all of them."""
 
 
 def score(
@@ -96,7 +96,7 @@ def _parts(reading: Reading, scored: Score) -> Iterator[Text | Table]:
 
 
 def _marked(parsed: Input, scored: Score) -> Text:
-    """The input with the arguments dimmed that change nothing when left out alone."""
+    """The input. Arguments that change nothing when left out alone are dimmed."""
     from rich.text import Text
 
     from shioenv.domain.inputs import Role
@@ -135,7 +135,7 @@ def _table(segment: SegmentScore) -> Table:
 
 
 def _mattered(segment: SegmentScore) -> list[str]:
-    """The sub-inputs that did something else, those that keep most first."""
+    """Lines about the sub-inputs that did something else, those that keep most arguments first."""
     differing = sorted(segment.mattered, key=lambda contrast: (-len(contrast.kept), contrast.kept))
     if not differing:
         return ["every sub-input does the same"]

@@ -1,4 +1,4 @@
-"""What the subcommands share: how they print, common options, completion of names."""
+"""What the subcommands share: printing of results, common options, completion of names."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ class Printout:
     """What a subcommand prints: a document for programs, parts for people, and the exit status."""
 
     document: Any
-    """What `--json` prints; bytes as they are, nothing for None."""
+    """The document that `--json` prints. Bytes are printed as they are, None prints nothing."""
     parts: Iterable[RenderableType | bytes] = ()
-    """What is printed without `--json`: a line each, a table, or bytes as they are."""
+    """What is printed without `--json`: lines, tables, and bytes as they are."""
     indent: int | None = None
-    """Of the document."""
+    """Blanks by which the printed document is indented; None for one line."""
     status: int = 0
 
     def give(self, *, json: bool) -> None:
-        """Prints it. A status other than 0 ends the subcommand."""
+        """Print the document (`json`) or the parts. A status other than 0 ends the subcommand."""
         if not json:
             show(self.parts)
         elif isinstance(self.document, bytes):
@@ -53,9 +53,10 @@ class Printout:
 
 
 def given(file: Path) -> Path:
-    """The file; for `-` one that holds the whole standard input, and can be read again.
+    """The file; for `-` a file that holds all of standard input and can be read repeatedly.
 
-    UsageError where there is no standard input, or more of it than a list may have.
+    Errors: UsageError where standard input is closed, cannot be read, or has more than
+    `LARGEST_LIST` bytes.
     """
     if str(file) != "-":
         return file
@@ -83,14 +84,14 @@ def given(file: Path) -> Path:
 
 
 Printouts: TypeAlias = Printout | Iterable[Printout]
-"""One, or one after the other."""
+"""One printout, or several that are printed one after the other."""
 
 Function = TypeVar("Function", bound=Callable[..., Printouts | None])
 
 
 @dataclass(frozen=True, slots=True)
 class MadeBy:
-    """In a parameter's annotation: not an option, but made of the options of a function."""
+    """Marks a parameter in its annotation: `make` makes the value, from options of its own."""
 
     make: Callable[..., Any]
 
@@ -98,10 +99,11 @@ class MadeBy:
 def command(
     app: typer.Typer, example: str, name: str | None = None, cls: type[TyperCommand] | None = None
 ) -> Callable[[Function], Function]:
-    """Makes a function a subcommand; the help is its docstring, then the example.
+    """Make a decorator that adds a function to `app` as a subcommand.
 
-    What it returns is printed; one that returns something has the option `--json`. A parameter that
-    is `MadeBy` a function stands for the options of that function.
+    The help is the function's docstring, then the example. The printouts that the function returns
+    are printed. A function that returns printouts has the option `--json`. A parameter that is
+    `MadeBy` another function stands for the options of that other function.
     """
 
     def add(function: Function) -> Function:
@@ -113,7 +115,7 @@ def command(
 
 
 def group(app: typer.Typer, example: str) -> Callable[[Function], Function]:
-    """Makes a function what a group does without a subcommand; else as `command`."""
+    """Like `command`, for a function that runs where a group is called without a subcommand."""
 
     def add(function: Function) -> Function:
         printing = _printing(function)
@@ -136,19 +138,19 @@ def group(app: typer.Typer, example: str) -> Callable[[Function], Function]:
 
 
 def _help(function: Callable[..., Any]) -> str:
-    """A docstring's paragraphs, a line each, for help that is read as rich's markup."""
+    """The docstring as help: a line for each paragraph, escaped for rich's markup."""
     paragraphs = re.split(r"\n\s*\n", function.__doc__ or "")
     text = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
     return text.replace("[", "\\[")
 
 
 def plain(help_text: str) -> str:
-    """A subcommand's help as its docstring has it."""
+    """The help of a subcommand without the escapes for rich's markup."""
     return help_text.replace("\\[", "[")
 
 
 def _printing(function: Callable[..., Printouts | None]) -> Callable[..., None]:
-    """The function with all its options, printing what it returns."""
+    """A function that takes all options of `function`, calls it, and prints the printouts."""
     own = parameters_of(function)
     makers = {
         parameter.name: mark.make
@@ -179,8 +181,9 @@ def _printing(function: Callable[..., Printouts | None]) -> Callable[..., None]:
 
 
 def parameters_of(function: Callable[..., Any]) -> list[inspect.Parameter]:
-    """A function's parameters with annotations that are evaluated, unlike that of its result, which
-    may name what only type checkers import.
+    """The parameters of a function, keyword-only, with evaluated annotations.
+
+    The return annotation is not evaluated: it may name what only type checkers import.
     """
     scope = inspect.unwrap(function).__globals__
     return [
@@ -192,8 +195,10 @@ def parameters_of(function: Callable[..., Any]) -> list[inspect.Parameter]:
 
 
 def completing(*names: str) -> Callable[[str], list[str]]:
-    """What completes one of a few names; `module:name` stands for the names that are kept or told
-    there, which is imported only then.
+    """A function that completes a name to one of a few names.
+
+    `module:name` stands for several names: those that the object of that name holds, or that the
+    function of that name returns. The module is imported only at the completion.
     """
 
     def complete(incomplete: str) -> list[str]:
@@ -223,15 +228,15 @@ complete_estimators = completing("shioenv.irreducibility.estimators:ESTIMATORS")
 
 
 class InputCommand(TyperCommand):
-    """A subcommand that takes an input as one argument, and says so where it comes in pieces."""
+    """A subcommand that takes an input as one argument, and says so where there are several."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """As usual; of `run ls -la` it tells how it is meant."""
+        """Parse as usual. The error for `run ls -la` shows the input as one argument."""
         given = list(args)
         try:
             return super().parse_args(ctx, args)
         except Exception as error:
-            # no such option, or one argument too many; what comes first begins an input
+            # an unknown option or too many arguments, behind a word that may begin an input
             several = type(error).__name__ in {"NoSuchOption", "UsageError"}
             if several and len(given) > 1 and re.fullmatch(r"[^-\s]\S*", given[0]):
                 whole = quoted(" ".join(given))
@@ -240,7 +245,7 @@ class InputCommand(TyperCommand):
 
 
 def _json(json: Json = False) -> None:
-    """The option that every subcommand has that prints a document."""
+    """The option `--json`, of every subcommand that prints a document."""
 
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
@@ -276,7 +281,7 @@ RecordTimeout = Annotated[
         metavar="SECONDS", help="Wall time of one execution (default: 2); 16 in a microvm."
     ),
 ]
-"""Of what makes a dataset."""
+"""The time limit of subcommands that make datasets."""
 
 WithoutShellState = Annotated[
     bool,
@@ -294,10 +299,10 @@ SandboxName = Annotated[
         "--sandbox",
         metavar="NAME",
         autocompletion=completing("shioenv.sandbox.base:SANDBOXES"),
-        help="What stands around every run: namespaces, microvm, microvm-bare or firecracker. "
-        "A microvm is a virtual machine in QEMU. A microvm-bare has the input as its root and "
-        "tells no shell state. Firecracker itself was never tried. A virtual machine needs "
-        "`shioenv system build --microvm` first.",
+        help="The sandbox of every run: namespaces, microvm, microvm-bare or firecracker. "
+        "A microvm is a virtual machine in QEMU. In a microvm-bare the input is root of the "
+        "machine, and the shell state is not read. firecracker has never run on Firecracker "
+        "itself. A virtual machine needs `shioenv system build --microvm` first.",
     ),
 ]
 
@@ -306,8 +311,8 @@ Revert = Annotated[
     typer.Option(
         metavar="input|N|never",
         help="When a microvm is restored to its snapshot: before every input, before every"
-        " Nth, or never. Never means only after an input that cannot be undone from "
-        "within.",
+        " Nth, or never. In each case it is also restored after an input that cannot be "
+        "undone from within.",
     ),
 ]
 
@@ -427,7 +432,7 @@ Composites = Annotated[
 
 
 Rescoring: TypeAlias = Callable[[Scoring], Scoring]
-"""Settings but for those that are given."""
+"""Gives the settings, with the options that the user gave in their place."""
 
 
 def _scoring(
@@ -447,7 +452,7 @@ def _scoring(
 
 
 ScoringOptions = Annotated[Rescoring, MadeBy(_scoring)]
-"""What to call with the settings that count where nothing is given."""
+"""A function to call with the settings that hold where the user gives no option."""
 
 
 def _drawing(
@@ -475,7 +480,7 @@ def _drawing(
 
 
 DrawingOptions = Annotated["Drawing", MadeBy(_drawing)]
-"""All but sampler and seed, which stand apart from the others."""
+"""A drawing without sampler and seed, which are parameters of the subcommands themselves."""
 
 
 def limits_of(
@@ -484,7 +489,12 @@ def limits_of(
     sandbox: SandboxName = "namespaces",
     revert: Revert = "input",
 ) -> Limits:
-    """The default limits, but for what is given. LimitsError for a time that leaves none to run."""
+    """The default limits, with the given options in their place.
+
+    In a virtual machine, the default times are `SLOWER` times as long. Errors: LimitsError for a
+    time that is not above 0 or too long, an unknown sandbox, a `revert` that the sandbox cannot do.
+    UsageError for a `revert` that is not input, never or a number above 0.
+    """
     from shioenv.sandbox.base import Limits
 
     return _but_for(Limits(), timeout, without_shell_state, sandbox, revert)
@@ -496,7 +506,7 @@ def record_limits(
     sandbox: SandboxName = "namespaces",
     revert: Revert = "input",
 ) -> Limits:
-    """Those of what makes a dataset, but for what is given. LimitsError as above."""
+    """The limits of subcommands that make datasets. Otherwise as `limits_of`."""
     from shioenv.recording.bounds import LIMITS
 
     return _but_for(LIMITS, timeout, without_shell_state, sandbox, revert)
@@ -515,7 +525,7 @@ def _but_for(
     runs = {"input": "1", "never": "0"}.get(revert, revert)
     if not runs.isdecimal() or (runs == "0" and revert != "never"):
         raise UsageError(f"--revert is input, never or a number above 0, not {revert!r}")
-    if sandbox in MACHINES:  # whose processor may be simulated
+    if sandbox in MACHINES:  # the processor may be simulated
         slower = {name: getattr(limits, name) * SLOWER for name in _SECONDS}
         limits = replace(limits, **slower)
     limits = replace(
@@ -537,8 +547,7 @@ UNTRIED = (
 
 
 SLOWER = 8
-"""How much longer a run in a microVM may take where nobody says how long: a processor that is
-simulated needs it."""
+"""How many times as long the default times are in a microVM: its processor may be simulated."""
 _SECONDS = ("wall_seconds", "cpu_seconds", "background_seconds", "scan_seconds")
 
 LimitsOptions = Annotated["Limits", MadeBy(limits_of)]
@@ -546,7 +555,7 @@ RecordLimits = Annotated["Limits", MadeBy(record_limits)]
 
 
 def note_unfinished(directory: Path, manifest: Manifest) -> int:
-    """How many records are finished; said on standard error, where these are not all."""
+    """The number of finished records. A note on standard error says so where these are not all."""
     from shioenv.dataset.read import count_unfinished
 
     if manifest.complete:

@@ -20,7 +20,7 @@ app = typer.Typer(
 )
 
 SHOWN = 20
-"""Utilities and misses printed; `--json` has all of them."""
+"""Utilities of a suite, and lines of output and changes of a case, printed at most."""
 
 File = Annotated[Path, typer.Argument(metavar="SUITE", help="The suite's file.")]
 
@@ -92,7 +92,7 @@ def adapt(
     seed: Annotated[int, typer.Option(help="Draws the names.")] = 0,
     system: shared.SystemName = None,
 ) -> shared.Printout:
-    """Rewrite anyone's inputs so that they find what they name on a system.
+    """Rewrite any inputs so that a system has the files, users and hosts that the inputs name.
 
     A file that the system lacks becomes a file of its type that the system has. So do directories,
     users, groups, hosts, interfaces and generic words (File, <file name>, $FILE). Equal words of

@@ -12,7 +12,7 @@ from shioenv.cli import printing, shared
 if TYPE_CHECKING:
     from shioenv.system.store import System
 
-_SHOWN = 20  # differences, on a screen
+_SHOWN = 20  # differences printed at most; `--json` has all of them
 
 app = typer.Typer(no_args_is_help=True, help="Systems: the machines whose behavior is recorded.")
 
@@ -66,7 +66,7 @@ def build(
     from shioenv.system.store import build_system
 
     if kernel and not microvm:
-        raise UsageError("--kernel is for --microvm", hint="give both")
+        raise UsageError("--kernel needs --microvm", hint="give both")
     built_now: list[str] = []
 
     def report(line: str) -> None:
@@ -233,7 +233,7 @@ def remove(
 
 
 def _microvm(system: System) -> dict[str, Any] | None:
-    """What is written down of its microVM; None where none is built."""
+    """The record of the system's microVM; None where no usable microVM is built."""
     from shioenv.errors import ShioenvError
     from shioenv.system.microvm import find_microvm
 
@@ -244,7 +244,7 @@ def _microvm(system: System) -> dict[str, Any] | None:
 
 
 def _facts(system: System) -> dict[str, Any]:
-    """What `system show --json` prints."""
+    """What `system build --json` and `system show --json` print."""
     from contextlib import suppress
     from json import loads
 

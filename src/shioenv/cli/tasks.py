@@ -57,7 +57,7 @@ def make(
     limits: shared.LimitsOptions,
     system: shared.SystemName = None,
 ) -> shared.Printout:
-    """Make tasks of a dataset's records: bring this about, print that.
+    """Make tasks of a dataset's records: a state to bring about, an output to print, or both.
 
     A record becomes a task if it ended with 0, is not volatile and is irreducible enough. Plain
     English must tell what the input did, without telling how. A task is proved: the recorded input
@@ -73,7 +73,7 @@ def make(
     from shioenv.tasks.task import write_tasks
 
     if prompt_url and not prompt_model:
-        raise UsageError("an endpoint is asked for a model", hint="--prompt-model MODEL")
+        raise UsageError("--prompt-url needs --prompt-model", hint="--prompt-model MODEL")
     if prompt_model:
         asked(prompt_url or "")
     refuse_existing(out)

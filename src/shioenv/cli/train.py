@@ -1,4 +1,4 @@
-"""`shioenv train`: what models learn from, and models made of it."""
+"""`shioenv train`: the material that models learn from, and the models made of that material."""
 
 from __future__ import annotations
 
@@ -231,7 +231,7 @@ def model(
     ] = 8,
     seed: Annotated[int, typer.Option(help="Draws weights, order and dropout.")] = 0,
 ) -> shared.Printout:
-    """Train a sequence model for some minutes; run again to go on, to the step.
+    """Train a sequence model for some minutes; run again to go on at the same step.
 
     MATERIAL is a file of examples, material, or a recipe, whose material is made first. The run
     keeps its checkpoints, a curve (curve.csv), and the best model so far, packed. Training needs
@@ -303,7 +303,11 @@ def _prepare(
     meter: Meter,
     beside: Path | None = None,
 ) -> None:
-    """Makes examples of material; of a recipe's, which is executed into `beside` first."""
+    """Make examples of material in `directory`.
+
+    With `beside`, the material may be a recipe, which is first executed into that directory's
+    `material`.
+    """
     from shioenv.errors import MissingExtraError
     from shioenv.training.material import datasets_in, recipe_names
 
@@ -326,8 +330,9 @@ def _prepare(
 
 
 def _compared(directories: Sequence[Path], files: Sequence[str]) -> dict[str, Any]:
-    """How many inputs of datasets succeed, and how many of those of files stand in them, by text
-    and by normal form.
+    """Which share of the datasets' inputs succeeds, and how many inputs of files stand in them.
+
+    An input of a file stands in the datasets by its text, or by its normal form.
     """
     from shioenv.bash.normal import normal
     from shioenv.dataset.read import read_records

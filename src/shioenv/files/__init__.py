@@ -1,1 +1,1 @@
-"""Durable files: locks, atomic writes, checksums, journals."""
+"""Files: atomic writes, locks, checksums, journals, compression, and checked reading."""

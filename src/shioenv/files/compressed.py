@@ -1,4 +1,7 @@
-"""Compressed files, read as any others: ours are known by their names, others by their content."""
+"""Compressed files, read like any other file.
+
+Files of this package are recognised by their name, files of others by their first bytes.
+"""
 
 from __future__ import annotations
 
@@ -17,24 +20,25 @@ from shioenv.files.regular import LARGEST, open_regular
 SUFFIX = ".zst"
 
 LEVEL = 3
-"""Zstandard's own default: higher ones take several times as long for a tenth less (ours)."""
+"""Zstandard's default level. Higher levels take several times as long to save a tenth (ours)."""
 
 _GZIP, _ZSTANDARD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
-"""What such files begin with."""
+"""The first bytes of a file that gzip or Zstandard compressed."""
 
 _CHUNK = 4096
-"""Bytes decompressed at once: what a hostile file makes of them is 128 MiB at most."""
+"""Compressed bytes that are decompressed at once; in a hostile file they become 128 MiB at most."""
 
 
 class DamagedFile(OSError):  # noqa: N818 - as those of the standard library are called
-    """A compressed file that does not hold what was written."""
+    """A compressed file whose content cannot be restored."""
 
 
 @contextmanager
 def reading(path: Path) -> Iterator[IO[bytes]]:
-    """What a regular file holds, as a stream, compressed where its name ends in `.zst`.
+    """The content of a regular file as a stream, decompressed where the name ends in `.zst`.
 
-    OSError as `open_regular` raises it; DamagedFile where a compressed one is damaged.
+    OSError as `open_regular` raises it. Reading from the stream raises DamagedFile where the
+    compressed file is damaged.
     """
     with open_regular(path) as file:
         if path.suffix == SUFFIX:
@@ -46,8 +50,10 @@ def reading(path: Path) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def unpacking(path: Path) -> Iterator[io.BufferedReader[Any]]:
-    """What a regular file holds, as a stream that can be peeked at. It is decompressed where it
-    begins as gzip or Zstandard does, whatever the file is called. Errors: as `reading`.
+    """The content of a regular file as a stream that can be peeked at.
+
+    The content is decompressed where the file's first bytes are those of gzip or Zstandard. The
+    file's name does not matter. Errors: as `reading`.
     """
     with open_regular(path) as file:
         begin = file.peek(len(_ZSTANDARD))
@@ -60,9 +66,9 @@ def unpacking(path: Path) -> Iterator[io.BufferedReader[Any]]:
 
 
 def lines(stream: IO[bytes], most: int = LARGEST) -> Iterator[bytes]:
-    """The lines of a stream, each with its end.
+    """The lines of a stream, each with its newline.
 
-    OSError with EFBIG for one of more than `most` bytes, before it fills the memory.
+    OSError with EFBIG for a line of more than `most` bytes, before the line fills the memory.
     """
     number = 0
     while line := stream.readline(most + 1):
@@ -74,9 +80,9 @@ def lines(stream: IO[bytes], most: int = LARGEST) -> Iterator[bytes]:
 
 @contextmanager
 def writing(file: IO[bytes], name: str) -> Iterator[IO[bytes]]:
-    """Writes into a file that is open, compressed where it is to have such a name.
+    """A stream that writes into an open file, compressed where `name` ends in `.zst`.
 
-    The same content gives the same bytes with the same library.
+    The same version of the library writes the same bytes for the same content.
     """
     if not name.endswith(SUFFIX):
         yield file
@@ -89,17 +95,19 @@ def writing(file: IO[bytes], name: str) -> Iterator[IO[bytes]]:
 
 
 def sha256_of(path: Path) -> str:
-    """SHA-256 (hex) of the lines in a file, compressed or not. Errors: as `reading` and `lines`."""
+    """SHA-256 (hex) of the content that `reading` gives. Errors: as `reading` and `lines`."""
     with reading(path) as stream:
         digest = hashlib.sha256()
-        for line in lines(stream):  # so that one without an end is told, not read to no end
+        for line in lines(stream):  # a line without an end is an error, and is not read for ever
             digest.update(line)
         return digest.hexdigest()
 
 
 class _Content(io.RawIOBase):
-    """What a compressed file holds. One that ends early is damaged, which the library's own reader
-    takes for its end.
+    """The content of a file that Zstandard compressed.
+
+    A file that ends early is damaged. The library's own reader would take that for the end of the
+    content.
     """
 
     def __init__(self, file: IO[bytes]) -> None:
@@ -143,7 +151,7 @@ class _Content(io.RawIOBase):
 
 
 class _Unzipped(io.RawIOBase):
-    """What a file that gzip compressed holds, with one error for whatever damages it."""
+    """The content of a file that gzip compressed. Every damage raises DamagedFile."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._name = file.name

@@ -1,4 +1,4 @@
-"""JSON and TOML that somebody else may have written: one error for whatever is none."""
+"""JSON and TOML that somebody else may have written. Every invalid document raises ValueError."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ import tomllib
 from typing import Any
 
 DEEPEST = 100
-"""Levels of lists and objects in each other; what this package writes has fewer than ten."""
+"""Most levels of nested lists and objects. What this package writes has fewer than ten levels."""
 
 _TOO_DEEP = "nested too deeply"
 _PART = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')"""
 _DEEP_KEY = re.compile(rf"(?<![\w-]){_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{{DEEPEST},}}")
-"""A dotted key that nests too deeply: to read it takes the square of its length."""
+"""A dotted key that nests too deeply. The time to read it would grow with its length squared."""
 
 
 def parse_json(content: bytes | str, *, finite: bool = False) -> Any:
-    """The value in a JSON document. ValueError for what is none, or nested too deeply.
+    """The value of a JSON document. ValueError for an invalid or too deeply nested document.
 
-    With `finite`, numbers that no JSON has, or no float holds, are refused: NaN, Infinity, 1e999.
+    With `finite`, NaN, Infinity and numbers like 1e999, which no float holds, are refused as well.
+    Integers are not checked for that.
     """
     strict: dict[str, Any] = {"parse_constant": _finite, "parse_float": _finite} if finite else {}
     try:
@@ -32,9 +33,9 @@ def parse_json(content: bytes | str, *, finite: bool = False) -> Any:
 
 
 def parse_toml(content: bytes | str) -> dict[str, Any]:
-    """The table of a TOML document. ValueError for what is none, or nested too deeply.
+    """The table of a TOML document. ValueError for an invalid or too deeply nested document.
 
-    A mark of the byte order before the document is left out: some editors write one.
+    A byte order mark before the document is ignored, because some editors write one.
     """
     text = content if isinstance(content, str) else content.decode()
     text = text.removeprefix("\ufeff")
@@ -56,7 +57,10 @@ def _finite(text: str) -> float:
 
 
 def _refuse_deep(value: Any) -> None:
-    """ValueError where who walks a value might need more than `DEEPEST` calls in each other."""
+    """Raise ValueError where lists and objects are nested more than `DEEPEST` levels deep.
+
+    So a recursive walk of the value needs at most `DEEPEST` nested calls.
+    """
     level = [value]
     for _ in range(DEEPEST):
         level = [inner for outer in level for inner in _inside(outer)]
@@ -66,7 +70,7 @@ def _refuse_deep(value: Any) -> None:
 
 
 def _inside(value: Any) -> list[Any]:
-    """The lists and objects that stand in a value."""
+    """The lists and objects directly inside a value."""
     if isinstance(value, dict):
         return [inner for inner in value.values() if isinstance(inner, dict | list)]
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Files written whole or not at all, and directories locked while they are."""
+"""Write files whole or not at all, and lock directories against other writers."""
 
 from __future__ import annotations
 
@@ -17,18 +17,24 @@ from shioenv.errors import DatasetBusyError, DatasetStorageError, OutputExistsEr
 from shioenv.files.regular import open_regular
 
 TEMPORARY = ".tmp-"
-"""How the names of half-written files begin; the next run removes them."""
+"""The beginning of the names of unfinished files and directories.
+
+The next run that writes into a dataset removes such files from its directory."""
 
 
 def atomic_write(path: Path, content: bytes) -> None:
-    """Writes a file whole or not at all, through to the disk."""
+    """Write a file whole or not at all, and bring it to the disk."""
     with replacing(path) as file:
         file.write(content)
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Any]:
-    """A new file that takes the path's name when all of it is on the disk."""
+    """A new file, open for writing, that gets the name `path` at the end of the block.
+
+    By then all of the file is on the disk. After an error in the block the file is removed,
+    and `path` stays as it was.
+    """
     temporary = path.with_name(f"{TEMPORARY}{path.name}")
     try:
         with temporary.open("wb") as file:
@@ -44,12 +50,12 @@ def replacing(path: Path) -> Iterator[Any]:
 
 
 def sync(directory: Path) -> None:
-    """Brings the names in a directory to the disk."""
+    """Bring the names in a directory to the disk."""
     handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(handle)
     except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # file systems without it
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # not every file system can
             raise
     finally:
         os.close(handle)
@@ -57,7 +63,7 @@ def sync(directory: Path) -> None:
 
 @contextmanager
 def storage_errors(path: Path) -> Iterator[None]:
-    """Turns what the operating system says about a path into a DatasetStorageError."""
+    """Turn an OSError in the block into a DatasetStorageError that names the file or the path."""
     try:
         yield
     except OSError as error:
@@ -79,7 +85,10 @@ def storage_errors(path: Path) -> Iterator[None]:
 
 @contextmanager
 def locked(directory: Path) -> Iterator[None]:
-    """Nobody else writes into a directory meanwhile. Errors: DatasetBusyError."""
+    """Lock a directory during the block, so that no other process that locks it writes into it.
+
+    Errors: DatasetBusyError where another process has the lock.
+    """
     handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         try:
@@ -101,9 +110,9 @@ def sha256_of(path: Path) -> str:
 
 
 def refuse_existing(path: Path) -> None:
-    """OutputExistsError where something is at the path; an empty directory is nothing.
+    """Raise OutputExistsError where something is at the path, except for an empty directory.
 
-    UsageError for the current directory, because another one would take its place.
+    UsageError where the empty directory is the current one, which cannot be replaced.
     """
     if path.is_dir() and not path.is_symlink() and not any(path.iterdir()):
         if path.samefile("."):
@@ -128,11 +137,12 @@ def _exists(path: Path) -> OutputExistsError:
 
 @contextmanager
 def new_directory(path: Path) -> Iterator[Path]:
-    """A directory beside `path` that takes its name at the end, when all in it is on the disk.
+    """An empty directory beside `path` that gets the name `path` at the end of the block.
 
-    Who writes into it brings each file to the disk. What an earlier, killed call left there is
-    removed. Errors: OutputExistsError, UsageError for the current directory, DatasetBusyError where
-    another process is writing the same, DatasetStorageError.
+    The caller brings each file in the directory to the disk. After an error the directory is
+    removed. Whatever an earlier, killed call left in the directory is removed first. Errors:
+    OutputExistsError, UsageError for the current directory, DatasetBusyError where another process
+    is writing the same directory, DatasetStorageError.
     """
     with storage_errors(path):
         refuse_existing(path)
@@ -157,10 +167,10 @@ def new_directory(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def new_file(path: Path) -> Iterator[Path]:
-    """A file name beside `path`, of this call alone, that takes its name when it is on the disk.
+    """The name of a file beside `path`, for the caller to write, that no other call uses.
 
-    Errors: OutputExistsError, also where something came to be at `path` meanwhile,
-    DatasetStorageError.
+    At the end of the block the file is brought to the disk and gets the name `path`. Errors:
+    OutputExistsError, also where something was put at `path` during the block, DatasetStorageError.
     """
     with storage_errors(path):
         _refuse(path)
@@ -178,7 +188,7 @@ def new_file(path: Path) -> Iterator[Path]:
 
 
 def _take_name(temporary: Path, path: Path) -> None:
-    """Gives a file a name that nothing has; a rename alone would replace what has it."""
+    """Give a file a name that nothing has yet; a rename would replace whatever has the name."""
     try:
         path.hardlink_to(temporary)
     except FileExistsError:

@@ -1,4 +1,4 @@
-"""Journals: what is finished so far, a line each behind its checksum, only ever appended to."""
+"""Journals: files to which a line with a checksum is appended for each thing that is finished."""
 
 from __future__ import annotations
 
@@ -17,19 +17,21 @@ Value = TypeVar("Value")
 
 
 def checksummed(content: bytes) -> bytes:
-    """A line as journals hold it: behind its CRC-32, as eight hexadecimal digits."""
+    """A line of a journal: its content behind the CRC-32, which is eight hexadecimal digits."""
     return b"%08x %b" % (zlib.crc32(content), content)
 
 
 def sound(line: bytes) -> bytes | None:
-    """What `checksummed` made a line of; None where the checksum is another's."""
+    """The content that `checksummed` made a line from; None where the checksum does not fit."""
     content = line[9:]
     return content if checksummed(content) == line else None
 
 
 def sound_lines(path: Path) -> Iterator[bytes]:
-    """What the sound lines of a journal hold, which another process may be writing; damaged ones
-    and a torn end are left out. Nothing is changed. OSError as `open_regular` raises it.
+    """The contents of the sound lines of a journal, which another process may be writing.
+
+    Damaged lines and a torn end are left out. The journal stays as it is. OSError as `open_regular`
+    and `lines` raise it.
     """
     with open_regular(path) as file:
         for line in lines(file):
@@ -39,13 +41,14 @@ def sound_lines(path: Path) -> Iterator[bytes]:
 
 
 class Journal(Generic[Value]):
-    """A file of lines by number, opened by one process; who opens it holds the directory's lock.
+    """A file of numbered lines. The one process that opens it holds the directory's lock.
 
-    `read` gives the number of a line and what is to be known of it, None for a line that is none. A
-    torn tail is what a killed process or a power cut leaves. When a journal is opened, such a tail
-    is cut off, and damaged lines before it are left out; `report` is told. Of two lines of a number
-    the later counts: the earlier was left out when that was written. OSError and whatever `read`
-    raises pass through.
+    `read` takes the content of a line and returns the line's number and its value, which is kept in
+    `values`. `read` returns None for a content that it does not accept; that line counts as
+    damaged. A killed process or a power cut may leave a torn tail. When a journal is opened, such a
+    tail is cut off, and damaged lines before it are left out. `report` is told of both. Of two
+    lines with the same number the later counts: the earlier line was left out when the later was
+    written. OSError and whatever `read` raises pass through.
     """
 
     def __init__(
@@ -56,7 +59,7 @@ class Journal(Generic[Value]):
     ) -> None:
         self.path = path
         self.values: dict[int, Value] = {}
-        """What is known of each line; one that is taken out is as if it had never been written."""
+        """The value of each line by number. A line that is taken out counts as never written."""
         self._places: dict[int, tuple[int, int]] = {}
         self._size = 0
         with suppress(FileNotFoundError):
@@ -70,9 +73,9 @@ class Journal(Generic[Value]):
             raise
 
     def append(self, number: int, value: Value, content: bytes) -> None:
-        """Writes a line; all of it, or where that fails nothing."""
+        """Write a line with the content; where writing fails, nothing of the line stays."""
         line = checksummed(content)
-        if not line.endswith(b"\n"):  # else it is under the checksum as well
+        if not line.endswith(b"\n"):  # else the newline is part of the content and of its checksum
             line += b"\n"
         try:
             _write_all(self._file, line, self._size)
@@ -83,7 +86,7 @@ class Journal(Generic[Value]):
         self._keep(number, value, len(line))
 
     def read(self, number: int) -> bytes:
-        """The content of a line, held against its checksum again."""
+        """The content of the line with this number. OSError where its checksum no longer fits."""
         offset, length = self._places[number]
         content = _content(os.pread(self._file, length, offset))
         if content is None:
@@ -91,14 +94,14 @@ class Journal(Generic[Value]):
         return content
 
     def close(self) -> None:
-        """Closes the file when all of it is on the disk."""
+        """Bring all of the file to the disk, then close it."""
         try:
             os.fsync(self._file)
         finally:
             os.close(self._file)
 
     def remove(self) -> None:
-        """Closes the file, which is not wanted any more."""
+        """Close and delete the file."""
         os.close(self._file)
         self.path.unlink()
 
@@ -132,7 +135,10 @@ class Journal(Generic[Value]):
 
 
 def _content(line: bytes) -> bytes | None:
-    """What a line was written of, which ended in a newline or did not; None for a damaged one."""
+    """The content of a line, with a newline at its end only if it was written with one.
+
+    None for a damaged line.
+    """
     content = sound(line)
     return sound(line[:-1]) if content is None else content
 

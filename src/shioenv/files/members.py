@@ -1,5 +1,6 @@
-"""The files of a model, which somebody else may have made, or a disk may have damaged. It says what
-each file has to be, and raises one error for whatever else it is.
+"""Read the files of a model, which somebody else may have made, or a disk may have damaged.
+
+The caller says what each file has to be. A file that is anything else raises ModelError.
 """
 
 from __future__ import annotations
@@ -21,16 +22,17 @@ from shioenv.files.documents import parse_json
 from shioenv.files.regular import open_regular, read_regular
 
 LARGEST = 64 * 1024 * 1024
-"""Bytes of a member that is read whole, and of an array in it."""
+"""Most bytes of a file that is read whole, and of all arrays in such a file together."""
 
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 @contextmanager
 def judged(file: Path, said: str = "is damaged") -> Iterator[None]:
-    """Whatever is wrong with a file of a model ends in one error that names it, and what is `said`.
+    """Turn every error in the block into a ModelError that names the file and what is `said`.
 
-    What is read there is no value of ours: a parser raises what it likes. Errors: ModelError.
+    Every kind of error is caught, because a parser may raise any error for a file that somebody
+    else made. A ModelError passes through. An OSError becomes "cannot be read" in place of `said`.
     """
     try:
         yield
@@ -52,15 +54,15 @@ _HINT = "get the model again, or make it again: shioenv train memory"
 
 
 def json_member(file: Path, shape: Any) -> Any:
-    """The document in a JSON file, of this shape (see `parsed`). Errors: ModelError."""
+    """The document in a JSON file, of this shape (see `parsed`); ModelError for any other."""
     with judged(file):
         return parsed(read_regular(file, LARGEST), shape)
 
 
 def parsed(content: bytes, shape: Any) -> Any:
-    """The document that JSON says, where it is of this shape: a type that msgspec can convert to.
+    """The document in JSON, which has to be of this shape: a type that msgspec can convert to.
 
-    Errors: ValueError.
+    Errors: ValueError for any other document, and for one with an escaped surrogate.
     """
     document = parse_json(content)
     if _SURROGATE.search(content):
@@ -70,7 +72,10 @@ def parsed(content: bytes, shape: Any) -> Any:
 
 
 def array_member(file: Path, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """The rows in a NumPy file, of this type, mapped into memory. Errors: ModelError."""
+    """The array in a NumPy file, mapped into memory, with one dimension and this type of values.
+
+    Errors: ModelError.
+    """
     with judged(file):
         open_regular(file).close()
         array = np.lib.format.open_memmap(file, mode="r")
@@ -80,7 +85,7 @@ def array_member(file: Path, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
 
 
 def arrays_member(file: Path) -> dict[str, npt.NDArray[Any]]:
-    """The arrays of numbers in a file that `np.savez` wrote, by name. Errors: ModelError."""
+    """The arrays of finite numbers in a file that `np.savez` wrote, by name. Errors: ModelError."""
     with judged(file), zipfile.ZipFile(io.BytesIO(read_regular(file, LARGEST))) as archive:
         found: dict[str, npt.NDArray[Any]] = {}
         left = LARGEST

@@ -1,4 +1,4 @@
-"""Files that somebody else may have made: regular ones alone are opened, read up to a bound."""
+"""Files that somebody else may have made: only regular files are opened, and read up to a bound."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import stat
 from pathlib import Path
 
 LARGEST = 64 * 1024 * 1024
-"""Bytes of a file that is read whole, where its reader names no other bound: a manifest of 190,000
-shards has as many."""
+"""Most bytes of a file that is read whole, where its reader names no other bound. A manifest of
+190,000 shards has as many."""
 
 LARGEST_LIST = 1 << 30
-"""Bytes of a file that is read whole and holds a list: of inputs, suites, tasks or answers."""
+"""Most bytes of a list that is read whole: a file of inputs, suites, tasks or answers."""
 
 _KINDS = {
     stat.S_IFIFO: "a named pipe",
@@ -24,18 +24,18 @@ _KINDS = {
 
 
 def is_directory(path: str | Path) -> bool:
-    """Whether a directory, or a link to one, is there and can be asked for."""
+    """Whether the path leads to a directory. False where the path cannot be looked up."""
     return os.path.isdir(path)  # noqa: PTH112 - Path.is_dir raises where a name is too long
 
 
 def open_regular(path: str | Path) -> io.BufferedReader:
-    """A regular file, or a link to one, opened to be read as bytes.
+    """A regular file, or a link to a regular file, opened to be read as bytes.
 
-    What is none is never waited for. OSError as `open` raises it: IsADirectoryError for a
-    directory; for a pipe, a device or a socket one whose `strerror` says which it is.
+    Opening never waits for a pipe or a device. OSError as `open` raises it. IsADirectoryError for a
+    directory. OSError for a pipe, a device or a socket, with the kind of file in `strerror`.
     """
     refuse_other(Path(path).stat(), path)  # some devices do something when they are opened
-    file = open(path, "rb", opener=_opened)  # noqa: SIM115 - whoever asked closes it
+    file = open(path, "rb", opener=_opened)  # noqa: SIM115 - the caller closes it
     try:
         refuse_other(os.fstat(file.fileno()), path)
     except BaseException:
@@ -45,12 +45,12 @@ def open_regular(path: str | Path) -> io.BufferedReader:
 
 
 def read_regular(path: str | Path, most: int = LARGEST) -> bytes:
-    """What a regular file holds, of at most so many bytes.
+    """The content of a regular file of at most `most` bytes.
 
     OSError as `open_regular` raises it; with EFBIG for a larger file, before it fills the memory.
     """
     with open_regular(path) as file:
-        known = os.fstat(file.fileno()).st_size  # 0 of files that the kernel makes
+        known = os.fstat(file.fileno()).st_size  # 0 for files that the kernel makes up, as in /proc
         content = b"" if known > most else file.read(most + 1)
     if known > most or len(content) > most:
         raise OSError(errno.EFBIG, f"it is larger than {most:,} bytes", str(path))
@@ -62,7 +62,7 @@ def _opened(path: str, flags: int) -> int:
 
 
 def refuse_other(status: os.stat_result, path: str | Path) -> None:
-    """OSError, as `open_regular` raises it, where this is the status of something else."""
+    """Raise OSError as `open_regular` does, where the status is not that of a regular file."""
     kind = stat.S_IFMT(status.st_mode)
     if kind == stat.S_IFDIR:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))

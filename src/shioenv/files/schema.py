@@ -1,12 +1,12 @@
-"""What is said of data that does not fit its declaration."""
+"""The message for data that does not fit its declaration."""
 
 from __future__ import annotations
 
 
 def fault(error: Exception, place: str = "$") -> str:
-    """What msgspec says, in the words of this package: `expected int, got str - at $.seed`.
+    """The message of an msgspec error in this package's words: `expected int, got str - at $.seed`.
 
-    `place` is where in its document the value stands that was looked at.
+    `place` is where the value that msgspec checked stands in its document.
     """
     text = str(error).replace("`", "").replace(" | ", " or ")
     said, _, path = text.partition(" - at $")

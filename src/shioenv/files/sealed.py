@@ -1,4 +1,4 @@
-"""Directories that are found again as this user left them, or not believed."""
+"""Directories that are used only where they are still as this user left them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shioenv.files.durable import atomic_write
 from shioenv.files.regular import read_regular
 
 SEAL = ".sealed"
-"""The file that says what else is in such a directory."""
+"""The file in a sealed directory that lists the other files."""
 
 _LARGEST = 64 * 1024
 _FILE = stat.S_IRUSR | stat.S_IWUSR
@@ -20,9 +20,9 @@ _OF_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 def keep_private(directory: Path) -> None:
-    """Closes a directory of this user to others, who could put one of theirs into it.
+    """Close a directory of this user to other users, who could put a directory of theirs into it.
 
-    Errors: HostError for somebody else's, or a link.
+    Errors: HostError for a directory of another user, and for a link.
     """
     status = directory.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
@@ -35,7 +35,10 @@ def keep_private(directory: Path) -> None:
 
 
 def seal(directory: Path) -> None:
-    """Writes down which files are in a directory, once they are all there."""
+    """Write down which files are in a directory, and close it to other users.
+
+    All files have to be there already.
+    """
     for path in directory.iterdir():
         path.chmod(_FILE)
     atomic_write(directory / SEAL, json.dumps(_files(directory)).encode())
@@ -44,8 +47,9 @@ def seal(directory: Path) -> None:
 
 
 def is_sealed(directory: Path) -> bool:
-    """Whether a directory is this user's own and nobody else can write to it. Its files have to be
-    those that were there when it was sealed: none was added, removed, replaced or written to.
+    """Whether a directory is this user's own, nobody else can write to it, and its seal holds.
+
+    The seal holds where no file was added, removed, replaced or written to since `seal`.
     """
     try:
         status = directory.lstat()
@@ -62,8 +66,11 @@ def _is_ours(status: os.stat_result) -> bool:
 
 
 def _files(directory: Path) -> dict[str, list[int]]:
-    """What identifies each file: any change of it changes the time of its last change, which nobody
-    can set. Errors: ValueError for what is no file of this user.
+    """By name of each file: its inode, its size, and its two times in nanoseconds.
+
+    The two are the times when the content and when the file last changed. Any change of a file sets
+    the latter, which nobody can choose. Errors: ValueError for anything but a regular file of this
+    user.
     """
     found: dict[str, list[int]] = {}
     for path in sorted(directory.iterdir()):

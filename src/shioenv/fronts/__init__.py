@@ -1,1 +1,1 @@
-"""Tasks where agents are: one module for each framework, which needs the extra of its name."""
+"""Tasks for frameworks of agents: a module for each, which needs the extra of the module's name."""

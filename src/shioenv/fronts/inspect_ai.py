@@ -1,6 +1,7 @@
-"""Tasks as an evaluation of Inspect, and `sandbox="shioenv"` for any other.
+"""Tasks as an evaluation of Inspect, and the sandbox `shioenv` for any other evaluation.
 
-An installed package announces both by its entry point: `inspect eval shioenv/tasks -T file=FILE`.
+Inspect finds both by the entry point of the installed package. A file of tasks is evaluated by
+`inspect eval shioenv/tasks -T file=FILE`. Any other evaluation names `sandbox="shioenv"`.
 """
 
 from __future__ import annotations
@@ -42,13 +43,13 @@ from shioenv.tasks.task import Task, decode, encode, read_tasks
 from shioenv.tasks.terminal import Terminal
 
 NOT_EXECUTABLE = 126
-"""A shell's exit code where a program may not be run."""
+"""A shell's exit code for a program that may not be run."""
 
 OUTPUT = SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE
-"""Bytes of an output at most, as Inspect wants it."""
+"""Most bytes of an output, as Inspect bounds it."""
 
 PIECE = 60_000
-"""Bytes of a file that are written at once."""
+"""Most bytes of a file that are written at once."""
 
 REFUSALS: Mapping[str, type[OSError]] = MappingProxyType(
     {
@@ -57,31 +58,34 @@ REFUSALS: Mapping[str, type[OSError]] = MappingProxyType(
         "Permission denied": PermissionError,
     }
 )
-"""What programs say, and what Inspect wants raised."""
+"""The error that Inspect wants raised for each message that programs print."""
 
 
 class Start(BaseModel, frozen=True):
     """Where a sample begins: the `config` of a sandbox `shioenv`."""
 
     system: str | None = None
-    """A built system; None: the default one."""
+    """Name of a built system; None for the default system."""
     cwd: str | None = None
-    """The start directory; None: the system's first one."""
+    """The start directory; None for the system's first start directory."""
     history: tuple[str, ...] = ()
-    """What was typed before."""
+    """The lines typed before the sample begins, oldest first."""
 
 
 @sandboxenv(name="shioenv")
 class ShioenvSandbox(SandboxEnvironment):
-    """A pristine system for each sample. What is executed one after the other is replayed, so that
-    nothing runs between two calls, and no file of the host can be reached.
+    """A pristine system for each sample. No file of the host can be reached from it.
 
-    `type` types into one shell that goes on. `exec`, `read_file` and `write_file` each have a shell
-    of their own beside it, in the start directory. What was typed reaches them through files (and
-    the network) alone. Its functions, aliases, variables, traps and processes do not. Each has the
-    limits of a run to itself. Inspect's tools that need a server inside (`bash_session`,
-    `text_editor`) do not work. A program with its arguments and its input has 128 KiB at most. All
-    that a sample types, executes and writes has one MiB, since it is run again for the next one.
+    Each call runs again what the sample did before, so nothing runs between two calls.
+
+    `type` types into one shell that goes on from call to call. Each call of `exec`, `read_file` and
+    `write_file` has a shell of its own in the start directory. Typed lines affect those shells
+    through files and the network only, not through functions, aliases, variables, traps or
+    processes. Each call has the limits of a run to itself.
+
+    Inspect's tools that need a server inside the sandbox (`bash_session`, `text_editor`) do not
+    work. A program, its arguments and its input in base64 have 128 KiB together at most. All that a
+    sample types, executes and writes has one MiB at most, because every call runs it again.
     """
 
     def __init__(self, seat: Seat, start: Start) -> None:
@@ -97,7 +101,7 @@ class ShioenvSandbox(SandboxEnvironment):
         config: SandboxEnvironmentConfigType | None,
         metadata: dict[str, str],
     ) -> dict[str, SandboxEnvironment]:
-        """A machine for a sample; `config` is a `Start`, or the name of a system."""
+        """The sandbox of a sample. `config` is a `Start`, or the name of a system."""
         start = config if isinstance(config, Start) else Start(system=config or None)
         limits = Limits(output_bytes=OUTPUT)
         return {"default": cls(Seat(start.system, limits), start)}
@@ -110,23 +114,23 @@ class ShioenvSandbox(SandboxEnvironment):
         environments: dict[str, SandboxEnvironment],
         interrupted: bool,
     ) -> None:
-        """Ends it."""
+        """End the sandbox of a sample."""
         for environment in environments.values():
             await environment.as_type(cls).seat.close()
 
     @classmethod
     def config_deserialize(cls, config: dict[str, Any]) -> BaseModel:
-        """A start, as logs hold it."""
+        """The `Start` that a log holds as a mapping."""
         return Start(**config)
 
     async def type(self, line: str) -> Behavior:
-        """What a line typed into the sample's shell does."""
+        """Type a line into the sample's shell; its behavior."""
         return await self.seat.do(lambda machine: self._opened(machine).run(line))
 
     async def beside(
         self, row: str, *, separate: bool = False, seconds: float | None = None
     ) -> Behavior:
-        """What a line does in a shell of its own; see `Terminal.beside`."""
+        """Run a line in a shell of its own; its behavior. See `Terminal.beside`."""
         return await self.seat.do(
             lambda machine: self._opened(machine).beside(
                 row, separate=separate, wall_seconds=seconds
@@ -134,7 +138,7 @@ class ShioenvSandbox(SandboxEnvironment):
         )
 
     async def judge(self, task: Task) -> Verdict:
-        """How a task stands that began where the sample did."""
+        """The verdict on a task that began where the sample began."""
         return await self.seat.do(lambda machine: Judge(task, machine).judge(self._opened(machine)))
 
     async def exec(
@@ -148,11 +152,12 @@ class ShioenvSandbox(SandboxEnvironment):
         timeout_retry: bool = True,
         concurrency: bool = True,
     ) -> ExecResult[str]:
-        """What a program does, started in the sample's start directory, or in `cwd`.
+        """Run a program in `cwd`, or in the sample's start directory; its exit code and outputs.
 
-        Errors: TimeoutError where it runs out of `timeout`, and then it was not run at all. The
-        default is the five seconds of a run. PermissionError, OutputLimitExceededError.
-        TerminalError where what was typed kills it.
+        `timeout` is in seconds; None stands for the five seconds of a run. Errors: TimeoutError
+        where the time is over; then all that the program did is taken back. PermissionError where
+        the program may not be run. OutputLimitExceededError. TerminalError where something that was
+        typed kills the program's shell.
         """
         given = [f"{name}={value}" for name, value in (env or {}).items()]
         row = " ".join(map(quoted, ["/usr/bin/env", *given, *cmd]))
@@ -174,7 +179,7 @@ class ShioenvSandbox(SandboxEnvironment):
         return ExecResult(done.exit_code == 0, done.exit_code, out, err)
 
     async def write_file(self, file: str, contents: str | bytes) -> None:
-        """Writes a file, and the directories it lies in. Errors: as Inspect says."""
+        """Write a file, and make the directories above it. Errors: as Inspect documents them."""
         content = contents.encode() if isinstance(contents, str) else contents
         path = quoted(file)
         made = f'/usr/bin/mkdir -p -- "$(/usr/bin/dirname -- {path})" && : > {path}'
@@ -191,7 +196,7 @@ class ShioenvSandbox(SandboxEnvironment):
     async def read_file(self, file: str, text: Literal[False]) -> bytes: ...
 
     async def read_file(self, file: str, text: bool = True) -> str | bytes:
-        """What a file holds. Errors: as Inspect says."""
+        """The content of a file. Errors: as Inspect documents them."""
 
         def read(machine: Any) -> Behavior:
             row = f"/usr/bin/base64 -w0 < {quoted(file)}"
@@ -225,7 +230,7 @@ def _refuse(done: Behavior, file: str) -> None:
 
 @tool
 def terminal() -> Tool:
-    """A shell that goes on from call to call, in the sample's sandbox `shioenv`."""
+    """The tool that types lines into the shell of the sample's sandbox `shioenv`."""
 
     async def execute(line: str) -> str:
         """Type a line into a Bash shell and read what it prints. The shell goes on: its working
@@ -245,7 +250,10 @@ def terminal() -> Tool:
 
 @scorer(metrics=[accuracy(), stderr()])
 def solved() -> Scorer:
-    """1 where the task of a sample is done, else 0; the share of its goal is in the metadata."""
+    """The scorer: 1 where the sample's task is solved, else 0.
+
+    The share of the goal that holds is `progress` in the metadata of the score.
+    """
 
     async def score(state: TaskState, target: Target) -> Score:
         done = decode(state.metadata["task"])
@@ -260,7 +268,7 @@ def solved() -> Scorer:
 
 
 def samples(tasks: list[Task]) -> MemoryDataset:
-    """Tasks as Inspect's samples, each with its sandbox; the target is the recorded solution.
+    """Tasks as Inspect's samples. Each has its sandbox, and its target is the recorded solution.
 
     Errors: TaskError for a task of another build of its system, those of `find_system`.
     """
@@ -287,7 +295,7 @@ def samples(tasks: list[Task]) -> MemoryDataset:
 
 @evaluation
 def tasks(file: str | Path, solver: Agent | None = None, max_turns: int = MAX_TURNS) -> Evaluation:
-    """An evaluation of a file of tasks; the solver is Inspect's ReAct agent with a terminal."""
+    """An evaluation of a file of tasks, by default of Inspect's ReAct agent with `terminal`."""
     return Evaluation(
         dataset=samples(read_tasks(file)),
         solver=solver or react(tools=[terminal()]),

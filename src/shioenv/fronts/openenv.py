@@ -1,4 +1,4 @@
-"""Tasks behind OpenEnv's protocol: a server that speaks HTTP and WebSocket, and its client."""
+"""Tasks by OpenEnv's protocol: a server that speaks HTTP and WebSocket, and its client."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from shioenv.tasks.task import Task, read_tasks
 from shioenv.tasks.terminal import for_rows
 
 STATUSES: Mapping[type[ShioenvError], int] = MappingProxyType({EpisodeError: 409, TaskError: 404})
-"""What a plain HTTP request is answered that cannot be done."""
+"""The HTTP status that answers a plain HTTP request which raised such an error."""
 
 
 class TypedLine(Action):
-    """What an agent types."""
+    """A line that an agent types."""
 
     line: str
 
 
 class Shown(Observation):
-    """What it is shown: first the task, then what each line printed."""
+    """What an agent is shown: first the task, then what each line printed."""
 
     text: str
     progress: float = 0.0
@@ -45,16 +45,17 @@ class Shown(Observation):
 
 
 class TaskState(State):
-    """What is known of an episode beside that."""
+    """The state of an episode: its task, and the share of the goal that holds."""
 
     task: str = ""
     progress: float = 0.0
 
 
 class TaskEnvironment(Environment[TypedLine, Shown, TaskState]):
-    """One session of an agent: a machine of its own, a task at a time.
+    """One session of an agent, which has a machine of its own and one task at a time.
 
-    `reset` takes `task`, an id; else the seed draws one. The reward is 1 once the goal is reached.
+    `reset` takes the id of a task as `task`. Without an id, the seed draws a task. Without a seed,
+    the number of such resets takes its place. The reward is 1 once the goal is reached.
     """
 
     SUPPORTS_CONCURRENT_SESSIONS = True
@@ -70,7 +71,7 @@ class TaskEnvironment(Environment[TypedLine, Shown, TaskState]):
     def reset(
         self, seed: int | None = None, episode_id: str | None = None, **options: Any
     ) -> Shown:
-        """What the agent is told. Errors: TaskError for a task that is not there."""
+        """Begin a task; what the agent is told. Errors: TaskError for an id that no task has."""
         task = self._chosen(seed, options.get("task"))
         if self._machine is None or self._machine.system.name != task.system:
             self.close()
@@ -80,7 +81,7 @@ class TaskEnvironment(Environment[TypedLine, Shown, TaskState]):
         return Shown(text=self._episode.prompt, task=task.id)
 
     def step(self, action: TypedLine, timeout_s: float | None = None, **options: Any) -> Shown:
-        """What a line prints. Errors: EpisodeError where no episode is running."""
+        """Type a line; what it prints. Errors: EpisodeError where no episode is running."""
         if self._episode is None:
             raise EpisodeError(
                 "no episode is running",
@@ -105,7 +106,7 @@ class TaskEnvironment(Environment[TypedLine, Shown, TaskState]):
         return self._state
 
     def close(self) -> None:
-        """Ends the machine; any number of calls."""
+        """End the machine and the episode; may be called any number of times."""
         if self._machine is not None:
             self._machine.close()
         self._machine = self._episode = None
@@ -122,7 +123,7 @@ class TaskEnvironment(Environment[TypedLine, Shown, TaskState]):
 
 
 class TaskClient(EnvClient[TypedLine, Shown, TaskState]):
-    """Speaks with a server of tasks: `TaskClient(base_url=URL).sync()`."""
+    """The client of a server of tasks: `TaskClient(base_url=URL).sync()`."""
 
     def _step_payload(self, action: TypedLine) -> dict[str, Any]:
         return {"line": action.line}
@@ -143,10 +144,11 @@ def application(
     sessions: int = 16,
     limits: Limits | None = None,
 ) -> Any:
-    """The server as an ASGI application; each session, which is a WebSocket, has a sandbox.
+    """The server as an ASGI application, with at most so many `sessions` at once.
 
-    Plain HTTP has no sessions in OpenEnv: a request has an environment of its own. So `reset` says
-    a task, and `step` has none to go on with (`STATUSES`). Errors: TaskError.
+    Each session is a WebSocket and has a sandbox. Plain HTTP has no sessions in OpenEnv: each
+    request has an environment of its own. So over plain HTTP `reset` tells a task, and `step` is
+    refused, because it has no episode (`STATUSES`). Errors: TaskError.
     """
     chosen = read_tasks(tasks) if isinstance(tasks, str | Path) else list(tasks)
     factory = partial(TaskEnvironment, chosen, max_turns, limits)

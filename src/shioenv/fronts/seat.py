@@ -1,4 +1,4 @@
-"""A machine with a thread of its own, for callers that are not in one thread."""
+"""A machine with a thread of its own, for callers in any thread."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ Answer = TypeVar("Answer")
 
 
 class Seat:
-    """Where one agent works. A sandbox ends with the thread that opened it, and takes one call at a
-    time: both are so where a thread does nothing else.
+    """The machine of one agent, with a thread that does nothing else than use the machine.
 
-    The machine is opened by the first call of `do`. Errors: those of `open_sandbox`, of every use.
+    A sandbox ends with the thread that opened it, and takes one call at a time. So all calls come
+    from this thread. The first call of `do` opens the machine. Errors: every use raises those of
+    `open_sandbox`.
     """
 
     def __init__(self, system: str | None = None, limits: Limits | None = None) -> None:
@@ -28,14 +29,15 @@ class Seat:
         self._ended: Future[None] | None = None
 
     async def do(self, action: Callable[[SandboxRunner], Answer]) -> Answer:
-        """What an action gives that is called with the machine."""
+        """Call an action with the machine, in the machine's thread; what the action returns."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._thread, self._do, action)
 
     async def close(self) -> None:
-        """Ends machine and thread, once what is being done is done; any number of calls.
+        """End the machine and the thread, after all calls of `do` that were made before.
 
-        A machine that is being opened is ended as soon as it is open, also where nobody waits.
+        A machine that is being opened is ended as soon as it is open, even where nobody waits for
+        `close` any more. May be called any number of times.
         """
         if self._ended is None:
             self._ended = self._thread.submit(self._end)

@@ -1,11 +1,13 @@
 """Tasks for TRL's `GRPOTrainer(environment_factory=…)`.
 
-tasks = read_tasks("tasks.jsonl")
-trainer = GRPOTrainer(
-model="Qwen/Qwen3-0.6B",
-train_dataset=Dataset.from_list(rows(tasks)),
-environment_factory=environments(tasks),
-)
+An example:
+
+    tasks = read_tasks("tasks.jsonl")
+    trainer = GRPOTrainer(
+        model="Qwen/Qwen3-0.6B",
+        train_dataset=Dataset.from_list(rows(tasks)),
+        environment_factory=environments(tasks),
+    )
 """
 
 from __future__ import annotations
@@ -25,10 +27,11 @@ OVER = "[the task is done, or no line is left: nothing was run]"
 
 
 class TaskEnvironment:
-    """What TRL makes one of for each rollout of a batch, and resets for the next.
+    """An environment of tasks. TRL makes one for each rollout of a batch, and resets it.
 
-    Its one tool is `terminal`; the reward is its own: 1 where the goal is reached, else 0. The
-    machine is opened by the first reset and closed when the environment is forgotten.
+    The environment has one tool, `terminal`. It gives its reward itself: 1 where the goal is
+    reached, else 0. The machine is opened by the first reset, and by a reset to a task of another
+    system. It is closed when the environment is garbage-collected.
     """
 
     def __init__(
@@ -39,7 +42,7 @@ class TaskEnvironment:
         self._episode: Episode | None = None
 
     def reset(self, task: str, **row: Any) -> None:
-        """Begins the task of a row. Errors: TaskError for one that is not there."""
+        """Begin the task of a row. Errors: TaskError for an id that no task has."""
         if task not in self._tasks:
             raise TaskError(f"no task is called {task!r}")
         begun = self._tasks[task]
@@ -73,13 +76,13 @@ class TaskEnvironment:
 def environments(
     tasks: Sequence[Task], *, max_turns: int = MAX_TURNS, limits: Limits | None = None
 ) -> Callable[[], TaskEnvironment]:
-    """The factory: what `environment_factory` takes."""
+    """A function that makes environments of these tasks, for `environment_factory`."""
     named = {task.id: task for task in tasks}
     return lambda: TaskEnvironment(named, max_turns, limits)
 
 
 def rows(tasks: Sequence[Task]) -> list[dict[str, Any]]:
-    """The rows of a training dataset: a prompt, and the id of its task, which `reset` is given."""
+    """The rows of a training dataset, each with a prompt and the id of its task, for `reset`."""
     return [
         {"prompt": [{"role": "user", "content": task.prompt}], "task": task.id} for task in tasks
     ]

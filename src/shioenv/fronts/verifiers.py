@@ -1,4 +1,4 @@
-"""Tasks as an environment of verifiers: what its evaluations and trainers run rollouts in."""
+"""Tasks as an environment of verifiers, in which its evaluations and trainers run rollouts."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _LINE = re.compile(r"<line>(.*?)</line>", re.DOTALL)
 
 
 class TaskEnvironment(vf.MultiTurnEnv):
-    """Each rollout has a machine of its own; the model types lines, the reward is 1 once the goal
-    is reached.
+    """An environment in which a model types lines. The reward is 1 once the goal is reached.
 
-    A reply without `<line>` is told so, and costs a turn.
+    Each rollout has a machine of its own. A reply without `<line>` types nothing: it is answered
+    with the form that a reply has to have, and counts as a turn.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class TaskEnvironment(vf.MultiTurnEnv):
         self._limits = limits
 
     async def setup_state(self, state: vf.State) -> Any:
-        """Opens the rollout's machine."""
+        """Open the rollout's machine and begin its task."""
         task = decode(state["info"]["shioenv"])
         seat = Seat(task.system, self._limits)
         state["seat"], state["answered"] = seat, 0
@@ -63,7 +63,7 @@ class TaskEnvironment(vf.MultiTurnEnv):
     async def env_response(
         self, messages: vf.Messages, state: vf.State, **kwargs: Any
     ) -> vf.Messages:
-        """What the newest line printed."""
+        """Type the line in the newest reply; a message with what the line printed."""
         state["answered"] = len(state["trajectory"])
         found = _LINE.search(said(messages[-1]))
         if found is None:
@@ -76,8 +76,9 @@ class TaskEnvironment(vf.MultiTurnEnv):
 
     @vf.cleanup
     async def leave(self, state: vf.State) -> None:
-        """Types the last line, if that was not done because the turns ran out, and ends the machine
-        in any case.
+        """Type the line in the last reply if nothing answered that reply, and end the machine.
+
+        A last reply has no answer where the turns ran out. The machine is ended in any case.
         """
         seat: Seat | None = state.get("seat")
         if seat is None:
@@ -103,13 +104,13 @@ class TaskEnvironment(vf.MultiTurnEnv):
 
 
 def said(message: Any) -> str:
-    """The text of a message, whatever kind of mapping it is."""
+    """The text of a message, which is a dict or has an attribute `content`; "" for no text."""
     content = message["content"] if isinstance(message, dict) else message.content
     return content if isinstance(content, str) else ""
 
 
 def reached(state: vf.State) -> float:
-    """The reward: 1 where the goal is reached."""
+    """The reward: 1 where the goal is reached, else 0."""
     return float(state.get("reached", 0.0))
 
 
@@ -119,5 +120,5 @@ def progress(state: vf.State) -> float:
 
 
 def load_environment(file: str | Path, **options: Any) -> TaskEnvironment:
-    """The environment of a file of tasks; what verifiers' programs call. Errors: TaskError."""
+    """The environment of a file of tasks, called by verifiers' programs. Errors: TaskError."""
     return TaskEnvironment(read_tasks(file), **options)

@@ -1,6 +1,7 @@
 """Estimators of irreducibility: which sub-inputs are looked at, and how much each counts.
 
-All but the paper's are unbiased for every budget; `docs/design/estimators.md` compares them.
+All estimators but the paper's are unbiased for every budget. `docs/design/estimators.md` compares
+the estimators.
 """
 
 from __future__ import annotations
@@ -15,44 +16,56 @@ from shioenv.errors import UsageError, did_you_mean
 from shioenv.irreducibility.subsets import Kept, Weighted, kept_of, leave_out, paper, total_weight
 
 OUTSIDE = 3
-"""Draws at least of `balanced` where leave-one-out says that the behavior differs (ours: with most
-commands it does)."""
+"""Fewest draws of `balanced` among sub-inputs that lack a needed argument.
+
+An argument is needed if leaving out this argument alone changes the behavior. The number is ours,
+because with most commands the behavior of these sub-inputs differs too.
+"""
 
 LEFT_FOR_BALANCE = 8 + OUTSIDE
-"""Draws that `balanced` wants beyond leave-one-out, or it does without: an array of 8 besides."""
+"""Least budget beyond leave-one-out with which `balanced` runs every leave-one-out.
+
+It is enough for an array of 8 rows and `OUTSIDE` draws. With a smaller budget, `balanced` does
+without leave-one-out.
+"""
 
 LEFT_LATER = 4 + OUTSIDE
-"""The same where every leave-one-out is known: an array of 4."""
+"""`LEFT_FOR_BALANCE` where every leave-one-out is known already: an array of 4 rows."""
 
 
 class Look(Protocol):
     """Runs sub-inputs."""
 
     def __call__(self, kept: Kept) -> bool:
-        """Whether the sub-input behaves otherwise."""
+        """Whether the sub-input behaves otherwise than the full input."""
         ...
 
     def known(self, kept: Kept) -> bool:
-        """Whether it was run already, so that looking costs nothing."""
+        """Whether the sub-input was run already, so that looking at it costs nothing."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class SamplePart:
-    """Sub-inputs drawn in one way, for a population of their own."""
+    """Sub-inputs that were drawn in one way, for one population of sub-inputs."""
 
     drawn: Sequence[Weighted]
-    """One for each draw; the weights' sum is what the population counts in the mean."""
+    """One item for each draw. The weights add up to what the population counts in the mean."""
     whole: bool = False
-    """The population itself was taken, nothing was drawn."""
+    """Whether the population itself was taken, and nothing was drawn."""
     balanced: tuple[int, ...] = ()
-    """Arguments that half of the draws keep, any two of them a quarter: what one of them does
-    takes no part in the error."""
+    """Arguments each of which half of the draws keep; a quarter of the draws keep any two of them.
+
+    The effect of a single one of these arguments takes no part in the error.
+    """
 
 
 Estimator: TypeAlias = Callable[[int, int, random.Random, Look], Sequence[SamplePart]]
-"""Given n, a budget below 2^n - 1, a generator and a way to look at sub-inputs beforehand. It gives
-the parts whose weighted mean of Delta is the estimate. No more sub-inputs than the budget are new.
+"""Chooses the sub-inputs of an estimate, in parts.
+
+An estimator is given n, a budget below 2^n - 1, a generator, and a way to look at sub-inputs
+beforehand. The estimate is the weighted mean of Delta over the parts. The number of new sub-inputs
+is at most the budget.
 """
 
 
@@ -68,15 +81,18 @@ def _paper(n: int, budget: int, rng: random.Random, look: Look) -> list[SamplePa
 
 
 def pps(n: int, budget: int, rng: random.Random, look: Look) -> list[SamplePart]:
-    """Independent draws, each with a probability proportional to the number kept: a plain mean."""
+    """Independent draws, with probabilities proportional to the number of arguments kept.
+
+    The estimate is a plain mean.
+    """
     return [SamplePart([Weighted(_proportional(n, rng), 1.0) for _ in range(budget)])]
 
 
 def stratified(n: int, budget: int, rng: random.Random, look: Look) -> list[SamplePart]:
     """Every leave-one-out, then sub-inputs of each size without replacement (D-13).
 
-    Each size gets one draw at least and more in proportion to its weight. Below 2 n the budget does
-    not reach, and it is `pps`.
+    Each size gets at least one draw, and more in proportion to its weight. A budget below 2 n does
+    not reach: the sample is that of `pps` then.
     """
     alone = [leave_out(n, index) for index in range(n)]
     left = budget - sum(not look.known(kept) for kept in alone)
@@ -102,7 +118,10 @@ def stratified(n: int, budget: int, rng: random.Random, look: Look) -> list[Samp
 
 
 def _allotted(weights: Sequence[float], caps: Sequence[int], draws: int) -> list[int]:
-    """The draws handed out one by one, each where it lowers the variance most."""
+    """The number of draws of each population, at most its cap.
+
+    The draws are handed out one by one, each where it lowers the variance most.
+    """
     given = [1] * len(caps)
     for _ in range(draws - len(caps)):
         gain, index = max(
@@ -116,13 +135,18 @@ def _allotted(weights: Sequence[float], caps: Sequence[int], draws: int) -> list
 
 
 def balanced(n: int, budget: int, rng: random.Random, look: Look) -> list[SamplePart]:
-    """Every leave-one-out, then balanced samples of what they leave open (ours).
+    """Every leave-one-out, then balanced samples of what leave-one-out leaves open (ours).
 
-    An argument that matters when it alone is left out mostly matters whatever else is left out too.
-    So there are two populations. Those that keep all such arguments are taken whole where they are
-    few, else by an orthogonal array. In an array the effects of single arguments cancel; from 16
-    rows on those of pairs and triples mostly do. The others get what is left, drawn as by `pps`. A
-    budget that reaches little beyond leave-one-out is spent on arrays over all sub-inputs.
+    An argument is needed if leaving out this argument alone changes the behavior. Leaving out more
+    arguments with it mostly changes the behavior too. So the other sub-inputs are two populations:
+
+    - The sub-inputs that keep all needed arguments. Where these sub-inputs are few, all are taken,
+      else those of orthogonal arrays. In an array the effects of single arguments cancel. From 16
+      rows on, the effects of pairs and triples mostly cancel too.
+    - The sub-inputs that lack a needed argument. These sub-inputs get what is left of the budget,
+      drawn as by `pps`.
+
+    A budget that reaches little beyond leave-one-out is spent on arrays over all sub-inputs.
     """
     alone = [leave_out(n, index) for index in range(n)]
     new = sum(not look.known(kept) for kept in alone)
@@ -165,9 +189,10 @@ def _arrays(
     rng: random.Random,
     weight: float,
 ) -> list[SamplePart]:
-    """The budget as arrays of 2^m rows, the largest first, none below a quarter of it.
+    """The budget as arrays of 2^m rows, the largest array first.
 
-    They count by the square of their rows: smaller ones balance less.
+    No array has less than a quarter of the rows of the largest. The weight of an array is
+    proportional to the square of its rows, because smaller arrays balance less.
     """
     rows = [1 << bit for bit in range(len(free)) if budget >> bit & 1 and budget < 8 << bit]
     rows.sort(reverse=True)
@@ -183,12 +208,17 @@ def _array(
 ) -> SamplePart:
     """An orthogonal array of 2^bits rows: the `needed` arguments and some of the `free` ones kept.
 
-    The rows are a coset of a random linear code, drawn with a probability proportional to the
-    arguments that it keeps. The full input's row is left out. So the mean over its rows, each
-    weighing what it keeps, is unbiased, and never outside 0 to 1. There is a column for each free
-    argument. None is zero, so a single argument is kept in half of the rows. Where there are enough
-    columns they differ, so two are kept in a quarter. Where they all are odd, three are kept in an
-    eighth.
+    The rows are a coset of a random linear code. The probability of a coset is proportional to the
+    number of arguments that all rows keep together. The row of the full input is left out. So the
+    mean over the rows, each weighed by the arguments that it keeps, is unbiased, and never outside
+    0 to 1.
+
+    There is a column for each free argument:
+
+    - No column is zero, so half of the rows keep a single argument.
+    - The columns differ where there are enough columns, so a quarter of the rows keep two
+      arguments.
+    - Where all columns are odd, an eighth of the rows keep three arguments.
     """
     base = sum(1 << index for index in needed)
     most = (len(needed) + len(free) / (2 if bits else 1)) * (1 << bits)
@@ -211,7 +241,10 @@ def _array(
 
 
 def _columns(n: int, bits: int, rng: random.Random) -> list[int]:
-    """Columns of `bits` bits for n arguments, none zero: odd and different if possible."""
+    """Columns of `bits` bits for n arguments: not zero, and odd and different if possible.
+
+    With 0 bits every column is 0.
+    """
     if not bits:
         return [0] * n
     odd, every = range(1, 1 << bits, 2), range(1, 1 << bits)
@@ -224,7 +257,7 @@ def _columns(n: int, bits: int, rng: random.Random) -> list[int]:
 
 
 def _supersets(needed: Sequence[int], free: Sequence[int]) -> Iterator[Kept]:
-    """The proper subsets that hold all `needed` indices, the empty one left out."""
+    """The proper subsets that hold all `needed` indices, without the empty subset."""
     for mask in range((1 << len(free)) - 1):
         more = (index for place, index in enumerate(free) if mask >> place & 1)
         kept = tuple(sorted((*needed, *more)))
@@ -235,7 +268,8 @@ def _supersets(needed: Sequence[int], free: Sequence[int]) -> Iterator[Kept]:
 def _proportional(n: int, rng: random.Random) -> Kept:
     """A proper subset drawn with a probability proportional to its size.
 
-    One argument that is kept, then any of the others: each set can come from each of its members.
+    One argument is drawn and kept, then each of the others is kept by chance. So each set can come
+    from each of its members.
     """
     while True:
         mask = rng.getrandbits(n) | 1 << rng.randrange(n)
@@ -249,11 +283,14 @@ ESTIMATORS: Mapping[str, Estimator] = {
     "stratified": stratified,
     "balanced": balanced,
 }
-"""By name, the paper's first."""
+"""The estimators by name, the paper's first."""
 
 DRAWS: Mapping[str, Callable[[int], tuple[int, int]]] = {
     "stratified": lambda n: (n, 2 * n),
     "balanced": lambda n: (LEFT_FOR_BALANCE, LEFT_LATER),
 }
-"""Of those that look at every leave-one-out: how many sub-inputs of n arguments a first sample
-wants besides, and a later one, which knows them."""
+"""By name, what the estimators that look at every leave-one-out want for n arguments.
+
+The first number is how many sub-inputs the first sample wants beside the leave-one-outs. The second
+number is how many a later sample wants, for which the leave-one-outs are known.
+"""

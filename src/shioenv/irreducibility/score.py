@@ -29,31 +29,31 @@ from shioenv.irreducibility.spread import pooled, spread, together
 from shioenv.irreducibility.subsets import Kept, exhaustive, leave_out, water_fill
 
 Behave: TypeAlias = Callable[[str], Behavior]
-"""The behavior of a rendered input on the pristine system. Every call is a run of its own."""
+"""Gives the behavior of a rendered input on the pristine system. Every call is a run of its own."""
 
 
 class Cache(Protocol):
     """Behaviors by rendered text, of one system, start directory and set of limits."""
 
     def get(self, text: str, /) -> Behavior | None:
-        """What the text did; None where that is not known."""
+        """The behavior of a text; None where it is not known."""
         ...
 
     def update(self, behaviors: Mapping[str, Behavior], /) -> None:
-        """Keeps what was executed."""
+        """Keeps behaviors that were executed."""
         ...
 
 
 MOST_ARGUMENTS = 400
-"""Removable arguments of a command that is scored, at most: a float can hold `(2 ** 400) ** 2`."""
+"""Most removable arguments of a command that is scored: a float can hold `(2 ** 400) ** 2`."""
 
 _OF_SEGMENTS = tuple(name for name in ScoredSegment.__struct_fields__ if name != "arguments")
-"""What a segment's score shares with its record."""
+"""Fields that a segment's score shares with its record."""
 _OF_RECORDS = (
     "irreducibility", "irreducibility_strict", "necessary", "exact", "standard_error",
     "n_arguments", "n_executions", "noise_threshold",
 )  # fmt: skip
-"""What an input's score shares with its record."""
+"""Fields that an input's score shares with its record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,22 +61,23 @@ class Contrast:
     """One sub-input held against its full input."""
 
     kept: Kept
-    """The indices that stayed."""
+    """The indices of the arguments that were kept."""
     text: str
     """The sub-input as it was run."""
     weight: float
-    """What the contrast counts in the mean, all its draws together. It is 0 where the contrast was
-    run for the explanation only, or to decide what to draw.
+    """What the contrast counts in the mean, all its draws together.
+
+    0 where the contrast was run only for the explanation, or to decide what to draw.
     """
     difference: Difference | None
     """What differed under the noise threshold; None where the behaviors are the same."""
     strict: Difference | None
-    """What differed under the strict threshold."""
+    """What differed under the strict threshold; None where the behaviors are the same."""
     draws: int
-    """How often the set was drawn."""
+    """How often the sub-input was drawn."""
 
     def to_json(self) -> dict[str, Any]:
-        """Kept indices, text, weight, and the channel that differed, under both thresholds."""
+        """Kept indices, text, weight, the channel that differs under each threshold, similarity."""
         return {
             "kept": list(self.kept),
             "input": self.text,
@@ -89,20 +90,21 @@ class Contrast:
 
 @dataclass(frozen=True, slots=True)
 class ArgumentEffect:
-    """What one argument does, told from the same executions as the score."""
+    """The effect of one argument, told from the same executions as the score."""
 
     index: int
-    """Among its segment's arguments, from 0."""
+    """The argument's place among the arguments of its segment, from 0."""
     text: str
     """The argument with its no-space marks."""
     leave_one_out: bool | None
-    """Whether leaving out it alone changes the behavior; None where that was not run."""
+    """Whether leaving out this argument alone changes the behavior; None where that was not run."""
     channel: Channel | None
-    """What changed then."""
+    """The channel that differs without this argument; None where none does, or that was not run."""
     contribution: float | None
-    """How much oftener the behavior differs without the argument than with it, -1 to 1. It is over
-    the sub-inputs looked at (and the full input where the score is exact). None where they all have
-    the argument, or none does.
+    """How much oftener the behavior differs without the argument than with it, -1 to 1.
+
+    The sub-inputs that were drawn count here, and the full input too where the score is exact. None
+    where all of these have the argument, or none does.
     """
 
     def to_json(self) -> dict[str, Any]:
@@ -111,7 +113,7 @@ class ArgumentEffect:
 
     @property
     def recorded(self) -> Effect:
-        """The effect as a record holds it, whose tokens say which argument it is of."""
+        """The effect as a record holds it. The record's tokens say which argument is meant."""
         return Effect(
             leave_one_out=self.leave_one_out,
             channel=None if self.channel is None else str(self.channel),
@@ -121,7 +123,7 @@ class ArgumentEffect:
 
 @dataclass(frozen=True, slots=True)
 class SegmentScore:
-    """The score of one command, those before it held constant."""
+    """The score of one command. The commands before it are held constant."""
 
     command: str
     n_arguments: int = 0
@@ -135,7 +137,7 @@ class SegmentScore:
     volatile: bool = False
     arguments: tuple[ArgumentEffect, ...] = ()
     contrasts: tuple[Contrast, ...] = ()
-    """Every distinct sub-input looked at."""
+    """Every distinct sub-input that was looked at."""
 
     @property
     def mattered(self) -> tuple[Contrast, ...]:
@@ -157,31 +159,40 @@ class Score:
     irreducibility: float | None
     """0 to 1 under the noise threshold; None where no argument can be removed."""
     irreducibility_strict: float | None
-    """0 to 1 where outputs must be equal bytes, as far as the runs allow (D-2s)."""
+    """0 to 1 where outputs must be equal bytes, as far as the noise runs allow (D-2s)."""
     necessary: float | None
-    """Share of the arguments whose omission alone changes the behavior, 0 to 1. None where no
-    argument can be removed, or one's omission was not run. Ours: a few such arguments make nearly
-    every sub-input differ, whatever the others do.
+    """Share of the arguments whose omission alone changes the behavior, 0 to 1.
+
+    None where no argument can be removed, or where an argument's omission was not run. Ours,
+    because a few such arguments make nearly every sub-input differ, whatever the other arguments
+    do.
     """
     exact: bool
-    """Every proper sub-input that weighs anything was run (also where there is none)."""
+    """Whether every proper sub-input that weighs anything was run; True where there is none."""
     standard_error: float | None
-    """Of `irreducibility` as an estimate: 0 where exact, None where undefined or from one draw. It
-    is 0 as well where every draw says the same: `interval` is the honest one there. Of `stratified`
-    and `balanced` samples it is an upper estimate."""
+    """Standard error of `irreducibility`: 0 where exact, None where undefined or from one draw.
+
+    It is 0 as well where all draws say the same: `interval` is the honest measure there. Of
+    `stratified` and `balanced` samples it is an upper estimate.
+    """
     interval: tuple[float, float] | None
-    """95% confidence interval (Wilson's, with the draws' effective number)."""
+    """95% confidence interval (Wilson's, with the effective number of draws).
+
+    It has no width where the score is exact. None where the score is undefined.
+    """
     n_arguments: int
-    """How many arguments can be removed, over all segments."""
+    """Arguments that can be removed, over all segments."""
     n_executions: int
-    """How many runs the score rests on: the noise runs and each distinct sub-input. It does not
-    shrink where a cache had some of them, so it is the same on every worker."""
+    """How many runs the score rests on: the noise runs and each distinct sub-input.
+
+    Runs that were taken from a cache count too, so the number is the same on every worker.
+    """
     noise_threshold: float
-    """Of the full input."""
+    """The noise threshold of the full input."""
     volatile: bool
-    """Runs of the full input, or of a prefix that was scored, disagree (D-2v)."""
+    """Whether runs of the full input, or of a prefix that was scored, disagree (D-2v)."""
     behavior: Behavior
-    """The full input's first run, the one all others are held against."""
+    """The behavior of the full input's first run, which sub-inputs are held against."""
     segments: tuple[SegmentScore, ...] = field(default=())
 
     def to_json(self, *, contrasts: bool = False) -> dict[str, Any]:
@@ -205,7 +216,7 @@ class Score:
         }
 
     def record_fields(self) -> dict[str, Any]:
-        """The record fields that a score fills, by name; `volatile` is the caller's to combine."""
+        """The record fields that a score fills, by name. The caller fills `volatile`."""
         shared = {name: getattr(self, name) for name in _OF_RECORDS}
         return {**shared, "segments": [segment.recorded for segment in self.segments]}
 
@@ -219,27 +230,38 @@ def estimate_irreducibility(
     explain: bool = False,
     cache: Cache | None = None,
 ) -> Score:
-    """The score of an input, or of a session's rows (earlier ones held constant).
+    """The score of an input, or of a session's rows.
 
-    Exact where 2^n - 1 <= budget, else estimated from at most `scoring.budget` sub-inputs, chosen
-    as its `estimator` does it. With a `target_se` they are looked at in batches. The first batch
-    has 16, and of an estimator that begins with every leave-one-out these and some more. Each later
-    one has as many as there have been draws. Batches end where the standard error of each segment
-    is at most the target, and the interval no wider than the target says. Whatever the budget
-    covers, the score is exact only where all were looked at. Batches are samples of their own. So
-    where nothing is spared the estimate is a little less sure than without a target. To stop where
-    draws agree is not quite unbiased.
+    The score is exact where 2^n - 1 <= budget. Otherwise it is estimated from at most
+    `scoring.budget` sub-inputs, chosen by the scoring's estimator.
 
-    An input of several segments scores each on the prefix that ends with it, with noise runs and a
-    threshold of its own. The scores are averaged by number of arguments, and the budget is spread
-    over the segments (D-2, I13). One argument: Delta against the command alone. None: no score, but
-    the full input is run all the same.
+    With a `target_se`, sub-inputs are looked at in batches:
 
-    `noise_runs` executions of each scored prefix, never cached, give the noise threshold; the first
-    is what sub-inputs are held against. Sub-inputs with the same rendered text share one execution.
-    `cache` shares them between calls too: nothing that a volatile input did enters it. `explain`
-    also runs each argument's leave-one-out where the budget left it out; they do not enter the
-    estimate. Deterministic for `behave` and the generator's state; whatever `behave` raises passes
+    - The first batch has 16 sub-inputs. If the estimator begins with every leave-one-out, the first
+      batch has all of these and some more.
+    - Each later batch has as many sub-inputs as were drawn before.
+    - The batches of a segment end where its standard error is at most the target, and its interval
+      is no wider than the target allows.
+    - The score is exact only where all sub-inputs were looked at, whatever the budget covers.
+    - Each batch is a sample of its own. So where no sub-input is spared, the estimate is a little
+      less sure than without a target.
+    - An estimate that stops where draws agree is not quite unbiased.
+
+    Each segment is scored on the prefix that ends with it, with noise runs and a threshold of its
+    own. Rows before it are held constant. The scores are averaged by number of arguments. The
+    budget is spread over the segments (D-2, I13); each segment with arguments gets at least one
+    sub-input. With one argument, the score is Delta against the command alone. Without an argument
+    there is no score, but the full input is run all the same.
+
+    `noise_runs` executions of each scored prefix give the noise threshold. These executions are
+    never taken from the cache. Sub-inputs are held against the first execution. Sub-inputs of a
+    segment with the same rendered text share one execution. `cache` shares executions between
+    segments and calls too. Nothing that a volatile input did enters the cache.
+
+    `explain` also runs each argument's leave-one-out where the budget left it out. These runs do
+    not enter the estimate.
+
+    Scores are deterministic for `behave` and the generator's state. Whatever `behave` raises passes
     through, so no score rests on a failed execution. Errors: UsageError for a session without rows,
     a budget of 0, or a command of more than `MOST_ARGUMENTS` arguments.
     """
@@ -292,7 +314,7 @@ def estimate_irreducibility(
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """One segment, on the prefix that ends with it; `earlier` is the text of the rows before."""
+    """One segment, on the prefix that ends with it. `earlier` is the text of the rows before."""
 
     earlier: str
     prefix: Input
@@ -317,7 +339,7 @@ def _targets(rows: Sequence[Input], number: int) -> Iterator[_Target]:
 
 
 class _Trial:
-    """A prefix with its noise runs, and its sub-inputs' behaviors by rendered text."""
+    """A prefix with its noise runs, and the differences of its sub-inputs by rendered text."""
 
     def __init__(self, behave: Behave, text: str, runs: int, cache: Cache | None) -> None:
         behaviors = [behave(text) for _ in range(runs)]
@@ -331,7 +353,7 @@ class _Trial:
             self._cache.update({text: self.full})
 
     def contrast(self, text: str) -> tuple[Difference | None, Difference | None]:
-        """Delta of the prefix and a sub-input, under the noise threshold and under the strict."""
+        """Delta of the prefix and a sub-input: under the noise threshold and the strict one."""
         if text not in self.seen:
             self.seen[text] = self._compare(self._behavior(text))
         return self.seen[text]
@@ -356,7 +378,7 @@ class _Trial:
 
 
 class _Looked:
-    """Sub-inputs looked at, as contrasts that count nothing yet."""
+    """Sub-inputs that were looked at, as contrasts with a weight of 0."""
 
     def __init__(self, target: _Target, trial: _Trial) -> None:
         self.contrasts: dict[Kept, Contrast] = {}
@@ -461,7 +483,7 @@ def _necessary(arguments: Iterable[ArgumentEffect]) -> float | None:
 
 
 def _share(weighed: Sequence[tuple[float, Difference | None]]) -> float:
-    """How many differ, each sub-input standing for as many as its weight says."""
+    """The share of the sub-inputs that differ, each counted by its weight."""
     differing = math.fsum(weight for weight, difference in weighed if difference is not None)
     return differing / math.fsum(weight for weight, _ in weighed)
 
@@ -492,6 +514,6 @@ def _pooled(scores: Sequence[SegmentScore]) -> dict[str, Any]:
 def _by_arguments(
     scores: Sequence[SegmentScore], value: Callable[[SegmentScore], float | None]
 ) -> float:
-    """Their mean weighed by number of arguments, rounded once: exactly 1 where each is."""
+    """The mean weighed by number of arguments, rounded once: exactly 1 where all values are 1."""
     total = sum(score.n_arguments for score in scores)
     return float(sum(score.n_arguments * Fraction(value(score) or 0.0) for score in scores) / total)

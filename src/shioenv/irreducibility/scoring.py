@@ -1,4 +1,4 @@
-"""How scores are made: the one set of settings that everything which scores passes on."""
+"""How scores are made: the one set of settings that all callers pass on."""
 
 from __future__ import annotations
 
@@ -9,26 +9,31 @@ from shioenv.errors import UsageError
 from shioenv.irreducibility.estimators import DRAWS, Estimator, estimator_named
 
 FIRST_BATCH = 16
-"""Draws before a target error is asked about; then as many again, and so on (ours)."""
+"""Draws of the first batch, after which the target error is checked (ours).
+
+Each later batch has as many draws as all batches before it.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scoring:
-    """How many executions a score may take, and which. Errors: UsageError for what cannot be meant.
+    """How many executions a score may take, and which.
 
-    The names are those of the command line and of manifests.
+    The names are those of the command line and of manifests. Errors: UsageError for a value out of
+    range, and for an unknown estimator.
     """
 
     budget: int = 32
-    """Sub-inputs per input at most (the paper's M). 0: none, and inputs are not scored."""
+    """Most sub-inputs that are run for an input (the paper's M). 0: inputs are not scored."""
     noise_runs: int = 3
-    """Runs of each scored input that give its noise threshold (the paper's N); at least 1."""
+    """Runs that give the noise threshold of each scored input (the paper's N); at least 1."""
     estimator: str = "balanced"
-    """How sub-inputs are chosen where the budget does not cover all of them: one of `ESTIMATORS`.
-    """
+    """How sub-inputs are chosen where the budget does not cover all: one of `ESTIMATORS`."""
     target_se: float | None = None
-    """Standard error, above 0 and at most 1, at which no more sub-inputs are run; None where the
-    budget alone decides."""
+    """Standard error at which no more sub-inputs are run, above 0 and at most 1.
+
+    None: the budget alone decides.
+    """
 
     def __post_init__(self) -> None:
         for name, least in (("budget", 0), ("noise_runs", 1)):
@@ -47,15 +52,18 @@ class Scoring:
 
     @property
     def estimate(self) -> Estimator:
-        """The estimator itself."""
+        """The estimator that `estimator` names."""
         return estimator_named(self.estimator)
 
     def batches(self, n: int, share: int) -> Iterator[int | None]:
-        """The sizes of the samples of n arguments taken one after the other, `share` sub-inputs at
-        most; None for every sub-input.
+        """The sizes of the samples that are taken one after the other for n arguments.
 
-        The first reaches all that the estimator looks at before it draws. Later ones draw as many
-        as there have been draws. None is too small to draw from.
+        The samples have at most `share` sub-inputs together. A size of None stands for every
+        sub-input. Without a `target_se` there is one sample.
+
+        The first sample reaches everything that the estimator looks at before it draws. Each later
+        sample draws as many sub-inputs as were drawn before. A remainder that is too small to draw
+        from goes to the last sample.
         """
         every, done = (1 << n) - 1, 0
         alone = n if self.estimator in DRAWS else 0
@@ -74,7 +82,7 @@ def _from_the_start(n: int) -> tuple[int, int]:
 
 
 UNSCORED = Scoring(budget=0, noise_runs=2)
-"""Inputs are executed alone, twice, so that it shows where they are volatile."""
+"""Settings without scores. Each input is executed twice, which shows where it is volatile."""
 
 THE_PAPERS = Scoring(budget=64, estimator="paper")
-"""What the paper scores with; everything that is compared with its numbers does."""
+"""The settings of the paper, for all scores that are compared with the paper's numbers."""

@@ -1,4 +1,4 @@
-"""How sure an estimate is: its standard error and interval, from the sample it was made from."""
+"""How sure an estimate is: its standard error and interval, from the sample behind the estimate."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ Counted: TypeAlias = Mapping[Kept, tuple[float, int]]
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """What an estimate may be wrong by."""
+    """How far an estimate may be off."""
 
     standard_error: float | None
-    """None for a single draw. 0 where all draws of each part say the same."""
+    """None where a part has a single draw. 0 where all draws of each part say the same."""
     interval: tuple[float, float]
-    """95%; Wilson's, so it is no point where all draws say the same."""
+    """The 95% interval (Wilson's). Where all draws say the same, it still has a width."""
 
     @property
     def doubt(self) -> float:
-        """The standard error, or that of the interval where it is larger; 1 where neither is."""
+        """The larger of the standard error and the interval's; 1 where `standard_error` is None."""
         if self.standard_error is None:
             return 1.0
         low, high = self.interval
@@ -36,8 +36,9 @@ class Spread:
 
 
 def pooled(samples: Sequence[Sequence[SamplePart]]) -> list[SamplePart]:
-    """Independent samples as one, each counting as much as it has draws: what was taken whole is
-    the same in each.
+    """One sample made of independent samples, each weighed by its number of draws.
+
+    What was taken whole does not count as draws, because it is the same in each sample.
     """
     if len(samples) == 1:
         return list(samples[0])
@@ -57,7 +58,7 @@ def pooled(samples: Sequence[Sequence[SamplePart]]) -> list[SamplePart]:
 def together(drawn: Iterable[Weighted]) -> dict[Kept, tuple[float, int]]:
     """The weight and number of each set's draws, sets in the order they were first drawn.
 
-    A set that weighs nothing is left out: it need not be run.
+    A set that weighs nothing is left out, because it need not be run.
     """
     counted: dict[Kept, tuple[float, int]] = {}
     for item in drawn:
@@ -68,7 +69,7 @@ def together(drawn: Iterable[Weighted]) -> dict[Kept, tuple[float, int]]:
 
 
 def spread(parts: Sequence[SamplePart], differs: Callable[[Kept], bool]) -> Spread:
-    """Of the weighted mean over all parts, each sampled independently of the others."""
+    """The spread of the weighted mean over all parts, each sampled independently of the others."""
     pieces = [_piece(part, differs) for part in parts]
     total = math.fsum(piece.weight for piece in pieces)
     errors = [piece.variance for piece in pieces]
@@ -86,12 +87,12 @@ def spread(parts: Sequence[SamplePart], differs: Callable[[Kept], bool]) -> Spre
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A part with its own estimate."""
+    """The estimate of one part."""
 
     weight: float
     value: float
     variance: float | None
-    """Of the value times the weight."""
+    """Variance of the value times the weight."""
     interval: tuple[float, float]
 
 
@@ -121,9 +122,10 @@ def _unexplained(
     value: float,
     squares: float,
 ) -> float:
-    """The variance with what single arguments do left out, as in a regression on them.
+    """The variance without the effects of single arguments, as in a regression on these.
 
-    More than the truth, which lacks most of what pairs and triples do as well.
+    The result is more than the true variance, which lacks most effects of pairs and triples too.
+    Infinite where there are too few draws.
     """
     draws = len(part.drawn)
     freedom = draws - 1 - len(part.balanced)
@@ -142,7 +144,7 @@ def _unexplained(
 
 
 def _wilson(size: float, value: float) -> tuple[float, float]:
-    """Wilson's 95% interval for a share, `size` being the effective number of draws."""
+    """Wilson's 95% interval for a share; `size` is the effective number of draws."""
     shrunk = 1 + Z * Z / size
     middle = (value + Z * Z / (2 * size)) / shrunk
     variance = value * (1 - value) / size + Z * Z / (4 * size * size)

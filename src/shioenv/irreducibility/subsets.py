@@ -10,7 +10,7 @@ from typing import TypeAlias
 from shioenv.errors import UsageError
 
 Kept: TypeAlias = tuple[int, ...]
-"""O: the indices of the arguments that stay, ascending."""
+"""The paper's O: the indices of the arguments that are kept, ascending."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Weighted:
 
 
 def proper_subsets(n: int) -> Iterator[Kept]:
-    """Every proper subset of n indices, the empty one first: 2^n - 1 of them, by size."""
+    """Every proper subset of n indices, by size, the empty subset first: 2^n - 1 of them."""
     masks = sorted(range((1 << n) - 1), key=int.bit_count) if n else []
     return (kept_of(mask) for mask in masks)
 
@@ -33,11 +33,11 @@ def total_weight(n: int) -> int:
 
 
 def paper(n: int, budget: int, rng: random.Random) -> list[Weighted]:
-    """`budget` proper subsets drawn uniformly with replacement, each weighing its size (Section
-    3.3).
+    """`budget` proper subsets, drawn uniformly with replacement, weighed by size (Section 3.3).
 
-    Drawn again as a whole where all are empty: the estimate would be 0/0. `n` is at least 2.
-    Deterministic for a generator's state. Errors: UsageError for a budget below 1.
+    Where all drawn subsets are empty, the estimate would be 0/0, so all are drawn again. `n` is at
+    least 2. Deterministic for a generator's state. Errors: UsageError for a budget below 1, and for
+    fewer than 2 arguments.
     """
     if budget < 1 or n < 2:
         raise UsageError(f"cannot draw {budget} proper subsets of {n} arguments to weigh")
@@ -48,11 +48,11 @@ def paper(n: int, budget: int, rng: random.Random) -> list[Weighted]:
 
 
 def exhaustive(n: int) -> list[Weighted]:
-    """Every proper subset that weighs anything, weighing its size; a lone argument's empty set.
+    """Every proper subset that weighs anything, weighed by size; for one argument the empty subset.
 
-    With one argument the only proper sub-input is the command alone; it weighs 0 and the score
-    would be 0/0. It is the one contrast that says whether the argument matters, so it counts 1 here
-    (ours: the paper is silent).
+    With one argument the only proper sub-input is the command alone. Its weight is 0, and the score
+    would be 0/0. This contrast alone says whether the argument matters, so it counts 1 (ours,
+    because the paper is silent).
     """
     if n == 1:
         return [Weighted((), 1.0)]
@@ -60,9 +60,10 @@ def exhaustive(n: int) -> list[Weighted]:
 
 
 def water_fill(caps: Sequence[int], budget: int) -> list[int]:
-    """The budget spread evenly, no share above its cap; what one cannot use goes to the others.
+    """The budget spread evenly, no share above its cap.
 
-    A remainder goes to the earlier shares. Everything that has a cap above 0 gets at least 1, even
+    What one share cannot use goes to the others. A remainder goes to the shares with the largest
+    caps, and of equal caps to the earlier ones. Every share with a cap above 0 is at least 1, even
     where the budget does not reach.
     """
     shares = [0] * len(caps)
@@ -75,7 +76,7 @@ def water_fill(caps: Sequence[int], budget: int) -> list[int]:
 
 
 def leave_out(n: int, index: int) -> Kept:
-    """Of n indices all but one."""
+    """All of n indices but one."""
     return tuple(other for other in range(n) if other != index)
 
 

@@ -1,1 +1,1 @@
-"""Sessions turned into records: executed, scored, and looked at for what is volatile."""
+"""Sessions turned into records: executed, scored, and checked for being volatile."""

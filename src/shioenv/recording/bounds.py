@@ -1,11 +1,11 @@
-"""Bounds of what is recorded."""
+"""Limits of the executions that records are made from."""
 
 from __future__ import annotations
 
 from shioenv.sandbox.base import Limits
 
 LIMITS = Limits(wall_seconds=2.0)
-"""Bounds of every execution of a dataset, where none are given. What the grammars write is done in
-milliseconds or waits for ever (`grep -R x` at a fifo). A score may meet that dozens of times: hence
-a fifth of the usual wall time.
+"""Limits of every execution of a dataset, where none are given. An input that the grammars write
+takes milliseconds or waits for ever (`grep -R x` at a fifo). One score may execute dozens of
+sub-inputs that wait for ever: hence two fifths of the default wall time.
 """

@@ -1,7 +1,7 @@
 """Executions shared between records, workers and runs: behaviors by what decides them.
 
-One SQLite file in the user's cache directory. It may be wrong about nothing: whatever is odd about
-it is a warning and an execution more.
+The behaviors are in one SQLite file in the user's cache directory. A wrong behavior must never be
+read from the file. So whatever is odd about the file gives a warning, and inputs are executed.
 """
 
 from __future__ import annotations
@@ -31,28 +31,28 @@ from shioenv.sandbox.default import lower_layer
 from shioenv.system.build import cache_directory
 
 CACHE_BYTES = 512 * MEBIBYTE
-"""How large the file grows where nothing else is said: about a million executions (ours)."""
+"""Default bound on the bytes of the file: about a million executions (ours)."""
 
 MAX_AGE = 86_400.0
-"""Seconds that a stored behavior stands for its input. A program that asks the kernel itself sees
-real time; where a system is told the host's, all programs do (D-4). What depends on real time
-(`find -mtime`, the year in `ls -l`) need not show it (ours).
+"""Seconds for which a stored behavior stands for its input (ours). A program that asks the kernel
+itself sees real time. In a system that has the host's time all programs see real time (D-4). A
+behavior may depend on real time and not show it (`find -mtime`, the year in `ls -l`).
 """
 
 CHECKED_SHARE = 0.02
-"""Of the behaviors found, those that are executed all the same and compared (ours)."""
+"""Share of the behaviors found that are executed all the same, and compared (ours)."""
 
 LARGEST_VALUE = MEBIBYTE
-"""Bytes of the largest behavior that is kept."""
+"""Most bytes of a behavior that is kept, compressed."""
 
 _FILE = "1.sqlite"
 _BUSY_SECONDS = 5.0
 _PAGE = 4096
 _GIVEN_BACK = 1024
-"""Pages at most that one write gives back, so that others do not wait long (ours)."""
+"""Most free pages that one write gives back, so that others do not wait long (ours)."""
 
 _REMOVED = 2048
-"""Executions at most that one write removes, of an eighth (ours)."""
+"""Most executions that one write removes; otherwise it removes an eighth of all (ours)."""
 
 _CHECKSUM = 16
 _SOURCES = ("behavior", "domain", "native", "sandbox")
@@ -64,15 +64,15 @@ CREATE TABLE IF NOT EXISTS executions
 """
 _BEHAVIOR = msgspec.msgpack.Decoder(Behavior)
 _STRUCK = b""
-"""Stands for an input that was seen to do different things; it is never removed."""
+"""Kept in place of a behavior for an input that was seen to do different things; never removed."""
 
 
 class ExecutionCache:
     """Behaviors of one system under one set of limits on this host, for any start directory.
 
-    Used by one thread at a time; any number of them, each with one of its own, share the file.
-    Nothing that goes wrong with the file is raised: `trouble` says it, and everything after is a
-    miss. `use` counts what was asked.
+    One thread at a time may use a cache. Any number of threads, each with a cache of its own, share
+    the file. Nothing that goes wrong with the file is raised: `trouble` then says what it is, and
+    every later question is a miss. `use` counts questions, answers and comparisons.
     """
 
     def __init__(
@@ -108,11 +108,11 @@ class ExecutionCache:
             self._give_up(error)
 
     def of(self, cwd: str) -> Cache:
-        """The behaviors of inputs in one start directory, by their text."""
+        """The behaviors of inputs in one start directory, by the text of the input."""
         return _View(self, cwd)
 
     def close(self) -> None:
-        """Closes the file; whatever is asked afterwards is a miss."""
+        """Close the file; every later question is a miss."""
         connection, self._connection = self._connection, None
         if connection is not None:
             try:
@@ -121,7 +121,7 @@ class ExecutionCache:
                 self._give_up(error)
 
     def get(self, cwd: str, text: str) -> Behavior | None:
-        """What the input did, if that is known and need not be checked."""
+        """The behavior of an input. None where it is not known, too old, or to be checked."""
         if self._connection is None:
             return None
         self.use.asked += 1
@@ -134,7 +134,10 @@ class ExecutionCache:
         return behavior
 
     def update(self, cwd: str, behaviors: Mapping[str, Behavior]) -> None:
-        """Keeps what was executed. An input that did something else before is struck off."""
+        """Keep executed behaviors. An input that did something else before is struck off.
+
+        Nothing is kept where others are writing to the file for too long.
+        """
         encoded = ((self._key(cwd, text), each, encode(each)) for text, each in behaviors.items())
         kept = [(key, each, value) for key, each, value in encoded if value is not None]
         if not kept or self._connection is None:
@@ -152,7 +155,7 @@ class ExecutionCache:
     def _rows(
         self, kept: Iterable[tuple[bytes, Behavior, bytes]]
     ) -> list[tuple[bytes, float, bytes]]:
-        """What is to be written: of an input that did something else before, that it did."""
+        """The rows to write. The row of an input that did something else before strikes it off."""
         rows = []
         now = self._clock()
         for key, behavior, value in kept:
@@ -172,7 +175,7 @@ class ExecutionCache:
         return hashlib.blake2b(content, digest_size=16, key=self._salt).digest()
 
     def _read(self, key: bytes) -> tuple[float, Behavior | None] | None:
-        """When it was run and what it did (None: different things); None where it is unknown."""
+        """When an input ran and its behavior (None: different ones); None for an unknown input."""
         if self._connection is None:
             return None
         try:
@@ -193,7 +196,7 @@ class ExecutionCache:
         return at, behavior
 
     def _write(self, rows: list[tuple[bytes, float, bytes]]) -> None:
-        """Ends what was begun."""
+        """Write the rows and end the transaction that `update` began."""
         assert self._connection is not None
         try:
             self._connection.executemany("REPLACE INTO executions VALUES (?, ?, ?)", rows)
@@ -203,8 +206,10 @@ class ExecutionCache:
             self._give_up(error)
 
     def _bound(self) -> None:
-        """Removes what was written first where the file has reached its bound, but what is struck
-        off. It gives back what is free above the bound, a little at a time, since all wait.
+        """Remove the entries that were written first, where the file has reached its bound.
+
+        Entries of inputs that are struck off stay. Free pages above the bound are given back, a few
+        at a time, because everybody else waits meanwhile.
         """
         assert self._connection is not None
         pages, free = (
@@ -219,7 +224,7 @@ class ExecutionCache:
                 (_CHECKSUM + len(_STRUCK), _REMOVED),
             )
         above = pages - self._max_bytes // _PAGE
-        if above > 0:  # each step gives one page back, and `execute` takes but one
+        if above > 0:  # a step gives back one page; `execute` makes only one step
             given_back = min(above, _GIVEN_BACK)
             self._connection.executescript(f"PRAGMA incremental_vacuum({given_back})")
 
@@ -233,8 +238,10 @@ class ExecutionCache:
 
 
 def _log_ahead(connection: sqlite3.Connection) -> None:
-    """Lets one write while others read, and a new file shrink. SQLite asks at once, not patiently,
-    for the lock that a new file takes for that, and many lanes open it in the same moment.
+    """Let one connection write while others read, and let a new file shrink.
+
+    A new file has to be locked for that. SQLite does not wait for this lock, and many lanes open
+    the file in the same moment. So this is tried again for up to `_BUSY_SECONDS`.
     """
     until = time.monotonic() + _BUSY_SECONDS
     while True:
@@ -249,7 +256,7 @@ def _log_ahead(connection: sqlite3.Connection) -> None:
 
 
 class _View:
-    """One start directory's part of a cache."""
+    """The part of a cache for one start directory."""
 
     def __init__(self, of: ExecutionCache, cwd: str) -> None:
         self._of, self._cwd = of, cwd
@@ -263,9 +270,9 @@ class _View:
 
 @cache
 def executor_digest() -> str:
-    """Of everything of this package that decides what a behavior looks like.
+    """SHA-256 (hex) of the sources in this package that turn an input into a behavior.
 
-    The sources themselves rather than a version that somebody has to count up.
+    The sources are hashed because somebody would have to raise a version number by hand.
     """
     digest = hashlib.sha256()
     root = Path(__file__).parents[1]
@@ -278,8 +285,9 @@ def executor_digest() -> str:
 
 
 def host() -> list[Any]:
-    """What of this host shows through in behaviors: its kernel, what it shows of
-    systems' files, and its bounds on this process.
+    """What behaviors may show of this host.
+
+    That is its kernel, where systems' files lie, and the hard limits of this process.
     """
     names = sorted(name for name in dir(resource) if name.startswith("RLIMIT_"))
     bounds = [resource.getrlimit(getattr(resource, name))[1] for name in names]
@@ -287,7 +295,7 @@ def host() -> list[Any]:
 
 
 def encode(behavior: Behavior) -> bytes | None:
-    """A behavior as it is kept; None where it is too large or would come back as another."""
+    """The bytes kept of a behavior; None where too many, or where `decode` gives another one."""
     try:
         value = zlib.compress(msgspec.msgpack.encode(behavior), 1)
     except (ValueError, OverflowError):
@@ -298,7 +306,7 @@ def encode(behavior: Behavior) -> bytes | None:
 
 
 def decode(value: bytes) -> Behavior | None:
-    """What `encode` kept; None for anything else."""
+    """The behavior that `encode` was given; None for bytes that it did not give."""
     try:
         return _BEHAVIOR.decode(zlib.decompress(value))
     except (zlib.error, ValueError, ShioenvError):
@@ -310,7 +318,7 @@ def _sealed(key: bytes, value: bytes) -> bytes:
 
 
 def _opened(key: bytes, sealed: object) -> bytes | None:
-    """The value of an entry; None where it is not what was written under this key."""
+    """The value of an entry; None where the entry is not as it was written under this key."""
     if not isinstance(sealed, bytes):
         return None
     value = sealed[_CHECKSUM:]

@@ -1,4 +1,4 @@
-"""What records took to make; none of it is recorded, it depends on the run."""
+"""The time and executions that records took. They depend on the run, so none is recorded."""
 
 from __future__ import annotations
 
@@ -11,42 +11,45 @@ class Effort:
     """Counts of one record, or of many together."""
 
     ran: int = 0
-    """Executions that really ran."""
+    """Executions that really ran, not answered by another record's."""
     own_seconds: float = 0.0
-    """How long the executed inputs themselves took, from their start to the end of their last
-    process: added up over all sandboxes."""
+    """Seconds that executed inputs took by themselves, from their start to the end of their last
+    process, summed over all sandboxes."""
     sandbox_seconds: float = 0.0
-    """How long their executions took beside that: inputs started, what they changed read and put
-    into a behavior."""
+    """Seconds that their executions took beyond `own_seconds`: to start inputs, to read what the
+    inputs changed, and to make a behavior of that."""
     opening_seconds: float = 0.0
-    """How long it took to open sandboxes for them."""
+    """Seconds that it took to open sandboxes for the executions."""
     lane_seconds: float = 0.0
-    """How long records were in work, waiting for a turn left out: the same sum."""
+    """Seconds that records were in work, without waits for a turn, summed over all sandboxes."""
     drawing_seconds: float = 0.0
-    """How much of a processor it took to draw them, beside all of that. This process draws, and
-    only waits where others have the processors.
+    """Seconds of processor time that drawing the samples took, which no other count has.
+
+    One process draws. Its waits are not counted: others have the processors then.
     """
     asked: int = 0
-    """Executions that another record might have shared."""
+    """Executions that were looked up, because another record might have made them."""
     found: int = 0
-    """Those that were not run because it did."""
+    """Executions that were not run, because another record had made them."""
     checked: int = 0
-    """Those that were shared before and run all the same."""
+    """Executions that were kept already, and were run all the same."""
     differing: int = 0
-    """Those of the checked ones that did something else; they are shared no more."""
+    """Checked executions that did something else than what was kept; they are shared no more."""
     trouble: str | None = None
-    """Why nothing is shared any more."""
+    """Why nothing is shared any more; None where sharing works."""
 
     def add(self, other: Effort) -> None:
-        """Counts another's in."""
+        """Add the counts of another effort."""
         for name in _COUNTS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.trouble = self.trouble or other.trouble
 
     @property
     def places(self) -> dict[str, float]:
-        """Where the time went, in seconds: the commands, what executes them, what opens sandboxes,
-        what makes records, and what draws inputs.
+        """Where the time went, in seconds.
+
+        It goes to the commands, to executing them, to opening sandboxes, to making records, and to
+        drawing inputs.
         """
         executing = self.own_seconds + self.sandbox_seconds + self.opening_seconds
         return {
@@ -58,7 +61,7 @@ class Effort:
         }
 
     def to_json(self, seconds: float) -> dict[str, Any]:
-        """For programs; `seconds` is how long the run took."""
+        """The effort as JSON for programs; `seconds` is how long the run took."""
         return {
             "executed": self.ran,
             "executed_per_second": round(self.ran / seconds, 2) if seconds else None,

@@ -1,4 +1,4 @@
-"""Executions that stand for others: within a session, and in memory between sessions."""
+"""Executions that are used again: within a session, and in memory between sessions."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ from shioenv.domain.behavior import Behavior
 from shioenv.irreducibility.score import Cache
 
 CACHED_BEHAVIORS = 4096
-"""Behaviors kept between sessions, the longest unused are dropped first."""
+"""Most behaviors kept between sessions; those unused for longest are dropped first."""
 
 CACHED_OUTPUT = 65_536
-"""Bytes of output above which a behavior is not kept."""
+"""Most bytes of output of a behavior that is kept."""
 
 
 class SessionExecutions:
-    """Behaviors of one session by text, and behind them those that other sessions left, while they
-    `hold`. They do not hold once a sub-input ran out of time, since others had more of it.
+    """Behaviors of one session by text, then those that other sessions left.
+
+    The behaviors of other sessions are used while `hold()` is true. It is no longer true once a
+    sub-input ran out of time, because the executions of other sessions had more time.
     """
 
     def __init__(self, others: Cache | None, hold: Callable[[], bool]) -> None:
@@ -26,22 +28,23 @@ class SessionExecutions:
         self._others, self._hold = others, hold
 
     def get(self, text: str, /) -> Behavior | None:
-        """What the text did, if it was executed."""
+        """The behavior of a text; None where it was not executed."""
         behavior = self.own.get(text)
         if behavior is None and self._others is not None and self._hold():
             behavior = self._others.get(text)
         return behavior
 
     def update(self, behaviors: Mapping[str, Behavior], /) -> None:
-        """Keeps them for this session; what is left to others is decided at its end."""
+        """Keep behaviors for this session. Which other sessions may use is decided at its end."""
         self.own.update(behaviors)
 
 
 class MemoryCache:
-    """Behaviors by text, in one start directory; `at` gives the same store for another one.
+    """Behaviors by text, in one start directory. `at` gives a view for another start directory.
 
-    Bounded in entries and in the size of each, since an environment may live for millions of
-    episodes. `hits` counts what this view has answered. Views may be used by several threads.
+    All views share one store. The number of its behaviors and their size are bounded, because an
+    environment may live for millions of episodes. `hits` counts the answers of one view. Several
+    threads may use views of one store.
     """
 
     def __init__(
@@ -57,11 +60,11 @@ class MemoryCache:
         self._lock = threading.Lock() if lock is None else lock
 
     def at(self, cwd: str) -> MemoryCache:
-        """The view for a start directory, with no hits yet."""
+        """A view of the same store for a start directory, with no hits yet."""
         return MemoryCache(cwd, self._store, self._capacity, self._lock)
 
     def get(self, text: str, /) -> Behavior | None:
-        """What the text did; None where that is not known any more."""
+        """The behavior of a text; None where it is not kept, or not any more."""
         with self._lock:
             behavior = self._store.get((self._cwd, text))
             if behavior is not None:
@@ -70,7 +73,7 @@ class MemoryCache:
         return behavior
 
     def update(self, behaviors: Mapping[str, Behavior], /) -> None:
-        """Keeps those that are not too large."""
+        """Keep the behaviors whose output is not too large."""
         with self._lock:
             for text, behavior in behaviors.items():
                 if len(behavior.output) <= CACHED_OUTPUT:

@@ -1,4 +1,4 @@
-"""A finished record on its way to where it is kept."""
+"""A finished record on its way to the dataset."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from shioenv.recording.effort import Effort
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A finished record as it is stored, with what the manifest counts of it."""
+    """A finished record as it is stored, with the numbers that a manifest sums up."""
 
     session_id: int
     content: bytes
-    """What `domain.record.encode` gave."""
+    """The record as `domain.record.encode` gave it."""
     volatile: bool
     executions: int
     effort: Effort = field(default_factory=Effort)
-    """What it took to make, which is not kept."""
+    """The time and executions that the record took, which are not stored."""

@@ -1,4 +1,4 @@
-"""How long the executions of one session may take, and what is repeated (D-10)."""
+"""How long the executions of one session may take, and which are repeated (D-10)."""
 
 from __future__ import annotations
 
@@ -12,55 +12,60 @@ from shioenv.domain.inputs import Session, started
 from shioenv.domain.runner import Executing, Order, State
 
 HURRIED_SECONDS = 0.25
-"""Wall time at least of the further sub-inputs of a session. It is for sessions of which one
-sub-input ran out of time though the session itself did not. What hangs without one argument (`ping`
-without its count) hangs without it and any others (ours).
+"""Least wall time of hurried sub-inputs (`Patience`), in seconds. They are hurried because an input
+that hangs without an argument hangs without further arguments too: `ping` without its count (ours).
 """
 
 HASTE = 4
-"""So many times as long as before may run what was busy when its time was over (ours)."""
+"""How many times as long a hurried sub-input gets that was busy when its time was over (ours)."""
 
 
 def _cut(behavior: Behavior) -> bool:
-    """Whether something still ran when the time behind the shell's end was over."""
+    """Whether processes still ran when the time after the shell's end was over."""
     return "background_seconds" in behavior.limits_hit
 
 
 Alone = Callable[[Callable[[], Behavior]], Behavior]
-"""Calls what it is given while nothing runs that it could have lacked."""
+"""Calls a run while nothing else uses what the run may have lacked."""
 
 
 def at_once(run: Callable[[], Behavior]) -> Behavior:
-    """Calls it: nothing else runs anyway."""
+    """Call the run at once, where nothing else runs anyway."""
     return run()
 
 
 class Patience:
-    """Executes a session and its sub-inputs, with as much wall time as each is worth.
+    """Executes a session and its sub-inputs, and decides how much wall time each gets.
 
-    A first run that times out is repeated once through `alone`, and the second run counts. A
-    sub-input that times out though the session does not is repeated so, too. The further sub-inputs
-    are hurried where it times out again, and where the session is `volatile` anyway. They get 20
-    times the session's own time, at most what this one had, and no repetition. What went on behind
-    the shell's end until its time there was over is repeated once as well, where it matters. It
-    matters of the session, and of a sub-input whose session does not do so. A sub-input may be
-    still at work when its time is over, not asleep: it lacked time instead of hanging. It gets four
-    times as much, then what every run has.
+    The first run of the session is repeated once through `alone` where it timed out, and the second
+    run counts. A sub-input that times out though the session does not is repeated in the same way,
+    unless the session is `volatile` anyway. Where it times out again, or is not repeated, all
+    further sub-inputs are hurried.
 
-    A run that breaks its sandboxes is repeated once through `alone`, too: a neighbour may have
-    taken what it needed. What breaks them again has done so itself, and its further runs get one
-    sandbox.
+    A hurried sub-input gets 20 times the session's own time: at least `HURRIED_SECONDS`, and at
+    most the time of the sub-input that timed out. It is not repeated with the same time. Where it
+    was still at work when its time was over, and not asleep, it lacked time and did not hang. Then
+    it gets four times as long, again and again. Once that reaches the time of the sub-input that
+    timed out, it gets the wall time of every run.
+
+    Processes may still run when the time after the shell's end is over. Where that happens in the
+    first run of the session, the run is repeated once through `alone`. It is the same for a
+    sub-input that is not hurried, of a session that is not volatile and does not do so itself.
+
+    A run that breaks its sandboxes is repeated once through `alone`, because something beside it
+    may have taken what it needed. Where it breaks them again, the run itself is the cause. Then all
+    further runs of the session and its sub-inputs get one sandbox each.
     """
 
     def __init__(
         self, session: Session, runner: Executing, *, alone: Alone = at_once, volatile: bool = False
     ) -> None:
         self.hangs = False
-        """The session itself runs out of time, or breaks its sandboxes."""
+        """Whether the session itself runs out of time, or breaks its sandboxes."""
         self.hurried: float | None = None
-        """Wall time of further sub-inputs in seconds, once one ran out of it."""
+        """Wall time of further sub-inputs in seconds; None until a sub-input ran out of time."""
         self.limits_reached: set[str] = set()
-        """By runs of the whole session."""
+        """Names of the limits that runs of the whole session reached."""
         self._text = session.body
         self._state = State(cwd=session.cwd, history=session.history)
         self._runner, self._alone, self._volatile = runner, alone, volatile
@@ -68,7 +73,7 @@ class Patience:
         self._breaks = self._cut = False
 
     def begin(self) -> Behavior:
-        """The session's first run."""
+        """Run the session for the first time; the behavior that counts."""
         first = self.whole()
         if first.timed_out or _cut(first):
             first = self._alone(self.whole)
@@ -77,7 +82,7 @@ class Patience:
         return first
 
     def whole(self, order: Order = "as it comes") -> Behavior:
-        """A run of the whole session, its processes in this order."""
+        """Run the whole session, with its processes in this order; its behavior."""
         began = self._runner.seconds
         behavior = self._executed(
             self._text, **({} if order == "as it comes" else {"order": order})
@@ -87,23 +92,23 @@ class Patience:
         return behavior
 
     def channels(self) -> Behavior:
-        """A run of the whole session with two pipes (D-9)."""
+        """Run the whole session with two pipes (D-9); its behavior."""
         behavior = self._executed(self._text, separate=True)
         self.limits_reached.update(behavior.limits_hit)
         return behavior
 
     @property
     def length(self) -> int:
-        """Bytes of the session as it is executed."""
+        """Bytes of the session as it is executed, its history and the `cd` included."""
         typed = "\n".join([*self._state.history, self._text])
         return len(os.fsencode(started(self._state.cwd, typed)))
 
     def followed_by(self, line: str) -> Behavior:
-        """A run of the session with a line behind it."""
+        """Run the session with a line behind it; the behavior of both."""
         return self._executed(f"{self._text}\n{line}")
 
     def part(self, text: str) -> Behavior:
-        """A run of a sub-input."""
+        """Run a sub-input; its behavior."""
         if self.hurried is not None:
             return self._soon(text, self.hurried)
         began = self._runner.seconds
@@ -120,7 +125,7 @@ class Patience:
         return behavior
 
     def _soon(self, text: str, wall: float) -> Behavior:
-        """A run of what probably hangs: with more time where it is seen to work."""
+        """Run a hurried sub-input, with more time where it was at work when its time was over."""
         behavior = self._executed(text, wall_seconds=wall)
         while behavior.timed_out and not self._runner.waited and wall < self._longest:
             wall *= HASTE
@@ -129,8 +134,9 @@ class Patience:
         return behavior
 
     def _seconds_since(self, began: float) -> float:
-        """What was executed, by itself: not the wait for a turn. A sandbox that is new since then
-        began to count anew.
+        """Seconds that executions took by themselves since `began`, without waits for a turn.
+
+        A sandbox that was opened since then counts from 0.
         """
         seconds = self._runner.seconds
         return seconds - began if seconds >= began else seconds

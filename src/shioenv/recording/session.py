@@ -1,6 +1,6 @@
 """A session turned into a record: run and scored, then run once more with two pipes.
 
-What a dataset keeps and what an environment's last step tells are made here.
+The records of datasets and of the last steps of environments are made here.
 """
 
 from __future__ import annotations
@@ -37,24 +37,22 @@ from shioenv.recording.volatility import (
 from shioenv.sandbox.base import LONGEST_INPUT
 
 TIMED_OUT_BUDGET = 8
-"""Sub-inputs at most of a session that times out: each may take the whole wall time (ours)."""
+"""Most sub-inputs of a session that times out, as each may take the whole wall time (ours)."""
 
 LOOKS = 8
-"""Runs at most that show the files which an input wrote (ours): a million bytes of names."""
+"""Most runs that show the files an input wrote (ours): a million bytes of names have room."""
 
 ORDERS: tuple[Order, ...] = ("eager", "lazy")
-"""Further runs of an input with processes beside each other, only to tell whether it is volatile.
+"""The orders of further runs, for an input with processes beside each other.
 
-The two orders lie furthest apart, so the same is found each time. The first run and the one with
-two pipes go as they come. Ours: `soak/orders.py` shows that a further run as it comes finds nothing
-more.
+These runs only tell whether the input is volatile. The two orders lie furthest apart, so they find
+the same each time. In the first run and the run with two pipes processes go as they come. Ours:
+`soak/orders.py` shows that a further run as it comes finds nothing more.
 """
 
 
 class _Whole:
-    """The runs of a whole session: those that give the noise, and the one with two pipes, where
-    that is wanted.
-    """
+    """The runs of a whole session: the noise runs, and the run with two pipes if `piped`."""
 
     def __init__(
         self, patience: Patience, first: Behavior, noise_runs: int, *, piped: bool
@@ -66,13 +64,17 @@ class _Whole:
 
     @property
     def channels(self) -> Behavior:
-        """The run with two pipes; without one the first run, whose channels are unknown."""
-        if self._channels is None:  # a cached property is one for all threads before Python 3.12
+        """The run with two pipes; without `piped` the first run, whose channels are unknown."""
+        if self._channels is None:  # a cached property locks all threads before Python 3.12
             self._channels = self._patience.channels()
         return self._channels
 
     def again(self) -> Behavior:
-        """The next run; the first one was there before."""
+        """The next noise run. The first call gives the run that the session began with.
+
+        The last noise run may be the run with two pipes. That run has to do the same as the first
+        run, and one of its channels has to be empty.
+        """
         self._asked += 1
         if self._asked == 1:
             return self._first
@@ -85,11 +87,11 @@ class _Whole:
 
 
 ROW_END = "\n"
-"""What stands between the rows of a session in `input_args`, as it does in `input` (ours)."""
+"""The token between the rows of a session in `input_args`, as in `input` (ours)."""
 
 
 def input_args_of(session: Session) -> list[str]:
-    """The tokens of all its rows with no-space marks, as a record holds them."""
+    """The tokens of all rows of a session with no-space marks, as a record holds them."""
     first, *further = [row.input_args for row in session.rows]
     return first + [token for row in further for token in (ROW_END, *row)]
 
@@ -106,11 +108,12 @@ class Recorded:
 
     session: Session
     behavior: Behavior
-    """Of its first run, the one that counts, with the channels of another run where the two did the
-    same. Else all is of one of them.
+    """The behavior of the first run, with the channels of another run that did the same.
+
+    Where the other run did something else, all is of one of the two runs (`of_one_run`).
     """
     score: Score | None
-    """None where the budget was 0."""
+    """The score; None where the budget was 0."""
 
     def record(
         self,
@@ -121,8 +124,9 @@ class Recorded:
         schema: int = SCHEMA_VERSION,
         mistake: str | None = None,
     ) -> Record:
-        """The session as a record of this number, of a sample that `sampler` wrote, in the layout
-        of this version. `mistake` is the class of what was done wrong in it.
+        """The session as a record with this number, in the layout of the version `schema`.
+
+        `sampler` is what wrote the sample, `mistake` the class of the mistake in it; None for none.
         """
         scored = self._unscored if self.score is None else self.score.record_fields()
         return Record(
@@ -141,7 +145,7 @@ class Recorded:
 
     @property
     def _unscored(self) -> dict[str, Any]:
-        """The fields that tell how many arguments there are; all others about scores are empty."""
+        """The fields about scores: the numbers of arguments, and null for the irreducibility."""
         segments = [
             ScoredSegment(command=part.command, n_arguments=len(part.arguments))
             for row in self.session.rows
@@ -156,52 +160,64 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionRecorder:
-    """How sessions are executed, scored and looked at for what is volatile.
+    """Executes and scores sessions, and tells whether they are volatile.
 
-    Every execution, sub-inputs included, is of the session's text (`cd DIR; INPUT`, E16). They are
-    shared by rendered text within the record; the runs of the whole are always executed.
+    Every execution, those of sub-inputs included, is of `cd DIR; INPUT` (E16). Within a record,
+    sub-inputs with the same rendered text share one execution. The runs of the whole session are
+    always executed.
     """
 
     scoring: Scoring
     cache: Cache | None = None
     """Shares executions of sub-inputs with other sessions of the same system, start directory and
-    limits. What a volatile session ran never enters it, nor what may do something else another time
-    (`shareable`). Nothing of it is used once a sub-input ran out of time.
+    limits; None: no sharing. The executions of a volatile session never enter the cache. Nor do
+    sub-inputs that may do something else another time (`shareable`). The cache is not used any more
+    once a sub-input ran out of time.
     """
     orders: tuple[Order, ...] = ORDERS
-    """Of the further runs of an input whose shell has processes beside each other."""
+    """The orders of further runs, for an input whose shell has processes beside each other."""
     thorough: bool = True
-    """Whether more is executed than the score needs: the run with two pipes, and what shows the
-    files that were written. Without, `stdout` and `stderr` stay unknown, and a session whose files
-    hold the date passes for one that is steady."""
+    """Whether more is executed than the score needs: the run with two pipes, and the runs that show
+    the files that were written. Without these runs `stdout` and `stderr` stay unknown. A session
+    whose files hold the date does not count as volatile for that then."""
     alone: Alone = at_once
-    """Calls a run while nothing runs that it could have lacked; see `Patience`."""
+    """Calls a run while nothing else uses what the run may have lacked; see `Patience`."""
     clock: Callable[[], float] = time.time
-    """Seconds since 1970 on the host, which programs see that ask its kernel (D-4)."""
+    """Seconds since 1970 on the host, as programs see them that ask its kernel (D-4)."""
 
     def record(
         self, session: Session, runner: Executing, rng: Random, *, volatile: bool = False
     ) -> Recorded:
-        """The session executed and scored; `rng` draws the sub-inputs.
+        """Execute and score a session; `rng` draws the sub-inputs.
 
-        A session that times out is scored from at most 8 sub-inputs, with a budget of 0 none is.
+        A session that times out or breaks its sandboxes is scored from at most 8 sub-inputs. With a
+        budget of 0 no session is scored.
 
         One run has two pipes, which fills `stdout` and `stderr` (D-9). It counts as the last noise
-        run where it did the same as the first and one channel stayed empty. No order between the
-        channels is lost then. The noise threshold is then what a run with one pipe would give.
+        run where it did the same as the first run and one channel stayed empty. Then no order
+        between the channels is lost, and the noise threshold is what a run with one pipe would
+        give.
 
-        The behavior is volatile where `volatile` says that it is declared so, and where any run of
-        the whole did something else (D-2v). It is volatile where a run reached a limit of
-        `FOUND_BY_LOOKING`. It is volatile where its output or the files it wrote show the date of
-        the run or how long something took. It is volatile where files got that date as theirs.
-        Where its shell has processes beside each other, runs in other orders (`ORDERS`) have to do
-        the same. Output, exit code, patch and channels are those of runs that did the same, or of
-        one run. Files are looked at by one more run, of the session with a `cat` behind it. There
-        are several such runs where the names are more than an input has room for. Where they are
-        more than `LOOKS` runs could show, nobody looks, and it is volatile as well.
+        The behavior is volatile in each of these cases:
 
-        Deterministic for the runner and the generator's state. What the runner raises passes
-        through, so nothing is recorded that did not happen.
+        - `volatile` says that the input is declared volatile.
+        - The session times out or breaks its sandboxes, or its first run is volatile by itself.
+        - A run of the whole session, or of a scored prefix, did something else than another such
+          run (D-2v).
+        - A run of the whole session reached a limit of `FOUND_BY_LOOKING`.
+        - The output shows the date of the run, or a written file shows it or got it as its own.
+        - The output or a written file tells by itself that another run may differ (`unsettled`).
+        - The shell has processes beside each other, and a run in another order (`orders`) did
+          something else.
+
+        The written files are shown by one more run, of the session with a `cat` behind it. There
+        are several such runs where the files' names are more than an input has room for. Where
+        `LOOKS` runs do not suffice, or a single name has no room, there is no such run, and the
+        behavior is volatile.
+
+        Output, exit code, patch and channels are those of runs that did the same, or all of one
+        run. The result is the same for the same runner and state of `rng`. Whatever the runner
+        raises passes through, so nothing is recorded that did not happen.
         """
         patience = Patience(session, runner, alone=self.alone, volatile=volatile)
         executions = SessionExecutions(self.cache, lambda: patience.hurried is None)
@@ -244,7 +260,10 @@ class SessionRecorder:
         return Recorded(session, behavior, score)
 
     def _writes_date(self, cwd: str, first: Behavior, patience: Patience, started: float) -> bool:
-        """Whether a file that was written holds the date of the run."""
+        """Whether a written file holds the date of the run, or is `unsettled`.
+
+        True as well where the files' names are too long to look at all files.
+        """
         if not first.content_digests:
             return False
         paths = [str(PurePosixPath(cwd, name)) for name in first.content_digests]
@@ -261,7 +280,7 @@ class SessionRecorder:
         return False
 
     def _races(self, session: Session, first: Behavior, patience: Patience) -> bool:
-        """Whether an input with processes beside each other does something else in one of several
+        """Whether an input has processes beside each other and does something else in one of the
         further runs, each in an order of its own.
         """
         if not races("\n".join([*session.history, session.body])):
@@ -270,7 +289,7 @@ class SessionRecorder:
 
 
 def _shown(paths: Iterable[str], room: int) -> Iterator[str]:
-    """Lines that print files, of fewer bytes than `room` each but where one name takes more."""
+    """Lines that print files, each of fewer bytes than `room` unless a single name needs more."""
     line, length = ["cat", "--"], len("cat --")
     for path in map(quoted, paths):
         more = len(os.fsencode(path)) + 1

@@ -1,4 +1,4 @@
-"""The score of an input given as text: its arguments found, its sub-inputs run on a system."""
+"""The score of an input given as text: find its arguments, then run its sub-inputs on a system."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from shioenv.system.store import System, find_system
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A line with its arguments told apart, and what nobody could be sure of."""
+    """A line with its arguments told apart, and what is uncertain about them."""
 
     input: Input
     unknown: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """Commands by whose grammar was read, each with the options that it does not have. A word
-    behind such an option may be its value, and is read as an argument of its own.
+    """Commands with options that their grammar does not have, each with these options. A word
+    behind such an option may be the option's value, but is read as an argument of its own.
     """
     words: tuple[str, ...] = ()
-    """Commands without a grammar: every word is an argument."""
+    """Commands that have arguments but no grammar; each of their words is read as an argument."""
 
     @property
     def notes(self) -> list[str]:
-        """What a reader may want to know, a line each; none where the grammars know everything."""
+        """Notes on what is uncertain, a line each; none where the grammars know everything."""
         return [
             f"{command} has no {', '.join(options)}: each is read as an option without a value"
             for command, options in self.unknown
@@ -43,10 +43,11 @@ class Reading:
 
 
 def read_arguments(text: str, system: System | None = None) -> Reading:
-    """The input that a line is, with its arguments told apart.
+    """The input in a line of shell, with its arguments told apart.
 
-    By the grammar of each command where there is one (in the version that `system` has), by shell
-    words otherwise. Never fails: what bash will refuse is an input too.
+    The arguments of a command are told by its grammar, in the version that `system` has. Where a
+    command has no grammar, every shell word is an argument. Never fails: a line that bash will
+    refuse is an input too.
     """
     words = {word.rpartition("/")[2] for word in re.findall(r"[\w./-]+", text)}
     names = [name for name in names_of_grammars() if name in words or name.split("-")[0] in words]
@@ -78,10 +79,11 @@ def score(
 ) -> Score:
     """The irreducibility of an input on a system, with each argument's own effect.
 
-    Exact where the budget covers every sub-input, else estimated from so many of them at most,
-    drawn by `seed` (`estimate_irreducibility`). `cwd` is a start directory. A sandbox is opened for
-    the call unless a `runner` is given, any that answers. `limits` are the runner's own then.
-    `system` says by whose version of a command its arguments are told. Errors: UsageError, and
+    The score is exact where the budget covers every sub-input. Else it is estimated from at most as
+    many sub-inputs as the budget says, drawn by `seed` (`estimate_irreducibility`). `cwd` is a
+    start directory; None for the system's first one. `runner` may be any runner. Without one, a
+    sandbox of `system` with these `limits` is opened for the call. With one, `limits` are not used,
+    and `system` only says in which versions the grammars tell arguments. Errors: UsageError, and
     those of `open_sandbox` and the runner.
     """
     if runner is None:

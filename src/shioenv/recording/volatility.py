@@ -1,4 +1,4 @@
-"""What tells that another run of an input may do something else (D-2v, ours where it goes on)."""
+"""Signs that another run of an input may do something else (D-2v; ours where they go beyond it)."""
 
 from __future__ import annotations
 
@@ -17,17 +17,19 @@ from shioenv.domain.patch import ContextPatch
 FOUND_BY_LOOKING = frozenset(
     {"cpu_seconds", "memory_bytes", "processes", "scan_seconds", "sandboxes"}
 )
-"""Limits that are looked at now and then: how far a run came, or what is known of it, depends on
-when."""
+"""Limits that are checked only from time to time. How far a run came, or what is known of it,
+depends on the moment of the check."""
 
 _PROC = re.compile(rb"dr-xr-xr-x +\d+ (nobody|nogroup|65534) ")
-"""/proc in a long listing, of a system that is told the host's time. Its links are the processes of
-the host, its time is the mount's. Else it is root's, with the same links everywhere.
+"""/proc in a long listing, in a system that has the host's time. There its number of links depends
+on the processes of the host, and its time is that of the mount. In other systems it belongs to root
+and has the same number of links on every host.
 """
 
 
 _BESIDES = re.compile(r"(?<!\|)\|(?!\|)|(?<![&>])&(?![&>])|[<>]\(|\bcoproc\b")
-"""What has a shell start a process and go on: a pipe, a job, a process substitution."""
+"""Syntax with which a shell starts a process and goes on: a pipe, a job, a process substitution, a
+coprocess."""
 
 _TOOK = re.compile(
     rb"^curl: .* after \d+ (?:ms|milliseconds)|^\* .* after \d+ (?:ms|milliseconds)"
@@ -35,25 +37,26 @@ _TOOK = re.compile(
     rb"| bytes from .* time[=<][\d.]+ ms$",
     re.MULTILINE,
 )
-"""How long something took, as curl, dd, the shell's `time` and ping say it."""
+"""The time that something took, as curl, dd, the shell's `time` and ping print it."""
 
 _WHILE_OTHERS_WRITE = re.compile(
     rb"xargs: (?:WARNING: a NUL|unmatched (?:single|double) quote|argument line too long)"
 )
-"""What xargs says while the last command that it started may still be writing."""
+"""Messages of xargs that it prints while the last command it started may still be writing."""
 
 
 _effects = attrgetter(
     "exit_code", "timed_out", "patch", "content_digests", "output_truncated", "limits_hit"
 )
-"""What every run of an input has to do again."""
+"""The parts of a behavior that have to be the same in every run of an input."""
 
 
 def disagree(first: Behavior, other: Behavior, *, ordered: bool = False) -> bool:
-    """Whether another run did something else.
+    """Whether another run did something else than the first.
 
-    Where the other run had two pipes the order between the channels is lost. Their outputs then
-    have to make up the first one's in some order, unless the outputs are to be `ordered`.
+    Where the other run had two pipes, the order between its channels is lost. Then its channels
+    have to make up the first run's output in some order. With `ordered` the two outputs have to be
+    the same bytes. Without it, they are not compared where the first run's output was truncated.
     """
     return (
         _effects(first) != _effects(other)
@@ -63,11 +66,15 @@ def disagree(first: Behavior, other: Behavior, *, ordered: bool = False) -> bool
 
 
 def of_one_run(first: Behavior, channels: Behavior) -> Behavior:
-    """What is recorded of a first run and one that had two pipes, or whose channels are unknown.
+    """The recorded behavior of a first run and a run that had two pipes (`channels`).
 
-    Both together where nothing tells them apart. Else all is the second one's, whose output is
-    whole where one of its channels is empty. Where it is not, or the second one alone reached a
-    limit, all is the first one's, without channels.
+    - Where the second run's channels are unknown, it is the first run without channels.
+    - Where the two runs did the same, it is the first run with the second run's channels.
+    - Else it is the second run, if one of its channels is empty, so that no order is lost. The
+      second run must not have reached a limit that the first did not reach.
+    - Else it is the first run without channels.
+
+    A first run whose output was truncated does not count as the same.
     """
     if channels.stdout is None or channels.stderr is None:
         return replace(first, stdout=None, stderr=None)
@@ -81,9 +88,10 @@ def of_one_run(first: Behavior, channels: Behavior) -> Behavior:
 
 
 def _made_up(output: bytes, other: Behavior) -> bool:
-    """Whether the other run's channels, in some order, make up an output. Both lie in the output as
-    they are, with gaps, and no other bytes do (ours; whether the gaps fit together is not looked
-    at).
+    """Whether the channels of the other run make up an output in some order.
+
+    The bytes of each channel have to be in the output in their order, with gaps. The output has to
+    have no other bytes. Whether the gaps of both channels fit together is not checked (ours).
     """
     if not (other.stdout and other.stderr):
         return output == other.output
@@ -98,21 +106,24 @@ def _lies_in(part: bytes, whole: bytes) -> bool:
 
 
 def races(text: str) -> bool:
-    """Whether an input's own shell has processes beside each other, as far as its text tells."""
+    """Whether the shell of an input has processes beside each other, as far as the text tells."""
     return _BESIDES.search(text) is not None
 
 
 def unsettled(output: bytes) -> bool:
-    """Whether an output tells by itself that another run's may be another one. It says how long
-    something took, or what two processes wrote in an order that neither of them waits for.
+    """Whether an output tells by itself that the output of another run may differ.
+
+    Such an output says how long something took, or has what two processes wrote without waiting for
+    each other.
     """
     return bool(_TOOK.search(output) or _WHILE_OTHERS_WRITE.search(output))
 
 
 def dated(behavior: Behavior, moments: Iterable[float]) -> bool:
-    """Whether the output shows the date of one of these moments of the host (seconds since 1970). A
-    file that got such a date as its own counts too. Whoever sees real time (D-4) will show another
-    date tomorrow.
+    """Whether the output shows the date of one of these moments (seconds since 1970, on the host).
+
+    A file that got such a date as its own counts too. A program that sees real time (D-4) will show
+    another date tomorrow.
     """
     return any(
         shows_date(behavior.output, moment) or _sets_date(behavior.patch, moment)
@@ -121,11 +132,11 @@ def dated(behavior: Behavior, moments: Iterable[float]) -> bool:
 
 
 def shows_date(output: bytes, moment: float) -> bool:
-    """Whether the output holds the moment's date in one of the forms that programs print, or the
-    first seven digits of its seconds since 1970.
+    """Whether the output holds the moment's date in one of the forms that programs print.
 
-    /proc shows such a moment as well. Every form tells the year, or what is young enough to be
-    printed without it. Nothing of a system itself is as young as a run.
+    The first seven digits of its seconds since 1970 count as a form, and so does /proc in a long
+    listing (`_PROC`). Every form has the year, but for the one that `ls -l` prints of young files.
+    No file of a system itself is as young as a run.
     """
     if _PROC.search(output):
         return True
@@ -135,15 +146,16 @@ def shows_date(output: bytes, moment: float) -> bool:
 def shareable(text: str, behavior: Behavior, moments: Iterable[float]) -> bool:
     """Whether one execution of a sub-input may stand for others.
 
-    It may not where it reached a limit or shows the date, and not with a pipe. What a program makes
-    of its input may depend on the pieces it arrives in.
+    It may not where it is volatile, reached a limit or shows the date, and not where the text has a
+    `|`. What a program does with a pipe may depend on the pieces in which its input arrives.
     """
     return not (behavior.volatile or behavior.limits_hit or "|" in text or dated(behavior, moments))
 
 
 def _sets_date(patch: ContextPatch, moment: float) -> bool:
-    """Whether a file got the moment's date as its own, as by `touch -d 0:00`: other times of a run
-    are the system's instant in a patch.
+    """Whether a file got the moment's date as its own, as `touch -d 0:00` does it.
+
+    In a patch other times of a run are counted from the system's instant, not from the moment.
     """
     if not patch.operations:
         return False
@@ -154,7 +166,7 @@ def _sets_date(patch: ContextPatch, moment: float) -> bool:
         parent, _, attribute = path.rpartition("/")
         if not path.startswith("/fs/"):
             continue
-        if kind == "a" and isinstance(values[0], Mapping):  # else one attribute, a link's target
+        if kind == "a" and isinstance(values[0], Mapping):  # else one attribute: a link's target
             files[path] = values[0]
         elif kind == "=" and attribute in date:
             files[parent] = {**files.get(parent, {}), attribute: values[0]}

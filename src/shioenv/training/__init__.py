@@ -1,1 +1,1 @@
-"""Making models of records."""
+"""Makes models from records."""

@@ -1,7 +1,7 @@
-"""What sequence models are trained on, as tokens in packed files that are mapped into memory.
+"""Examples that sequence models are trained on, as tokens in packed files.
 
-Which inputs a model learned from is kept as hashes: whether a given one is among them can be told,
-and nothing else.
+The files are mapped into memory. The inputs that a model learned from are kept as hashes. The
+hashes tell whether a given input is among them, and nothing else.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from shioenv.files.regular import open_regular
 from shioenv.model.sequence.codec import Codec
 
 SEEN = "seen.npz"
-"""In the directory of examples, and of a model that learned from them."""
+"""The file of hashes in a directory of examples, and in that of a model that learned from them."""
 
 
 class Seen:
     """The inputs that a model learned from, and their normal forms."""
 
     def __init__(self, directory: Path) -> None:
-        """Errors: ModelError for a directory that does not say."""
+        """Errors: ModelError for a directory without the file of hashes, or with a damaged one."""
         file = directory / SEEN
         if not file.exists():
             raise ModelError(
@@ -43,21 +43,22 @@ class Seen:
                 raise ValueError("it holds no hashes")
 
     def __len__(self) -> int:
-        """Different inputs."""
+        """The number of different inputs."""
         return len(self._texts)
 
     def has_text(self, text: str) -> bool:
-        """Whether it learned from this input; white space does not count."""
+        """Whether the model learned from this input; differences in white space do not count."""
         return _holds(self._texts, " ".join(text.split()))
 
     def has_form(self, form: str | None) -> bool:
-        """Whether it learned from an input of this normal form (`shioenv.bash.normal`)."""
+        """Whether the model learned from an input of this normal form (`shioenv.bash.normal`)."""
         return form is not None and _holds(self._forms, form)
 
 
 def write_seen(directory: Path, inputs: Iterable[tuple[str, str | None]]) -> None:
-    """Writes the hashes of inputs, each with its normal form, into a directory: 8 bytes each, the
-    same for the same inputs in any order.
+    """Writes the hashes of inputs and of their normal forms into a directory.
+
+    Each hash has 8 bytes. The same inputs give the same file in any order.
     """
     pairs = list(inputs)
     texts = _sorted(" ".join(text.split()) for text, _ in pairs)
@@ -90,18 +91,18 @@ class TrainingExample:
     source: list[int]
     target: list[int]
     dev: bool
-    """It judges, and is not learned from."""
+    """Whether the example is a dev example, which judges the model and is not learned from."""
     text: str
-    """The input that it is of."""
+    """The input that the example was made from."""
     form: str | None
-    """Its normal form."""
+    """The normal form of the input; None where it has none."""
 
 
 class Examples:
-    """A directory that `write_examples` filled."""
+    """Reads a directory that `write_examples` filled."""
 
     def __init__(self, directory: Path) -> None:
-        """Errors: ModelError for a directory that holds none."""
+        """Errors: ModelError for a directory that holds no examples."""
         self.facts: dict[str, Any] = json_member(directory / "examples.json", dict[str, Any])
         self.rows: npt.NDArray[Any] = array_member(directory / "examples.npy", ROW)
         file = directory / "tokens.bin"
@@ -118,17 +119,17 @@ class Examples:
         return len(self.rows)
 
     def numbers(self, *, dev: bool) -> npt.NDArray[np.int64]:
-        """Those that judge, or those that are learned from, in order."""
+        """The numbers of the dev examples, or of the examples that are learned from, in order."""
         found: npt.NDArray[np.int64] = np.flatnonzero(self.rows["dev"] == int(dev))
         return found
 
     def source(self, number: int) -> npt.NDArray[np.int64]:
-        """The prompt of an example."""
+        """The tokens of an example's prompt."""
         row = self.rows[number]
         return self._slice(int(row["start"]), int(row["source"]))
 
     def target(self, number: int) -> npt.NDArray[np.int64]:
-        """What is to be written to it."""
+        """The tokens of an example's target, which the model is to write."""
         row = self.rows[number]
         return self._slice(int(row["start"]) + int(row["source"]), int(row["target"]))
 
@@ -139,10 +140,10 @@ class Examples:
 def write_examples(
     directory: Path, codec: Codec, examples: Iterable[TrainingExample], facts: dict[str, Any]
 ) -> int:
-    """Writes examples into a directory, with hashes of the inputs that are learned from; how many
-    examples. `facts` is what is told of them.
+    """Writes examples into a directory, and gives their number.
 
-    Errors: ModelError where there is none that is learned from.
+    The directory also gets hashes of the inputs that are learned from. `facts` are kept beside the
+    examples. Errors: ModelError where there is no example that is learned from.
     """
     directory.mkdir(parents=True, exist_ok=True)
     codec.save(directory)

@@ -1,4 +1,4 @@
-"""What models learn from, made by recipe: a few datasets, each with seed, policy and count."""
+"""Material that models learn from, made by recipe: datasets, each with seed, policy and count."""
 
 from __future__ import annotations
 
@@ -37,16 +37,18 @@ from shioenv.system.store import System, find_system
 from shioenv.training.samplers import CROSSED, PIPED, behind_pipes, crossed, stage_inputs
 
 RECIPES = Path(__file__).parent / "recipes"
-"""Those that come with the package."""
+"""The directory of the recipes that come with the package."""
 
 SCHEMA = 1
 
 MADE_BY = "recipe.toml"
-"""In the directory of a material: the recipe that it was made by."""
+"""The file in a material's directory that holds the recipe of the material."""
 
 PROBES = "probes"
-"""The sampler that tries every command with nothing, for help, and with every letter as option,
-by itself and before a file of the tree."""
+"""The sampler that tries every command alone, for help, and with each letter and digit as option.
+
+Each option stands by itself, and before a file of the home tree.
+"""
 
 FILTERS = "filters"
 """The sampler of commands as people write them behind a `|`, each reading a file by `<`."""
@@ -56,21 +58,23 @@ _LETTERS = string.ascii_letters + string.digits
 
 
 class MaterialPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One dataset of a material: executions, with scores where there is a bound on these."""
+    """One dataset of a material: executed inputs, with scores where there is a bound on these."""
 
     name: str
-    """Of its directory."""
+    """The name of the dataset's directory."""
     count: int
-    """Records."""
+    """Records of the dataset."""
     seed: int
     policy: str = "people"
     sampler: str = "gcs"
-    """`gcs`, `ucs`, `ucs-universal`; `probes` or `filters`, which have no policy. `crossed`: single
-    commands, each operand and value in turn replaced by others. `stages`: commands behind a pipe,
-    given what inputs of the parts before it printed.
+    """`gcs`, `ucs`, `ucs-universal`, `probes`, `filters`, `crossed` or `stages`.
+
+    `probes` and `filters` have no policy. `crossed`: single commands, each operand and value in
+    turn replaced by others. `stages`: commands behind a pipe, given what inputs of the earlier
+    parts printed.
     """
     horizon: int = HORIZON
-    """Arguments of one command at most."""
+    """Most arguments of one command."""
     composite_share: float = 0.0
     """Share of inputs of several commands."""
     mistakes: float = 0.0
@@ -78,13 +82,19 @@ class MaterialPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     session_length: int = 1
     """Inputs of one session, typed one after the other in the same shell."""
     inputs: str = ""
-    """A file of inputs instead, a line each as `dataset import` takes them, all of it or the first
-    `count`; `sampler` says what wrote them. Beside the recipe, or from where one is."""
+    """A file of inputs that are executed instead of drawn ones; `sampler` says what wrote them.
+
+    Each line is one that `dataset import` takes. The first `count` lines are taken, or all where
+    there are fewer. The path is looked up beside the recipe, then in the working directory.
+    """
     min_irreducibility: float | None = None
     max_irreducibility: float | None = None
     min_necessary: float | None = None
-    """Only records whose score is so high, or so low: as many inputs are drawn and scored as it
-    takes. Parts that are drawn alike share what was scored, in `pools`."""
+    """Only records whose scores are within these bounds.
+
+    As many inputs are drawn and scored as it takes. Parts that are drawn alike share what was
+    scored, in `pools`.
+    """
 
     @property
     def selection(self) -> Selection | None:
@@ -100,7 +110,7 @@ class MaterialPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     @property
     def drawing(self) -> Drawing:
-        """How its inputs are drawn."""
+        """How the inputs are drawn."""
         return Drawing(
             sampler=self.sampler,
             policy=self.policy,
@@ -130,12 +140,12 @@ class Material:
 
 
 def recipe_names() -> list[str]:
-    """The recipes that come with the package."""
+    """The names of the recipes that come with the package."""
     return sorted(path.stem for path in RECIPES.glob("*.toml"))
 
 
 def find_recipe(name: str | Path) -> Path:
-    """The file of a recipe, by its path or its name. Errors: ModelError."""
+    """The file of a recipe, found by path or by name. Errors: ModelError."""
     path, shipped = Path(name), RECIPES / f"{name}.toml"
     if path.is_file():
         return path
@@ -145,7 +155,7 @@ def find_recipe(name: str | Path) -> Path:
 
 
 def read_recipe(path: Path) -> Recipe:
-    """A recipe. Errors: ModelError, with what is wrong and where."""
+    """Reads a recipe. Errors: ModelError, with what is wrong and where."""
     try:
         recipe = msgspec.convert(parse_toml(path.read_bytes()), Recipe)
     except OSError as error:
@@ -166,10 +176,11 @@ def make_material(
     system: str | None = None,
     report: Callable[[str, int, int, int], None] = lambda part, done, total, kept: None,
 ) -> Material:
-    """Executes what a recipe says into a directory, a dataset for each part; run again to go on.
+    """Makes the datasets of a recipe in a directory, one for each part.
 
-    `report` is told the part, and what `generate` tells. Errors: ModelError for the recipe; those
-    of `generate`.
+    A call that was interrupted goes on when repeated. `report` is given the part's name, then
+    records finished, wanted, and there at the start. Errors: ModelError for the recipe; those of
+    `generate`.
     """
     path = find_recipe(recipe)
     parts = read_recipe(path).part
@@ -233,7 +244,7 @@ def _select(
     executor: Executor,
     report: Callable[[str, int, int, int], None],
 ) -> None:
-    """Draws and scores inputs until there are so many as are wanted, and selects these."""
+    """Draws and scores inputs until enough of them meet the bounds, and selects these."""
     target = directory / part.name
     if (target / MANIFEST).exists():
         finished_manifest(target)
@@ -242,7 +253,7 @@ def _select(
     pool = directory / "pools" / drawn[:12]
     wanted = part.count
     while True:
-        with suppress(UnknownDatasetError):  # a larger one that was begun is finished first
+        with suppress(UnknownDatasetError):  # a larger pool that was begun is finished first
             wanted = max(wanted, read_manifest(pool).count)
         generate(
             Destination(pool, "zstd"),
@@ -261,9 +272,11 @@ def _select(
 
 
 def probes(system: System, count: int, seed: int) -> list[str]:
-    """Inputs that show what each command does with nothing, for help, and with every letter and
-    digit as its option. Each is there by itself and before a file of the home tree, drawn by the
-    seed.
+    """Inputs that show what each command does alone, for help, and with its options.
+
+    Each letter and each digit is tried as an option, and `nosuch` as a long option. Each letter or
+    digit stands by itself, and before a file of the home tree. Files and order are drawn by the
+    seed. At most `count` inputs are given.
     """
     files = _files(system)
     rng = random.Random(seed)
@@ -282,8 +295,9 @@ def probes(system: System, count: int, seed: int) -> list[str]:
 
 
 def filters(system: System, count: int, seed: int) -> list[str]:
-    """Commands as people write them behind a `|`, each reading a file of the home tree by `<`; all
-    different, drawn by the seed.
+    """Commands as people write them behind a `|`, each reading a file of the home tree by `<`.
+
+    All are different, and drawn by the seed.
     """
     files = _files(system)
     rng = random.Random(seed)
@@ -291,7 +305,7 @@ def filters(system: System, count: int, seed: int) -> list[str]:
     for sample in sample_on(system, Drawing(policy="people", composite_share=1.0, seed=seed)):
         for command in behind_pipes(sample.input):
             plain = all(token.role is not Role.OPERATOR for token in command.tokens)
-            if plain and command.tokens[0].argument.text != "xargs":  # which is unrolled by rule
+            if plain and command.tokens[0].argument.text != "xargs":  # xargs is unrolled by rule
                 made[f"{command.text} < {rng.choice(files)}"] = None
             if len(made) == count:
                 return list(made)
@@ -299,7 +313,7 @@ def filters(system: System, count: int, seed: int) -> list[str]:
 
 
 def _files(system: System) -> list[str]:
-    """The regular files of the home tree that need no quotes, relative to it."""
+    """The regular files of the home tree that need no quotes, relative to the start directory."""
     home = system.declaration.start_directory
     return [
         entry.path.removeprefix(f"{home}/")
@@ -336,10 +350,10 @@ def _tell(report: Callable[[int, int, int], None], progress: Progress) -> None:
 
 
 def described(dataset: Path) -> dict[str, Any]:
-    """A dataset as the card of a model that learned from it tells. The card says how it was drawn,
-    of which system, by which version, grammars and recipe ("" where no recipe made it).
+    """What a model's card says of a dataset that the model learned from.
 
-    Errors: those of `read_manifest`.
+    This is how the dataset was drawn, and its system, version, grammars and recipe. The recipe is
+    "" where no recipe made the dataset. Errors: those of `read_manifest`.
     """
     manifest = read_manifest(dataset)
     plan = manifest.plan
@@ -359,9 +373,9 @@ def described(dataset: Path) -> dict[str, Any]:
 
 
 def datasets_in(directory: Path) -> list[Path]:
-    """The datasets of a material, or the directory itself where it is one; finished ones alone.
+    """The datasets of a material, or the directory itself where it is a dataset.
 
-    Errors: those of `finished_manifest`.
+    Errors: those of `finished_manifest`, also for a dataset that is not finished.
     """
     if (directory / MANIFEST).exists():
         finished_manifest(directory)

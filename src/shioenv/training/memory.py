@@ -1,4 +1,4 @@
-"""A memory made of records, and what it learns of itself: a distance, trees, what they are worth.
+"""Makes a memory of records, and what the memory learns: a distance, trees, a calibration.
 
 Everything is learned by leaving out: a record is asked about as if it had not been executed.
 """
@@ -36,28 +36,33 @@ from shioenv.training.material import described
 from shioenv.version import package_version
 
 LONGEST = 20_000
-"""Characters of an output that is remembered; ours: one record in 200 has more."""
+"""Most characters of an output that is remembered; ours: one record in 200 has more."""
 
 LEAST = 0.02
-"""What any difference weighs at least."""
+"""The least weight of any difference between two commands."""
 
 MISTAKEN = PAIR.index("a mistaken option on one side")
-"""What weighs as much as by hand at least: mistakes are too rare for learning how much."""
+"""The place of the difference that weighs at least as much as in `WEIGHTS`.
+
+Mistakes are too rare for learning how much they weigh.
+"""
 
 _TREES = {"max_iter": 200, "learning_rate": 0.07, "max_leaf_nodes": 24, "l2_regularization": 1.0}
 _FOR_FIGURES = 0.3
-"""Share of the questions that only calibrate."""
+"""Share of the questions from which only the calibration and the figures are made."""
 
 
 Report = Callable[[str, int, int], None]
-"""Told what is done, how much of it, of how much."""
+"""Is given what is being done, how much of it is done, and how much there is."""
 
 
 def write_memory(directory: Path, records: Iterable[Record], world: World) -> int:
-    """Writes records of one system into a directory, to be opened by `Memory`; how many were kept.
+    """Writes records of one system into a directory, and gives the number that was kept.
 
-    Left out: what ran out of time, what was cut, and outputs of more than `LONGEST` characters.
-    Errors: ModelError where nothing is left.
+    `Memory` opens the directory. Left out are inputs whose time, output or patch was cut off, and
+    outputs of more than `LONGEST` characters. Left out too are inputs with a NUL or of more than
+    65,535 bytes. Of equal inputs in one start directory the first is kept. Errors: ModelError where
+    nothing is left.
     """
     forms = Forms()
     write_index(directory, _apart(records, world, forms))
@@ -93,11 +98,13 @@ def train_memory(
     seed: int,
     report: Report = lambda what, done, of: None,
 ) -> dict[str, Any]:
-    """Makes a model's directory of datasets of one system: a memory, what it learned, its card,
-    which is given back. The same datasets, questions and seed give the same files.
+    """Makes a model's directory of datasets of one system, and gives the model's card.
 
-    Errors: ModelError for datasets of several systems, or without a context; those of reading;
-    MissingExtraError without scikit-learn.
+    The directory holds a memory, what the memory learned, and the card. The same datasets,
+    questions and seed give the same files.
+
+    Errors: ModelError for datasets of several systems, or where the first dataset has no context;
+    those of reading; MissingExtraError without scikit-learn.
     """
     manifests = [read_manifest(each) for each in datasets]
     systems = {(each.plan.system, each.plan.system_digest) for each in manifests}
@@ -112,7 +119,7 @@ def train_memory(
     start = built.declaration.start_directory
     context = contexts.get(start) or next(iter(contexts.values()))
     world = world_of(built, context)
-    # a memory answers from the pristine machine: what was done after a history tells nothing of it
+    # a memory answers for the pristine machine: records with a history tell nothing of it
     everything = chain.from_iterable(read_records(each) for each in datasets)
     records = (record for record in everything if not record.history)
     total = sum(each.records for each in manifests)
@@ -140,7 +147,7 @@ LIMITS = (
     "answer is no execution: do not rely on it to learn whether a command is safe, and do not "
     "train or judge on its answers as if they were the machine's."
 )
-"""What every card says."""
+"""What every card says of the memory's limits."""
 
 
 def _counted(records: Iterable[Record], total: int, report: Report) -> Iterator[Record]:
@@ -161,10 +168,10 @@ class _Asked:
 def learn(
     directory: Path, questions: int, seed: int, report: Report = lambda what, done, of: None
 ) -> dict[str, Any]:
-    """Learns from a memory and writes into its directory what it learned; the figures of that.
+    """Learns from a memory, writes the result into the memory's directory, and gives its figures.
 
-    `questions` of its records are asked about, chosen by the seed; nothing is learned where none is
-    like another one. Errors: MissingExtraError without scikit-learn.
+    At most `questions` of the memory's records are asked about, chosen by the seed. Nothing is
+    written where no record is like another. Errors: MissingExtraError without scikit-learn.
     """
     try:
         from sklearn.ensemble import HistGradientBoostingClassifier
@@ -193,7 +200,7 @@ def learn(
     none = np.zeros(0)
     memory.ranker = Ranker(weights, memory.ranker.trees, none, none)
     asked = _ask(memory, numbers, report, "the trees")
-    if not any(map(len, asked.rows)):  # no record is like another one: the distance is by hand
+    if not any(map(len, asked.rows)):  # none is like another: the weights stay by hand
         figures = {"questions": len(numbers), "held_back": 0, "right": 0.0}
         return {**figures, "right_among_candidates": 0.0, "weights": {}}
     split = max(1, round(len(asked.rows) * (1 - _FOR_FIGURES)))
@@ -247,7 +254,10 @@ def _same(said: Kept, truth: Kept) -> bool:
 
 
 def arrays_of(trees: Any) -> dict[str, npt.NDArray[Any]]:
-    """scikit-learn's trees as arrays of one shape."""
+    """scikit-learn's trees as arrays of one shape: a row for each tree, a column for each node.
+
+    `start` alone has one number, with which each sum over the trees begins.
+    """
     nodes = [predictor[0].nodes for predictor in trees._predictors]
     most = max(map(len, nodes))
     made: dict[str, npt.NDArray[Any]] = {

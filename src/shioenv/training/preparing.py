@@ -1,4 +1,4 @@
-"""Datasets made into what a sequence model is trained on."""
+"""Makes the examples that a sequence model is trained on from the records of datasets."""
 
 from __future__ import annotations
 
@@ -34,29 +34,35 @@ from shioenv.training.material import described
 from shioenv.training.samplers import PIPED, is_source, parted
 
 DEV_ONE_IN = 50
-"""Of so many inputs, told apart by their normal form, one judges and is not learned from."""
+"""One of so many inputs makes a dev example, which judges the model and is not learned from.
+
+The normal form of the input decides.
+"""
 
 _STATES = 256
-"""Where so many inputs lead is remembered: those of a session stand together."""
+"""Most inputs after which the state is remembered. The inputs of a session stand together."""
 
 _LEARNED_FROM = 20_000
-"""Texts that a vocabulary is learned from."""
+"""A vocabulary is learned from the texts of at least so many examples, if there are as many.
+
+It is learned from fewer than twice as many.
+"""
 
 Report = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How examples are made; what a model of them has to be asked with."""
+    """How examples are made, and how a model that learned from them has to be asked."""
 
     vocabulary: int = 8192
-    """Tokens, where no checkpoint brings some."""
+    """Most tokens of the vocabulary, where no checkpoint brings a vocabulary."""
     source_tokens: int = 768
-    """Of a prompt, which is cut there."""
+    """Most tokens of a prompt, which is cut there."""
     target_tokens: int = 512
-    """Of a target; what is longer is left out."""
+    """Most tokens of a target. An example with a longer target is left out."""
     neighbours: int = 0
-    """Nearest records of a memory in each prompt."""
+    """Nearest records of a memory that each prompt shows."""
 
 
 @dataclass
@@ -78,12 +84,15 @@ def prepare(
     chosen: Container[int] | None = None,
     report: Report = lambda what, done, of: None,
 ) -> int:
-    """Writes the examples of datasets, which may be of several systems, into a directory; how many.
+    """Writes the examples of datasets into a directory, and gives their number.
 
-    `chosen` are the places, in its dataset, of the records that are taken (default: all). The
-    vocabulary is that of the checkpoint, or is learned from the examples. Errors: ModelError
-    where nothing can be learned from, or a dataset has no context; those of reading, of
-    `find_system` and of `Codec`.
+    The datasets may be of several systems. `chosen` holds the places, in each dataset, of the
+    records that are taken (default: all). The vocabulary is that of the checkpoint, or is learned
+    from the examples.
+
+    Errors: ModelError where nothing can be learned from, or a dataset has no context. ModelError
+    where only one of `memory` and neighbours is given. Those of reading, of `find_system` and of
+    `Codec`.
     """
     if bool(shape.neighbours) != (memory is not None):
         raise ModelError("neighbours are those of a memory", hint="name both, or neither")
@@ -100,7 +109,7 @@ def prepare(
         if checkpoint:
             codec = Codec.read(checkpoint)
         else:
-            # the records lie in the order they were drawn: every so-manieth of them is of all parts
+            # texts lie dataset by dataset: every step-th text covers all datasets
             step = max(1, counts.kept // _LEARNED_FROM)
             texts = (
                 text
@@ -161,11 +170,11 @@ def _write_texts(
     counts: _Counts,
     report: Report,
 ) -> dict[str, tuple[World, str, Now]]:
-    """Writes what datasets tell; the systems they are of."""
+    """Writes the texts of the datasets' records into a file, and gives the systems by name."""
     worlds: dict[str, tuple[World, str, Now]] = {}
     printed: dict[tuple[str, str, str], bytes] = {}
     manifests = {each: read_manifest(each) for each in datasets}
-    # those of stages last: what their commands are given was recorded by the others
+    # stages last: the other datasets recorded what stages are given
     for each in sorted(datasets, key=lambda one: manifests[one].plan.drawing.sampler == PIPED):
         plan = manifests[each].plan
         if plan.system not in worlds:
@@ -194,20 +203,26 @@ def _write_texts(
 
 
 class _Led:
-    """Where the inputs of a dataset lead, for what was typed after them: as their records tell."""
+    """The states after the inputs of a dataset, for the inputs that were typed after them.
+
+    The records tell these states.
+    """
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._states: dict[tuple[str, tuple[str, ...]], State] = {}
 
     def before(self, record: Record, cwd: str) -> State | None:
-        """What a record's input starts from; None where a record of what was before is missing."""
+        """The state in which a record's input starts.
+
+        None where the record of an input before it is missing.
+        """
         if not record.history:
             return self._world.state(cwd)
         return self._states.get((cwd, tuple(record.history)))
 
     def keep(self, record: Record, state: State, text: str) -> None:
-        """Remembers where a record leads, if that can be told; the oldest make room."""
+        """Remembers the state after a record, where it is known. The oldest states make room."""
         if record.is_cut or record.volatile:
             return
         behavior = record.behavior()
@@ -225,7 +240,7 @@ def _text_of(
     prompter: Prompter,
     printed: dict[tuple[str, str, str], bytes],
 ) -> _Text | str:
-    """The example of a record, or why it is none."""
+    """The example of a record, or the reason why there is none."""
     system, cwd, text = place
     if record.is_cut:
         return "cut"
@@ -285,6 +300,6 @@ def _known(dataset: Path, system: str, digest: str) -> tuple[World, str, Now]:
 
 
 def now_of(declaration: SystemDeclaration) -> Now:
-    """When inputs start on a system."""
+    """The moment at which inputs start on a system."""
     at = declaration.instant
     return Now(MONTHS[at.month - 1], at.day, at.year, f"{at:%H:%M}")

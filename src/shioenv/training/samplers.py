@@ -1,11 +1,12 @@
-"""Samplers of material: commands behind a pipe, and what people write, crossed with a machine.
+"""Samplers of material: commands behind a pipe, and inputs crossed with the names of a machine.
 
-A stage is a task of its own: what it is given is what another executed command printed. An input
-of both, executed, tells the answer; what was recorded of the first alone tells the question.
+A stage is a command behind a pipe. Its standard input is what another executed command printed. The
+record of the input of both commands tells the answer. The record of the first command alone tells
+the question.
 
-Crossed inputs put each operand of every class, and other numbers, modes and dates, into every kind
-of input. Where behavior turns (a directory for a file, a name that is misspelt, a negative number)
-is seldom come to by chance. Classes and values are ours.
+Crossed inputs put operands of every class, and other numbers, modes and dates, into every kind of
+input. Chance seldom finds where behavior turns: a directory for a file, a misspelt name, a missing
+file. Classes and values are ours.
 """
 
 from __future__ import annotations
@@ -36,16 +37,16 @@ from shioenv.system.catalogue import catalogue, quoted
 from shioenv.system.store import System
 
 PIPED = "stages"
-"""What the records of such inputs say wrote them."""
+"""The sampler's name in the records of inputs with a stage."""
 
 LONGEST = 2000
-"""Bytes that a command is given at most; ours: nine of ten pipes that people write carry less."""
+"""Most bytes that a stage is given; ours: nine of ten pipes that people write carry less."""
 
 _PIPE = " | "
 _DRAWN_PIPED = 6
-"""Composed inputs that are drawn for each command behind a pipe that is wanted, at most."""
+"""Composed inputs that are drawn for each stage that is wanted, at most, beside `_EACH`."""
 _EACH = 200
-"""Inputs at least for which commands are drawn."""
+"""Composed inputs that are drawn at most, however few stages are wanted."""
 
 
 def parted(text: str) -> tuple[str, str]:
@@ -55,8 +56,10 @@ def parted(text: str) -> tuple[str, str]:
 
 
 def is_source(record: Record) -> bool:
-    """Whether what a record printed is what its input gives into a pipe. The input printed
-    something, on standard output alone, failed at nothing and changed nothing.
+    """Whether the output of a record is what its input gives into a pipe.
+
+    The input is a single command without a history. It printed 1 to `LONGEST` bytes, all on
+    standard output. It ended with exit code 0, changed nothing and is not volatile.
     """
     _, text = without_start(record.input)
     printed = 0 < len(record.output_bytes) <= LONGEST
@@ -67,11 +70,12 @@ def is_source(record: Record) -> bool:
 def stage_inputs(
     system: System, datasets: Sequence[Path], count: int, seed: int, policy: str
 ) -> list[str]:
-    """So many inputs of two commands, as lines of a command list. Datasets have executed the first,
-    and a policy writes the second behind pipes, drawn by the seed. Each output is given as often as
-    any other, whoever printed it.
+    """At most `count` inputs of two commands, as lines of a command list, drawn by the seed.
 
-    Errors: ModelError where the datasets hold nothing that could be piped, or nothing is drawn.
+    The first command was executed in the datasets. The second command is one that the policy writes
+    behind a pipe. Each output is given as often as any other, whichever command printed it.
+
+    Errors: ModelError where the datasets hold nothing that can be piped, or no stage is drawn.
     """
     sources = list(_sources(datasets))
     stages = list(_stages(system, max(count // 2, 1), seed, policy))
@@ -91,7 +95,7 @@ def stage_inputs(
 
 
 def _sources(datasets: Iterable[Path]) -> Iterator[tuple[str, str]]:
-    """Where inputs ran, and their texts; of each output the first that printed it."""
+    """Start directories and texts of inputs: for each output, the first input that printed it."""
     seen: set[bytes] = set()
     for each in datasets:
         for record in read_records(each):
@@ -123,33 +127,38 @@ def behind_pipes(shell_input: Input) -> Iterator[Input]:
 
 
 def _is_command(text: str) -> bool:
-    """Whether it is one simple command on one line that tells where it ends behind a pipe."""
+    """Whether a text is one simple command on one line, without the pipe that `parted` finds."""
     if "\n" in text or _PIPE in text or text.startswith("#"):
         return False
     return is_asked_whole(text) and bool(read_program(text))
 
 
 CROSSED = "crossed"
-"""The sampler of such inputs."""
+"""The name of the sampler of crossed inputs."""
 
 PATHS = (
     "TextFile", "EmptyFile", "HiddenFile", "ScriptFile", "Executable", "TarFile", "GzipFile",
     "ZipFile", "CpioFile", "CsvFile", "ImageFile", "JsonFile", "LogFile", "HtmlFile", "Symlink",
     "Directory", "GlobalFile", "GlobalDirectory", "GlobalExecutable",
 )  # fmt: skip
-"""Classes of paths (`shioenv.system.catalogue`), of which one each stands in for another. Named
-pipes are not among them: nearly every command waits at one until its time is over."""
+"""Classes of paths (`shioenv.system.catalogue`). One path of each class replaces another path.
+
+Named pipes are left out, because nearly every command waits at a named pipe until its time is over.
+"""
 
 NAMES = ("Username", "Groupname", "Interface", "BlockDevice", "EnvVar", "Hostname", "IpAddress")
-"""Classes of other names, of which all stand in for another."""
+"""Classes of other names. All names of a class replace another name of the class."""
 
 OTHERS = ("..", "-", "/dev/null", "nosuch", "nosuch/file.txt", "'two words'")
-"""What stands in for a path as well: the directory above, standard input, nothing, what is missing,
-with its directory or without."""
+"""What else replaces a path.
+
+These are the directory above, standard input, the null device, a missing file, a file in a missing
+directory, and a name with a blank.
+"""
 
 NUMBERS = (0, 1, 2, 3, 5, 8, 10, 16, 25, 50, 100, 1000, 65536)
 LETTERS = ("c", "k", "K", "M", "G")
-"""What a size may end in."""
+"""Letters that a size may end in."""
 
 MODES = (
     "000", "400", "444", "600", "640", "644", "660", "666", "700", "711", "750", "755", "775",
@@ -165,14 +174,15 @@ _NUMBER = re.compile(r"((?:--?[a-zA-Z][\w-]*[ =]|-[a-zA-Z]|)[+-]?)\d+([a-zA-Z]?)
 _MODE = re.compile(r"(-m ?|--mode[ =]|)(?:[0-7]{3,4}|[ugoa]*[-+=][rwxXst]*)")
 _DATE = re.compile(r"(-d ?|--date[= ])\S.*")
 _DRAWN = 50
-"""Inputs drawn for each one that is wanted, at most."""
+"""Inputs that are drawn for each crossed input that is wanted, at most."""
 
 
 def crossed(system: System, count: int, seed: int, policy: str) -> list[str]:
-    """So many inputs, all different, drawn by the seed. They are kinds of inputs, in the order in
-    which a policy comes to them. Each has one operand or one value after the other replaced.
+    """At most `count` crossed inputs, all different, drawn by the seed.
 
-    Inputs of one kind differ in numbers and names alone (`shioenv.bash.normal`).
+    The kinds of inputs come in the order in which the policy draws them. One input of each kind has
+    its operands and values replaced, one at a time. Inputs of one kind differ in numbers and names
+    alone (`shioenv.bash.normal`).
     """
     start = system.declaration.start_directory
     names = catalogue(system, start)
@@ -194,9 +204,11 @@ def crossed(system: System, count: int, seed: int, policy: str) -> list[str]:
 def variants(
     shell_input: Input, names: Mapping[str, Sequence[str]], random: Random
 ) -> Iterator[str]:
-    """An input with each of its arguments in turn replaced by others. A path is replaced by one of
-    every class, a name by all of its class. A number, a mode or a date is replaced by others, and a
-    name by itself misspelt.
+    """The input with each of its arguments in turn replaced by others.
+
+    A path is replaced by one path of every class, by each of `OTHERS`, and by itself misspelt. A
+    name is replaced by all names of its class, and by itself misspelt. A number, a mode or a date
+    is replaced by others. Arguments that touch a neighbour are left.
     """
     known = {quoted(name): token for token in (*NAMES, *names) for name in names.get(token, ())}
     tokens = shell_input.tokens

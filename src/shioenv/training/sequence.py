@@ -1,9 +1,9 @@
-"""A sequence model trained in pieces: each goes on where the one before it stopped, to the step.
+"""Trains a sequence model in pieces: each piece goes on at the step where the last one stopped.
 
-A run is a directory. It holds its plan, the model as it is best so far, a curve, and checkpoints. A
-checkpoint has weights, optimizer, random numbers and place in the data. The optimizer is Adafactor,
-as T5's own. What it remembers is a hundredth of the weights, so a run can be carried from one
-machine to another.
+A run is a directory. It holds the plan, the best model so far, a curve, and checkpoints. A
+checkpoint has weights, optimizer, random numbers and the place in the data. The optimizer is
+Adafactor, as T5's own. What Adafactor remembers is a hundredth of the weights, so a run can be
+carried from one machine to another.
 """
 
 from __future__ import annotations
@@ -52,15 +52,18 @@ PLAN, CURVE = "plan.json", "curve.csv"
 _CHECKPOINTS, _MODEL = "checkpoints", "model"
 _WARM_UP = 0.05
 _CALIBRATED = 256
-"""Examples that are answered to learn what a probability is worth."""
+"""Most dev examples that are answered to calibrate the model's confidence."""
 _SPREAD = 0.1
-"""By how much lengths are mixed where batches are made of like ones."""
+"""How far lengths are changed at random before examples of like length make batches.
+
+Each length is multiplied by 0.9 to 1.1.
+"""
 
 LIMITS = (
     "It writes what seems likely. An answer is no execution: do not rely on it to learn whether a "
     "command is safe, and do not train or judge on its answers as if they were the machine's."
 )
-"""What every card says."""
+"""What every card says of the model's limits."""
 
 _LOGGED = {"loss": "loss", "eval_loss": "dev_loss", "learning_rate": "rate"}
 
@@ -68,21 +71,23 @@ Report = Callable[[str, int, int], None]
 
 
 class TrainingPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What decides a run, beside its examples. It cannot change once the run has begun."""
+    """What decides a run, beside its examples. The plan cannot change once the run has begun."""
 
     size: str = "small"
-    """One of `SIZES`; of no meaning with a checkpoint."""
+    """One of `SIZES`; without effect where there is a `checkpoint`."""
     checkpoint: str = ""
-    """Directory of a T5 or CodeT5 model to begin from, or of one that was trained here; empty: from
-    scratch."""
+    """Directory of a model to begin from: T5, CodeT5, or one that was trained here.
+
+    Empty: the model begins from scratch.
+    """
     steps: int = 20_000
     batch_tokens: int = 32_768
-    """Of prompts and targets in a step, padded."""
+    """Most tokens of a step's prompts and targets, padded. A single example may have more."""
     learning_rate: float = 1e-3
     every: int = 500
-    """Steps between looks at what is not learned from, and between checkpoints."""
+    """Steps between evaluations on the dev examples, and between checkpoints."""
     patience: int = 8
-    """Looks that may bring nothing better before the run ends."""
+    """Evaluations in a row without a better loss, after which the run ends."""
     seed: int = 0
 
 
@@ -91,18 +96,18 @@ class TrainedPiece:
     """What a piece of a run did."""
 
     step: int
-    """Steps done by now."""
+    """Steps of the run that are done, those of earlier pieces included."""
     steps: int
-    """Of so many."""
+    """Steps of the plan."""
     ended: bool
-    """By steps, or because nothing got better."""
+    """Whether the run is over: by its steps, or because the loss got no better."""
     best_loss: float | None
-    """The least on what is not learned from; None before the first look."""
+    """The least loss on the dev examples; None before the first evaluation."""
     curve: list[dict[str, float]] = field(default_factory=list)
 
 
 class _Batches(torch.utils.data.Dataset):  # type: ignore[misc]
-    """Batches of examples of like length, made once; the trainer draws their order."""
+    """Batches of examples of like length, made once. The trainer draws their order."""
 
     def __init__(self, examples: Examples, *, dev: bool, batch_tokens: int, seed: int) -> None:
         self._examples = examples
@@ -132,7 +137,7 @@ class _Batches(torch.utils.data.Dataset):  # type: ignore[misc]
 
 
 def padded(examples: Examples, numbers: npt.NDArray[np.int64]) -> dict[str, torch.Tensor]:
-    """Examples as the model takes them, padded to the longest of them."""
+    """Examples as the model takes them: one row each, padded to the longest example."""
     pad = examples.codec.pad
     sources = [examples.source(int(number)) for number in numbers]
     targets = [examples.target(int(number)) for number in numbers]
@@ -151,7 +156,7 @@ def padded(examples: Examples, numbers: npt.NDArray[np.int64]) -> dict[str, torc
 
 
 class _Piece(TrainerCallback):  # type: ignore[misc]
-    """Ends a piece when its time is up, with a checkpoint, and writes the curve as it grows."""
+    """Ends a piece with a checkpoint when its time is up, and writes the curve as it grows."""
 
     def __init__(self, directory: Path, ends: float, report: Report) -> None:
         self._directory, self._ends, self._report = directory, ends, report
@@ -174,13 +179,17 @@ def train(
     minutes: float = 9.0,
     report: Report = lambda what, done, of: None,
 ) -> TrainedPiece:
-    """Trains for so many minutes, or to the end; then writes the best model so far into `model`
-    beneath the run's directory. Called again with the same plan and examples it goes on: pieces
-    give the same weights as one run, on the same device.
+    """Trains for `minutes`, or to the end of the run, then writes the best model so far.
 
-    At least one step is done. What takes time behind the minutes: a checkpoint, and some answers
-    that calibrate. Errors: ModelError for another plan or other examples than the run began with,
-    a device that is not there, a checkpoint that is none.
+    The model goes into `model` beneath the run's directory. Called again with the same plan and
+    examples, the run goes on. On the same device, pieces give the same weights as one run.
+
+    At least one step is done, unless the run is over: then nothing is trained or written. A
+    checkpoint and the answers for calibration take time beyond the minutes.
+
+    Errors: ModelError for another plan or other examples than the run began with, and for a device
+    that is not there. ModelError for a faulty checkpoint, an unknown size, and examples without dev
+    examples. DatasetStorageError where the directory cannot be written.
     """
     begun = time.monotonic()
     if device == "cuda" and not torch.cuda.is_available():
@@ -263,8 +272,9 @@ def _arguments(checkpoints: Path, plan: TrainingPlan, device: str) -> Seq2SeqTra
 
 
 def _agree(directory: Path, plan: TrainingPlan, examples: Examples) -> None:
-    """Writes what the run is of where it begins. Errors: ModelError where it is of something
-    else.
+    """Writes the plan and the facts of the examples where a run begins.
+
+    Errors: ModelError where the run began with others.
     """
     said = {"plan": msgspec.to_builtins(plan), "examples": examples.facts}
     file = directory / PLAN
@@ -323,7 +333,11 @@ def _is_over(state: Any, plan: TrainingPlan) -> bool:
 
 
 def curve_of(log: list[dict[str, float]]) -> list[dict[str, float]]:
-    """Steps with what was seen there: `loss` of what is learned from, `dev_loss`, and the rate."""
+    """Rows of the curve: steps, with what was measured there.
+
+    `loss` is that of the examples that are learned from, `dev_loss` that of the dev examples.
+    `rate` is the learning rate.
+    """
     found: dict[int, dict[str, float]] = {}
     for entry in log:
         row = found.setdefault(int(entry["step"]), {"step": int(entry["step"])})
@@ -347,7 +361,11 @@ def _write_curve(directory: Path, curve: list[dict[str, float]]) -> None:
 def _export(
     directory: Path, trainer: Any, examples: Examples, plan: TrainingPlan, device: str
 ) -> None:
-    """The model as it is asked: weights in bf16, vocabulary, what its confidence is worth, card."""
+    """Writes the files of the model that can be asked.
+
+    These are the weights in bf16, the vocabulary, the world where there is one, the hashes of the
+    inputs, and the card. The card says how often answers were right.
+    """
     model = trainer.model.eval()
     directory.mkdir(exist_ok=True)
     figures = _calibration(model, examples, plan, device)
@@ -376,8 +394,9 @@ def _export(
 
 
 def _calibration(model: Any, examples: Examples, plan: TrainingPlan, device: str) -> dict[str, Any]:
-    """How often answers of some probability were right, among examples that are not learned from.
-    `scores` and `shares` are for a piecewise linear function, as a memory has one.
+    """How often answers of some probability were right, among dev examples.
+
+    `scores` and `shares` are the points of a piecewise linear function, as a memory has one.
     """
     from sklearn.isotonic import IsotonicRegression
 
