@@ -364,11 +364,17 @@ def the_host_is_out_of_reach(sandbox: Sandbox) -> None:
     assert _run(sandbox, "echo x > /proc/sysrq-trigger").exit_code != 0
     _expect(sandbox, "cat /proc/1/environ; cmp /proc/1/root/etc/hostname /etc/hostname", "")
     _expect(
-        sandbox, "readlink -m /proc/[0-9]/fd/* /proc/[0-9][0-9][0-9]/fd/* | grep -v ^/dev", "", 1
+        sandbox,
+        "readlink -m /proc/[0-9]/fd/* /proc/[0-9][0-9][0-9]/fd/* | grep -v -e ^/dev -e '/socket:'",
+        "",
+        1,
     )
     assert _run(sandbox, "exec 3<>/dev/tcp/192.0.2.1/80").exit_code != 0
     assert _run(sandbox, "unshare -U true").exit_code != 0
-    assert b"Seccomp:\t2" in _run(sandbox, "cat /proc/self/status").output
+    # by calls of the kernel itself: the system's library shows what a machine's process has
+    read = '$p = "/proc/self/status"; $t = " " x 4096; syscall(0, syscall(2, $p, 0), $t, 4096)'
+    status = f"perl -e '{read}; print $t'"
+    assert b"Seccomp:\t2" in _run(sandbox, status).output
 
 
 def repeated_runs_are_identical(sandbox: Sandbox) -> None:

@@ -18,12 +18,12 @@ import hashlib
 import os
 import re
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import IO
 
 from shioenv import native
-from shioenv.system.declare import SystemDeclaration
+from shioenv.system.declare import Machine, SystemDeclaration
 from shioenv.system.elf import (
     EXECUTABLE,
     FUNCTION,
@@ -44,11 +44,12 @@ _LIBRARY = re.compile(r"(usr/)?lib/x86_64-linux-gnu/libc\.so\.6")
 _DIGESTS = "var/lib/dpkg/info/libc6:amd64.md5sums"
 _VERSION = re.compile(rb"GNU C Library [^\n]* version (\d+\.\d+)\.")
 _PAGE = 4096
+_FIRST_SOCKET = 15873
 
 _ORIGINALS = (
     "__errno_location", "clock_gettime", "fdopen", "fopen", "fstatvfs", "getdents64", "open",
     "__open_2", "openat", "__openat_2", "pthread_cond_timedwait", "readdir", "readdir_r", "recvmsg",
-    "setmntent", "statvfs",
+    "setmntent", "statvfs", "sysconf",
 )  # fmt: skip
 """Functions of the library that the code calls, in the order of `struct facts`."""
 _OF_THE_CLOCK = frozenset({
@@ -56,7 +57,7 @@ _OF_THE_CLOCK = frozenset({
     "pthread_cond_timedwait", "time", "timespec_get",
 })  # fmt: skip
 """Functions of the code that are not used where the clock is declared to be the host's."""
-_FACTS = struct.Struct(f"<5q{len(_ORIGINALS)}q")
+_FACTS = struct.Struct(f"<13q{len(_ORIGINALS)}q")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +130,26 @@ def _disk_used(declaration: SystemDeclaration, entries: Sequence[ImageEntry]) ->
     return min(taken, declaration.machine.disk // 4 * 3) & -_PAGE, len(entries)
 
 
+def logged_in(declaration: SystemDeclaration) -> list[tuple[int, int]]:
+    """Numbers of the users who are logged in at the instant, and of their groups, ascending."""
+    groups = {group.name: group.gid for group in declaration.groups}
+    known = {"root": (0, 0)}
+    known |= {user.name: (user.uid, groups.get(user.group, 0)) for user in declaration.users}
+    present = (login for login in declaration.machine.logins if login.end is None)
+    return sorted({known[login.user] for login in present if login.user != "reboot"})
+
+
+def memory_shares(machine: Machine) -> dict[str, int]:
+    """Kilobytes: shares of the declared memory that a quiet machine shows."""
+    total = machine.memory // 1024
+    percent = {
+        "free": 41, "available": 68, "buffers": 3, "cached": 33, "active": 14, "inactive": 27,
+        "anon": 5, "mapped": 6, "slab": 8,
+    }  # fmt: skip
+    shares = {name: total * share // 100 for name, share in percent.items()}
+    return {**shares, "total": total, "shmem": total // 220}
+
+
 def _mounts(declaration: SystemDeclaration) -> list[str]:
     """Lines of /proc/self/mountinfo: what a machine of the distribution has mounted.
 
@@ -145,10 +166,42 @@ def _mounts(declaration: SystemDeclaration) -> list[str]:
         f"nr_inodes={half // 4},mode=755",
         "25 24 -0:22 / /dev/pts rw,nosuid,noexec,relatime - devpts devpts rw,gid=5,mode=620,"
         "ptmxmode=666",
+        "36 22 0:26 / /sys/fs/cgroup rw,nosuid,nodev,noexec,relatime - cgroup2 cgroup2 rw,"
+        "nsdelegate,memory_recursiveprot",
         f"26 28 0:23 / /run {quiet} - tmpfs tmpfs rw,size={tenth}k,mode=755",
+        f"27 26 0:27 / /run/lock {quiet} - tmpfs tmpfs rw,size=5120k",
+        *(
+            f"{37 + index} 26 0:{28 + index} / /run/user/{uid} rw,nosuid,nodev,relatime - tmpfs "
+            f"tmpfs rw,size={tenth}k,nr_inodes={tenth // 4},mode=700,uid={uid},gid={gid}"
+            for index, (uid, gid) in enumerate(logged_in(declaration)[:3])
+        ),
         f"28 1 - / / rw,relatime - ext4 /dev/{root} rw",
         "29 24 0:24 / /dev/shm rw,nosuid,nodev - tmpfs tmpfs rw",
         f"30 24 -0:25 / /dev/mqueue {quiet} - mqueue mqueue rw",
+    ]
+
+
+def _measures(machine: Machine) -> Iterator[int]:
+    """What sysinfo(2) says: three loads times 65,536, then bytes of memory and of swap."""
+    for load in machine.load:
+        yield round(load * 2048) << 5  # the kernel keeps eleven bits of the fraction
+    share = memory_shares(machine)
+    for name in ("total", "free", "shmem", "buffers"):
+        yield share[name] << 10
+    yield machine.swap
+
+
+def socket_inode(index: int) -> int:
+    """The number that programs see for a declared socket, by its place in the declaration."""
+    return _FIRST_SOCKET + 2 * index
+
+
+def _sockets(machine: Machine) -> list[str]:
+    """Family, port, peer's port and shown number of each socket of the machine's processes."""
+    rows = enumerate(machine.sockets)
+    return [
+        f"{6 if ':' in one.address else 4} {one.port} {one.peer_port} {socket_inode(index)}"
+        for index, one in rows
     ]
 
 
@@ -184,6 +237,7 @@ def _answering(
         moments = [0, 0]
     kernel = declaration.machine.kernel
     texts = [kernel.release, kernel.version, "\n".join(_mounts(declaration))]
+    texts.append("\n".join(_sockets(declaration.machine)))
     code += "".join(f"{text}\0" for text in texts).encode()
     header, address = _place(library)
     listed = list(symbols(library))
@@ -193,7 +247,9 @@ def _answering(
     disks = (disk for disk in declaration.machine.disks if disk.mount == "/")
     device = next((os.makedev(disk.major, disk.minor) for disk in disks), 0)
     originals = (own[name] - address for name in _ORIGINALS)
-    facts = _FACTS.pack(*moments, device, used[0] // _PAGE, used[1], *originals)
+    facts = _FACTS.pack(
+        *moments, device, used[0] // _PAGE, used[1], *_measures(declaration.machine), *originals
+    )
     code = facts + code[_FACTS.size :]
     start = (len(library) + _PAGE - 1) & -_PAGE
     result = bytearray(library.ljust(start, b"\0") + code)

@@ -46,6 +46,7 @@ from shioenv.system import (
     home,
     home_files,
     image,
+    logs,
     proc,
     processes,
     processor,
@@ -98,7 +99,20 @@ def fingerprint(declaration: SystemDeclaration, text: str) -> str:
     for path, content in home.HomeTree(declaration.home.source).used():
         digest.update(path.encode() + b"\0" + content)
     add(systems_directory().joinpath("web"))
-    made_by = (answers, elf, home, home_files, image, proc, processes, processor, profile, web)
+    add(systems_directory().joinpath("host_keys"))
+    made_by = (
+        answers,
+        elf,
+        home,
+        home_files,
+        image,
+        logs,
+        proc,
+        processes,
+        processor,
+        profile,
+        web,
+    )
     for module in made_by:
         digest.update(inspect.getsource(module).encode())
     digest.update(native.answers_code() + native.processor_code())
@@ -190,7 +204,11 @@ def _build(
             _check_distribution(declaration, base_entries, base)
         packages = image.package_versions(base_entries, base)
         entries = image.compose(
-            declaration, base_entries, base, tree, profile.root_files(declaration)
+            declaration,
+            base_entries,
+            base,
+            tree,
+            [*profile.root_files(declaration), *logs.log_files(declaration, packages)],
         )
         entries, told = answers.install(declaration, entries, base)
         entries, told = processor.install(declaration, entries, base, told)

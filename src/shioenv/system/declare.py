@@ -14,7 +14,6 @@ from datetime import datetime, timedelta
 from functools import cache, lru_cache
 from importlib import resources
 from importlib.resources.abc import Traversable
-from itertools import pairwise
 from typing import Annotated, Any
 
 from msgspec import Meta
@@ -23,14 +22,14 @@ from shioenv.errors import SystemDeclarationError, UnknownSystemError, did_you_m
 from shioenv.files import documents
 from shioenv.files.regular import read_regular
 from shioenv.system.checking import Keys, checked, like
+from shioenv.system.contradictions import contradictions
 from shioenv.system.values import (
     CONTROL,
-    GROUPS,
+    IPV4,
     LABEL,
     LIMIT_NAMES,
     LINE,
     WORD,
-    YEARS,
     AccountName,
     AccountNumber,
     Address,
@@ -316,6 +315,24 @@ class Process:
     resident: Size
     """Bytes of that space that are in memory."""
     threads: Annotated[int, Meta(ge=1, le=99)] = 1
+    pid_file: Annotated[
+        str, like(r"(/run/[a-z0-9._-]{1,64}\.pid)?", "a file such as /run/x.pid")
+    ] = ""
+    """The file that holds the process's number, or empty."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Socket:
+    """A TCP socket of a process: one that listens, or one that is connected to `peer`."""
+
+    process: Annotated[int, Meta(ge=1, le=999)]
+    address: AnyAddress
+    port: Annotated[int, Meta(ge=1, le=65535)]
+    peer: Annotated[str, like(f"({IPV4})?", "an IPv4 address")] = ""
+    """The host at the other end, which the machine cannot reach; empty: the socket listens."""
+    peer_port: Annotated[int, Meta(ge=0, le=65535)] = 0
+    banner: Annotated[str, like(f"{LINE}{{0,60}}", "a line of at most 60 characters")] = ""
+    """What a listening socket says to whoever connects, before it hangs up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -346,6 +363,8 @@ class Machine:
     """What /var/log/btmp holds."""
     processes: tuple[Process, ...]
     """The processes that run beside inputs; number 1 is among them."""
+    sockets: Annotated[tuple[Socket, ...], Meta(max_length=16)] = ()
+    """The sockets of these processes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -466,94 +485,6 @@ def parse_declaration(text: str, *, source: str = "<string>") -> SystemDeclarati
         raise SystemDeclarationError(source, [problem], hint=f"it reads {SCHEMA_VERSION}")
     problems: list[str] = []
     declaration: SystemDeclaration = checked(SystemDeclaration, data, "$", problems)
-    if problems := problems or _contradictions(declaration):
+    if problems := problems or contradictions(declaration):
         raise SystemDeclarationError(source, problems)
     return declaration
-
-
-def _above(number: int, parents: Mapping[int, int]) -> set[int]:
-    """The numbers of the parent of a process, of its parent, and so on."""
-    above: set[int] = set()
-    while (number := parents[number]) in parents and number not in above:
-        above.add(number)
-    return above
-
-
-def _contradictions(declaration: SystemDeclaration) -> list[str]:
-    """Faults between values that are each right by themselves."""
-    machine, users, instant = declaration.machine, declaration.users, declaration.instant
-    problems: list[str] = []
-    unique: list[tuple[str, list[object]]] = [
-        ("$.users", [user.name for user in users]),
-        ("$.users", [user.uid for user in users]),
-        ("$.groups", [group.name for group in declaration.groups]),
-        ("$.groups", [group.gid for group in declaration.groups]),
-        ("$.machine.disks", [disk.name for disk in machine.disks]),
-        ("$.machine.disks", [(disk.major, disk.minor) for disk in machine.disks]),
-        ("$.machine.interfaces", [interface.name for interface in machine.interfaces]),
-        ("$.machine.processes", [process.pid for process in machine.processes]),
-    ]
-    for place, values in unique:
-        for index, value in enumerate(values):
-            if value in values[:index]:
-                problems.append(f"{place}[{index}]: {value!r} is already taken")
-    for place, names in (
-        ("$.users", [user.name for user in users]),
-        ("$.groups", [group.name for group in declaration.groups]),
-    ):
-        if "root" in names:
-            problems.append(f"{place}[{names.index('root')}]: root is there already")
-    distribution = declaration.distribution
-    for index, package in enumerate(distribution.packages):
-        _, _, architecture = package.partition("=")[0].partition(":")
-        if architecture not in ("", distribution.architecture):
-            problems.append(
-                f"$.distribution.packages[{index}]: {package!r} is of another architecture than "
-                f"the system, which is {distribution.architecture}"
-            )
-    if declaration.boot_time.year < YEARS[0]:
-        problems.append(f"$.machine.uptime: it would have been booted before {YEARS[0]}")
-    user_names = {"root", *(user.name for user in users)}
-    group_names = {"root", *(group.name for group in declaration.groups)}
-    references = [
-        ("user", "$.session.user", declaration.session.user, user_names),
-        ("user", "$.home.owner", declaration.home.owner, user_names),
-        ("group", "$.home.group", declaration.home.group, group_names),
-    ]
-    for index, user in enumerate(users):
-        place = f"$.users[{index}].group"
-        references.append(("group", place, user.group, group_names))
-        references += [("group", f"{place}s", name, group_names | GROUPS) for name in user.groups]
-    parents = {process.pid: process.parent for process in machine.processes}
-    numbers = parents.keys()
-    if 1 not in numbers:
-        problems.append("$.machine.processes: none has the number 1")
-    if declaration.session.parent not in numbers:
-        problems.append(f"$.session.parent: no process {declaration.session.parent} is declared")
-    for index, process in enumerate(machine.processes):
-        place = f"$.machine.processes[{index}]"
-        references.append(("user", f"{place}.user", process.user, user_names))
-        if process.parent not in numbers and (process.pid, process.parent) != (1, 0):
-            problems.append(f"{place}.parent: no process {process.parent} is declared")
-        if process.pid in _above(process.pid, parents):
-            problems.append(f"{place}.parent: the process would be above itself")
-        if process.session not in numbers | {0}:
-            problems.append(f"{place}.session: no process {process.session} is declared")
-        if process.started > machine.uptime:
-            problems.append(f"{place}.started: lies after the instant")
-    for index, login in enumerate(machine.logins):
-        place = f"$.machine.logins[{index}]"
-        if login.end is None and login.user != "reboot" and login.pid not in numbers:
-            problems.append(f"{place}.pid: nobody is logged in there, no process has this number")
-        references.append(("user", f"{place}.user", login.user, user_names | {"reboot"}))
-        if login.end is not None and login.end < login.begin:
-            problems.append(f"{place}.end: lies before the login's begin")
-        if max(login.begin, login.end or login.begin) > instant:
-            problems.append(f"{place}: lies after the instant {instant:%Y-%m-%d %H:%M}")
-    for kind, place, name, known in references:
-        if name not in known:
-            hint = did_you_mean(name, known)
-            problems.append(f"{place}: no {kind} {name!r} is declared; {hint}")
-    if any(later < earlier for (earlier, _), (later, _) in pairwise(machine.kernel.log)):
-        problems.append("$.machine.kernel.log: expected times in ascending order")
-    return problems

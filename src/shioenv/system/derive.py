@@ -51,7 +51,15 @@ _RENAMED, _OTHER_MODE, _DROPPED, _SHUFFLED = 0.75, 0.15, 0.1, 0.5
 _LEAST_LINES = 4
 
 _OF_USERS = ("groups", "users", "session", "home")
-_OF_MACHINE = ("hostname", "logins", "failed_logins", "processes", "interfaces", "nameservers")
+_OF_MACHINE = (
+    "hostname",
+    "logins",
+    "failed_logins",
+    "processes",
+    "interfaces",
+    "nameservers",
+    "sockets",
+)
 
 
 def derive(base: str | None, name: str, seed: int, directory: Path) -> Path:

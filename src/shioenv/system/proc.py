@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import uuid
 
-from shioenv.system.answers import Answers
+from shioenv.system.answers import Answers, memory_shares
 from shioenv.system.declare import Disk, Machine, SystemDeclaration
 from shioenv.system.home_files import text_of
 from shioenv.system.processor import ADDRESS_BITS, LINE, level
@@ -35,7 +35,7 @@ def proc_files(declaration: SystemDeclaration, told: Answers) -> dict[str, bytes
     files = {
         "sys/kernel/random/boot_id": text_of([str(_boot_id(machine))]),
         # as Linux does: an eighth of the memory for stacks of 16 KiB
-        "sys/kernel/threads-max": text_of([str(_memory(machine)["total"] // (8 * 16))]),
+        "sys/kernel/threads-max": text_of([str(memory_shares(machine)["total"] // (8 * 16))]),
         "sys/kernel/pty/nr": text_of(["1"]),
         "sys/fs/dentry-state": text_of(["10211\t3120\t45\t0\t1842\t0"]),
         "sys/fs/file-nr": text_of(["1056\t0\t9223372036854775807"]),
@@ -146,19 +146,8 @@ def _cpuinfo(machine: Machine) -> bytes:
     return text_of(text)
 
 
-def _memory(machine: Machine) -> dict[str, int]:
-    """Kilobytes: shares of the declared memory that a quiet machine shows."""
-    total = machine.memory // 1024
-    percent = {
-        "free": 41, "available": 68, "buffers": 3, "cached": 33, "active": 14, "inactive": 27,
-        "anon": 5, "mapped": 6, "slab": 8,
-    }  # fmt: skip
-    shares = {name: total * share // 100 for name, share in percent.items()}
-    return {**shares, "total": total, "shmem": total // 220}
-
-
 def _meminfo(machine: Machine) -> bytes:
-    share = _memory(machine)
+    share = memory_shares(machine)
     swap = machine.swap // 1024
     rows = {
         "MemTotal": share["total"], "MemFree": share["free"], "MemAvailable": share["available"],
@@ -284,7 +273,7 @@ def _softirqs(machine: Machine) -> bytes:
 
 
 def _vmstat(machine: Machine) -> bytes:
-    share = {key: value * 1024 // _PAGE for key, value in _memory(machine).items()}
+    share = {key: value * 1024 // _PAGE for key, value in memory_shares(machine).items()}
     rows = {
         "nr_free_pages": share["free"], "nr_zone_inactive_anon": share["anon"],
         "nr_zone_active_anon": share["shmem"],
@@ -305,13 +294,13 @@ def _vmstat(machine: Machine) -> bytes:
 
 def _free_blocks(machine: Machine) -> list[int]:
     """Free blocks of 2^n pages, n from 0 to 10, that add up to about the free memory."""
-    pages = _memory(machine)["free"] * 1024 // _PAGE
+    pages = memory_shares(machine)["free"] * 1024 // _PAGE
     return [pages // 11 >> order for order in range(11)]
 
 
 def _zoneinfo(machine: Machine) -> bytes:
     pages = machine.memory // _PAGE
-    free = _memory(machine)["free"] * 1024 // _PAGE
+    free = memory_shares(machine)["free"] * 1024 // _PAGE
     return text_of([
         "Node 0, zone    DMA32", f"  pages free     {free}", "        boost    0",
         "        min      468", "        low      585", "        high     702",

@@ -10,8 +10,10 @@ The files are written as `processes/PID.UID.GID/NAME` beside the root filesystem
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 
+from shioenv.system.answers import socket_inode
 from shioenv.system.declare import Process, SystemDeclaration
 from shioenv.system.home_files import text_of
 
@@ -93,6 +95,13 @@ def _of_thread(
     for number in range(3):
         yield f"fd/{number}", f"/dev/{_device(process)}".encode()
         yield f"fdinfo/{number}", text_of(["pos:\t0", "flags:\t0100002", "mnt_id:\t25", "ino:\t5"])
+    numbers = itertools.count(3)
+    for index, socket in enumerate(declaration.machine.sockets):
+        if socket.process == process.pid:
+            number = next(numbers)
+            yield f"fd/{number}", f"socket:[{socket_inode(index)}]".encode()
+            about = ["pos:\t0", "flags:\t02004002", "mnt_id:\t8", f"ino:\t{socket_inode(index)}"]
+            yield f"fdinfo/{number}", text_of(about)
     yield "gid_map", _identity()
     resident = process.resident
     yield "io", text_of([

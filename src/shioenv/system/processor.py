@@ -1,15 +1,15 @@
 """What a system's own loader is told of the processor: the declared one, whatever the host has.
 
-`ld.so` asks the processor with `cpuid` some 40 times as a program starts, and chooses the string
-functions and the sizes of blocks by the answers. On a virtual machine each `cpuid` leaves the
-guest: 6 microseconds. In a built system each of them leads to `native/loader`, which looks the
-answer up in rows of the declared processor. Nothing more is mapped, and no other code moves: rows
-and code lie between the end of the loader's code and the end of its last page.
+`ld.so` asks the processor with `cpuid` some 40 times as a program starts. The answers choose string
+functions and sizes of blocks. On a virtual machine each `cpuid` leaves the guest: 6 microseconds.
+In a built system each `cpuid` of the loader leads to `native/loader`, which looks the answer up in
+rows of the declared processor. Nothing more is mapped, and no other code moves. Rows and code lie
+between the end of the loader's code and the end of its last page.
 
-The rows are true on every host that runs the system, since only flags of `FLAGS` and `_QUIET` may
-be declared for it: those of x86-64-v2, and ones that change nothing for programs. The loader then
-finds no XSAVE, so it saves registers with FXSAVE. Programs that are linked statically, and
-programs that ask the processor themselves, are told of the host's.
+The rows are true on every host that runs the system. Only flags of `FLAGS` and `_QUIET` may be
+declared for that: those of x86-64-v2, and ones that change nothing for programs. The loader then
+finds no XSAVE, so it saves registers with FXSAVE. Statically linked programs, and programs that ask
+the processor themselves, are told of the host's.
 
 Sources: Intel's manual, volume 2, CPUID; Linux, arch/x86/include/asm/cpufeatures.h for names of
 flags; the x86-64 psABI for x86-64-v2.

@@ -11,11 +11,18 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from socket import inet_aton
 
-from shioenv.domain.context import MONTHS
-from shioenv.system.declare import Disk, Interface, Login, Machine, SystemDeclaration
+from shioenv.system.answers import logged_in
+from shioenv.system.declare import (
+    Disk,
+    Interface,
+    Login,
+    Machine,
+    SystemDeclaration,
+    systems_directory,
+)
 from shioenv.system.home_files import text_of
 from shioenv.system.image import Placed, device
 from shioenv.system.proc import disk_statistics
@@ -32,8 +39,7 @@ def root_files(declaration: SystemDeclaration) -> list[Placed]:
     """What the profile puts into the root filesystem, in no particular order."""
     machine = declaration.machine
     files = [*_etc(declaration), *_dev(machine), *_sys(machine), *_login_records(declaration)]
-    files.append(Placed("var/log/syslog", 0o640, _system_log(declaration), gid=4))
-    return files
+    return [*files, *_run(declaration)]
 
 
 def _etc(declaration: SystemDeclaration) -> Iterator[Placed]:
@@ -60,6 +66,11 @@ def _etc(declaration: SystemDeclaration) -> Iterator[Placed]:
     yield Placed("etc/apt/sources.list", data=text_of(declaration.distribution.mirrors))
     # there is no way out, and who tries it three times more is told so after seven seconds
     yield Placed("etc/apt/apt.conf.d/80-retries", data=text_of(['Acquire::Retries "0";']))
+    if "openssh-server" in declaration.distribution.packages:
+        # else the package would make keys of its own, others in each build; these are no secret
+        for key in systems_directory().joinpath("host_keys").iterdir():
+            mode = 0o644 if key.name.endswith(".pub") else 0o600
+            yield Placed(f"etc/ssh/{key.name}", mode, key.read_bytes())
     # their passwords are locked, as on a machine of a cloud: they are asked for none
     may = [user.name for user in declaration.users if "sudo" in user.groups]
     rules = [f"{name} ALL=(ALL) NOPASSWD:ALL" for name in may]
@@ -108,6 +119,8 @@ def _dev(machine: Machine) -> Iterator[Placed]:
             if name:
                 yield Placed(f"dev/disk/by-{kind}/{name}", target=f"../../{disk.name}")
         known = {"UUID": disk.uuid, "LABEL": disk.label, "TYPE": disk.filesystem}
+        known |= {f"{name}_ENC": known[name] for name in ("UUID", "LABEL")}
+        known["VERSION"] = "1.0" if disk.filesystem == "ext4" else ""
         lines = [f"E:ID_FS_{name}={value}" for name, value in known.items() if value]
         place = f"run/udev/data/b{disk.major}:{disk.minor}"
         yield Placed(place, data=text_of(["I:1412000", *lines, "G:systemd"]))
@@ -116,6 +129,17 @@ def _dev(machine: Machine) -> Iterator[Placed]:
     yield Placed("dev/log", target="/run/systemd/journal/dev-log")
     yield Placed("run/systemd/journal/dev-log", **device("s", 0, 0, 0o666))
     yield Placed("dev/hugepages", 0o755)
+
+
+def _run(declaration: SystemDeclaration) -> Iterator[Placed]:
+    """What booting and logging in leave in /run."""
+    for process in declaration.machine.processes:
+        if process.pid_file:
+            yield Placed(process.pid_file.strip("/"), data=text_of([str(process.pid)]))
+    if "openssh-server" in declaration.distribution.packages:
+        yield Placed("run/sshd", 0o755)
+    for uid, gid in logged_in(declaration):
+        yield Placed(f"run/user/{uid}", 0o700, uid=uid, gid=gid)
 
 
 def _sys(machine: Machine) -> Iterator[Placed]:
@@ -154,7 +178,15 @@ def _sys(machine: Machine) -> Iterator[Placed]:
         "class/dmi/id/sys_vendor": "QEMU",
         "class/dmi/id/product_name": "Standard PC (i440FX + PIIX, 1996)",
     })  # fmt: skip
-    for name in ("fs", "firmware", "bus", "power", "hypervisor", "dev/char"):
+    yield from _values("fs/cgroup", {
+        "cgroup.controllers": "cpuset cpu io memory hugetlb pids rdma misc", "cgroup.procs": 1,
+        "cgroup.max.depth": "max", "cgroup.max.descendants": "max",
+        "cgroup.subtree_control": "cpuset cpu io memory hugetlb pids rdma misc",
+        "cgroup.threads": 1,
+    })  # fmt: skip
+    for name in ("init.scope", "system.slice", "user.slice"):
+        yield Placed(f"sys/fs/cgroup/{name}", 0o755)
+    for name in ("firmware", "bus", "power", "hypervisor", "dev/char"):
         yield Placed(f"sys/{name}", 0o755)
     yield from _modules(machine)
     for disk in machine.disks:
@@ -169,7 +201,7 @@ def _sys(machine: Machine) -> Iterator[Placed]:
 def _modules(machine: Machine) -> Iterator[Placed]:
     """What /proc/modules says of each module, in files of its own, and where modules would lie."""
     yield Placed("sys/module", 0o755)
-    # for /proc/modules, where the host's kernel has none (`native/library/mounts.c`)
+    # for /proc/modules, where the host's kernel has none (`native/library/proc.c`)
     yield Placed("sys/kernel/modules", 0o444, text_of(machine.kernel.modules))
     for module in machine.kernel.modules:
         name, size, references, users = module.split()[:4]
@@ -313,23 +345,6 @@ def _login_records(declaration: SystemDeclaration) -> Iterator[Placed]:
             table, at, int(login.begin.timestamp()), login.line.encode(), login.host.encode()
         )
     yield Placed("var/log/lastlog", 0o664, bytes(table), mtime=last, gid=group, holes=True)
-
-
-def _system_log(declaration: SystemDeclaration) -> bytes:
-    """/var/log/syslog: the end of booting, then an hourly line until the instant."""
-    name = declaration.machine.hostname
-    lines = []
-
-    def line(moment: datetime, text: str) -> None:
-        lines.append(f"{MONTHS[moment.month - 1]} {moment.day:2} {moment:%H:%M:%S} {name} {text}")
-
-    boot = declaration.boot_time
-    for seconds, text in declaration.machine.kernel.log:
-        line(boot + timedelta(seconds=seconds), f"kernel: [{seconds:12.6f}] {text}")
-    hourly = boot.replace(minute=17, second=1)
-    while (hourly := hourly + timedelta(hours=1)) <= declaration.instant:
-        line(hourly, "CRON[1490]: (root) CMD (cd / && run-parts --report /etc/cron.hourly)")
-    return text_of(lines)
 
 
 def kernel_log(machine: Machine) -> bytes:

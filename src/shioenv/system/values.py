@@ -227,7 +227,7 @@ _OWN = rf"(?!/({_NOT_OWN})(/|\Z))"
 
 _OCTET = "(25[0-5]|2[0-4][0-9]|1?[0-9]?[0-9])"
 
-_IPV4 = rf"({_OCTET}\.){{3}}{_OCTET}"
+IPV4 = rf"({_OCTET}\.){{3}}{_OCTET}"
 
 LABEL = "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 
@@ -260,7 +260,7 @@ AccountName: TypeAlias = Annotated[str, like("[a-z_][a-z0-9_-]{0,31}", "a user's
 
 AccountNumber: TypeAlias = Annotated[int, Meta(ge=1, le=65533)]
 
-Address: TypeAlias = Annotated[str, like(_IPV4, "an IPv4 address")]
+Address: TypeAlias = Annotated[str, like(IPV4, "an IPv4 address")]
 
 AnyAddress: TypeAlias = Annotated[str, _address]
 

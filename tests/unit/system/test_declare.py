@@ -42,7 +42,9 @@ def test_the_ubuntu_declaration_differs_only_in_what_ubuntu_is() -> None:
         name=debian.name,
         title=debian.title,
         distribution=debian.distribution,
-        machine=replace(ubuntu.machine, kernel=debian.machine.kernel),
+        machine=replace(
+            ubuntu.machine, kernel=debian.machine.kernel, sockets=debian.machine.sockets
+        ),
     )
     assert same == debian
 
@@ -90,7 +92,7 @@ def test_a_missing_table_is_one_fault() -> None:
         ("instant = 2025-10-16T19:43:00Z", "instant = 2025-10-16T19:43:00", "with its zone"),
         ('hostname = "ubuntu"', 'hostname = "-x"', "a host name"),
         ('"bsdextrautils",', '"bsdextrautils",\n  "bsdextrautils",', "listed twice"),
-        ('"0.012741 Memory', '"12 Memory', "$.machine.kernel.log[5]"),
+        ('"0.012741 Memory', '"12 Memory', "$.machine.kernel.log[35]"),
         ('family = "debian"', 'family = "fedora"', "expected debian or ubuntu"),
         ('target = "/home/ubuntu"', 'target = "/home/ubuntu/"', "expected an absolute path"),
         ('HOME = "/root"', '"A B" = "/root"', "a shell variable's name"),
@@ -98,6 +100,12 @@ def test_a_missing_table_is_one_fault() -> None:
         ('components = ["main"]', "components = [5, 6]", "components[1]: expected a string, got 6"),
         ('"0.012741 Memory', '"9.000000 Memory', "expected times in ascending order"),
         ('name = "eth0"', 'name = "lo"', "an interface name other than lo"),
+        ('address = "::"', 'address = "192.0.2.1"', "the machine has no address 192.0.2.1"),
+        ('address = "::"', 'address = "0.0.0.0"', "sockets[1]: it is declared already"),
+        ("peer_port = 51514", "peer_port = 0", "sockets[2]: peer and peer_port stand together"),
+        ("process = 812", "process = 813", "sockets[2].process: no process 813 is declared"),
+        ("peer_port = 51514", 'peer_port = 51514\nbanner = "x"', "only a socket that listens"),
+        ('pid_file = "/run/sshd.pid"', 'pid_file = "/etc/passwd"', "a file such as /run/x.pid"),
         ("pid = 1\nparent = 0\n", "pid = 1\n", "parent: the process would be above itself"),
         ("pid = 903\nparent = 827", "pid = 903\nparent = 904", "would be above itself"),
         ("schema = 1", "schema = 2", "version 2 is not one this release reads"),

@@ -39,6 +39,7 @@ SHIPPED = load_declaration()
 
 FREE = {
     "title", "comment", "environment", "vendor", "model_name", "command_line", "build", "command",
+    "banner",
 }  # fmt: skip
 """Fields that hold any line of text: nothing but a file's or a process's own text is made of it."""
 

@@ -78,6 +78,11 @@ void read_configuration(void)
             if (config.n_processes > 64) { errno = E2BIG; die("%u processes", config.n_processes); }
             memcpy(config.processes_declared, value, config.n_processes * sizeof *config.processes_declared);
             break;
+        case CONFIG_SOCKETS:
+            config.n_sockets = record.length / sizeof *config.sockets;
+            if (config.n_sockets > MOST_SOCKETS) { errno = E2BIG; die("%u sockets", config.n_sockets); }
+            memcpy(config.sockets, value, config.n_sockets * sizeof *config.sockets);
+            break;
         default: errno = EINVAL; die("configuration record %u", record.kind);
         }
         free(value);

@@ -33,6 +33,8 @@ extern struct configuration {
     uint32_t parent;  /* number of the process whose children the shells are */
     uint32_t n_processes;
     struct declared_process processes_declared[64];
+    uint32_t n_sockets;
+    struct declared_socket sockets[MOST_SOCKETS];
 } config;
 
 void read_configuration(void);

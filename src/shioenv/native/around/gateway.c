@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { REQUEST_MAX = 16384, PATIENCE_MS = 2000 };
+enum { REQUEST_MAX = 16384, PATIENCE_MS = 2000, MOST_LISTENERS = 32 };
 
 static const char *content_type(const char *path)
 {
@@ -196,20 +196,33 @@ static void answer(int peer, int root, const char *date)
     if (file >= 0) close(file);
 }
 
-void serve_web(int listener, int root, const char *date)
+/* What the peer still sends is read, or closing would take the answer back. */
+static void hang_up(int peer)
 {
+    shutdown(peer, SHUT_WR);
+    char rest[4096];
+    struct pollfd ready = {peer, POLLIN, 0};
+    for (int i = 0; i < 64 && poll(&ready, 1, 100) > 0 && recv(peer, rest, sizeof rest, 0) > 0; i++) {}
+    close(peer);
+}
+
+void answer_all(const struct listener listeners[], int n, int root, const char *date)
+{
+    struct pollfd ready[MOST_LISTENERS];
+    for (int i = 0; i < n; i++) ready[i] = (struct pollfd){listeners[i].fd, POLLIN, 0};
     for (;;) {
-        int peer = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
-        if (peer < 0) {
-            if (errno == EINTR || errno == ECONNABORTED) continue;
-            _exit(0);
+        if (poll(ready, (nfds_t)n, -1) < 0 && errno != EINTR) _exit(0);
+        for (int i = 0; i < n; i++) {
+            if (!ready[i].revents) continue;
+            int peer = accept4(listeners[i].fd, NULL, NULL, SOCK_CLOEXEC);
+            if (peer < 0) {
+                if (errno == EINTR || errno == ECONNABORTED || errno == EAGAIN) continue;
+                _exit(0);
+            }
+            const char *banner = listeners[i].banner;
+            if (!banner) answer(peer, root, date);
+            else if (*banner) send_all(peer, banner, strlen(banner)), send_all(peer, "\r\n", 2);
+            hang_up(peer);
         }
-        answer(peer, root, date);
-        shutdown(peer, SHUT_WR);
-        /* What the peer still sends is read, or closing would take the answer back. */
-        char rest[4096];
-        struct pollfd ready = {peer, POLLIN, 0};
-        for (int i = 0; i < 64 && poll(&ready, 1, 100) > 0 && recv(peer, rest, sizeof rest, 0) > 0; i++) {}
-        close(peer);
     }
 }

@@ -1,6 +1,9 @@
-/* The web server at the other end of the input's cable. */
+/* What answers whoever connects: the web server at the other end of the input's cable, and the machine's own listeners. */
 #pragma once
 
-/* Answers HTTP/1.1 on `listener` with the files beneath `root`, one connection at a time, for ever. Every
- * answer depends on the request and the files alone: the date it gives is `date`. */
-void serve_web(int listener, int root, const char *date) __attribute__((noreturn));
+/* What is listened to: a descriptor, and what is said to whoever connects. That is NULL for the web. */
+struct listener { int fd; const char *banner; };
+
+/* Answers on each listener, one connection at a time, for ever: HTTP/1.1 with the files beneath `root`, or a banner and no
+ * more. Every answer depends on the request and the files alone: the date it gives is `date`. */
+void answer_all(const struct listener listeners[], int n, int root, const char *date) __attribute__((noreturn));

@@ -25,6 +25,7 @@
 #include "gateway.h"
 #include "namespaces.h"
 #include "notices.h"
+#include "sockets.h"
 #include "protocol.h"
 #include "traces.h"
 
@@ -120,10 +121,18 @@ static void end_with(pid_t supervisor)
     if (getppid() != supervisor) _exit(0);  /* it died before it could be told */
 }
 
-/* A process of the inner user namespace that can reach the files it serves and nothing else. */
+enum { LOWEST_KEPT = 512 };  /* of the server's descriptors: more than the supervisor has */
+
+/* A process of the inner user namespace that can reach the files it serves and the sockets it answers on, and nothing else. */
 void start_web(void)
 {
-    if (web_listener < 0) return;
+    struct listener listeners[1 + MOST_SOCKETS];
+    int fds[MOST_SOCKETS], n = 0;
+    const char *banners[MOST_SOCKETS];
+    int own = listening_sockets(fds, banners);
+    if (web_listener >= 0) listeners[n++] = (struct listener){web_listener, NULL};
+    for (int i = 0; i < own; i++) listeners[n++] = (struct listener){fds[i], banners[i]};
+    if (!n) return;
     pid_t supervisor = getpid(), server = fork();
     CHECK(server, "fork the web server");
     if (server) {
@@ -136,11 +145,13 @@ void start_web(void)
     if (chroot("/empty") || chdir("/") || setns(ns_user, CLONE_NEWUSER)) _exit(125);
     end_with(supervisor);
     prctl(PR_SET_DUMPABLE, 0);
-    dup2(web_listener, 0);
-    dup2(web_root, 1);
-    syscall(SYS_close_range, 2u, ~0u, 0u);
+    if (web_root < 0) web_root = open("/", O_PATH | O_CLOEXEC);
+    for (int i = 0; i < n; i++) listeners[i].fd = fcntl(listeners[i].fd, F_DUPFD, LOWEST_KEPT);
+    dup2(web_root, 0);
+    syscall(SYS_close_range, 1u, LOWEST_KEPT - 1u, 0u);
+    syscall(SYS_close_range, LOWEST_KEPT + (unsigned)n, ~0u, 0u);
     filter_calls();
-    serve_web(0, 1, config.web_date);
+    answer_all(listeners, n, 0, config.web_date);
 }
 
 bool web_is_alive(void) { return !web_server || !waitpid(web_server, NULL, WNOHANG); }
@@ -169,6 +180,7 @@ static void configure_network(int inside, int gateway)
     listen_for_web();
     join_namespace(inside, CLONE_NEWNET, "network");
     close(FD_GATEWAY);
+    open_sockets();
     ns_gateway = gateway;
 }
 

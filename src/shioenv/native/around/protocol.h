@@ -16,7 +16,7 @@ enum {
     CONFIG_END, CONFIG_ENVIRONMENT, CONFIG_HOSTNAME, CONFIG_DOMAINNAME, CONFIG_UPTIME, CONFIG_DISK,
     CONFIG_NETLINK, CONFIG_GATEWAY, CONFIG_SECCOMP, CONFIG_RLIMITS, CONFIG_SHELL, CONFIG_PRELOAD, CONFIG_DIRECTORY,
     CONFIG_DEVICE, CONFIG_PROCESSORS, CONFIG_COVER,
-    CONFIG_WEB_DATE, CONFIG_PLAIN, CONFIG_USAGE, CONFIG_CLOCK, CONFIG_PARENT, CONFIG_PROCESSES,
+    CONFIG_WEB_DATE, CONFIG_PLAIN, CONFIG_USAGE, CONFIG_CLOCK, CONFIG_PARENT, CONFIG_PROCESSES, CONFIG_SOCKETS,
 };
 
 /* What CONFIG_RLIMITS is a row of, for setrlimit(2). */
@@ -24,6 +24,11 @@ struct resource_limit { uint64_t resource, soft, hard; };
 
 /* What CONFIG_PROCESSES is a row of. */
 struct declared_process { uint32_t pid, uid, gid; char name[16]; };
+
+/* What CONFIG_SOCKETS is a row of: addresses as the family has them, in the order of the network; one without a peer's port
+ * listens, and says its banner to whoever connects. */
+enum { MOST_SOCKETS = 16 };
+struct declared_socket { uint32_t family, port, peer_port; uint8_t address[16], peer[16]; char banner[64]; };
 
 struct request {
     uint32_t flags;           /* REQUEST_* */

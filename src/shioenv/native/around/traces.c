@@ -17,6 +17,7 @@
 #include "common.h"
 #include "notices.h"
 #include "protocol.h"
+#include "sockets.h"
 #include "terminal.h"
 #include "traces.h"
 
@@ -127,7 +128,7 @@ static bool has_traffic(void)
  * many there are is told at once, which ones by going through them. */
 static bool has_own_sockets_alone(void)
 {
-    long own = (net_events >= 0) + (policy_events >= 0) + (filter_events >= 0);
+    long own = (net_events >= 0) + (policy_events >= 0) + (filter_events >= 0) + sockets_held();
     return number_behind(read_watched(&used_sockets), used_sockets.line) == own;
 }
 
@@ -309,7 +310,7 @@ uint32_t traces_left(unsigned noticed, bool had_terminal)
     if (network & ABOUT_NETWORK || filter || policy) flags |= REPLY_NETWORK;
     if (network & ABOUT_NEIGHBOURS) flags |= REPLY_TRAFFIC;
     if (noticed & NOTICED_SOCKETS && has_traffic()) flags |= REPLY_TRAFFIC;
-    if (noticed & NOTICED_SETTINGS) flags |= REPLY_TRAFFIC;
+    if (noticed & NOTICED_SETTINGS || !sockets_stand()) flags |= REPLY_TRAFFIC;
     if (has_sockets_left()) flags |= REPLY_SOCKETS;
     return flags;
 }

@@ -14,13 +14,17 @@
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
 #include <linux/if_link.h>
+#include <linux/inet_diag.h>
+#include <linux/sock_diag.h>
 #include <linux/stat.h>
 #include <pthread.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysinfo.h>
 #include <sys/utsname.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "answers.h"
 #include "devices.h"
@@ -47,6 +51,43 @@ EXPORT int uname(struct utsname *names)
     for (char *to = names->release; (*to++ = *at++);) {}
     for (char *to = names->version; (*to++ = *at++);) {}
     return 0;
+}
+
+/* ---- the machine --------------------------------------------------------------------------------- */
+
+enum { THREADS = 64, PAGE_SIZE = 4096 };  /* as /proc/loadavg says */
+
+EXPORT int sysinfo(struct sysinfo *machine)
+{
+    long result = call(SYS_sysinfo, (long)machine, 0, 0, 0, 0);
+    if (result) return answer(result);
+    for (int i = 0; i < 3; i++) machine->loads[i] = (unsigned long)facts.loads[i];
+    machine->totalram = (unsigned long)facts.memory;
+    machine->freeram = (unsigned long)facts.free;
+    machine->sharedram = (unsigned long)facts.shared;
+    machine->bufferram = (unsigned long)facts.buffers;
+    machine->totalswap = machine->freeswap = (unsigned long)facts.swap;
+    machine->totalhigh = machine->freehigh = 0;
+    machine->mem_unit = 1;
+    machine->procs = THREADS;
+    return 0;
+}
+
+EXPORT int getloadavg(double loads[], int wanted)
+{
+    int n = wanted < 3 ? wanted : 3;
+    for (int i = 0; i < n; i++) loads[i] = (double)facts.loads[i] / 65536;
+    return n;
+}
+
+EXPORT long get_phys_pages(void) { return facts.memory / PAGE_SIZE; }
+EXPORT long get_avphys_pages(void) { return facts.free / PAGE_SIZE; }
+
+EXPORT long sysconf(int name)
+{
+    if (name == _SC_PHYS_PAGES) return get_phys_pages();
+    if (name == _SC_AVPHYS_PAGES) return get_avphys_pages();
+    return ORIGINAL(sysconf)(name);
 }
 
 /* ---- the time ------------------------------------------------------------------------------------ */
@@ -180,18 +221,37 @@ static void declare_card(char *attributes, size_t length)
         }
 }
 
-static void declare_cards(int socket, char *messages, size_t length)
+static int protocol_of(int socket)
 {
     int protocol = -1, size = sizeof protocol;
+    call(SYS_getsockopt, socket, SOL_SOCKET, SO_PROTOCOL, (long)&protocol, (long)&size);
+    return protocol;
+}
+
+/* A socket of the machine's processes, as `ss` asks for it. An address of a card has the same type of message, and is asked
+ * for the protocol only where its bytes could be such a socket. */
+static void declare_socket(int socket, const struct nlmsghdr *header)
+{
+    if (header->nlmsg_type != SOCK_DIAG_BY_FAMILY || header->nlmsg_len < NLMSG_SPACE(sizeof(struct inet_diag_msg))) return;
+    struct inet_diag_msg *found = NLMSG_DATA(header);
+    int family = found->idiag_family == AF_INET ? 4 : found->idiag_family == AF_INET6 ? 6 : 0;
+    uint64_t inode = declared_inode(family, __builtin_bswap16(found->id.idiag_sport), __builtin_bswap16(found->id.idiag_dport));
+    if (inode && protocol_of(socket) == NETLINK_SOCK_DIAG) found->idiag_inode = (uint32_t)inode;
+}
+
+static void declare_cards(int socket, char *messages, size_t length)
+{
+    int protocol = -1;
     for (size_t at = 0; at + sizeof(struct nlmsghdr) <= length;) {
         struct nlmsghdr *header = (struct nlmsghdr *)(messages + at);
         if (header->nlmsg_len < sizeof *header || header->nlmsg_len > length - at) break;
         if (header->nlmsg_type == RTM_NEWLINK && header->nlmsg_len > NLMSG_SPACE(sizeof(struct ifinfomsg))) {
-            if (protocol < 0) call(SYS_getsockopt, socket, SOL_SOCKET, SO_PROTOCOL, (long)&protocol, (long)&size);
+            if (protocol < 0) protocol = protocol_of(socket);
             if (protocol != NETLINK_ROUTE) break;
             size_t start = NLMSG_SPACE(sizeof(struct ifinfomsg));
             declare_card((char *)header + start, header->nlmsg_len - start);
         }
+        declare_socket(socket, header);
         at += NLMSG_ALIGN(header->nlmsg_len);
     }
 }
@@ -385,7 +445,11 @@ EXPORT int fstat(int fd, struct stat *file)
 
 EXPORT int fstatat(int fd, const char *restrict path, struct stat *restrict file, int flags)
 {
-    return declared_stat(call(SYS_newfstatat, fd, (long)path, (long)file, flags, 0), fd, path, file, flags);
+    long result = call(SYS_newfstatat, fd, (long)path, (long)file, flags, 0);
+    uint64_t socket = result == -ENOENT && !(flags & AT_SYMLINK_NOFOLLOW) ? linked_socket(fd, path) : 0;
+    if (!socket) return declared_stat(result, fd, path, file, flags);
+    *file = (struct stat){.st_mode = S_IFSOCK | 0777, .st_ino = socket, .st_nlink = 1, .st_dev = SOCKETS, .st_blksize = BLOCK};
+    return 0;
 }
 
 EXPORT int stat(const char *restrict path, struct stat *restrict file) { return fstatat(AT_FDCWD, path, file, 0); }

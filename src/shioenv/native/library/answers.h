@@ -15,11 +15,14 @@ struct facts {
     int64_t instant, boot;  /* seconds since 1970; 0 where the clock is the host's */
     int64_t device;         /* of the root disk, or 0 */
     int64_t blocks, files;  /* that the system takes of it */
+    int64_t loads[3];       /* over one, five and fifteen minutes, times 65536 */
+    int64_t memory, free, shared, buffers, swap;  /* bytes */
     int64_t __errno_location, clock_gettime, fdopen, fopen, fstatvfs, getdents64, open, __open_2, openat, __openat_2,
-        pthread_cond_timedwait, readdir, readdir_r, recvmsg, setmntent, statvfs;
+        pthread_cond_timedwait, readdir, readdir_r, recvmsg, setmntent, statvfs, sysconf;
 };
 extern __attribute__((visibility("hidden"))) const struct facts facts;
-/* Behind the code, each with its final NUL: the kernel's release, its version, and the mounts that every machine has. */
+/* Behind the code, each with its final NUL: the kernel's release, its version, the mounts that every machine has, and the
+ * sockets of its processes: family, port, peer's port and number. */
 extern __attribute__((visibility("hidden"))) const char answers_end[];
 
 #define ORIGINAL(name) ((__typeof__(&name))((uintptr_t)&facts + (uintptr_t)facts.name))
@@ -68,3 +71,7 @@ __attribute__((visibility("hidden"))) uint64_t listed_device(uint64_t device);
 struct stat;
 /* Of a pipe that a list of mounts was handed on by: what is said of the kernel's own file, but that it is a pipe. */
 __attribute__((visibility("hidden"))) void stat_list(int fd, struct stat *file);
+
+/* The number that is shown for a socket of the machine's processes, or 0; `family` is 4 or 6. */
+__attribute__((visibility("hidden"))) uint64_t declared_inode(int family, uint64_t port, uint64_t peer_port);
+__attribute__((visibility("hidden"))) uint64_t linked_socket(int directory, const char *path);

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import socket
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from shioenv import native
 from shioenv.sandbox.base import Limits
 from shioenv.sandbox.namespaces.netlink import network_messages
 from shioenv.sandbox.namespaces.seccomp import filter_program
-from shioenv.sandbox.namespaces.wire import PROCESS, RLIMIT, Config, ShellMode, pack_configuration
-from shioenv.system.declare import SystemDeclaration
+from shioenv.sandbox.namespaces.wire import (
+    PROCESS,
+    RLIMIT,
+    SOCKET,
+    Config,
+    ShellMode,
+    pack_configuration,
+)
+from shioenv.system.declare import Socket, SystemDeclaration
 from shioenv.system.proc import idle_time, live_proc_files
 from shioenv.system.processes import owned_processes
 from shioenv.system.store import System
@@ -65,6 +73,7 @@ def configuration(
             (Config.RLIMITS, b"".join(_resource_limits(session.limits))),
             (Config.PARENT, str(session.parent).encode()),
             (Config.PROCESSES, b"".join(_processes(declaration))),
+            (Config.SOCKETS, b"".join(_sockets(machine.sockets))),
             (Config.SHELL, mode.encode()),
             (Config.PRELOAD, native.preload_library().read_bytes()),
             (Config.PLAIN, b"1" if plain else b""),
@@ -98,3 +107,13 @@ def _processes(declaration: SystemDeclaration) -> Iterator[bytes]:
     """(number, owner, group, name) of each process of the machine, packed."""
     for process, uid, gid in owned_processes(declaration):
         yield PROCESS.pack(process.pid, uid, gid, process.name.encode())
+
+
+def _sockets(declared: Sequence[Socket]) -> Iterator[bytes]:
+    """(family, port, peer's port, address, peer, banner) of each socket of the machine, packed."""
+    for one in declared:
+        family = socket.AF_INET6 if ":" in one.address else socket.AF_INET
+        address, peer = (
+            socket.inet_pton(family, text) if text else b"" for text in (one.address, one.peer)
+        )
+        yield SOCKET.pack(family, one.port, one.peer_port, address, peer, one.banner.encode())

@@ -55,6 +55,7 @@ class Config(IntEnum):
     CLOCK = 19
     PARENT = 20
     PROCESSES = 21
+    SOCKETS = 22
 
 
 class Ask(IntEnum):
@@ -129,6 +130,7 @@ REPLY = struct.Struct("=iIiIqq4I")
 CHANGE = struct.Struct("=4IQqIQ2I")
 RLIMIT = struct.Struct("=3Q")
 PROCESS = struct.Struct("=3I16s")
+SOCKET = struct.Struct("=3I16s16s64s")
 _LENGTH = struct.Struct("=I")
 
 _ORDERS: Mapping[Order, int] = {"as it comes": 0, "eager": Ask.EAGER, "lazy": Ask.LAZY}

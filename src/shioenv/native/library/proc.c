@@ -1,6 +1,16 @@
-/* What a machine has mounted. The kernel lists an overlay, all that covers /proc and the device nodes; who opens that
- * list is given one of the same form, with the root disk, the mounts that every machine has and those of the run, through a
- * pipe. A name tells such a file: `mounts`, `mountinfo`, `mountstats`, and `mtab`, which leads there. */
+/* Files of /proc that a pipe with other text is handed on for. A name tells such a file.
+ *
+ * What a machine has mounted: `mounts`, `mountinfo`, `mountstats`, and `mtab`, which leads there. The kernel lists an overlay,
+ * all that covers /proc and the device nodes; who opens that list is given one of the same form, with the root disk, the
+ * mounts that every machine has and those of the run.
+ *
+ * What a process is and may: `status`, in which the declared kernel has no line of a newer one's and nothing filters calls, and
+ * `limits`, in which no limit keeps another one's declared value.
+ *
+ * Which sockets are there: `tcp` and `tcp6`, in which those of the machine's processes have the numbers that the processes'
+ * own files say.
+ *
+ * Which control groups a process is in: `cgroup`. The host's hierarchies are the host's. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -14,6 +24,7 @@
 #include <sys/syscall.h>
 
 #include "answers.h"
+#include "kept_limits.h"
 
 #ifdef __x86_64__
 
@@ -22,8 +33,8 @@
 /* The signal that such a pipe would announce itself by, if it were asked to, tells it from all others. */
 enum { FIRST_MARK = 57 };
 
-enum kind { MOUNTS, MOUNTINFO, MOUNTSTATS, N_KINDS };
-static const char kinds[N_KINDS + 1][12] = {"mounts", "mountinfo", "mountstats", "mtab"};
+enum kind { MOUNTS, MOUNTINFO, MOUNTSTATS, STATUS, LIMITS, TCP, TCP6, CGROUP, N_KINDS };
+static const char kinds[N_KINDS + 1][12] = {"mounts", "mountinfo", "mountstats", "status", "limits", "tcp", "tcp6", "cgroup", "mtab"};
 
 enum { TEXT = 192 << 10, SHOWN = 60 << 10, LINES = 1024, TOKENS = 24, FIRST_OWN = 40 };
 
@@ -301,13 +312,136 @@ static void show_list(struct list *list)
         if (!list->lines[i].hidden || (!whole && list->lines[i].number)) show_line(list, &list->lines[i], false);
 }
 
+/* ---- a process ----------------------------------------------------------------------------------- */
+
+/* Lines that the declared kernel, 6.1, has not; lines that tell of the sandbox's filters; and those of the limit that may keep
+ * the declared ones of open files. */
+static const char newer[][20] = {"Kthread:", "untag_mask:", "x86_Thread_features"};
+static const char filters[][20] = {"Seccomp:", "Seccomp_filters:"};
+static const char core[] = "Max core file size        1 ";  /* stands for 0: then no crash starts the host's own handler */
+static const char locks[] = "Max file locks            ", files[] = "Max open files            ", no_limit[] = "unlimited            ";
+
+static const char *after_line(const char *at)
+{
+    while (*at && *at++ != '\n') {}
+    return at;
+}
+
+/* A limit in its column, of so many characters as no_limit. */
+static void show_limit_of(struct list *list, uint64_t value)
+{
+    size_t end = list->length + sizeof no_limit - 1;
+    show_number(list, value, " ");
+    while (list->length < end) show(list, " ");
+}
+
+static void show_process(struct list *list)
+{
+    const char *kept = list->kind == LIMITS ? find(list->text, locks) : NULL;
+    uint64_t limits = kept ? (kept += sizeof locks - 1, number(&kept)) : 0;
+    for (const char *at = list->text, *end; *at; at = end) {
+        end = after_line(at);
+        bool hidden = false;
+        for (size_t i = 0; i < sizeof newer / sizeof *newer; i++) hidden |= begins(at, newer[i]);
+        for (size_t i = 0; i < sizeof filters / sizeof *filters; i++)
+            if (begins(at, filters[i])) show_with(list, filters[i], "\t0\n"), hidden = true;
+        if (begins(at, core)) {
+            for (const char *last = at + sizeof core - 3; at < last;) list->shown[list->length++] = *at++;
+            show(list, "0"), at++;
+        }
+        if (IS_KEPT(limits) && begins(at, locks)) {
+            show_with(list, locks, no_limit);
+            at += sizeof locks + sizeof no_limit - 2;
+        }
+        if (IS_KEPT(limits) && begins(at, files)) {
+            show(list, files), show_limit_of(list, KEPT_SOFT(limits)), show_limit_of(list, KEPT_HARD(limits));
+            at += sizeof files + 2 * (sizeof no_limit - 1) - 1;
+        }
+        while (!hidden && at < end && list->length < SHOWN) list->shown[list->length++] = *at++;
+    }
+}
+
+/* ---- sockets ------------------------------------------------------------------------------------- */
+
+uint64_t declared_inode(int family, uint64_t port, uint64_t peer_port)
+{
+    const char *row = answers_end;
+    for (int strings = 0; strings < 3; row++) strings += !*row;
+    while (*row) {
+        uint64_t found[4];
+        for (int i = 0; i < 4; i++) found[i] = number(&row), row += *row != 0;
+        if (found[0] == (uint64_t)family && found[1] == port && found[2] == peer_port) return found[3];
+    }
+    return 0;
+}
+
+/* The port behind the colon of an address in hexadecimal digits, which are passed over. */
+static uint64_t port_of(const char **text)
+{
+    while (**text && **text != ' ' && **text != ':') ++*text;
+    uint64_t value = 0;
+    for (*text += **text == ':'; **text > ' '; ++*text)
+        value = value * 16 + (uint64_t)(**text <= '9' ? **text - '0' : **text - 'A' + 10);
+    return value;
+}
+
+static const char *word(const char *at)
+{
+    while (*at == ' ') at++;
+    return at;
+}
+
+static const char *after_word(const char *at)
+{
+    at = word(at);
+    while (*at > ' ') at++;
+    return at;
+}
+
+enum { INODE = 9, POINTER = 11 };  /* words of a line, the first is its number */
+
+static void show_sockets(struct list *list)
+{
+    static const char no_pointer[] = "0000000000000000";
+    for (const char *at = list->text, *end; *at; at = end) {
+        end = after_line(at);
+        const char *local = word(after_word(at));
+        uint64_t port = port_of(&local);
+        const char *peer = word(local);
+        uint64_t peer_port = port_of(&peer), inode = declared_inode(list->kind == TCP ? 4 : 6, port, peer_port);
+        for (int i = 0; inode && i <= POINTER; i++) {
+            const char *next = after_word(at), *from = word(at);
+            while (at < from && list->length < SHOWN) list->shown[list->length++] = *at++;
+            if (i == INODE) show_number(list, inode, "");
+            else if (i == POINTER) show(list, no_pointer);
+            else while (at < next && list->length < SHOWN) list->shown[list->length++] = *at++;
+            at = next;
+        }
+        while (at < end && list->length < SHOWN) list->shown[list->length++] = *at++;
+    }
+}
+
+/* The number of a socket of the machine's processes that such a path leads to, or 0: a link below /proc/PID/fd. */
+uint64_t linked_socket(int directory, const char *path)
+{
+    static const char start[] = "socket:[";
+    char target[32];
+    if (!path || !find(path, "fd/")) return 0;
+    long length = call(SYS_readlinkat, directory, (long)path, (long)target, sizeof target - 1, 0);
+    if (length <= 0) return 0;
+    target[length] = 0;
+    const char *digits = target + sizeof start - 1;
+    return begins(target, start) ? number(&digits) : 0;
+}
+
 /* ---- handing it on ------------------------------------------------------------------------------- */
 
 enum { PATH_OF_OWN = 32 };
 
 static const char *path_of_own(enum kind kind, char *path)
 {
-    static const char start[] = "/proc/self/";
+    static const char of_process[] = "/proc/self/", of_network[] = "/proc/self/net/";
+    const char *start = kind == TCP || kind == TCP6 ? of_network : of_process;
     char *at = path;
     for (const char *from = start; *from;) *at++ = *from++;
     for (const char *from = kinds[kind]; (*at++ = *from++);) {}
@@ -338,8 +472,10 @@ static int hand_on(int fd, enum kind kind, int flags)
         int own = (int)call(SYS_openat, AT_FDCWD, (long)path_of_own(kind, path), O_RDONLY | O_CLOEXEC, 0, 0);
         if (own >= 0) read_all(own, list->text, TEXT - 1), call(SYS_close, own, 0, 0, 0, 0);
     }
-    read_lines(list);
-    show_list(list);
+    if (kind == STATUS || kind == LIMITS) show_process(list);
+    else if (kind == TCP || kind == TCP6) show_sockets(list);
+    else if (kind == CGROUP) show(list, "0::/\n");
+    else read_lines(list), show_list(list);
     int ends[2];
     error = call(SYS_pipe2, (long)ends, O_CLOEXEC | O_NONBLOCK, 0, 0, 0);
     if (!error) {
@@ -381,7 +517,7 @@ uint64_t listed_device(uint64_t device)
     return device;
 }
 
-/* Which list of mounts a file is that was opened by such a name, or -1. */
+/* Which of these files was opened by such a name, or -1. */
 static int opened_kind(int fd, int named)
 {
     struct statfs system;

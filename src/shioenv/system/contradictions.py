@@ -1,0 +1,124 @@
+"""What the parts of a declaration say that cannot be true of one machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from shioenv.errors import did_you_mean
+from shioenv.system.values import GROUPS, YEARS
+
+if TYPE_CHECKING:
+    from shioenv.system.declare import Machine, SystemDeclaration
+
+
+def _above(number: int, parents: Mapping[int, int]) -> set[int]:
+    """The numbers of the parent of a process, of its parent, and so on."""
+    above: set[int] = set()
+    while (number := parents[number]) in parents and number not in above:
+        above.add(number)
+    return above
+
+
+def _socket_contradictions(machine: Machine) -> Iterator[str]:
+    """One line for each that no machine could have."""
+    numbers = {process.pid for process in machine.processes}
+    own = {interface.address for interface in machine.interfaces}
+    listening = set()
+    for index, socket in enumerate(machine.sockets):
+        place = f"$.machine.sockets[{index}]"
+        if socket.process not in numbers:
+            yield f"{place}.process: no process {socket.process} is declared"
+        if bool(socket.peer) != bool(socket.peer_port):
+            yield f"{place}: peer and peer_port stand together, or neither does"
+        allowed = own if socket.peer else own | {"0.0.0.0", "127.0.0.1", "::", "::1"}
+        if socket.address not in allowed:
+            yield f"{place}.address: the machine has no address {socket.address}"
+        if socket.peer and socket.banner:
+            yield f"{place}.banner: only a socket that listens says one"
+        named = (socket.address, socket.port, socket.peer, socket.peer_port)
+        if named in listening:
+            yield f"{place}: it is declared already"
+        listening.add(named)
+
+
+def contradictions(declaration: SystemDeclaration) -> list[str]:
+    """Faults between values that are each right by themselves."""
+    machine, users, instant = declaration.machine, declaration.users, declaration.instant
+    problems: list[str] = []
+    unique: list[tuple[str, list[object]]] = [
+        ("$.users", [user.name for user in users]),
+        ("$.users", [user.uid for user in users]),
+        ("$.groups", [group.name for group in declaration.groups]),
+        ("$.groups", [group.gid for group in declaration.groups]),
+        ("$.machine.disks", [disk.name for disk in machine.disks]),
+        ("$.machine.disks", [(disk.major, disk.minor) for disk in machine.disks]),
+        ("$.machine.interfaces", [interface.name for interface in machine.interfaces]),
+        ("$.machine.processes", [process.pid for process in machine.processes]),
+    ]
+    for place, values in unique:
+        for index, value in enumerate(values):
+            if value in values[:index]:
+                problems.append(f"{place}[{index}]: {value!r} is already taken")
+    for place, names in (
+        ("$.users", [user.name for user in users]),
+        ("$.groups", [group.name for group in declaration.groups]),
+    ):
+        if "root" in names:
+            problems.append(f"{place}[{names.index('root')}]: root is there already")
+    distribution = declaration.distribution
+    for index, package in enumerate(distribution.packages):
+        _, _, architecture = package.partition("=")[0].partition(":")
+        if architecture not in ("", distribution.architecture):
+            problems.append(
+                f"$.distribution.packages[{index}]: {package!r} is of another architecture than "
+                f"the system, which is {distribution.architecture}"
+            )
+    if declaration.boot_time.year < YEARS[0]:
+        problems.append(f"$.machine.uptime: it would have been booted before {YEARS[0]}")
+    user_names = {"root", *(user.name for user in users)}
+    group_names = {"root", *(group.name for group in declaration.groups)}
+    references = [
+        ("user", "$.session.user", declaration.session.user, user_names),
+        ("user", "$.home.owner", declaration.home.owner, user_names),
+        ("group", "$.home.group", declaration.home.group, group_names),
+    ]
+    for index, user in enumerate(users):
+        place = f"$.users[{index}].group"
+        references.append(("group", place, user.group, group_names))
+        references += [("group", f"{place}s", name, group_names | GROUPS) for name in user.groups]
+    parents = {process.pid: process.parent for process in machine.processes}
+    numbers = parents.keys()
+    if 1 not in numbers:
+        problems.append("$.machine.processes: none has the number 1")
+    if declaration.session.parent not in numbers:
+        problems.append(f"$.session.parent: no process {declaration.session.parent} is declared")
+    for index, process in enumerate(machine.processes):
+        place = f"$.machine.processes[{index}]"
+        references.append(("user", f"{place}.user", process.user, user_names))
+        if process.parent not in numbers and (process.pid, process.parent) != (1, 0):
+            problems.append(f"{place}.parent: no process {process.parent} is declared")
+        if process.pid in _above(process.pid, parents):
+            problems.append(f"{place}.parent: the process would be above itself")
+        if process.session not in numbers | {0}:
+            problems.append(f"{place}.session: no process {process.session} is declared")
+        if process.started > machine.uptime:
+            problems.append(f"{place}.started: lies after the instant")
+    problems += _socket_contradictions(machine)
+    for index, login in enumerate(machine.logins):
+        place = f"$.machine.logins[{index}]"
+        if login.end is None and login.user != "reboot" and login.pid not in numbers:
+            problems.append(f"{place}.pid: nobody is logged in there, no process has this number")
+        references.append(("user", f"{place}.user", login.user, user_names | {"reboot"}))
+        if login.end is not None and login.end < login.begin:
+            problems.append(f"{place}.end: lies before the login's begin")
+        if max(login.begin, login.end or login.begin) > instant:
+            problems.append(f"{place}: lies after the instant {instant:%Y-%m-%d %H:%M}")
+    for kind, place, name, known in references:
+        if name not in known:
+            hint = did_you_mean(name, known)
+            problems.append(f"{place}: no {kind} {name!r} is declared; {hint}")
+    if any(later < earlier for (earlier, _), (later, _) in pairwise(machine.kernel.log)):
+        problems.append("$.machine.kernel.log: expected times in ascending order")
+    return problems

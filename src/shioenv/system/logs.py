@@ -1,0 +1,150 @@
+"""What a machine of the distribution has written into /var/log since it was booted.
+
+The lines follow from the declaration: the kernel's log, cron's hourly run, logins and failed
+logins, and the packages that were installed. The numbers of processes lie between those of the
+declared processes that started before and after. `rsyslog.conf` of Debian 12 says which file a line
+stands in, and its default template gives the form of the time.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
+from typing import NamedTuple
+from zlib import crc32
+
+from shioenv.system.declare import Login, SystemDeclaration
+from shioenv.system.home_files import text_of
+from shioenv.system.image import Placed, base_time
+
+_ADM = 4
+"""The group that reads logs, a fixed number in Debian's and Ubuntu's base-passwd."""
+_FILES = {
+    "auth": ("auth.log",), "cron": ("syslog", "cron.log"), "kern": ("syslog", "kern.log"),
+    "daemon": ("syslog",),
+}  # fmt: skip
+"""Files that lines of each facility stand in."""
+_LAST_OWN = 999
+
+
+class _Line(NamedTuple):
+    when: datetime
+    facility: str
+    text: str
+
+
+def log_files(declaration: SystemDeclaration, packages: Mapping[str, str]) -> Iterator[Placed]:
+    """The files of /var/log, each as old as its last line; `packages` are versions by name."""
+    lines = sorted(_lines(declaration), key=lambda line: line.when)
+    hostname = declaration.machine.hostname
+    for name in dict.fromkeys(name for names in _FILES.values() for name in names):
+        own = [line for line in lines if name in _FILES[line.facility]]
+        text = text_of(f"{line.when:%FT%T.%f+00:00} {hostname} {line.text}" for line in own)
+        last = int(own[-1].when.timestamp()) if own else None
+        yield Placed(f"var/log/{name}", 0o640, text, mtime=last, gid=_ADM)
+    yield from _installed(declaration, packages)
+
+
+def _fraction(of: str) -> timedelta:
+    """Less than a second, another one for another text."""
+    return timedelta(microseconds=crc32(of.encode()) % 900_000)
+
+
+def _lines(declaration: SystemDeclaration) -> Iterator[_Line]:
+    machine, boot = declaration.machine, declaration.boot_time
+    for seconds, text in machine.kernel.log:
+        when = boot + timedelta(seconds=seconds)
+        yield _Line(when, "kern", f"kernel: [{seconds:12.6f}] {text}")
+    for process in machine.processes:
+        if process.name in _STARTS:
+            when = boot + timedelta(seconds=process.started)
+            yield _Line(when, "daemon", f"{process.name}[{process.pid}]: {_STARTS[process.name]}")
+    for socket in machine.sockets:
+        if not socket.peer:
+            (process,) = (one for one in machine.processes if one.pid == socket.process)
+            when = boot + timedelta(seconds=process.started + 0.2)
+            text = f"Server listening on {socket.address} port {socket.port}."
+            yield _Line(when, "auth", f"{process.name}[{process.pid}]: {text}")
+    hourly = boot.replace(minute=17, second=1)
+    while (hourly := hourly + timedelta(hours=1)) <= declaration.instant:
+        number, when = _number(declaration, hourly), hourly + _fraction(f"cron {hourly}")
+        yield from _session(when, f"CRON[{number}]", "cron", "root", 0, 0.02)
+        text = "(root) CMD (cd / && run-parts --report /etc/cron.hourly)"
+        yield _Line(when, "cron", f"CRON[{number + 1}]: {text}")
+    numbers = {"root": 0} | {user.name: user.uid for user in declaration.users}
+    since = [login for login in machine.logins if login.user != "reboot" and login.begin >= boot]
+    for login in since:
+        yield from _login(declaration, login, numbers[login.user])
+    for login in machine.failed_logins:
+        known = login.user in numbers
+        who = f"sshd[{login.pid}]: Failed password for {'' if known else 'invalid user '}"
+        port = 32768 + crc32(f"{login.host} {login.begin}".encode()) % 28232
+        when = login.begin + _fraction(f"{login.host} {login.begin}")
+        yield _Line(when, "auth", f"{who}{login.user} from {login.host} port {port} ssh2")
+
+
+_STARTS = {
+    "cron": "(CRON) INFO (Running @reboot jobs)",
+    "rsyslogd": 'imuxsock: Acquired UNIX socket "/run/systemd/journal/syslog" (fd 3) from systemd.',
+    "systemd-logind": "New seat seat0.",
+}
+"""What a daemon says when it has started."""
+
+
+def _session(
+    when: datetime, tag: str, service: str, user: str, uid: int, seconds: float | None
+) -> Iterator[_Line]:
+    """A session of PAM that is opened and, after so many seconds, closed; None: not yet."""
+    opened = f"pam_unix({service}:session): session opened for user {user}(uid={uid}) by (uid=0)"
+    yield _Line(when, "auth", f"{tag}: {opened}")
+    if seconds is not None:
+        closed = f"pam_unix({service}:session): session closed for user {user}"
+        yield _Line(when + timedelta(seconds=seconds), "auth", f"{tag}: {closed}")
+
+
+def _login(declaration: SystemDeclaration, login: Login, uid: int) -> Iterator[_Line]:
+    lasted = (login.end - login.begin).total_seconds() if login.end else None
+    service = "sshd" if login.host else "login"
+    tag, when = f"{service}[{login.pid}]", login.begin + _fraction(f"{login.begin}")
+    if login.host:
+        known = [one.peer_port for one in declaration.machine.sockets if one.process == login.pid]
+        port = known[0] if known else 32768 + crc32(f"{login.host}".encode()) % 28232
+        accepted = f"Accepted publickey for {login.user} from {login.host} port {port} ssh2"
+        yield _Line(when, "auth", f"{tag}: {accepted}")
+    yield from _session(when, tag, service, login.user, uid, lasted)
+    logind = [one.pid for one in declaration.machine.processes if one.name == "systemd-logind"]
+    for number in logind[:1]:
+        text = f"systemd-logind[{number}]: New session of user {login.user}."
+        yield _Line(when + timedelta(seconds=0.03), "auth", text)
+
+
+def _number(declaration: SystemDeclaration, when: datetime) -> int:
+    """The number that a process would have which started then."""
+    seconds = (when - declaration.boot_time).total_seconds()
+    known = sorted((process.started, process.pid) for process in declaration.machine.processes)
+    known.append((float(declaration.machine.uptime), _LAST_OWN))
+    at = max(1, bisect_right(known, (seconds, _LAST_OWN)))
+    (before, first), (after, last) = known[at - 1], known[min(at, len(known) - 1)]
+    share = (seconds - before) / (after - before) if after > before else 0.0
+    return first + round((last - first) * share)
+
+
+def _installed(declaration: SystemDeclaration, packages: Mapping[str, str]) -> Iterator[Placed]:
+    """/var/log/dpkg.log: every package unpacked and configured, as the system was installed."""
+    made = base_time(declaration)
+    architecture = declaration.distribution.architecture
+    start = datetime.fromtimestamp(made, declaration.instant.tzinfo) - timedelta(
+        seconds=2 * len(packages)
+    )
+    lines = []
+    for index, (name, version) in enumerate(packages.items()):
+        package = f"{name}:{architecture} {version}"
+        for seconds, what in (
+            (0, f"install {name}:{architecture} <none> {version}"),
+            (0, f"status half-installed {package}"), (1, f"status unpacked {package}"),
+            (1, f"configure {package} <none>"), (1, f"status installed {package}"),
+        ):  # fmt: skip
+            lines.append(f"{start + timedelta(seconds=2 * index + seconds):%F %T} {what}")
+    if packages:
+        yield Placed("var/log/dpkg.log", data=text_of(lines), mtime=made)
