@@ -114,3 +114,22 @@ def test_a_context_needs_a_directory(observer: SandboxRunner, cwd: str) -> None:
 
     with pytest.raises(StartDirectoryError, match="is no directory of the system debian-12"):
         observer.context(cwd)
+
+
+@pytest.mark.parametrize(
+    ("text", "processes"),
+    [
+        ("true", 1),
+        ("ls", 1),  # bash becomes its last command
+        ("ls; true", 2),
+        ("for i in 1 2 3; do /bin/true; done; :", 4),
+        ("echo a | cat", 3),
+        ("find . -maxdepth 1 -name 'R*' -exec true {} \\; ; :", 3),
+        ("(exit 3); :", 2),
+        ("if then", 1),
+    ],
+)
+def test_the_processes_of_a_run_are_counted(
+    observer: SandboxRunner, text: str, processes: int
+) -> None:
+    assert [observer.run(text).processes for _ in range(3)] == [processes] * 3

@@ -157,7 +157,8 @@ def test_an_export_comes_back_as_it_was(dataset: Path, shioenv: Shioenv) -> None
     assert f"{COUNT}, gcs on debian-12" in shioenv("stats", "from-a.jsonl").stdout
     assert "made by | import (records)" in _card(shioenv, "from-a.jsonl")
     assert (
-        "keep their samplers" in shioenv("import", "hub", "--out", "c", "--sampler", "x", status=2).stderr
+        "keep their samplers"
+        in shioenv("import", "hub", "--out", "c", "--sampler", "x", status=2).stderr
     )
     released = shioenv("import", "a.jsonl", "--out", "released", "--format", "released")
     assert "reparsed    0" in released.stdout

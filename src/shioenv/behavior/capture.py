@@ -136,6 +136,7 @@ class Recorder:
             volatile=execution.timed_out,
             shell_state_known=known,
             died_by_signal=execution.signal,
+            processes=execution.processes,
         )
 
     def context(self, profile: Mapping[str, Any], files: Mapping[bytes, FileStat]) -> Context:

@@ -17,7 +17,7 @@ import typer
 from typer.core import TyperCommand
 
 from shioenv.bash.words import quoted
-from shioenv.irreducibility.scoring import Scoring
+from shioenv.irreducibility.scoring import USUAL, Scoring
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -378,7 +378,7 @@ def _estimator(default: Any = True) -> Any:
 Budget = Annotated[int, _budget()]
 EstimatorName = Annotated[str, _estimator()]
 
-_USUAL = Scoring()
+_USUAL = USUAL
 UsualBudget = Annotated[int | None, _budget(str(_USUAL.budget))]
 UsualNoiseRuns = Annotated[
     int | None,
@@ -395,6 +395,16 @@ TargetError = Annotated[
     typer.Option(
         metavar="X",
         help="Stop once the standard error is at most this (default: once the budget is spent).",
+    ),
+]
+ProcessBudget = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        metavar="N",
+        help="Processes that all sub-inputs of an input may start, by the number that its first "
+        "run started. 0 sets no bound.",
+        show_default=f"{_USUAL.process_budget} for datasets, else 0",
     ),
 ]
 
@@ -440,12 +450,14 @@ def _scoring(
     noise_runs: UsualNoiseRuns = None,
     estimator: UsualEstimatorName = None,
     target_se: TargetError = None,
+    process_budget: ProcessBudget = None,
 ) -> Rescoring:
     options = {
         "budget": budget,
         "noise_runs": noise_runs,
         "estimator": estimator,
         "target_se": target_se,
+        "process_budget": process_budget,
     }
     given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     return lambda usual: replace(usual, **given)

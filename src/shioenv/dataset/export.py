@@ -320,7 +320,8 @@ def card(manifest: Manifest, licence: str) -> str:
         if plan.scoring is None
         else "not scored"
         if not plan.scoring.budget
-        else f"{plan.scoring.budget} sub-inputs a record, {plan.scoring.noise_runs} noise runs",
+        else f"{plan.scoring.budget} sub-inputs a record, {plan.scoring.noise_runs} noise runs"
+        + (f", {plan.scoring.process_budget:,} processes" if plan.scoring.process_budget else ""),
         "executions": "unknown" if not mean else f"{mean:.1f} a record",
         "system": f"{plan.system}, digest `{plan.system_digest}`",
         "start directories": ", ".join(f"`{cwd}`" for cwd in plan.drawing.start_directories if cwd),

@@ -33,7 +33,7 @@ from shioenv.execution.job import Executor
 from shioenv.execution.local import LocalExecutor
 from shioenv.grammar.library import load_grammars
 from shioenv.grammar.symbols import Grammar
-from shioenv.irreducibility.scoring import Scoring
+from shioenv.irreducibility.scoring import USUAL, Scoring
 from shioenv.recording.bounds import LIMITS
 from shioenv.recording.effort import Effort
 from shioenv.recording.line import Line
@@ -147,7 +147,7 @@ def generate(
 
     `system` is a name or file as `open_sandbox` takes it. `limits` bounds each execution (None:
     `LIMITS`, 2 seconds of wall time). `scoring` says how inputs are scored. Its None stands for the
-    scoring of an existing dataset, in a new dataset for `Scoring()`. `report` is called with the
+    scoring of an existing dataset, in a new dataset for `USUAL`. `report` is called with the
     progress.
 
     Errors before anything is written: UsageError, and those of `find_system`, `sample` and
@@ -187,7 +187,7 @@ def plan_of(
     system: System,
     grammars: Sequence[Grammar],
     drawing: Drawing = Drawing(),
-    scoring: Scoring = Scoring(),
+    scoring: Scoring = USUAL,
     limits: Limits | None = None,
 ) -> Plan:
     """The plan of a dataset drawn from these grammars on this system.

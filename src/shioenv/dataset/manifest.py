@@ -23,7 +23,7 @@ from shioenv.files.compressed import SUFFIX
 from shioenv.files.documents import parse_json
 from shioenv.files.regular import read_regular
 from shioenv.files.schema import fault
-from shioenv.irreducibility.scoring import Scoring
+from shioenv.irreducibility.scoring import USUAL, Scoring
 from shioenv.sandbox.base import Limits, limits_from
 from shioenv.synthesis.drawing import Drawing
 
@@ -375,11 +375,11 @@ def finished_manifest(directory: str | Path) -> Manifest:
 def scoring_there(directory: str | Path) -> Scoring:
     """How the records of the dataset in a directory are scored.
 
-    `Scoring()` where there is no dataset, or its scoring is not known. Errors: DatasetCorruptError.
+    `USUAL` where there is no dataset, or its scoring is not known. Errors: DatasetCorruptError.
     """
     with suppress(UnknownDatasetError):
-        return read_manifest(directory).plan.scoring or Scoring()
-    return Scoring()
+        return read_manifest(directory).plan.scoring or USUAL
+    return USUAL
 
 
 def decode_manifest(content: bytes, source: str) -> Manifest:
@@ -476,13 +476,15 @@ def _origin(value: Any) -> Mapping[str, Any] | None:
 
 
 def _scoring_json(scoring: Scoring | None) -> dict[str, Any]:
-    """The keys of a manifest about scoring; a target only where there is one."""
+    """The keys of a manifest about scoring; target and process budget where there is one."""
     if scoring is None:
         return {"budget": 0, "noise_runs": 0}
     names = ("budget", "noise_runs", "estimator")
     document: dict[str, Any] = {name: getattr(scoring, name) for name in names}
     if scoring.target_se is not None:
         document["target_standard_error"] = scoring.target_se
+    if scoring.process_budget:
+        document["process_budget"] = scoring.process_budget
     return document
 
 
@@ -492,6 +494,7 @@ def _scoring(document: Mapping[str, Any]) -> Scoring:
         "noise_runs": document["noise_runs"],
         "estimator": document.get("estimator", "paper"),
         "target_se": document.get("target_standard_error"),
+        "process_budget": document.get("process_budget", 0),
     }
     scoring: Scoring = _part(scored, Scoring)
     return scoring

@@ -12,7 +12,7 @@ from shioenv.dataset.read import read_records
 from shioenv.domain.inputs import Input
 from shioenv.errors import DatasetMismatchError, UsageError
 from shioenv.execution.job import Executor
-from shioenv.irreducibility.scoring import Scoring
+from shioenv.irreducibility.scoring import USUAL, Scoring
 from shioenv.synthesis.traces import Sample
 from shioenv.version import package_version
 
@@ -21,7 +21,7 @@ def add_scores(
     source: str | Path,
     directory: str | Path,
     *,
-    scoring: Scoring = Scoring(),
+    scoring: Scoring = USUAL,
     system: str | None = None,
     executor: Executor | None = None,
     report: Callable[[Progress], None] = lambda progress: None,

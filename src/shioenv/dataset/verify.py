@@ -295,9 +295,9 @@ def record_problems(
 ) -> Iterator[str]:
     """The contradictions in a record, a message each.
 
-    With `scoring` a record also has to be one that this scoring can give. With a `target_se` a
-    score need not be exact where the budget covers all sub-inputs. A record that was not `executed`
-    by this package has no scores of its own, so only their range is checked.
+    With `scoring` a record also has to be one that this scoring can give. With a `target_se` or a
+    `process_budget` a score need not be exact where the budget covers all sub-inputs. A record that
+    was not `executed` by this package has no scores of its own, so only their range is checked.
     """
     yield from _input_problems(record)
     yield from _behavior_problems(record)
@@ -412,7 +412,9 @@ def _score_problems(record: Record, scoring: Scoring | None) -> Iterator[str]:
     if scoring is not None and not record.timed_out and len(record.segments) == 1:
         budget = scoring.budget
         exact = record.n_arguments < (budget + 1).bit_length()  # 2^n - 1 <= budget
-        if exact != record.exact and (record.exact or scoring.target_se is None):
+        if exact != record.exact and (
+            record.exact or (scoring.target_se is None and not scoring.process_budget)
+        ):
             yield f"exact is {record.exact} with {record.n_arguments} arguments and budget {budget}"
 
 

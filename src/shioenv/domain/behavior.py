@@ -47,6 +47,11 @@ class Behavior:
     If not, the patch lacks all changes that the shell alone can tell."""
     died_by_signal: int | None = None
     """The signal that ended the shell itself, else None."""
+    processes: int = field(default=0, compare=False)
+    """How many processes and threads the run started, the shell among them; 0: nobody counted.
+
+    The number says what a run costs, and is no part of what the input did.
+    """
 
     @property
     def text(self) -> str:

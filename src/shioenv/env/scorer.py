@@ -37,13 +37,15 @@ class ScoringOptions(TypedDict, total=False):
     scoring: Scoring | None
     """How sessions are scored (None: `Scoring()`); never given together with one of its fields."""
     budget: int | None
-    """Sub-inputs per session at most; this and the next three options are fields of `Scoring`."""
+    """Sub-inputs per session at most; this and the next four options are fields of `Scoring`."""
     noise_runs: int | None
     """Runs of each session that give its noise threshold."""
     estimator: str | None
     """How sub-inputs are chosen."""
     target_se: float | None
     """Standard error at which no more sub-inputs are run."""
+    process_budget: int | None
+    """Processes that all sub-inputs of a session may start, counted by its first run."""
     limits: Limits | None
     """Bounds of every run in the sandbox (None: `Limits()`)."""
     wall_seconds: float | None
@@ -271,7 +273,7 @@ def _is_volatile(command: str) -> bool:
     return read_grammar(path.read_text(encoding="utf-8"), path.name).grammar.header.volatile
 
 
-_FIELDS = ("budget", "noise_runs", "estimator", "target_se")
+_FIELDS = ("budget", "noise_runs", "estimator", "target_se", "process_budget")
 
 
 def scoring_of(options: ScoringOptions) -> Scoring:

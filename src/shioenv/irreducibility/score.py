@@ -253,6 +253,9 @@ def estimate_irreducibility(
     sub-input. With one argument, the score is Delta against the command alone. Without an argument
     there is no score, but the full input is run all the same.
 
+    With a `process_budget`, an input whose first run started many processes has fewer sub-inputs
+    (`Scoring.within`).
+
     `noise_runs` executions of each scored prefix give the noise threshold. These executions are
     never taken from the cache. Sub-inputs are held against the first execution. Sub-inputs of a
     segment with the same rendered text share one execution. `cache` shares executions between
@@ -270,16 +273,17 @@ def estimate_irreducibility(
         raise UsageError("a session without rows cannot be scored", hint="it has one at least")
     if not scoring.budget:
         raise UsageError("nothing can be scored with a budget of 0", hint="at least 1")
-    runs, budget = scoring.noise_runs, scoring.budget
+    runs = scoring.noise_runs
     targets = [target for number in range(len(rows)) for target in _targets(rows, number)]
     if (most := max(target.n for target in targets)) > MOST_ARGUMENTS:
         raise UsageError(
             f"a command of {most:,} arguments cannot be scored",
             hint=f"{MOST_ARGUMENTS} at most; shioenv run executes it without a score",
         )
-    caps = [min((1 << target.n) - 1, budget) for target in targets]
-    shares = water_fill(caps, budget)
     whole = _Trial(behave, "\n".join(row.text for row in rows), runs, cache)
+    scoring = scoring.within(whole.full.processes)
+    caps = [min((1 << target.n) - 1, scoring.budget) for target in targets]
+    shares = water_fill(caps, scoring.budget)
     scores = []
     n_executions, volatile = runs, whole.noise.volatile
     for target, share in zip(targets, shares, strict=True):

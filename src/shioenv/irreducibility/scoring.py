@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from shioenv.errors import UsageError
 from shioenv.irreducibility.estimators import DRAWS, Estimator, estimator_named
+
+LEAST_SUB_INPUTS = 4
+"""Sub-inputs of an input that `Scoring.process_budget` leaves in any case (ours)."""
 
 FIRST_BATCH = 16
 """Draws of the first batch, after which the target error is checked (ours).
@@ -35,8 +38,16 @@ class Scoring:
     None: the budget alone decides.
     """
 
+    process_budget: int = 0
+    """Most processes that the sub-inputs of an input may start together (ours); 0: any number.
+
+    Each sub-input counts as many as the first run of the whole input started. The budget becomes a
+    half, a quarter and so on of itself until they fit, and no less than `LEAST_SUB_INPUTS`. Such
+    inputs are few and dear: `find -exec` over many files, `xargs -n 1`.
+    """
+
     def __post_init__(self) -> None:
-        for name, least in (("budget", 0), ("noise_runs", 1)):
+        for name, least in (("budget", 0), ("noise_runs", 1), ("process_budget", 0)):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise UsageError(
@@ -49,6 +60,15 @@ class Scoring:
                 )
             object.__setattr__(self, "target_se", float(self.target_se))
         estimator_named(self.estimator)
+
+    def within(self, processes: int) -> Scoring:
+        """These settings for an input whose first run started so many processes."""
+        budget = self.budget
+        while self.process_budget and budget * processes > self.process_budget:
+            if budget <= LEAST_SUB_INPUTS:
+                break
+            budget = max(budget // 2, LEAST_SUB_INPUTS)
+        return replace(self, budget=budget) if budget != self.budget else self
 
     @property
     def estimate(self) -> Estimator:
@@ -80,6 +100,13 @@ class Scoring:
 def _from_the_start(n: int) -> tuple[int, int]:
     return FIRST_BATCH, 1
 
+
+USUAL = Scoring(process_budget=320)
+"""The settings of datasets, where none are given.
+
+Of 3,000 inputs of the policy `mixed`, 0.6% start more than the ten processes that 32 sub-inputs can
+have. Their first runs took 6% of the time of all.
+"""
 
 UNSCORED = Scoring(budget=0, noise_runs=2)
 """Settings without scores. Each input is executed twice, which shows where it is volatile."""

@@ -113,6 +113,8 @@ def facts(manifest: Manifest, records: int) -> dict[str, str]:
     """
     plan, shards = manifest.plan, len(manifest.shards)
     drawing, scoring = plan.drawing, plan.scoring
+    most = scoring.process_budget if scoring else 0
+    bound = f" that start at most {count(most)} processes" if most else ""
     said = {
         "records": f"{count(records)} of {count(manifest.count)} wanted, "
         f"in {count(shards)} shard{'s' * (shards != 1)}",
@@ -125,7 +127,7 @@ def facts(manifest: Manifest, records: int) -> dict[str, str]:
         if scoring is None
         else f"none: inputs were executed alone, {scoring.noise_runs} times"
         if not scoring.budget
-        else f"at most {count(scoring.budget)} sub-inputs of each input, "
+        else f"at most {count(scoring.budget)} sub-inputs of each input{bound}, "
         f"{scoring.noise_runs} noise runs; {count(manifest.executions)} executions in all",
         "inputs": f"at most {drawing.horizon} arguments a command and {drawing.max_segments} "
         f"commands, {drawing.composite_share:.0%} of draws composed of several",

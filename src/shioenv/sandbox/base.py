@@ -268,6 +268,11 @@ class Execution:
     still ran when that time was over."""
     signal: int | None = None
     """The signal that ended the shell, else None."""
+    processes: int = 0
+    """How many processes and threads the run started until its shell ended, the shell among them.
+
+    0 where nobody counted.
+    """
     hostname: bytes | None = None
     """The host's name after the run; None where it did not change."""
     network: bytes | None = None

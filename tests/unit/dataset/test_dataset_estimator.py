@@ -19,7 +19,7 @@ from shioenv.domain.inputs import Input
 from shioenv.errors import DatasetCorruptError, UsageError
 from shioenv.irreducibility.estimators import LEFT_LATER, estimator_named
 from shioenv.irreducibility.score import estimate_irreducibility
-from shioenv.irreducibility.scoring import Scoring
+from shioenv.irreducibility.scoring import USUAL, Scoring
 from shioenv.irreducibility.subsets import Kept, leave_out
 from shioenv.recording.session import SessionRecorder
 from shioenv.synthesis.drawing import Drawing
@@ -48,7 +48,7 @@ def test_a_whole_number_as_the_error_comes_back_too(monkeypatch: pytest.MonkeyPa
 
 
 def test_what_is_not_given_is_as_in_the_dataset_that_is_there(tmp_path: Path) -> None:
-    assert scoring_there(tmp_path) == Scoring()
+    assert scoring_there(tmp_path) == USUAL
     with Store(tmp_path, plan(estimator="paper", target_se=0.25), 3, kernel="6.1.0"):
         pass
     assert scoring_there(tmp_path) == Scoring(budget=8, estimator="paper", target_se=0.25)
@@ -61,6 +61,9 @@ def test_a_manifest_names_the_estimator_and_no_target_where_there_is_none() -> N
     document = plan().to_json()
     assert document["estimator"] == "balanced"
     assert "target_standard_error" not in document
+    assert "process_budget" not in document
+    bound = plan(process_budget=99)
+    assert Plan.from_json(bound.to_json()) == bound
 
 
 def test_a_manifest_that_names_no_estimator_is_of_the_papers() -> None:
@@ -72,6 +75,9 @@ def test_a_manifest_that_names_no_estimator_is_of_the_papers() -> None:
 def test_another_estimator_is_another_dataset() -> None:
     assert plan(estimator="paper").differences(plan()) == (
         'estimator: "paper" in the dataset, "balanced" asked for',
+    )
+    assert plan(process_budget=320).differences(plan()) == (
+        "process_budget: 320 in the dataset, null asked for",
     )
     assert plan(target_se=0.05).differences(plan()) == (
         "target_standard_error: 0.05 in the dataset, null asked for",

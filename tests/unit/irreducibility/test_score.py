@@ -2,6 +2,7 @@ import json
 import random
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import cycle
 
 import pytest
@@ -283,3 +284,35 @@ def test_the_score_is_json_with_the_names_that_are_relied_on() -> None:
         assert name in document
     assert [item["argument"] for item in document["arguments"]] == ["a", "b", "z"]
     assert document["segments"][0]["contrasts"]
+
+
+@pytest.mark.parametrize(
+    ("processes", "budget"),
+    [(0, 32), (1, 32), (10, 32), (11, 16), (20, 16), (21, 8), (40, 8), (41, 4), (100_000, 4)],
+)
+def test_an_input_of_many_processes_has_fewer_sub_inputs(processes: int, budget: int) -> None:
+    scoring = Scoring(budget=32, process_budget=320)
+    within = scoring.within(processes)
+    assert within == Scoring(budget=budget, process_budget=320)
+    assert within.within(processes) == within
+    assert Scoring(budget=32).within(processes) == Scoring(budget=32)
+    assert Scoring(budget=3, process_budget=1).within(processes).budget == 3
+
+
+def test_a_dear_input_has_an_estimate_and_says_how_sure_it_is() -> None:
+    line = "find a b c d e f"
+    cheap = words("a")
+
+    def dear(text: str) -> Behavior:
+        return replace(cheap(text), processes=1000)
+
+    known = score(line, words("a"))
+    shell_input = Input.from_marked(line.split())
+    scoring = Scoring(budget=64, process_budget=320)
+    found = estimate_irreducibility(shell_input, dear, scoring, rng=random.Random(3))
+    assert known.exact
+    assert not found.exact
+    assert found.n_executions <= 3 + 4 < known.n_executions
+    assert found.standard_error is not None
+    free = estimate_irreducibility(shell_input, dear, Scoring(budget=64), rng=random.Random(3))
+    assert replace(free, behavior=known.behavior) == known

@@ -53,6 +53,7 @@ struct reply {
     int32_t status;           /* as wait(2) reports it */
     uint32_t flags;           /* REPLY_* */
     int64_t started_ns, ended_ns;  /* real time */
+    uint32_t processes;       /* and threads, the shell among them, that were started until the shell ended; 0: not counted */
     uint32_t output_length, errors_length, state_length, changes_length;
 };
 enum {

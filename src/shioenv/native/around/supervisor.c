@@ -80,7 +80,7 @@ static int mounts_copy = -1;  /* the copy of the layer's mounts that inputs shar
 /* Starts the fork server, which waits for the layers: what /proc says of it is a part of them. Its number. */
 static pid_t start_server(const int pair[2])
 {
-    int last_pid = openat(host_proc, "sys/kernel/ns_last_pid", O_WRONLY | O_CLOEXEC);
+    int last_pid = openat(host_proc, "sys/kernel/ns_last_pid", O_RDWR | O_CLOEXEC);
     CHECK(last_pid, "open ns_last_pid");
     pid_t server = fork_inside((pid_t)config.parent);
     if (server == 0) {
@@ -265,6 +265,7 @@ static unsigned watch(const struct request *request, struct channel *channels, s
             close_fd(slave);
             if (ended.error) reply->error = ended.error;
             reply->status = ended.status;
+            reply->processes = ended.processes;
             if (ended.error) return noticed;
             if (open_channels && !killed) {
                 int64_t last = now_ns(CLOCK_MONOTONIC) + request->background_ms * 1000000ll;

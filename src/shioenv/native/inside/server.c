@@ -90,6 +90,16 @@ static pid_t fork_as(pid_t pid)
     return child;
 }
 
+/* How many numbers were given to processes and threads from `first` on. */
+static uint32_t numbers_from(uint32_t first)
+{
+    char digits[16] = "";
+    if (pread(FD_LAST_PID, digits, sizeof digits - 1, 0) <= 0) return 0;
+    uint32_t last = 0;
+    for (const char *digit = digits; *digit >= '0' && *digit <= '9'; digit++) last = 10 * last + (uint32_t)(*digit - '0');
+    return last < first ? 0 : last - first + 1;
+}
+
 static int write_number(int fd, unsigned value)
 {
     char digits[16];
@@ -232,6 +242,7 @@ void serve(void)
             if (child > 0) {
                 while (waitpid(child, &reply.status, __WALL) < 0)
                     if (errno != EINTR) { reply.error = errno; break; }
+                reply.processes = numbers_from(request.pid);
             }
         }
         close_all(fds);

@@ -63,7 +63,7 @@ enum { DESCRIPTORS = 4 };  /* of one message at most */
 struct server_request { uint32_t op; uint32_t pid; uint32_t flags; };
 /* server -> supervisor: one when it is ready to serve; one when the shell was reaped; before it those from the child itself, which alone
  * have a stage. */
-struct server_reply { int32_t error; uint32_t stage; int32_t status; };
+struct server_reply { int32_t error; uint32_t stage; int32_t status; uint32_t processes; };  /* that were started until the shell ended */
 
 /* A message with descriptors at its side; false where it could not be sent. */
 bool send_with(int socket, const void *body, size_t length, const int *fds, unsigned n);

@@ -126,7 +126,7 @@ LONGEST_CHANGES: Final = 32 * MEBIBYTE + (1 << 17)
 
 RECORD = struct.Struct("=II")
 REQUEST = struct.Struct("=4I2Q4I")
-REPLY = struct.Struct("=iIiIqq4I")
+REPLY = struct.Struct("=iIiIqq5I4x")  # as C pads it
 CHANGE = struct.Struct("=4IQqIQ2I")
 RLIMIT = struct.Struct("=3Q")
 PROCESS = struct.Struct("=3I16s")
@@ -195,6 +195,8 @@ class Reply(NamedTuple):
     """`ReplyFlags`."""
     started_ns: int
     ended_ns: int
+    processes: int
+    """How many processes were started until the shell ended, the shell among them; 0: unknown."""
     output_length: int
     errors_length: int
     state_length: int
@@ -238,6 +240,7 @@ class Reply(NamedTuple):
             output_truncated=said.output_truncated,
             limits_hit=(*said.limits_hit, "state_bytes") if long_state else said.limits_hit,
             signal=died_of,
+            processes=self.processes,
         )
 
 
