@@ -6,9 +6,7 @@ import os
 import posixpath
 import re
 from collections.abc import Callable, Mapping, Set
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, Protocol, TypeAlias
 
 from shioenv.bash.builtins import BUILTINS
@@ -29,8 +27,7 @@ from shioenv.domain.names import file_key, name_bytes
 from shioenv.domain.patch import ContextPatch, Operation
 from shioenv.domain.pointer import keys, pointer
 from shioenv.domain.runner import Answer, Guesser, Runner, State, answer_of
-from shioenv.domain.work import uncounted
-from shioenv.errors import Abstained, PatchError
+from shioenv.errors import Abstained
 from shioenv.model.memory.memory import Memory
 from shioenv.system.world import World
 
@@ -135,7 +132,8 @@ class Commands:
         return Step(call.text, nothing(why), asked=(*asked, GUESSED))
 
     def _redirection(self, call: Call, state: State) -> Step | None:
-        opened = opening(call, state, self._fresh) if self._fresh else None
+        fresh = self._world.made
+        opened = None if fresh is None else opening(call, state, fresh)
         if opened is None:
             return None
         return Step(call.text, Answer(opened, 1.0, "a redirection, by rule"))
@@ -235,23 +233,13 @@ class Commands:
         files = any(each.kind in "fdls" for each in taken.operands)
         return any(each.kind == "x" for each in taken.operands) or not (files or taken.operands)
 
-    @cached_property
-    def _fresh(self) -> Mapping[str, Any] | None:
-        """The entry of an empty file that is made now; None where the memory does not know it."""
-        with suppress(Abstained, PatchError), uncounted():
-            found = self._memory.find("touch a-new-file", self._world.state())
-            for operation in found.answer.behavior.patch.operations:
-                if operation[0] == "a" and isinstance(operation[2], dict):
-                    return operation[2]
-        return None
-
     def _with_times(self, behavior: Behavior, state: State) -> Behavior:
         """The behavior with the times that records do not tell.
 
         A directory in which something is made or removed has the time of now. The patch of a whole
         input does not tell that time: later commands of the input need it.
         """
-        fresh = self._fresh
+        fresh = self._world.made
         if fresh is None or not behavior.patch:
             return behavior
         told = {operation[1] for operation in behavior.patch.operations}

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 import posixpath
+import stat
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, Literal, Required, TypedDict
+from typing import Annotated, Any, Literal, NotRequired, Required, TypedDict
 
 import msgspec
 
@@ -80,6 +81,7 @@ class _Written(TypedDict):
 
     context: _Document
     contents: dict[_Path, str]
+    made: NotRequired[_File]
 
 
 class _Untouched(State):
@@ -97,7 +99,14 @@ class _Untouched(State):
 class World:
     """A pristine machine that was written down: a `Pristine` that reads no files of any machine."""
 
-    def __init__(self, context: Context, contents: Mapping[str, bytes]) -> None:
+    def __init__(
+        self,
+        context: Context,
+        contents: Mapping[str, bytes],
+        made: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.made = made
+        """The entry of an empty file that an input makes at the instant; None: nobody knows."""
         self.start: str = context.document["cwd"]
         """The start directory of the context: files in it are named relative to it."""
         self.contents = contents
@@ -111,12 +120,14 @@ class World:
         context: Context,
         read: Callable[[str], bytes | None],
         shown: Mapping[str, bytes] = MappingProxyType({}),
+        made: Mapping[str, Any] | None = None,
     ) -> World:
         """The world of a machine in this context.
 
         `read` gives the content of a regular file, or None where it cannot. `shown` has the
         contents of the machine's files in /proc, by absolute path. Contents of at most `LARGEST`
-        bytes are kept: those of `shown`, and those of regular files in `ROOTS`.
+        bytes are kept: those of `shown`, and those of regular files in `ROOTS`. `made` is as in the
+        world.
         """
         start = context.document["cwd"]
         contents = {path: text for path, text in shown.items() if len(text) <= LARGEST}
@@ -127,7 +138,7 @@ class World:
             content = read(path)
             if content is not None and len(content) <= LARGEST:
                 contents[path] = content
-        return cls(context, contents)
+        return cls(context, contents, made)
 
     def read(self, path: str) -> bytes | None:
         """See `Pristine.read`; None also for a content that was not written down."""
@@ -175,6 +186,8 @@ class World:
         """The world as a file; `from_json` reads it."""
         contents = {path: text.decode("latin-1") for path, text in sorted(self.contents.items())}
         document = {"context": json.loads(self._document.to_json()), "contents": contents}
+        if self.made is not None:
+            document["made"] = dict(self.made)
         return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
 
     @classmethod
@@ -182,7 +195,8 @@ class World:
         """The world that `to_json` wrote. Errors: ValueError, ContextError for other bytes."""
         document = parsed(source, _Written)
         contents = {path: text.encode("latin-1") for path, text in document["contents"].items()}
-        return cls(Context(document["context"]), contents)
+        made: Any = document.get("made")
+        return cls(Context(document["context"]), contents, made)
 
     def _context(self, cwd: str | None = None) -> Context:
         """See `Pristine.context`: files are named as seen from `cwd`."""
@@ -206,7 +220,19 @@ class World:
 
 def world_of(system: System, context: Context) -> World:
     """A built system written down, in the start directory of this context."""
-    return World.of(context, system.content, system.shown_in_proc())
+    return World.of(context, system.content, system.shown_in_proc(), _made(system))
+
+
+def _made(system: System) -> dict[str, Any]:
+    """The entry of an empty file that the session's user makes at the instant."""
+    declaration, at = system.declaration, system.declaration.instant
+    user = declaration.user(declaration.session.user)
+    mode = stat.S_IFREG | 0o666 & ~declaration.session.umask
+    return {
+        "perms": stat.filemode(mode), "links": 1, "owner": declaration.session.user,
+        "group": user.group if user else "root", "size": 0, "month": MONTHS[at.month - 1],
+        "day": at.day, "year": at.year, "time": f"{at:%H:%M}",
+    }  # fmt: skip
 
 
 def read_world(directory: Path) -> World:

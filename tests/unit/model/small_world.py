@@ -52,7 +52,7 @@ def small_world() -> World:
         "fs": files,
     }
     contents = {f"{HOME}/{name}": content for name, content in CONTENTS.items()}
-    return World(Context(document), contents)
+    return World(Context(document), contents, made=entry(0))
 
 
 def taken(text: str, state: State | None = None) -> Taken:

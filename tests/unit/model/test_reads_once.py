@@ -39,7 +39,6 @@ def test_an_answer_reads_and_looks_up_once(
     text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = Model(small_memory(tmp_path))
-    model.answer("touch a-new-file")  # what an answer needs to know once
     parses: Counter[str] = Counter()
     looks: Counter[str] = Counter()
     reading._source.cache_clear()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -82,7 +83,9 @@ def test_what_is_written_of_ours_is_what_would_be_written(
     assert replaced(text, dict(Shift(THEIRS, start).words(text))) == expected
 
 
-def machine(user: str, host: str, address: str, started: datetime, cwd: str) -> World:
+def machine(
+    user: str, host: str, address: str, started: datetime, cwd: str, **made: Any
+) -> World:
     document = dict(small_world().state().before.document)
     document["cwd"], document["hostname"] = cwd, host
     document["env"] = {**document["env"], "PWD": cwd}
@@ -93,11 +96,12 @@ def machine(user: str, host: str, address: str, started: datetime, cwd: str) -> 
         "/proc/stat": f"cpu 1 2\nbtime {int(started.timestamp())}\n",
     }
     texts = {path: text.encode() for path, text in contents.items()}
-    return World(Context(document), {**texts, **small_world().contents})
+    return World(Context(document), {**texts, **small_world().contents}, entry(0, **made))
 
 
 HERE = machine("ubuntu", "ubuntu", "10.20.30.40", THEIRS, HOME)
-THERE = machine("mei", "harbor", "10.60.99.40", OURS, ELSEWHERE)
+NOW_THERE: dict[str, Any] = {"month": "May", "day": 6, "year": 2026, "time": "01:56"}
+THERE = machine("mei", "harbor", "10.60.99.40", OURS, ELSEWHERE, **NOW_THERE)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +166,7 @@ def test_a_file_is_made_now_on_the_machine_that_is_asked_about(tmp_path: Path) -
     answer = elsewhere(tmp_path).answer("touch new")
     ((code, path, made),) = answer.behavior.patch.operations
     assert (code, path) == ("a", "/fs/new")
-    assert made == entry(0, month="May", day=6, year=2026, time="01:56")
+    assert made == entry(0, **NOW_THERE)
     both = elsewhere(tmp_path).answer("touch new; echo hi > other.txt")
     times = [operation[2]["time"] for operation in both.behavior.patch.operations]
     assert times == ["01:56", "01:56"]

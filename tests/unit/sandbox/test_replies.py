@@ -73,7 +73,7 @@ def records(changed: list[FileChange]) -> bytes:
 
 
 def reply(output: bytes, state: bytes, listed: bytes, status: int = 0) -> bytes:
-    head = wire.Reply(0, 0, status, 0, 1, 2, len(output), 0, len(state), len(listed))
+    head = wire.Reply(0, 0, status, 0, 1, 2, 3, len(output), 0, len(state), len(listed))
     return wire.REPLY.pack(*head) + output + state + listed
 
 
@@ -143,7 +143,7 @@ def test_any_head_is_read_or_refused(head: bytes) -> None:
 
 @pytest.mark.parametrize("field", ["output", "errors", "state", "changes"])
 def test_nothing_is_waited_for_that_no_run_can_give(field: str) -> None:
-    head = wire.Reply(0, 0, 0, 0, 1, 2, 0, 0, 0, 0)._replace(**{f"{field}_length": 2**32 - 1})
+    head = wire.Reply(0, 0, 0, 0, 1, 2, 3, 0, 0, 0, 0)._replace(**{f"{field}_length": 2**32 - 1})
     asked: list[int] = []
 
     def receive(least: int, so_far: bytes) -> bytes:
