@@ -154,8 +154,10 @@ def plain_copy(system: System, where: Path) -> Path:
 
 
 def distributions_own(system: System, built: Path, where: Path) -> Path | None:
-    """The same copy with the distribution's own C library in it, which starts every program: the
-    built system's answers in place of the kernel. None where what it was built from is not kept.
+    """The same copy with the distribution's own C library and loader, which start every program.
+
+    The built system's answer in place of the kernel and the processor. None where what it was built
+    from is not kept.
     """
     key = system.source.partition("mmdebstrap:")[2]
     base = next((cache_directory() / "bases").glob(f"*-{key}.tar"), None) if key else None
@@ -165,18 +167,21 @@ def distributions_own(system: System, built: Path, where: Path) -> Path | None:
     subprocess.run(["cp", "-al", built, root], check=True)  # a gigabyte need not be copied again
     subprocess.run(["rm", "-r", root / home], check=True)
     subprocess.run(["cp", "-a", built / home, root / home], check=True)
-    library = root / LIBRARY
-    mode = library.stat().st_mode
-    library.unlink()
     with tarfile.open(base) as tar:
-        found = tar.extractfile(f"./{LIBRARY}")
-        assert found is not None
-        library.write_bytes(found.read())
-    library.chmod(mode)
+        for name in ORIGINALS:
+            file = root / name
+            mode = file.stat().st_mode
+            file.unlink()
+            found = tar.extractfile(f"./{name}")
+            assert found is not None
+            file.write_bytes(found.read())
+            file.chmod(mode)
     return root
 
 
-LIBRARY = "usr/lib/x86_64-linux-gnu/libc.so.6"
+ORIGINALS = tuple(
+    f"usr/lib/x86_64-linux-gnu/{name}" for name in ("libc.so.6", "ld-linux-x86-64.so.2")
+)
 
 
 @dataclass

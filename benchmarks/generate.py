@@ -30,6 +30,7 @@ from typing import Any
 from shioenv.dataset.generate import Progress, Summary, generate
 from shioenv.execution.local import LocalExecutor
 from shioenv.irreducibility.scoring import THE_PAPERS, UNSCORED, Scoring
+from shioenv.irreducibility.scoring import USUAL as FOR_DATASETS
 from shioenv.recording.cache import CACHE_BYTES
 from shioenv.synthesis.drawing import Drawing
 from shioenv.system.build import cache_directory
@@ -49,7 +50,7 @@ class Way:
     """One way to make the records."""
 
     name: str
-    scoring: Scoring = Scoring()
+    scoring: Scoring = FOR_DATASETS
     workers: int = 2
     shared: bool = False
     times: int = 1
