@@ -364,7 +364,10 @@ def leakage(
     strongest level. The exit status is 1 where an input is exact, else 0.
     """
     from shioenv.dataset.leakage import leakage as find_leakage
+    from shioenv.errors import UsageError
 
+    if str(train) == str(test) == "-":
+        raise UsageError("both sets cannot be standard input", hint="name a file for one of them")
     train, test = shared.given(train), shared.given(test)
     with counting("training inputs") as report:
         leaking = find_leakage(train, test, threshold=threshold, report=report)

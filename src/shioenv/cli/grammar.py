@@ -332,12 +332,10 @@ def _against(
 
 def _lines(file: Path) -> list[str]:
     """The lines of a file that are not empty; `-` is standard input."""
-    import sys
-
     from shioenv.errors import UsageError
 
     try:
-        content = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
+        content = shared.given(file).read_bytes()
     except OSError as error:
         raise UsageError(f"cannot read {file}: {error.strerror}") from error
     return [line for line in content.decode("utf-8-sig", "surrogateescape").split("\n") if line]

@@ -154,7 +154,9 @@ def verify(name: Name = None) -> shared.Printout:
     if not found:
         said = f"{system.name}: all {system.facts['entries']} files are as they were built"
         return shared.Printout(document, [said])
-    again = f"shioenv system remove {system.name} && shioenv system build {name or system.name}"
+    made = "--rootfs-tar FILE --name " if system.source.startswith("tar:") else ""
+    again = f"shioenv system remove {system.name} && shioenv system build {made}"
+    again += system.name if made else name or system.name
     hint = f"to have it as it was: {again}"
     lines = [*found[:_SHOWN], *([f"and {len(found) - _SHOWN} more"] if found[_SHOWN:] else [])]
     return shared.Printout(document, [*lines, hint], status=1)

@@ -113,7 +113,7 @@ class _Content(io.RawIOBase):
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
         self._frame: Any = None
-        self._rest = b""
+        self._rest = memoryview(b"")
 
     def readable(self) -> bool:
         return True
@@ -125,7 +125,7 @@ class _Content(io.RawIOBase):
                 if self._frame is not None:
                     raise self._damaged("it ends early")
                 return 0
-            self._rest = self._of(content)
+            self._rest = memoryview(self._of(content))
         size = min(len(buffer), len(self._rest))
         buffer[:size] = self._rest[:size]
         self._rest = self._rest[size:]

@@ -55,8 +55,8 @@ _REMOVED = 2048
 """Most executions that one write removes; otherwise it removes an eighth of all (ours)."""
 
 _CHECKSUM = 16
-_SOURCES = ("behavior", "domain", "native", "sandbox")
-"""Packages that turn an input into a behavior."""
+_SOURCES = ("bash", "behavior", "domain", "native", "sandbox", "system")
+"""Packages that turn an input into a behavior, and those that these import."""
 
 _TABLE = """
 CREATE TABLE IF NOT EXISTS executions

@@ -384,3 +384,19 @@ def test_a_list_of_inputs_may_begin_with_a_mark_of_the_byte_order(tmp_path: Path
         for name in ("plain", "marked")
     )
     assert (marked.exit_code, marked.stdout) == (0, plain.stdout)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("grammar usage - <&-", "standard input is closed"),
+        ("grammar parse --file - <&-", "standard input is closed"),
+        ("dataset leakage - - < /dev/null", "both sets cannot be standard input"),
+    ],
+)
+def test_standard_input_that_cannot_be_read_is_an_error(line: str, said: str) -> None:
+    done = subprocess.run(
+        ["sh", "-c", f'"$0" -m shioenv {line}', sys.executable], capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"error: {said}")

@@ -83,9 +83,7 @@ def test_what_is_written_of_ours_is_what_would_be_written(
     assert replaced(text, dict(Shift(THEIRS, start).words(text))) == expected
 
 
-def machine(
-    user: str, host: str, address: str, started: datetime, cwd: str, **made: Any
-) -> World:
+def machine(user: str, host: str, address: str, started: datetime, cwd: str, **made: Any) -> World:
     document = dict(small_world().state().before.document)
     document["cwd"], document["hostname"] = cwd, host
     document["env"] = {**document["env"], "PWD": cwd}
