@@ -81,7 +81,7 @@ class StableVecEnv(VecEnv):  # type: ignore[misc]
                     if not name.startswith("_") and not isinstance(of, dict)
                 },
                 "terminal_observation": batch["final_obs"][number],
-                "TimeLimit.truncated": False,
+                "TimeLimit.truncated": bool(truncated[number] and not terminated[number]),
             }
             episode = {
                 "r": float(self._returns[number]),
