@@ -256,6 +256,7 @@ VISITOR = {
     "lsof -i | awk 'NR > 1 {print $1, $2, $9, $10}' | sort": r"sshd 436 \*:ssh \(LISTEN\)\n"
     r"sshd 436 \*:ssh \(LISTEN\)\n"
     r"sshd 812 ubuntu\.example\.internal:ssh->10\.20\.30\.2:51514 \(ESTABLISHED\)\n",
+    "awk '{ print length($0) }' /proc/net/tcp | sort -u": r"149\n",
     "nc -w 3 localhost 22 < /dev/null": r"SSH-2\.0-OpenSSH_\S+ .*\s*",
     "service ssh status; service cron status": r"sshd is running\.\ncron is running\.\n",
     "cat /run/sshd.pid /run/crond.pid": r"436\n398\n",

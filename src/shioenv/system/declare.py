@@ -321,6 +321,10 @@ class Process:
     """The file that holds the process's number, or empty."""
 
 
+MOST_SOCKETS = 16
+"""Most sockets of a machine's processes."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Socket:
     """A TCP socket of a process: one that listens, or one that is connected to `peer`."""
@@ -363,7 +367,7 @@ class Machine:
     """What /var/log/btmp holds."""
     processes: tuple[Process, ...]
     """The processes that run beside inputs; number 1 is among them."""
-    sockets: Annotated[tuple[Socket, ...], Meta(max_length=16)] = ()
+    sockets: Annotated[tuple[Socket, ...], Meta(max_length=MOST_SOCKETS)] = ()
     """The sockets of these processes."""
 
 

@@ -15,6 +15,7 @@ from shioenv import native
 from shioenv.behavior.rows import RowKind
 from shioenv.sandbox.base import LONGEST_INPUT, LONGEST_STDIN
 from shioenv.sandbox.namespaces import wire
+from shioenv.system.declare import MOST_SOCKETS
 
 NATIVE = Path(native.__file__).parent
 TYPES: dict[str, type[ctypes._SimpleCData[int]]] = {
@@ -87,6 +88,7 @@ def test_every_other_constant_of_the_protocol_is_known() -> None:
     assert others == {
         "FD_GATEWAY": wire.FD_GATEWAY,
         "STDIN_MAX": LONGEST_STDIN,
+        "MOST_SOCKETS": MOST_SOCKETS,
         "NEEDS_NEW_SANDBOX": wire.NEEDS_NEW_SANDBOX,
     }
     bounds = constants(SERVER)

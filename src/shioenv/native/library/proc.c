@@ -405,10 +405,12 @@ static void show_sockets(struct list *list)
     static const char no_pointer[] = "0000000000000000";
     for (const char *at = list->text, *end; *at; at = end) {
         end = after_line(at);
+        size_t start = list->length, width = (size_t)(end - at);
         const char *local = word(after_word(at));
         uint64_t port = port_of(&local);
         const char *peer = word(local);
         uint64_t peer_port = port_of(&peer), inode = declared_inode(list->kind == TCP ? 4 : 6, port, peer_port);
+        bool filled = inode && width > 2 && end[-2] == ' ';  /* to a width of its own, whatever the number was */
         for (int i = 0; inode && i <= POINTER; i++) {
             const char *next = after_word(at), *from = word(at);
             while (at < from && list->length < SHOWN) list->shown[list->length++] = *at++;
@@ -417,7 +419,11 @@ static void show_sockets(struct list *list)
             else while (at < next && list->length < SHOWN) list->shown[list->length++] = *at++;
             at = next;
         }
-        while (at < end && list->length < SHOWN) list->shown[list->length++] = *at++;
+        const char *last = end;
+        while (filled && last > at && (last[-1] == ' ' || last[-1] == '\n')) last--;
+        while (at < last && list->length < SHOWN) list->shown[list->length++] = *at++;
+        while (filled && list->length - start < width - 1 && list->length < SHOWN) list->shown[list->length++] = ' ';
+        if (filled) show(list, "\n");
     }
 }
 
