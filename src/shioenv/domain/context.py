@@ -22,6 +22,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from shioenv.errors import ContextError
@@ -40,6 +41,13 @@ MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", 
 
 OF_DATE = ("month", "day", "year", "time")
 """The attributes of a file that tell its time of last change."""
+
+
+def date_of(moment: datetime) -> dict[str, Any]:
+    """The values of `OF_DATE` for a file that was changed at this moment."""
+    month, clock = MONTHS[moment.month - 1], f"{moment:%H:%M}"
+    return {"month": month, "day": moment.day, "year": moment.year, "time": clock}
+
 
 KEPT = ("perms", "owner", "group", "size", *OF_DATE)
 """The attributes that a file keeps where it takes the place of another file."""

@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Any, TypeAlias
 
-from shioenv.domain.context import MONTHS, OF_DATE
+from shioenv.domain.context import MONTHS, OF_DATE, date_of
 from shioenv.system.world import World
 
 _OWN = timedelta(days=31)
@@ -63,13 +63,7 @@ class Shift:
         hour, minute = map(int, entry["time"].split(":"))
         month = MONTHS.index(entry["month"]) + 1
         at = datetime(entry["year"], month, entry["day"], hour, minute, tzinfo=UTC)
-        now = self._moved(at) if self._is_own(at) else at
-        return {
-            "month": MONTHS[now.month - 1],
-            "day": now.day,
-            "year": now.year,
-            "time": f"{now:%H:%M}",
-        }
+        return date_of(self._moved(at) if self._is_own(at) else at)
 
     def _is_own(self, at: datetime) -> bool:
         return abs(at - self.theirs) <= _OWN

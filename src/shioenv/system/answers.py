@@ -132,9 +132,7 @@ def _disk_used(declaration: SystemDeclaration, entries: Sequence[ImageEntry]) ->
 
 def logged_in(declaration: SystemDeclaration) -> list[tuple[int, int]]:
     """Numbers of the users who are logged in at the instant, and of their groups, ascending."""
-    groups = {group.name: group.gid for group in declaration.groups}
-    known = {"root": (0, 0)}
-    known |= {user.name: (user.uid, groups.get(user.group, 0)) for user in declaration.users}
+    known = declaration.accounts
     present = (login for login in declaration.machine.logins if login.end is None)
     return sorted({known[login.user] for login in present if login.user != "reboot"})
 

@@ -404,6 +404,12 @@ class SystemDeclaration:
         """The declared account of this name; None for any other, such as root."""
         return next((user for user in self.users if user.name == name), None)
 
+    @property
+    def accounts(self) -> dict[str, tuple[int, int]]:
+        """Numbers of users and of their groups, by user name: root and the declared accounts."""
+        groups = {"root": 0} | {group.name: group.gid for group in self.groups}
+        return {"root": (0, 0)} | {user.name: (user.uid, groups[user.group]) for user in self.users}
+
 
 def systems_directory() -> Traversable:
     """The directory of the shipped declarations."""

@@ -52,14 +52,8 @@ _LEAST_LINES = 4
 
 _OF_USERS = ("groups", "users", "session", "home")
 _OF_MACHINE = (
-    "hostname",
-    "logins",
-    "failed_logins",
-    "processes",
-    "interfaces",
-    "nameservers",
-    "sockets",
-)
+    "hostname", "logins", "failed_logins", "processes", "interfaces", "nameservers", "sockets",
+)  # fmt: skip
 
 
 def derive(base: str | None, name: str, seed: int, directory: Path) -> Path:

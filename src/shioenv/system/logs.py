@@ -51,6 +51,11 @@ def _fraction(of: str) -> timedelta:
     return timedelta(microseconds=crc32(of.encode()) % 900_000)
 
 
+def _port(of: str) -> int:
+    """One of the ports that Linux gives to whoever connects, another one for another text."""
+    return 32768 + crc32(of.encode()) % 28232
+
+
 def _lines(declaration: SystemDeclaration) -> Iterator[_Line]:
     machine, boot = declaration.machine, declaration.boot_time
     for seconds, text in machine.kernel.log:
@@ -72,15 +77,15 @@ def _lines(declaration: SystemDeclaration) -> Iterator[_Line]:
         yield from _session(when, f"CRON[{number}]", "cron", "root", 0, 0.02)
         text = "(root) CMD (cd / && run-parts --report /etc/cron.hourly)"
         yield _Line(when, "cron", f"CRON[{number + 1}]: {text}")
-    numbers = {"root": 0} | {user.name: user.uid for user in declaration.users}
+    accounts = declaration.accounts
     since = [login for login in machine.logins if login.user != "reboot" and login.begin >= boot]
     for login in since:
-        yield from _login(declaration, login, numbers[login.user])
+        yield from _login(declaration, login, accounts[login.user][0])
     for login in machine.failed_logins:
-        known = login.user in numbers
+        known = login.user in accounts
         who = f"sshd[{login.pid}]: Failed password for {'' if known else 'invalid user '}"
-        port = 32768 + crc32(f"{login.host} {login.begin}".encode()) % 28232
-        when = login.begin + _fraction(f"{login.host} {login.begin}")
+        port, when = _port(f"{login.host} {login.begin}"), login.begin
+        when += _fraction(f"{login.host} {login.begin}")
         yield _Line(when, "auth", f"{who}{login.user} from {login.host} port {port} ssh2")
 
 
@@ -109,7 +114,7 @@ def _login(declaration: SystemDeclaration, login: Login, uid: int) -> Iterator[_
     tag, when = f"{service}[{login.pid}]", login.begin + _fraction(f"{login.begin}")
     if login.host:
         known = [one.peer_port for one in declaration.machine.sockets if one.process == login.pid]
-        port = known[0] if known else 32768 + crc32(f"{login.host}".encode()) % 28232
+        port = known[0] if known else _port(login.host)
         accepted = f"Accepted publickey for {login.user} from {login.host} port {port} ssh2"
         yield _Line(when, "auth", f"{tag}: {accepted}")
     yield from _session(when, tag, service, login.user, uid, lasted)

@@ -59,11 +59,9 @@ def process_files(declaration: SystemDeclaration) -> dict[str, bytes]:
 
 def owned_processes(declaration: SystemDeclaration) -> Iterator[tuple[Process, int, int]]:
     """Every process of the machine with the numbers of its owner and group."""
-    users = {user.name: user for user in declaration.users}
-    groups = {"root": 0} | {group.name: group.gid for group in declaration.groups}
+    accounts = declaration.accounts
     for process in declaration.machine.processes:
-        user = users.get(process.user)
-        yield (process, user.uid, groups[user.group]) if user else (process, 0, 0)
+        yield (process, *accounts[process.user])
 
 
 def _of_process(process: Process) -> Mapping[str, bytes]:
@@ -146,9 +144,9 @@ _UNSET = 2**32 - 1
 def _login(process: Process, declaration: SystemDeclaration) -> tuple[int, int]:
     """The session that a process belongs to and the user who logged in, by their numbers."""
     machine = declaration.machine
-    numbers = {"root": 0} | {user.name: user.uid for user in declaration.users}
+    accounts = declaration.accounts
     present = [login for login in machine.logins if login.end is None]
-    users = {login.pid: numbers[login.user] for login in present if login.user != "reboot"}
+    users = {login.pid: accounts[login.user][0] for login in present if login.user != "reboot"}
     parents = {each.pid: each.parent for each in machine.processes}
     pid = process.pid
     while pid and pid not in users:

@@ -334,12 +334,12 @@ def _login_records(declaration: SystemDeclaration) -> Iterator[Placed]:
     failed = b"".join(_record(_LOGIN, login, login.begin) for login in machine.failed_logins)
     failures = [int(login.begin.timestamp()) for login in machine.failed_logins]
     yield Placed("var/log/btmp", 0o660, failed, mtime=max(failures, default=None), gid=group)
-    numbers = {"root": 0} | {user.name: user.uid for user in declaration.users}
+    accounts = declaration.accounts
     table = bytearray()
     for login in sorted(machine.logins, key=lambda login: login.begin):
         if login.user == "reboot":
             continue
-        at = numbers[login.user] * _LASTLOG.size
+        at = accounts[login.user][0] * _LASTLOG.size
         table.extend(bytes(max(0, at + _LASTLOG.size - len(table))))
         _LASTLOG.pack_into(
             table, at, int(login.begin.timestamp()), login.line.encode(), login.host.encode()

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, NotRequired, Required, TypedDict
 
 import msgspec
 
-from shioenv.domain.context import MONTHS, Context
+from shioenv.domain.context import MONTHS, Context, date_of
 from shioenv.domain.names import file_key, name_bytes
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.pointer import keys
@@ -225,13 +225,13 @@ def world_of(system: System, context: Context) -> World:
 
 def _made(system: System) -> dict[str, Any]:
     """The entry of an empty file that the session's user makes at the instant."""
-    declaration, at = system.declaration, system.declaration.instant
+    declaration = system.declaration
     user = declaration.user(declaration.session.user)
     mode = stat.S_IFREG | 0o666 & ~declaration.session.umask
     return {
         "perms": stat.filemode(mode), "links": 1, "owner": declaration.session.user,
-        "group": user.group if user else "root", "size": 0, "month": MONTHS[at.month - 1],
-        "day": at.day, "year": at.year, "time": f"{at:%H:%M}",
+        "group": user.group if user else "root", "size": 0,
+        **date_of(declaration.instant),
     }  # fmt: skip
 
 

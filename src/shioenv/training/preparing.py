@@ -17,7 +17,7 @@ from shioenv.composition.inputs import is_asked_whole
 from shioenv.dataset.contexts import read_contexts
 from shioenv.dataset.manifest import read_manifest
 from shioenv.dataset.read import read_records
-from shioenv.domain.context import MONTHS
+from shioenv.domain.context import date_of
 from shioenv.domain.inputs import without_start
 from shioenv.domain.record import Record
 from shioenv.domain.runner import State
@@ -301,5 +301,4 @@ def _known(dataset: Path, system: str, digest: str) -> tuple[World, str, Now]:
 
 def now_of(declaration: SystemDeclaration) -> Now:
     """The moment at which inputs start on a system."""
-    at = declaration.instant
-    return Now(MONTHS[at.month - 1], at.day, at.year, f"{at:%H:%M}")
+    return Now(**date_of(declaration.instant))

@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { REQUEST_MAX = 16384, PATIENCE_MS = 2000, MOST_LISTENERS = 32 };
+enum { REQUEST_MAX = 16384, PATIENCE_MS = 2000 };
 
 static const char *content_type(const char *path)
 {

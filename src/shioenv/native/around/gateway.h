@@ -1,6 +1,10 @@
 /* What answers whoever connects: the web server at the other end of the input's cable, and the machine's own listeners. */
 #pragma once
 
+#include "protocol.h"
+
+enum { MOST_LISTENERS = 1 + MOST_SOCKETS };
+
 /* What is listened to: a descriptor, and what is said to whoever connects. That is NULL for the web. */
 struct listener { int fd; const char *banner; };
 

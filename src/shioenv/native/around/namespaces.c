@@ -25,8 +25,8 @@
 #include "gateway.h"
 #include "namespaces.h"
 #include "notices.h"
-#include "sockets.h"
 #include "protocol.h"
+#include "sockets.h"
 #include "traces.h"
 
 #ifndef CLONE_NEWTIME
@@ -126,7 +126,7 @@ enum { LOWEST_KEPT = 512 };  /* of the server's descriptors: more than the super
 /* A process of the inner user namespace that can reach the files it serves and the sockets it answers on, and nothing else. */
 void start_web(void)
 {
-    struct listener listeners[1 + MOST_SOCKETS];
+    struct listener listeners[MOST_LISTENERS];
     int fds[MOST_SOCKETS], n = 0;
     const char *banners[MOST_SOCKETS];
     int own = listening_sockets(fds, banners);
