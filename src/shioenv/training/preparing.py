@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import IO
 
@@ -24,7 +25,7 @@ from shioenv.domain.runner import State
 from shioenv.errors import Abstained, ModelError, PatchError
 from shioenv.model.memory.memory import Memory
 from shioenv.model.sequence.codec import Codec
-from shioenv.model.sequence.compact import Now, Target, target_of
+from shioenv.model.sequence.compact import DocumentNames, Now, Target, target_of
 from shioenv.model.sequence.prompts import Prompter
 from shioenv.system.declare import SystemDeclaration
 from shioenv.system.store import find_system
@@ -41,6 +42,9 @@ The normal form of the input decides.
 
 _STATES = 256
 """Most inputs after which the state is remembered. The inputs of a session stand together."""
+
+_DIRECTORIES = 64
+"""Most start directories whose names stay sorted: they are 10,000 each."""
 
 _LEARNED_FROM = 20_000
 """A vocabulary is learned from the texts of at least so many examples, if there are as many.
@@ -192,7 +196,7 @@ def _write_texts(
                 continue
             if plan.drawing.sampler != PIPED and is_source(record):
                 printed[place] = record.output_bytes
-            found = _text_of(record, place, state, now, prompter, printed)
+            found = _text_of(record, place, state, now, prompter, printed, led.names)
             if isinstance(found, str):
                 counts.without(found)
                 continue
@@ -211,6 +215,9 @@ class _Led:
     def __init__(self, world: World) -> None:
         self._world = world
         self._states: dict[tuple[str, tuple[str, ...]], State] = {}
+        self._pristine = lru_cache(maxsize=_DIRECTORIES)(
+            lambda cwd: DocumentNames(world.state(cwd).before.document)
+        )
 
     def before(self, record: Record, cwd: str) -> State | None:
         """The state in which a record's input starts.
@@ -220,6 +227,12 @@ class _Led:
         if not record.history:
             return self._world.state(cwd)
         return self._states.get((cwd, tuple(record.history)))
+
+    def names(self, state: State) -> DocumentNames:
+        """The names in the document of a state that `before` gave."""
+        if state.context is None:
+            return self._pristine(state.cwd)
+        return DocumentNames(state.before.document)
 
     def keep(self, record: Record, state: State, text: str) -> None:
         """Remembers the state after a record, where it is known. The oldest states make room."""
@@ -239,6 +252,7 @@ def _text_of(
     now: Now,
     prompter: Prompter,
     printed: dict[tuple[str, str, str], bytes],
+    names: Callable[[State], DocumentNames],
 ) -> _Text | str:
     """The example of a record, or the reason why there is none."""
     system, cwd, text = place
@@ -258,7 +272,7 @@ def _text_of(
         state, text = replace(state, stdin=stdin), stage
     if not is_asked_whole(text):
         return "several commands"
-    target = _target(record, state, now)
+    target = _target(record, names(state), now)
     if target is None:
         return "no target can say it"
     form = normal(text)
@@ -274,8 +288,8 @@ def _text_of(
         return "no prompt can say it"
 
 
-def _target(record: Record, state: State, now: Now) -> Target | None:
-    target = target_of(record.behavior(), state.before.document, now)
+def _target(record: Record, names: DocumentNames, now: Now) -> Target | None:
+    target = target_of(record.behavior(), names, now)
     if target is None:
         return None
     try:

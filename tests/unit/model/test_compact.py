@@ -34,6 +34,7 @@ BEFORE: dict[str, Any] = {
     "limits": {"open files": "1024"},
     "shell_options": {"dotglob": False},
 }
+NAMES = DocumentNames(BEFORE)
 NEW = entry(0)
 
 
@@ -71,7 +72,7 @@ def test_a_patch_is_said_in_lines_and_read_back(
     operations: list[tuple[Any, ...]], lines: str
 ) -> None:
     patch = ContextPatch(tuple(operations))
-    assert lines_of(patch, BEFORE, NOW) == lines
+    assert lines_of(patch, NAMES, NOW) == lines
     assert back(lines) == patch
 
 
@@ -84,7 +85,7 @@ def test_what_is_changed_now_says_so_and_nothing_of_the_date_that_was_the_same()
             ("=", "/fs/a.txt/time", "08:00"),
         )
     )
-    assert lines_of(patch, BEFORE, LATER) == "=a.txt size 9 @\n"
+    assert lines_of(patch, NAMES, LATER) == "=a.txt size 9 @\n"
     assert back("=a.txt size 9 @\n", LATER) == patch
 
 
@@ -95,7 +96,7 @@ def test_what_lines_cannot_say_is_not_said() -> None:
         ("r", "/fs/link/target"),
         ("r", "/fs/gone"),
     ]:
-        assert lines_of(ContextPatch((operation,)), BEFORE, NOW) is None
+        assert lines_of(ContextPatch((operation,)), NAMES, NOW) is None
 
 
 @pytest.mark.parametrize(
@@ -109,12 +110,12 @@ def test_what_lines_cannot_say_is_not_said() -> None:
     ],
 )  # fmt: skip
 def test_what_does_not_fit_cannot_be_written(lines: str) -> None:
-    assert not accepts(lines, BEFORE, NOW)
+    assert not accepts(lines, NAMES)
 
 
 def test_what_is_made_can_be_changed_and_what_is_moved_has_its_new_name() -> None:
-    assert accepts("+new -rw-r--r-- 1 0\n=new size 3\n-new\n", BEFORE, NOW)
-    assert accepts(">a.txt c.txt\n=c.txt size 3 @\n", BEFORE, NOW)
+    assert accepts("+new -rw-r--r-- 1 0\n=new size 3\n-new\n", NAMES)
+    assert accepts(">a.txt c.txt\n=c.txt size 3 @\n", NAMES)
 
 
 LETTERS = [bytes([each]) for each in b'+->=sra /.\n0124"\\x{}:,@abcdeknortuvwfimzOSNH_-TAR']
@@ -127,7 +128,7 @@ def test_whatever_is_written_letter_by_letter_fits_and_can_be_completed(
 ) -> None:
     """At no place there is nothing that can stand next, and where a line ends the patch applies."""
     rng = random.Random(seed)
-    state = Acceptor(DocumentNames(BEFORE))
+    state = Acceptor(NAMES)
     written = b""
     for _ in range(120):
         order = rng.sample(LETTERS, len(LETTERS))
@@ -147,7 +148,7 @@ def test_whatever_is_written_letter_by_letter_fits_and_can_be_completed(
 
 def test_a_target_tells_the_channels_apart_in_the_order_they_arrived() -> None:
     behavior = Behavior(1, b"a\nbad\nb\n", stdout=b"a\nb\n", stderr=b"bad\n")
-    target = target_of(behavior, BEFORE, NOW)
+    target = target_of(behavior, NAMES, NOW)
     assert target is not None
     assert target.printed == ((OUTPUT, b"a\n"), (ERRORS, b"bad\n"), (OUTPUT, b"b\n"))
     again = target.behavior(ContextPatch())

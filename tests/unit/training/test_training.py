@@ -58,7 +58,7 @@ def examples(tmp_path_factory: pytest.TempPathFactory) -> Examples:
     prompter = Prompter()
     told = []
     for text, behavior in asked().items():
-        target = target_of(behavior, state.before.document, NOW)
+        target = target_of(behavior, DocumentNames(state.before.document), NOW)
         assert target is not None
         told.append((prompter.prompt(text, state, NOW), target))
     codec = Codec.learned((text for text, _ in told), 300)

@@ -106,12 +106,12 @@ class Target:
         )
 
 
-def target_of(behavior: Behavior, before: Mapping[str, Any], now: Now) -> Target | None:
+def target_of(behavior: Behavior, names: DocumentNames, now: Now) -> Target | None:
     """A behavior as a target; None where a target cannot say it.
 
-    `before` is the document that the behavior's patch applies to.
+    `names` are those of the document that the behavior's patch applies to.
     """
-    lines = lines_of(behavior.patch, before, now)
+    lines = lines_of(behavior.patch, names, now)
     if lines is None:
         return None
     return Target(behavior.exit_code, _pieces(behavior), lines)
@@ -140,18 +140,19 @@ def _pieces(behavior: Behavior) -> tuple[tuple[str, bytes], ...]:
     return tuple(found)
 
 
-def lines_of(patch: ContextPatch, before: Mapping[str, Any], now: Now) -> str | None:
+def lines_of(patch: ContextPatch, names: DocumentNames, now: Now) -> str | None:
     """The lines of a patch; None where it holds something that lines cannot say."""
+    before = names.before
     lines: list[str] = []
     changed: dict[str, dict[str, Any]] = {}
     for operation in patch.operations:
         code, path = operation[0], operation[1]
-        area, *names = keys(path) or [""]
-        attribute = names[1] if area == "fs" and len(names) == 2 else ""
+        area, *inner = keys(path) or [""]
+        attribute = inner[1] if area == "fs" and len(inner) == 2 else ""
         if attribute and (code == "=" or (code, attribute) == ("a", "target")):
-            changed.setdefault(names[0], {})[names[1]] = operation[2]
+            changed.setdefault(inner[0], {})[inner[1]] = operation[2]
             continue
-        line = _line(operation, area, names, before, now)
+        line = _line(operation, area, inner, before, now)
         if line is None:
             return None
         lines.append(line)
@@ -165,7 +166,7 @@ def lines_of(patch: ContextPatch, before: Mapping[str, Any], now: Now) -> str | 
         )
     except (PatchError, ContextError, ValueError, KeyError):
         return None
-    return text if same and accepts(text, before, now) else None
+    return text if same and accepts(text, names) else None
 
 
 def _line(
@@ -289,9 +290,9 @@ def _unspaced(path: str) -> str:
     return path.replace("\\x20", " ")
 
 
-def accepts(text: str, before: Mapping[str, Any], now: Now) -> bool:
+def accepts(text: str, names: DocumentNames) -> bool:
     """Whether an `Acceptor` lets the lines through."""
-    state: Acceptor | None = Acceptor(DocumentNames(before))
+    state: Acceptor | None = Acceptor(names)
     for byte in text.encode("utf-8", "surrogatepass"):
         state = state.after(bytes([byte])) if state else None
     return state is not None and not state.line
