@@ -169,19 +169,24 @@ def test_regimes_of_sequence_models(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     plan = training.TrainingPlan(size="tiny", steps=2, every=1, batch_tokens=512)
     setting = ExperimentSetting(out=tmp_path / "out", executor=LocalExecutor(1))
 
-    def run() -> tuple[list[str], list[int]]:
+    def run(device: str = "cpu") -> tuple[list[str], list[int]]:
         results = regimes.run(
             setting, suites=[suite], pools=dict.fromkeys(("ucs", "gcs", "people"), pool),
-            sizes=[150], questions=30, training=regimes.RegimeTraining(plan, minutes=1),
+            sizes=[150], questions=30, training=regimes.RegimeTraining(plan, 1, device),
         )  # fmt: skip
         models = sorted(setting.data.glob("regimes/*/seq2seq-tiny/model/model.json"))
         times = [model.stat().st_mtime_ns for model in models]
         return read_columns(results.directory / "rows.parquet")["model"], times
 
+    assert run(regimes.ELSEWHERE) == (["memory"], [])
+    assert (setting.data / "regimes" / "ucs-150-0" / "examples" / "tokens.bin").exists()
     first = run()
     assert first[0] == ["memory", "seq2seq tiny"]
     assert len(first[1]) == 1
     assert run() == first  # nothing is trained again
+    (weights,) = setting.data.glob("regimes/*/seq2seq-tiny/model/model.safetensors")
+    weights.unlink()
+    assert run(regimes.ELSEWHERE) == first, "answers that came home are judged without the model"
 
 
 def test_determinism(out: Path) -> None:

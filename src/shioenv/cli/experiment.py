@@ -293,7 +293,12 @@ def regimes(
         int, typer.Option(min=1, metavar="N", help="Of training, for each sequence model.")
     ] = 20_000,
     device: Annotated[
-        str, typer.Option(metavar="cpu|cuda", help="What sequence models are trained on.")
+        str,
+        typer.Option(
+            metavar="cpu|cuda|elsewhere",
+            help="What sequence models are trained on. For elsewhere their examples are made, and "
+            "answers that are there are judged (scripts/train_elsewhere.py).",
+        ),
     ] = "cpu",
     scoring: ScoringOptions,
     run: Run,
@@ -341,9 +346,9 @@ def _training(size: str, minutes: float, steps: int, device: str) -> RegimeTrain
         raise UsageError(f"no sequence model is called {size!r}", hint=", ".join(SIZES))
     # a short training, too, has dev losses
     every = max(1, min(500, steps // 4))
-    return RegimeTraining(
-        TrainingPlan(size=size, steps=steps, every=every, batch_tokens=2048), minutes, device
-    )
+    tokens = 2048 if device == "cpu" else 32_768
+    plan = TrainingPlan(size=size, steps=steps, every=every, batch_tokens=tokens, minutes=minutes)
+    return RegimeTraining(plan, minutes, device)
 
 
 def _pool(text: str, names: Sequence[str]) -> tuple[str, Path]:

@@ -146,7 +146,7 @@ def examples(
     material: Material,
     *,
     out: Annotated[
-        Path, typer.Option(metavar="FILE", help="The examples: one file of at most 60 MB.")
+        Path, typer.Option(metavar="FILE", help="The examples: one file of at most 64 MB.")
     ],
     checkpoint: Checkpoint = None,
     memory: Annotated[
@@ -214,12 +214,22 @@ def model(
     steps: Annotated[
         int, typer.Option(min=1, metavar="N", help="Steps of the whole run.")
     ] = 20_000,
+    within: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            metavar="M",
+            help="Minutes of the whole run: the learning rate falls until then, and the run ends. "
+            "(default: the steps decide)",
+        ),
+    ] = 0.0,
     batch_tokens: Annotated[
         int, typer.Option(min=256, metavar="N", help="Tokens of prompts and targets in a step.")
     ] = 32_768,
     learning_rate: Annotated[
-        float, typer.Option(min=0, help="The learning rate at its highest.")
-    ] = 1e-3,
+        float,
+        typer.Option(min=0, help="The learning rate at its highest, relative to the weights."),
+    ] = 0.02,
     every: Annotated[
         int, typer.Option(min=1, metavar="N", help="Steps between checkpoints, and dev losses.")
     ] = 500,
@@ -253,6 +263,7 @@ def model(
         size=size,
         checkpoint=str(checkpoint or ""),
         steps=steps,
+        minutes=within,
         batch_tokens=batch_tokens,
         learning_rate=learning_rate,
         every=every,

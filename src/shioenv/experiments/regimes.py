@@ -23,7 +23,8 @@ from shioenv.dataset.manifest import finished_manifest
 from shioenv.dataset.read import read_records
 from shioenv.domain.record import Record
 from shioenv.errors import DatasetMismatchError
-from shioenv.evaluation.evaluate import evaluate
+from shioenv.evaluation.evaluate import PLAN as EVALUATED
+from shioenv.evaluation.evaluate import evaluate, read_evaluation
 from shioenv.evaluation.results import JudgedPredictor
 from shioenv.evaluation.statistics import Resampled
 from shioenv.evaluation.suite import Suite, read_suite
@@ -47,6 +48,12 @@ if TYPE_CHECKING:
 
 NAME = "regimes"
 MEMORY, SEQ2SEQ = "memory", "seq2seq"
+ELSEWHERE = "elsewhere"
+"""The device of models that another machine trains and asks.
+
+Their examples are made here. Their answers are judged once they are here.
+"""
+
 SIZES = (10_000, 30_000)
 QUESTIONS = 2000
 HALF = 0.5
@@ -111,6 +118,7 @@ class RegimeTraining:
     minutes: float
     """Minutes of training of each model, at most."""
     device: str = "cpu"
+    """`cpu`, `cuda` or `ELSEWHERE`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,15 +198,20 @@ def run(
             for size in sizes:
                 choose = cache(partial(_chosen, setting, found[pool], holds, size, seed))
                 memory = _memory(setting, found[pool], regime, choose, size, seed, questions)
-                models = [_Model(MEMORY, f"default:{memory}", memory, memory, regime, size, seed)]
+                asks = f"default:{memory}"
+                models = [_Model(MEMORY, asks, memory, memory, regime, size, seed)]
                 if training is not None:
                     written = _written(setting, found[pool], choose, memory, training, seed)
                     name = f"{SEQ2SEQ} {training.plan.size}"
                     predictor = f"{SEQ2SEQ}:{written / 'model'}"
-                    models.append(_Model(name, predictor, written, memory, regime, size, seed))
+                    awaited = training.device == ELSEWHERE
+                    models.append(
+                        _Model(name, predictor, written, memory, regime, size, seed, awaited)
+                    )
                 for model in models:
                     for path, suite in zip(suites, asked, strict=True):
-                        rights.update(_rows(setting, model, path, suite))
+                        if not (model.awaited and not model.answers(suite).exists()):
+                            rights.update(_rows(setting, model, path, suite))
     rows = list(rights)
     return Findings(
         title="What models of each regime answer right",
@@ -359,7 +372,7 @@ def _written(
         shutil.rmtree(making, ignore_errors=True)
         prepare([pool], making, Shape(), chosen=choose(), report=told)
         making.rename(examples)
-    if not (run / "model" / CARD).exists():
+    if training.device != ELSEWHERE and not (run / "model" / CARD).exists():
         train(
             run, Examples(examples), plan,
             device=training.device, minutes=training.minutes, report=told,
@@ -395,20 +408,31 @@ class _Model:
     regime: str
     size: int
     seed: int
+    awaited: bool = False
+    """Whether another machine asks it."""
+
+    def answers(self, suite: Suite) -> Path:
+        """Directory of its answers to a suite."""
+        return self.directory / f"answers-{suite.head.digest[:12]}"
 
 
 def _rows(
     setting: ExperimentSetting, model: _Model, path: Path, suite: Suite
 ) -> Iterator[tuple[RegimeRow, list[bool]]]:
     """What a model behind the composition answers right of a suite, and for which inputs."""
-    evaluation = evaluate(
-        suite,
-        [model.predictor],
-        model.directory / f"answers-{suite.head.digest[:12]}",
-        workers=setting.executor.workers,
-        report=lambda _, done, total, __: setting.report(
-            f"answers of {model.name}, {model.regime}, {model.size:,}, {path.stem}", done, total
-        ),
+    answers = model.answers(suite)
+    evaluation = (
+        read_evaluation(answers)
+        if (answers / EVALUATED).exists()
+        else evaluate(
+            suite,
+            [model.predictor],
+            answers,
+            workers=setting.executor.workers,
+            report=lambda _, done, total, __: setting.report(
+                f"answers of {model.name}, {model.regime}, {model.size:,}, {path.stem}", done, total
+            ),
+        )
     )
     (judged,) = evaluation.predictors
     figures = next(iter(evaluation.document["predictors"].values()))

@@ -39,7 +39,7 @@ CARD = "model.json"
 LARGEST_FILE = 16 * 1024 * 1024
 """Most bytes of a packed memory."""
 
-LARGEST_TRAINED = 60_000_000
+LARGEST_TRAINED = 64_000_000
 """Most bytes of a packed sequence model, and of packed examples."""
 
 SEQ2SEQ = "seq2seq"

@@ -18,6 +18,7 @@ from shioenv.composition.inputs import is_asked_whole
 from shioenv.dataset.contexts import read_contexts
 from shioenv.dataset.manifest import read_manifest
 from shioenv.dataset.read import read_records
+from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import date_of
 from shioenv.domain.inputs import without_start
 from shioenv.domain.record import Record
@@ -51,6 +52,8 @@ _LEARNED_FROM = 20_000
 
 It is learned from fewer than twice as many.
 """
+
+_LONGER = "longer than a target"
 
 Report = Callable[[str, int, int], None]
 
@@ -105,7 +108,7 @@ def prepare(
     directory.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=directory) as file:
         prompter = Prompter(memory, shape.neighbours)
-        worlds = _write_texts(file, datasets, prompter, chosen, counts, report)
+        worlds = _write_texts(file, datasets, shape, prompter, chosen, counts, report)
         for name, (world, digest, now) in worlds.items():
             systems[name] = {"digest": digest, "now": now.text}
             if len(systems) == 1:
@@ -160,7 +163,7 @@ def _encoded(
         report("examples", done, counts.kept)
         target = codec.encode_target(Target(one.exit_code, one.printed, one.patch))
         if target is None or len(target) > shape.target_tokens:
-            counts.without("longer than a target")
+            counts.without(_LONGER)
             continue
         source = codec.encode(one.prompt)[: shape.source_tokens]
         yield TrainingExample(source, target, one.dev, one.text, one.form)
@@ -169,6 +172,7 @@ def _encoded(
 def _write_texts(
     file: IO[bytes],
     datasets: Sequence[Path],
+    shape: Shape,
     prompter: Prompter,
     chosen: Container[int] | None,
     counts: _Counts,
@@ -196,7 +200,11 @@ def _write_texts(
                 continue
             if plan.drawing.sampler != PIPED and is_source(record):
                 printed[place] = record.output_bytes
-            found = _text_of(record, place, state, now, prompter, printed, led.names)
+            behavior = record.behavior()
+            if len(behavior.patch.operations) > shape.target_tokens:
+                found: _Text | str = _LONGER  # every operation takes a token
+            else:
+                found = _text_of(record, behavior, place, state, now, prompter, printed, led.names)
             if isinstance(found, str):
                 counts.without(found)
                 continue
@@ -247,6 +255,7 @@ class _Led:
 
 def _text_of(
     record: Record,
+    behavior: Behavior,
     place: tuple[str, str, str],
     state: State | None,
     now: Now,
@@ -272,7 +281,7 @@ def _text_of(
         state, text = replace(state, stdin=stdin), stage
     if not is_asked_whole(text):
         return "several commands"
-    target = _target(record, names(state), now)
+    target = _target(behavior, names(state), now)
     if target is None:
         return "no target can say it"
     form = normal(text)
@@ -288,8 +297,8 @@ def _text_of(
         return "no prompt can say it"
 
 
-def _target(record: Record, names: DocumentNames, now: Now) -> Target | None:
-    target = target_of(record.behavior(), names, now)
+def _target(behavior: Behavior, names: DocumentNames, now: Now) -> Target | None:
+    target = target_of(behavior, names, now)
     if target is None:
         return None
     try:

@@ -1,15 +1,18 @@
 """Trains a sequence model in pieces: each piece goes on at the step where the last one stopped.
 
 A run is a directory. It holds the plan, the best model so far, a curve, and checkpoints. A
-checkpoint has weights, optimizer, random numbers and the place in the data. The optimizer is
-Adafactor, as T5's own. What Adafactor remembers is a hundredth of the weights, so a run can be
-carried from one machine to another.
+checkpoint has weights, optimizer, random numbers and the place in the data.
+
+The optimizer is Adam with steps relative to the scale of each parameter, as T5's own Adafactor has
+them. Weights of T5 differ in scale by a factor of two hundred. Adam is a few operations on a GPU,
+Adafactor thousands.
 """
 
 from __future__ import annotations
 
 import csv
 import json
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -42,15 +45,36 @@ from shioenv.version import package_version
 SIZES: Mapping[str, dict[str, int]] = MappingProxyType(
     {
         "tiny": {"d_model": 64, "d_kv": 16, "d_ff": 128, "num_layers": 2, "num_heads": 4},
-        "small": {"d_model": 384, "d_kv": 64, "d_ff": 1024, "num_layers": 6, "num_heads": 6},
-        "base": {"d_model": 448, "d_kv": 64, "d_ff": 1536, "num_layers": 7, "num_heads": 7},
+        "small": {
+            "d_model": 448,
+            "d_kv": 64,
+            "d_ff": 1536,
+            "num_heads": 7,
+            "num_layers": 4,
+            "num_decoder_layers": 2,
+        },
+        "base": {
+            "d_model": 576,
+            "d_kv": 64,
+            "d_ff": 2048,
+            "num_heads": 9,
+            "num_layers": 5,
+            "num_decoder_layers": 3,
+        },
     }
 )
-"""Models from scratch: 0.7, 23 and 40 million parameters with 8,192 tokens."""
+"""Models from scratch: 0.7, 18 and 38 million parameters with 8,192 tokens.
+
+The decoders are shallow: each token that is written passes them.
+"""
 
 PLAN, CURVE = "plan.json", "curve.csv"
 _CHECKPOINTS, _MODEL = "checkpoints", "model"
+_SPENT = "seconds"
 _WARM_UP = 0.05
+_ALIGNED = 8
+"""GPUs multiply matrices fast whose sides are multiples of this."""
+_LEAST_SCALE = 1e-3
 _CALIBRATED = 256
 """Most dev examples that are answered to calibrate the model's confidence."""
 _SPREAD = 0.1
@@ -64,8 +88,6 @@ LIMITS = (
     "command is safe, and do not train or judge on its answers as if they were the machine's."
 )
 """What every card says of the model's limits."""
-
-_LOGGED = {"loss": "loss", "eval_loss": "dev_loss", "learning_rate": "rate"}
 
 Report = Callable[[str, int, int], None]
 
@@ -81,9 +103,19 @@ class TrainingPlan(msgspec.Struct, frozen=True, kw_only=True):
     Empty: the model begins from scratch.
     """
     steps: int = 20_000
+    """Most steps of the run."""
+    minutes: float = 0.0
+    """Minutes of the whole run, over which the learning rate falls, and after which the run ends.
+
+    0: the rate falls over the steps, and only steps and patience end the run. Where there are
+    minutes, the weights depend on how fast the machine is.
+    """
     batch_tokens: int = 32_768
     """Most tokens of a step's prompts and targets, padded. A single example may have more."""
-    learning_rate: float = 1e-3
+    learning_rate: float = 0.02
+    """The highest learning rate, relative to the root mean square of each parameter."""
+    dropout: float = 0.1
+    """Share of values that are dropped in training, 0 to 1; without effect on a `checkpoint`."""
     every: int = 500
     """Steps between evaluations on the dev examples, and between checkpoints."""
     patience: int = 8
@@ -141,8 +173,8 @@ def padded(examples: Examples, numbers: npt.NDArray[np.int64]) -> dict[str, torc
     pad = examples.codec.pad
     sources = [examples.source(int(number)) for number in numbers]
     targets = [examples.target(int(number)) for number in numbers]
-    ids = np.full((len(numbers), max(map(len, sources))), pad, dtype=np.int64)
-    labels = np.full((len(numbers), max(map(len, targets))), -100, dtype=np.int64)
+    ids = np.full((len(numbers), _width(sources)), pad, dtype=np.int64)
+    labels = np.full((len(numbers), _width(targets)), -100, dtype=np.int64)
     mask = np.zeros_like(ids)
     for place, (source, target) in enumerate(zip(sources, targets, strict=True)):
         ids[place, : len(source)] = source
@@ -155,16 +187,70 @@ def padded(examples: Examples, numbers: npt.NDArray[np.int64]) -> dict[str, torc
     }
 
 
-class _Piece(TrainerCallback):  # type: ignore[misc]
-    """Ends a piece with a checkpoint when its time is up, and writes the curve as it grows."""
+def _width(rows: list[npt.NDArray[np.int64]]) -> int:
+    """The longest row's length, rounded up to a multiple of `_ALIGNED`."""
+    return -(-max(map(len, rows)) // _ALIGNED) * _ALIGNED
 
-    def __init__(self, directory: Path, ends: float, report: Report) -> None:
-        self._directory, self._ends, self._report = directory, ends, report
+
+class Clock:
+    """How much of a run is done: by its steps, or by its minutes where it has any."""
+
+    def __init__(self, plan: TrainingPlan, begun: float, spent: float) -> None:
+        """`begun`: when this piece began, of `time.monotonic`; `spent`: seconds of those before."""
+        self._plan, self._begun, self._before = plan, begun, spent
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of the run, those of earlier pieces included."""
+        return self._before + time.monotonic() - self._begun
+
+    def done(self, step: int) -> float:
+        """The share of the run that is done after so many steps: 1.0 and more at its end."""
+        by_steps = step / self._plan.steps
+        if not self._plan.minutes:
+            return by_steps
+        return max(by_steps, self.seconds / (60 * self._plan.minutes))
+
+    def rate(self, step: int) -> float:
+        """The share of the highest learning rate: a line up, then half a cosine down to 0."""
+        done = min(self.done(step), 1.0)
+        if done < _WARM_UP:
+            return max(done, 1 / self._plan.steps) / _WARM_UP
+        return 0.5 * (1 + math.cos(math.pi * (done - _WARM_UP) / (1 - _WARM_UP)))
+
+
+def _optimizer(model: Any, rate: float) -> torch.optim.Optimizer:
+    """Adam whose steps are relative to the scale of what they change.
+
+    The scale of a parameter is its root mean square before the first step, to one digit.
+    """
+    alike: dict[float, list[Any]] = {}
+    for weight in model.parameters():
+        scale = max(_LEAST_SCALE, float(weight.detach().square().mean().sqrt()))
+        alike.setdefault(float(f"{scale:.1g}"), []).append(weight)
+    groups = [{"params": some, "lr": rate * scale} for scale, some in alike.items()]
+    return torch.optim.AdamW(groups, lr=rate, betas=(0.9, 0.98), weight_decay=0.0, fused=True)
+
+
+class _Piece(TrainerCallback):  # type: ignore[misc]
+    """Ends a piece with a checkpoint when its time is up, and writes the curve as it grows.
+
+    Each checkpoint is told how long the run has lasted.
+    """
+
+    def __init__(self, directory: Path, clock: Clock, ends: float, report: Report) -> None:
+        self._directory, self._clock, self._ends, self._report = directory, clock, ends, report
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         self._report("steps", state.global_step, state.max_steps)
-        if time.monotonic() >= self._ends:
+        if self._clock.done(state.global_step) >= 1:
+            control.should_evaluate = control.should_save = control.should_training_stop = True
+        elif time.monotonic() >= self._ends:
             control.should_save = control.should_training_stop = True
+
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        checkpoint = Path(args.output_dir) / f"checkpoint-{state.global_step}"
+        (checkpoint / _SPENT).write_text(f"{self._clock.seconds:.1f}\n", encoding="ascii")
 
     def on_log(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         _write_curve(self._directory, curve_of(state.log_history))
@@ -202,7 +288,9 @@ def train(
     transformers.set_seed(plan.seed)
     checkpoints = directory / _CHECKPOINTS
     last = get_last_checkpoint(str(checkpoints)) if checkpoints.is_dir() else None
+    clock = Clock(plan, begun, _spent(last))
     model = _begun(examples, plan)
+    optimizer = _optimizer(model.to(device), plan.learning_rate)
     batches = {
         dev: _Batches(examples, dev=dev, batch_tokens=plan.batch_tokens, seed=plan.seed)
         for dev in (False, True)
@@ -215,14 +303,15 @@ def train(
         train_dataset=batches[False],
         eval_dataset=batches[True],
         data_collator=lambda one: one[0],
+        optimizers=(optimizer, torch.optim.lr_scheduler.LambdaLR(optimizer, clock.rate)),
         callbacks=[
             EarlyStoppingCallback(plan.patience),
-            _Piece(directory, begun + 60 * minutes, report),
+            _Piece(directory, clock, begun + 60 * minutes, report),
         ],
     )
     trainer.remove_callback(transformers.PrinterCallback)
     state = _state(last)
-    if not (state and _is_over(state, plan)):
+    if not (state and _is_over(state, plan, clock)):
         trainer.train(resume_from_checkpoint=last)
         state = trainer.state
         curve = curve_of(state.log_history)
@@ -233,7 +322,7 @@ def train(
     return TrainedPiece(
         state.global_step,
         plan.steps,
-        _is_over(state, plan),
+        _is_over(state, plan, clock),
         None if best is None else float(best),
         curve_of(state.log_history),
     )
@@ -245,12 +334,11 @@ def _arguments(checkpoints: Path, plan: TrainingPlan, device: str) -> Seq2SeqTra
         max_steps=plan.steps,
         per_device_train_batch_size=1,
         per_device_eval_batch_size=1,
-        learning_rate=plan.learning_rate,
-        lr_scheduler_type="cosine",
-        warmup_steps=max(1, round(plan.steps * _WARM_UP)),
-        optim="adafactor",
         max_grad_norm=1.0,
         bf16=device == "cuda" and torch.cuda.is_bf16_supported(),
+        dataloader_num_workers=1 if device == "cuda" else 0,
+        dataloader_persistent_workers=device == "cuda",
+        logging_nan_inf_filter=False,  # it waits for the device at every step
         use_cpu=device == "cpu",
         seed=plan.seed,
         data_seed=plan.seed,
@@ -305,6 +393,7 @@ def _begun(examples: Examples, plan: TrainingPlan) -> Any:
             pad_token_id=codec.pad,
             eos_token_id=codec.end,
             decoder_start_token_id=codec.pad,
+            dropout_rate=plan.dropout,
             **settings,
         )
         model = T5ForConditionalGeneration(config)
@@ -324,8 +413,15 @@ def _state(checkpoint: str | None) -> Any:
     return TrainerState.load_from_json(str(Path(checkpoint) / "trainer_state.json"))
 
 
-def _is_over(state: Any, plan: TrainingPlan) -> bool:
-    if state.global_step >= plan.steps:
+def _spent(checkpoint: str | None) -> float:
+    """Seconds that a run had lasted when a checkpoint was made."""
+    if checkpoint is None:
+        return 0.0
+    return float((Path(checkpoint) / _SPENT).read_text(encoding="ascii"))
+
+
+def _is_over(state: Any, plan: TrainingPlan, clock: Clock) -> bool:
+    if clock.done(state.global_step) >= 1:
         return True
     waited = state.stateful_callbacks.get("EarlyStoppingCallback", {})
     counted = waited.get("attributes", {}).get("early_stopping_patience_counter", 0)
@@ -405,7 +501,7 @@ def _calibration(model: Any, examples: Examples, plan: TrainingPlan, device: str
     chosen = np.sort(rng.permutation(numbers)[:_CALIBRATED])
     rights: list[bool] = []
     scores: list[float] = []
-    by_length = chosen[np.argsort(examples.rows["source"][chosen], kind="stable")]
+    by_length = chosen[np.argsort(examples.rows["target"][chosen], kind="stable")]
     for part in np.array_split(by_length, max(1, len(by_length) // 32)):
         batch = padded(examples, part)
         longest = int((batch["labels"] != -100).sum(dim=1).max())

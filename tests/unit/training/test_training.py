@@ -3,6 +3,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +25,9 @@ from shioenv.bash.normal import normal
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch
 from shioenv.errors import Abstained, ModelError
+from shioenv.evaluation.evaluate import read_evaluation
 from shioenv.evaluation.predictors.seq2seq import WrittenPredictor
+from shioenv.evaluation.suite import write_suite
 from shioenv.evaluation.training import trained_on
 from shioenv.model.files import load_model, load_seq2seq, opened, pack
 from shioenv.model.model import Model
@@ -30,8 +36,9 @@ from shioenv.model.sequence.compact import ERRORS, OUTPUT, DocumentNames, Now, T
 from shioenv.model.sequence.prompts import Prompter
 from shioenv.model.sequence.seq2seq import Seq2seq
 from shioenv.training.examples import Examples, TrainingExample, write_examples
-from shioenv.training.sequence import TrainingPlan, train
+from shioenv.training.sequence import Clock, TrainingPlan, train
 
+SCRIPT = Path(__file__).parents[3] / "scripts" / "train_elsewhere.py"
 NOW = Now("Oct", 16, 2025, "19:43")
 PLAN = TrainingPlan(
     size="tiny", steps=6, batch_tokens=512, every=2, learning_rate=3e-3, patience=50, seed=3
@@ -114,6 +121,39 @@ def test_what_no_longer_gets_better_on_dev_stops(examples: Examples, tmp_path: P
     assert (first.step, first.ended) == (1, False)
     assert (done.step, done.ended) == (3, True)
     assert train(tmp_path, examples, plan).step == 3
+
+
+def test_a_run_within_minutes_ends_with_them(examples: Examples, tmp_path: Path) -> None:
+    plan = msgspec.structs.replace(PLAN, steps=10_000, minutes=1e-6)
+    done = train(tmp_path, examples, plan)
+    assert (done.step, done.ended) == (1, True)
+    assert done.best_loss is not None, "its last weights are judged, too"
+    assert (tmp_path / "model" / "model.json").exists()
+    assert train(tmp_path, examples, plan).step == 1
+
+
+def test_minutes_count_over_pieces(examples: Examples, tmp_path: Path) -> None:
+    plan = msgspec.structs.replace(PLAN, steps=10_000, minutes=0.5)
+    first = train(tmp_path, examples, plan, minutes=0)
+    assert (first.step, first.ended) == (1, False)
+    (spent,) = tmp_path.glob("checkpoints/checkpoint-1/seconds")
+    assert 0 < float(spent.read_text()) < 30
+    spent.write_text("30.0\n")
+    assert train(tmp_path, examples, plan, minutes=9).ended
+
+
+@pytest.mark.parametrize("minutes", [0.0, 1.0])
+def test_the_rate_rises_in_a_line_and_falls_to_nothing(minutes: float) -> None:
+    plan = TrainingPlan(steps=1000, minutes=minutes)
+
+    def rate(share: float) -> float:
+        if not minutes:
+            return Clock(plan, time.monotonic(), 0).rate(round(1000 * share))
+        return Clock(plan, time.monotonic(), 60 * share).rate(0)
+
+    rates = [rate(share) for share in (0, 0.025, 0.05, 0.25, 0.525, 0.9, 1, 1.2)]
+    expected = [0.02, 0.5, 1, 0.89, 0.5, 0.027, 0, 0]
+    assert rates == pytest.approx(expected, abs=0.01)
 
 
 def test_another_seed_gives_other_weights(examples: Examples, whole: Path, tmp_path: Path) -> None:
@@ -267,3 +307,33 @@ def test_neighbours_stand_in_a_prompt_but_not_the_input_itself(tmp_path: Path) -
     without = prompter.prompt("cat a.txt", state, NOW, without_itself=True)
     assert "~ cat a.txt" in with_itself
     assert "~ cat a.txt" not in without
+
+
+def test_models_are_trained_and_asked_on_a_machine_with_the_examples_alone(
+    examples: Examples, tmp_path: Path
+) -> None:
+    """Each call is its own process, with no system and no home, as on a machine that is lent."""
+    carried, runs, out, home = (tmp_path / name for name in ("carried", "runs", "out", "home"))
+    carried.mkdir()
+    (runs / "site").mkdir(parents=True)  # what wheels would bring is here already
+    for name in ("one", "two"):
+        pack(examples.directory, carried / f"{name}.examples")
+    suite = suite_of(case(did("hi\n"), text="echo hi"))
+    head = replace(suite.head, system="small", start=HOME)
+    write_suite(replace(suite, head=head), carried / "asked.suite")
+    words = [
+        *(sys.executable, str(SCRIPT), "run", str(carried), str(runs), str(out), "--minutes", "4"),
+        *("--each", "0.01", "--whole", "0.01", "--first", "two", "--jobs", "1", "--workers", "1"),
+        *("--device", "cpu", "--size", "tiny", "--first-size", "tiny"),
+        *("--plan", '{"batch_tokens": 512, "steps": 3}'),
+    ]
+    bare = {"PATH": os.environ["PATH"], "HOME": str(tmp_path / "nobody")}
+    subprocess.run(words, env=bare, check=True, timeout=400)
+    subprocess.run([sys.executable, str(SCRIPT), "home", str(out), str(home)], check=True)
+    (answers,) = home.glob("one/seq2seq-tiny/answers-*")
+    (judged,) = read_evaluation(answers).predictors
+    assert len(judged.said) == 1
+    mine, theirs = (path / "model" for path in (home / "two" / "seq2seq-tiny", runs / "two"))
+    assert (mine / "model.safetensors").read_bytes() == (theirs / "model.safetensors").read_bytes()
+    assert load_seq2seq(mine).card["steps"] >= 1
+    assert not list(home.glob("one/seq2seq-tiny/model/*.safetensors")), "only the first is carried"

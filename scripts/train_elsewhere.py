@@ -1,0 +1,368 @@
+#!/usr/bin/env python3
+"""Trains and judges sequence models on a machine with a GPU that reaches no package index.
+
+    here:   python scripts/train_elsewhere.py pack EXPERIMENTS/data/regimes CARRIED
+            packs the examples of `shioenv experiment regimes --seq2seq small --device elsewhere`
+    here:   python scripts/train_elsewhere.py wheels 3.12 CARRIED
+            collects what shioenv needs there besides torch, for its Python (x86-64)
+    there:  python3 scripts/train_elsewhere.py run CARRIED RUNS OUT --minutes 9 [--first NAME]
+            trains a model of each CARRIED/NAME.examples, asks it every CARRIED/*.suite, and goes on
+            where an earlier call was stopped. OUT gets results.tar.gz, and the model of --first in
+            parts
+    here:   python scripts/train_elsewhere.py home OUT DIR
+            unpacks what came back: DIR/NAME/seq2seq-SIZE has curve, card, answers and weights
+
+On the other machine Python has torch, transformers and scikit-learn. Several models train at once,
+since one alone leaves a large GPU half idle; processors answer the suites meanwhile.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import threading
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+NEEDED = ("msgspec", "rapidfuzz", "zstandard")
+"""What shioenv needs to train and to evaluate, beside what comes with torch and transformers."""
+PLATFORMS = ("manylinux_2_28", "manylinux_2_27", "manylinux_2_17", "manylinux2014", "manylinux1")
+PART = 15 * 1024 * 1024
+"""Bytes of a part of a model's file: many tools that carry files take 16 MiB at most."""
+TRAINING, WORKING = 0.87, 0.96
+"""Shares of the time after which training ends, and all that works: then comes the packing."""
+
+
+def main() -> int:
+    """Does what the command line says."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    packed = verbs.add_parser("pack")
+    packed.add_argument("directory", type=Path)
+    packed.add_argument("carried", type=Path)
+    wheels = verbs.add_parser("wheels")
+    wheels.add_argument("python")
+    wheels.add_argument("carried", type=Path)
+    run = verbs.add_parser("run")
+    run.add_argument("carried", type=Path)
+    run.add_argument("runs", type=Path)
+    run.add_argument("out", type=Path)
+    run.add_argument("--minutes", type=float, default=9.0, help="of everything")
+    run.add_argument("--each", type=float, default=1.3, help="minutes of each model's training")
+    run.add_argument(
+        "--first", default="", help="the model that trains all the time, and comes home"
+    )
+    run.add_argument(
+        "--jobs", type=int, default=3, help="models that train at once, beside --first"
+    )
+    run.add_argument("--workers", type=int, default=max(1, (os.cpu_count() or 2) - 4))
+    run.add_argument("--device", default="cuda")
+    run.add_argument("--whole", type=float, default=0.0, help="minutes of --first over all calls")
+    run.add_argument("--size", default="small")
+    run.add_argument("--first-size", default="base")
+    run.add_argument("--plan", type=json.loads, default={}, help="JSON: settings of all plans")
+    run.add_argument("--first-plan", type=json.loads, default={}, help="JSON: those of --first")
+    one = verbs.add_parser("one")
+    one.add_argument("examples", type=Path)
+    one.add_argument("run", type=Path)
+    one.add_argument("plan")
+    one.add_argument("device")
+    one.add_argument("minutes", type=float)
+    ask = verbs.add_parser("ask")
+    ask.add_argument("suite", type=Path)
+    ask.add_argument("run", type=Path)
+    ask.add_argument("workers", type=int)
+    home = verbs.add_parser("home")
+    home.add_argument("out", type=Path)
+    home.add_argument("directory", type=Path)
+    given = parser.parse_args()
+    match given.verb:
+        case "wheels":
+            return collect(given.python, given.carried)
+        case "pack":
+            return pack_examples(given.directory, given.carried)
+        case "one":
+            return train_one(given)
+        case "ask":
+            return ask_one(given)
+        case "home":
+            unpack(given.out, given.directory)
+            return 0
+        case _:
+            return Elsewhere(given).run()
+
+
+def collect(python: str, carried: Path) -> int:
+    """Downloads the wheels that the other machine lacks."""
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    versions = [
+        found[1] for name in NEEDED if (found := re.search(rf'^  "({name}[<>=].*)",$', text, re.M))
+    ]
+    where = [f"--platform={each}_x86_64" for each in PLATFORMS]
+    command = [
+        sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:",
+        "--implementation=cp", f"--python-version={python}", *where, "-d", str(carried / "wheels"),
+        *versions,
+    ]  # fmt: skip
+    return subprocess.run(command, check=False).returncode
+
+
+def pack_examples(directory: Path, carried: Path) -> int:
+    """Packs the examples of every model of an experiment."""
+    from shioenv.model.files import LARGEST_TRAINED, pack
+
+    for examples in sorted(directory.glob("*/examples")):
+        file = carried / f"{examples.parent.name}.examples"
+        print(f"{file}: {pack(examples, file, most=LARGEST_TRAINED) / 1e6:.1f} MB")
+    return 0
+
+
+def train_one(given: argparse.Namespace) -> int:
+    """Trains one model, in a process of its own."""
+    import msgspec
+
+    from shioenv.training.examples import Examples
+    from shioenv.training.sequence import TrainingPlan, train
+
+    plan = msgspec.json.decode(given.plan, type=TrainingPlan)
+    piece = train(
+        given.run, Examples(given.examples), plan, device=given.device, minutes=given.minutes
+    )
+    told = {name: getattr(piece, name) for name in ("step", "ended", "best_loss")}
+    print(json.dumps({"model": given.run.name, **told, "last": piece.curve[-1:]}), flush=True)
+    return 0
+
+
+def ask_one(given: argparse.Namespace) -> int:
+    """Asks one model one suite."""
+    from shioenv.evaluation.evaluate import evaluate
+
+    done = evaluate(
+        given.suite,
+        [f"seq2seq:{given.run / 'model'}"],
+        given.run / f"answers-{_digest(given.suite)}",
+        workers=given.workers,
+    )
+    for about in done.document["predictors"].values():
+        told = {steps: about[steps]["em"][0] for steps in ("single", "multi") if steps in about}
+        print(json.dumps({"model": given.run.name, "suite": given.suite.stem, **told}), flush=True)
+    return 0
+
+
+class Elsewhere:
+    """One call on the other machine."""
+
+    def __init__(self, given: argparse.Namespace) -> None:
+        self.given = given
+        self.begun = time.monotonic()
+        self.ends = self.begun + 60 * given.minutes * WORKING
+        self.trained = self.begun + 60 * given.minutes * TRAINING
+        self.environment = dict(os.environ)
+        self.processes: set[subprocess.Popen[bytes]] = set()
+        self.lock = threading.Lock()
+
+    def run(self) -> int:
+        """Trains and asks until the time is up, and writes what goes home."""
+        given = self.given
+        self.install()
+        names = sorted(path.stem for path in given.carried.glob("*.examples"))
+        others = [name for name in names if name != given.first]
+        asking = ThreadPoolExecutor(max(1, given.jobs))
+        training = ThreadPoolExecutor(max(1, given.jobs))
+        threading.Thread(target=self.stop_at_the_end, daemon=True).start()
+        asked: list[Future[None]] = []
+
+        def learn(name: str) -> None:
+            if self.train(name, given.each):
+                asked.append(asking.submit(self.ask, name))
+
+        whole = given.whole or (self.trained - time.monotonic()) / 60
+        first = threading.Thread(target=self.train, args=(given.first, whole))
+        if given.first in names:
+            first.start()
+        for each in [training.submit(learn, name) for name in others]:
+            each.result()
+        for one in asked:
+            one.result()
+        if given.first in names:
+            first.join()
+        self.pack(names)
+        return 0
+
+    def install(self) -> None:
+        """Installs the wheels beside the runs, once."""
+        site = self.given.runs / "site"
+        if not site.exists():
+            wheels = map(str, (self.given.carried / "wheels").glob("*.whl"))
+            command = [sys.executable, "-m", "pip", "install", "-q", "--no-index", "--no-deps"]
+            subprocess.run([*command, "--no-compile", "--target", str(site), *wheels], check=True)
+        paths = [str(ROOT / "src"), str(site), *filter(None, [os.environ.get("PYTHONPATH")])]
+        self.environment |= {
+            "PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1",
+            "TOKENIZERS_PARALLELISM": "false",
+        }  # fmt: skip
+
+    def call(self, command: list[str], log: Path) -> bool:
+        """Runs a program; whether it ended well. Nothing is started once the time is up."""
+        if time.monotonic() >= self.ends:
+            return False
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("ab") as file:
+            process = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=file, env=self.environment,
+                start_new_session=True,
+            )  # fmt: skip
+            with self.lock:
+                self.processes.add(process)
+            said, _ = process.communicate()
+            with self.lock:
+                self.processes.discard(process)
+            file.write(said)
+        if process.returncode:
+            tail = log.read_text(encoding="utf-8", errors="replace")[-1500:]
+            self.tell(f"{log.name} ended with {process.returncode}: {tail}")
+        return not process.returncode
+
+    def stop_at_the_end(self) -> None:
+        """Ends what still runs when the time is up."""
+        time.sleep(max(0.0, self.ends - time.monotonic()))
+        with self.lock:
+            for process in self.processes:
+                os.killpg(process.pid, 9)
+
+    def tell(self, what: str) -> None:
+        """Prints a line with the seconds since the start."""
+        print(f"{time.monotonic() - self.begun:5.0f} s  {what}", flush=True)
+
+    def train(self, name: str, minutes: float) -> bool:
+        """Trains the model of this name; whether it is there then."""
+        given = self.given
+        left = (self.trained - time.monotonic()) / 60
+        run = given.runs / name
+        if left <= 0:
+            return False
+        made = run / "examples"
+        if not made.exists():
+            self.unpack_examples(given.carried / f"{name}.examples", made)
+        plan = run / "given.json"
+        if not plan.exists():
+            chosen = {
+                "size": self.size(name), "steps": 1_000_000, "every": 50, "patience": 1000,
+                "minutes": round(minutes, 3), **given.plan,
+                **(given.first_plan if name == given.first else {}),
+            }  # fmt: skip
+            plan.write_text(json.dumps(chosen))
+        self.tell(f"{name} trains")
+        done = self.call(
+            [sys.executable, __file__, "one", str(made), str(run), plan.read_text(), given.device,
+             str(left + 0.1)],
+            run / "train.log",
+        )  # fmt: skip
+        self.tell(f"{name}: {_last(run / 'train.log')}")
+        return done
+
+    def size(self, name: str) -> str:
+        """The size of the model of this name."""
+        return str(self.given.first_size if name == self.given.first else self.given.size)
+
+    def unpack_examples(self, file: Path, directory: Path) -> None:
+        """Unpacks packed examples."""
+        code = (
+            "import sys, pathlib, shutil; from shioenv.model.files import opened\n"
+            "shutil.copytree(opened(pathlib.Path(sys.argv[1])), sys.argv[2])"
+        )
+        command = [sys.executable, "-c", code, str(file), str(directory)]
+        subprocess.run(command, env=self.environment, check=True)
+
+    def ask(self, name: str) -> None:
+        """Asks a model every suite, all at once."""
+        suites = sorted(self.given.carried.glob("*.suite"))
+        workers = max(1, self.given.workers // (len(suites) * max(1, self.given.jobs) or 1))
+
+        def ask(suite: Path) -> None:
+            log = self.given.runs / name / f"{suite.stem}.log"
+            self.call(
+                [sys.executable, __file__, "ask", str(suite), str(self.given.runs / name),
+                 str(workers)],
+                log,
+            )  # fmt: skip
+            self.tell(f"{name} was asked {suite.stem}: {_last(log)}")
+
+        with ThreadPoolExecutor(len(suites) or 1) as pool:
+            list(pool.map(ask, suites))
+
+    def pack(self, names: list[str]) -> None:
+        """Writes what goes home into the directory for that."""
+        given = self.given
+        given.out.mkdir(parents=True, exist_ok=True)
+        with tarfile.open(given.out / "results.tar.gz", "w:gz") as tar:
+            for name in names:
+                run = given.runs / name
+                size = f"seq2seq-{self.size(name)}"
+                for path in sorted(run.rglob("*")):
+                    inside = path.relative_to(run)
+                    if {"checkpoints", "examples"} & set(inside.parts) or not path.is_file():
+                        continue
+                    if path.suffix != ".safetensors":
+                        tar.add(path, Path(name, size, inside))
+        weights = given.runs / given.first / "model" / "model.safetensors"
+        if given.first and weights.exists():
+            self.tell("the model is packed")
+            data = planes(weights.read_bytes(), self.given.runs / "site")
+            for number in range(0, len(data), PART):
+                part = given.out / f"{given.first}.weights.{number // PART:02}"
+                part.write_bytes(data[number : number + PART])
+        self.tell("done")
+
+
+def planes(weights: bytes, site: Path) -> bytes:
+    """Weights in bf16, packed: high and low bytes apart, since high ones repeat."""
+    sys.path.append(str(site))
+    import zstandard
+
+    padded = weights + b"\0" * (len(weights) % 2)
+    packer = zstandard.ZstdCompressor(level=9, threads=-1)
+    return len(weights).to_bytes(8, "little") + packer.compress(padded[1::2] + padded[::2])
+
+
+def unpack(out: Path, directory: Path) -> None:
+    """Unpacks what came home."""
+    import zstandard
+
+    with tarfile.open(out / "results.tar.gz") as tar:
+        tar.extractall(directory, filter="data")
+    parts = sorted(out.glob("*.weights.*"))
+    if parts:
+        name = parts[0].name.partition(".")[0]
+        data = b"".join(part.read_bytes() for part in parts)
+        size = int.from_bytes(data[:8], "little")
+        both = zstandard.ZstdDecompressor().decompressobj().decompress(data[8:])
+        whole = bytearray(len(both))
+        half = len(both) // 2
+        whole[1::2], whole[::2] = both[:half], both[half:]
+        (run,) = (directory / name).glob("seq2seq-*")
+        (run / "model" / "model.safetensors").write_bytes(whole[:size])
+
+
+def _digest(suite: Path) -> str:
+    """The beginning of a suite's digest, as directories of answers are named."""
+    with suite.open(encoding="utf-8") as file:
+        return str(json.loads(file.readline())["suite"]["digest"])[:12]
+
+
+def _last(log: Path) -> str:
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.exists() else []
+    return lines[-1] if lines else "nothing said"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
