@@ -152,6 +152,40 @@ def test_what_is_beyond_it_is_abstained_from(text: str, composition: Composition
         composition.run(text)
 
 
+@pytest.mark.parametrize(
+    ("rows", "text"),
+    [
+        (("false",), "echo $?"),
+        (("ls nope",), "echo $?; cd -"),
+        (("true",), "echo $?; false || echo $?"),
+        (("cd documents",), "echo $OLDPWD $PWD"),
+        (("cd documents",), "cd -; pwd"),
+        (("cd documents", "cd ../data"), "cd -; echo $OLDPWD"),
+        (("cd documents", "cd nowhere"), "echo $? $OLDPWD"),
+        (("cd documents", "cd ."), "cd -"),
+        (("cd documents", "cd -"), "cd -; pwd"),
+        (("cd documents && ls",), "ls $OLDPWD"),
+    ],
+)
+def test_a_shell_keeps_its_status_and_where_it_was(
+    rows: tuple[str, ...], text: str, sandbox: SandboxRunner, composition: Composition
+) -> None:
+    state = sandbox.state()
+    for row in rows:
+        state = state.after(row, composition.run(row, state))
+    assert composition.run(text, state).output == sandbox.run(text, state).output
+
+
+@pytest.mark.parametrize("row", ["cd documents; cd ..", "(cd /tmp)", "ls | cd /"])
+def test_nobody_guesses_where_a_shell_was(
+    row: str, sandbox: SandboxRunner, composition: Composition
+) -> None:
+    state = sandbox.state()
+    state = state.after(row, sandbox.run(row, state))
+    with pytest.raises(Abstained, match="where the shell was"):
+        composition.run("cd -", state)
+
+
 def test_a_later_input_finds_what_an_earlier_one_left(
     sandbox: SandboxRunner, composition: Composition
 ) -> None:

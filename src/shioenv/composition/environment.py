@@ -24,6 +24,7 @@ from shioenv.composition.call import Call
 from shioenv.composition.channels import Buffer, OpenFile, Sink, Stdin
 from shioenv.composition.reading import read_program
 from shioenv.composition.replay import fed, written
+from shioenv.composition.variables import known_place
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.names import name_bytes
 from shioenv.domain.patch import ContextPatch
@@ -94,7 +95,7 @@ class Own:
     last: str | None = None
     """`$_`; None where it is unknown, and where the input never asks for it."""
     left: str | None = None
-    """`$OLDPWD`; None where the run did not change it."""
+    """`$OLDPWD`, as `State.left` has it."""
 
 
 @dataclass(slots=True)
@@ -135,8 +136,9 @@ class Environment:
         """What the whole input prints."""
         stdin = Stdin(state.stdin, piped=bool(state.stdin), shared=True)
         self.streams = Streams({1: self.output, 2: self.output}, stdin)
-        self.own, self.place, self.result = Own(), Position(), Result()
-        self.status = 0
+        self.own, self.place = Own(left=state.left), Position()
+        self.result = Result(statuses=(state.status,))
+        self.status = state.status
         """The last status."""
         self.racing = False
         """A background job prints to the whole input's output, at an unknown moment."""
@@ -167,7 +169,7 @@ class Environment:
         if name == "_" and self.own.last is not None:
             return self.own.last
         if name == "OLDPWD" and self.own.left is not None:
-            return self.own.left
+            return known_place(self.own.left)
         if name in UNKNOWN:
             raise Abstained(f"${name} is beyond it")
         if not name.isidentifier() or name in _SPECIAL or name.startswith("BASH"):

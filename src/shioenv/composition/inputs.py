@@ -5,6 +5,8 @@ The answers are put together by Bash's rules. Nothing is executed here, and noth
 
 from __future__ import annotations
 
+import re
+
 from shioenv.bash.normal import is_one_command
 from shioenv.bash.program import Simple
 from shioenv.bash.walk import pipelines
@@ -14,6 +16,9 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import Answer, Runner, State, answer_of
 from shioenv.domain.work import answering
 from shioenv.errors import Abstained
+
+_KEPT = re.compile(r"\$\{?\?|PIPESTATUS|OLDPWD|~-|\bcd\s+-(?!\w)")
+"""The last status, and where the shell was before."""
 
 
 class Composition:
@@ -42,11 +47,16 @@ class Composition:
         with answering(shell_input):
             program = read_program(shell_input)
             try:
-                if is_asked_whole(shell_input):
+                if is_asked_whole(shell_input) and not asks_what_was_kept(shell_input, start):
                     return answer_of(self._runner, shell_input, start)
                 return Shell(self._runner, start, shell_input).answer(program)
             except RecursionError:
                 raise Abstained("the input is nested too deeply to be put together") from None
+
+
+def asks_what_was_kept(text: str, state: State) -> bool:
+    """Whether the text may name what a shell keeps of the inputs before, where there are any."""
+    return bool(state.history and _KEPT.search(text))
 
 
 def is_asked_whole(text: str) -> bool:

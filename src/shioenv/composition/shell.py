@@ -37,6 +37,7 @@ from shioenv.composition.channels import Buffer, Stdin
 from shioenv.composition.environment import UNKNOWN, Environment, Exit, Loop, Over, Return, Streams
 from shioenv.composition.reading import read_program
 from shioenv.composition.redirecting import Redirections
+from shioenv.composition.variables import known_place
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import Answer, Runner, State
 from shioenv.domain.work import spend
@@ -398,7 +399,7 @@ class Shell:
 
     def _go_back(self, streams: Streams) -> None:
         """`cd -`: goes to the directory where the shell was before, and prints it."""
-        place = self._here.own.left or ""
+        place = known_place(self._here.own.left or "")
         self._here.put(Call(f"cd {quoted(place)}"), "cd", streams)
         if not self._here.status:
             self._here.write(streams.fds[1], os.fsencode(f"{place}\n"))

@@ -8,6 +8,13 @@ from shioenv.domain.runner import State
 from shioenv.errors import Abstained
 
 
+def known_place(left: str) -> str:
+    """The directory of `State.left`. Errors: Abstained where nobody knows it."""
+    if not left:
+        raise Abstained("nobody knows where the shell was before")
+    return left
+
+
 class Variables:
     """A `Scope` for the words of one command: a state, and nothing that runs."""
 
@@ -20,7 +27,8 @@ class Variables:
         document = self.state.before.document
         value = document["env"].get(name, document["settings"].get(name))
         if value is None and name == "OLDPWD":
-            return self.state.cwd  # each input follows a `cd` to where it starts
+            # each input follows a `cd` to where it starts
+            return self.state.cwd if self.state.left is None else known_place(self.state.left)
         if value is None and name.isidentifier() and name.isascii():
             return None
         if not isinstance(value, str) or value.startswith(("declare -", "(")):

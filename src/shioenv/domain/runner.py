@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import posixpath
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol, TypeAlias, cast, runtime_checkable
@@ -20,6 +21,10 @@ from shioenv.errors import ContextError
 
 _MOST_LINKS = 40
 """Symbolic links followed in one path (path_resolution(7))."""
+
+_MOVES = re.compile(r"\b(?:cd|pushd|popd)\b")
+_ALONE = re.compile(r"cd\b[^;&|()$`\n]*")
+"""A `cd` that the shell itself runs, and nothing besides."""
 
 
 Order: TypeAlias = Literal["as it comes", "eager", "lazy"]
@@ -71,6 +76,12 @@ class State:
     """Contents of files that are no longer pristine, by the files' names in `fs`.
 
     None where a content changed and the new content is not known."""
+    status: int = 0
+    """The exit code of the input before, which `$?` gives."""
+    left: str | None = None
+    """The directory that the shell was in before, `$OLDPWD`.
+
+    None where the shell never left its start directory; empty where nobody knows."""
     pristine: Pristine | None = field(default=None, compare=False, repr=False)
     """The untouched machine; None where nothing is known of it."""
 
@@ -117,7 +128,24 @@ class State:
             stdin=b"",
             fed=self.fed or bool(self.stdin),
             written=contents,
+            status=behavior.exit_code,
+            left=self._left(text, behavior),
         )
+
+    def _left(self, text: str, behavior: Behavior) -> str | None:
+        """`left` after an input: what one `cd` left, as it is told by where the shell is."""
+        moves = len(_MOVES.findall(text))
+        moved = any(operation[1] in ("/cwd", "/env/PWD") for operation in behavior.patch.operations)
+        if moves > 1:
+            return ""
+        here = self.before.document["env"].get("PWD", self.before.document["cwd"])
+        if moved:
+            return str(here)
+        if not moves:
+            return self.left
+        if _ALONE.fullmatch(text.strip()):
+            return self.left if behavior.exit_code else str(here)
+        return ""
 
     def resolve(self, path: str) -> str:
         """The absolute path with every symbolic link in it followed.

@@ -14,7 +14,7 @@ from typing import Any
 from shioenv.bash.program import Program, Simple
 from shioenv.bash.walk import pipelines
 from shioenv.composition.call import Call
-from shioenv.composition.inputs import is_asked_whole
+from shioenv.composition.inputs import asks_what_was_kept, is_asked_whole
 from shioenv.composition.reading import read_program
 from shioenv.composition.shell import Shell
 from shioenv.domain.behavior import Behavior
@@ -153,13 +153,14 @@ class Model:
         return found
 
     def _answered(self, text: str, state: State) -> Answer:
-        exact = self.memory.exact(text, state)
+        kept = asks_what_was_kept(text, state)
+        exact = None if kept else self.memory.exact(text, state)
         if exact is not None:
             self.steps.append(Step(text, exact, ((text, 0.0),), asked=(EXACT,)))
             return exact
         try:
             program = read_program(text)
-            words = _words(program) if is_asked_whole(text) else ()
+            words = _words(program) if is_asked_whole(text) and not kept else ()
             if words:
                 self._commands.answer_call(Call(text, parts=words), state, looked_up=True)
                 return self.steps[-1].answer

@@ -161,6 +161,8 @@ class World:
             stdin=state.stdin,
             fed=state.fed,
             written=state.written,
+            status=state.status,
+            left=state.left,
         )
 
     def listing(self, directory: str) -> list[str]:

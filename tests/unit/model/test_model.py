@@ -144,6 +144,21 @@ def test_a_patch_of_the_past_is_no_patch_of_now(model: Model) -> None:
     again.patch.apply(model.reached(state).before.document)
 
 
+def test_a_shell_keeps_its_status_and_where_it_was_between_lines(model: Model) -> None:
+    def after(*rows: str) -> State:
+        return State(cwd=HOME, history=rows)
+
+    for rows, text, said in (
+        (("cat gone",), "echo $?", b"1\n"),
+        (("cat gone", "pwd"), "echo $?", b"0\n"),
+        (("cd sub",), "cd -", f"{HOME}\n".encode()),
+        (("cd sub", "cd /"), "cd - >/dev/null; pwd", f"{HOME}/sub\n".encode()),
+    ):
+        assert model.run(text, after(*rows)).output == said, (rows, text)
+    unsure = model.answer("cd -", after("cd sub; cd /"))
+    assert (unsure.confidence, unsure.source[: len(GUESSED)]) == (0, GUESSED)
+
+
 def test_what_nobody_knows_is_a_marked_guess(model: Model) -> None:
     for text in ("[[ a", "printf hi", "cat a.txt; printf hi"):
         answer = model.answer(text)
