@@ -27,8 +27,10 @@ import sys
 import tarfile
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 NEEDED = ("msgspec", "rapidfuzz", "zstandard")
@@ -46,16 +48,14 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     verbs = parser.add_subparsers(dest="verb", required=True)
-    packed = verbs.add_parser("pack")
-    packed.add_argument("directory", type=Path)
-    packed.add_argument("carried", type=Path)
-    wheels = verbs.add_parser("wheels")
-    wheels.add_argument("python")
-    wheels.add_argument("carried", type=Path)
-    run = verbs.add_parser("run")
-    run.add_argument("carried", type=Path)
-    run.add_argument("runs", type=Path)
-    run.add_argument("out", type=Path)
+    _verb(verbs, "pack", pack_examples, directory=Path, carried=Path)
+    _verb(verbs, "wheels", collect, python=str, carried=Path)
+    _verb(verbs, "one", train_one, examples=Path, run=Path, plan=str, device=str, minutes=float)
+    _verb(verbs, "ask", ask_one, suite=Path, run=Path, workers=int)
+    _verb(verbs, "home", unpack, out=Path, directory=Path)
+    run = _verb(
+        verbs, "run", lambda given: Elsewhere(given).run(), carried=Path, runs=Path, out=Path
+    )
     run.add_argument("--minutes", type=float, default=9.0, help="of everything")
     run.add_argument("--each", type=float, default=1.3, help="minutes of each model's training")
     run.add_argument(
@@ -71,37 +71,22 @@ def main() -> int:
     run.add_argument("--first-size", default="base")
     run.add_argument("--plan", type=json.loads, default={}, help="JSON: settings of all plans")
     run.add_argument("--first-plan", type=json.loads, default={}, help="JSON: those of --first")
-    one = verbs.add_parser("one")
-    one.add_argument("examples", type=Path)
-    one.add_argument("run", type=Path)
-    one.add_argument("plan")
-    one.add_argument("device")
-    one.add_argument("minutes", type=float)
-    ask = verbs.add_parser("ask")
-    ask.add_argument("suite", type=Path)
-    ask.add_argument("run", type=Path)
-    ask.add_argument("workers", type=int)
-    home = verbs.add_parser("home")
-    home.add_argument("out", type=Path)
-    home.add_argument("directory", type=Path)
     given = parser.parse_args()
-    match given.verb:
-        case "wheels":
-            return collect(given.python, given.carried)
-        case "pack":
-            return pack_examples(given.directory, given.carried)
-        case "one":
-            return train_one(given)
-        case "ask":
-            return ask_one(given)
-        case "home":
-            unpack(given.out, given.directory)
-            return 0
-        case _:
-            return Elsewhere(given).run()
+    return int(given.do(given))
 
 
-def collect(python: str, carried: Path) -> int:
+def _verb(
+    verbs: Any, name: str, do: Callable[[argparse.Namespace], int], **arguments: type
+) -> argparse.ArgumentParser:
+    """A verb that does `do`, with its arguments in order."""
+    parser: argparse.ArgumentParser = verbs.add_parser(name)
+    parser.set_defaults(do=do)
+    for argument, kind in arguments.items():
+        parser.add_argument(argument, type=kind)
+    return parser
+
+
+def collect(given: argparse.Namespace) -> int:
     """Downloads the wheels that the other machine lacks."""
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     versions = [
@@ -110,18 +95,19 @@ def collect(python: str, carried: Path) -> int:
     where = [f"--platform={each}_x86_64" for each in PLATFORMS]
     command = [
         sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:",
-        "--implementation=cp", f"--python-version={python}", *where, "-d", str(carried / "wheels"),
+        "--implementation=cp", f"--python-version={given.python}", *where, "-d",
+        str(given.carried / "wheels"),
         *versions,
     ]  # fmt: skip
     return subprocess.run(command, check=False).returncode
 
 
-def pack_examples(directory: Path, carried: Path) -> int:
+def pack_examples(given: argparse.Namespace) -> int:
     """Packs the examples of every model of an experiment."""
     from shioenv.model.files import LARGEST_TRAINED, pack
 
-    for examples in sorted(directory.glob("*/examples")):
-        file = carried / f"{examples.parent.name}.examples"
+    for examples in sorted(given.directory.glob("*/examples")):
+        file = given.carried / f"{examples.parent.name}.examples"
         print(f"{file}: {pack(examples, file, most=LARGEST_TRAINED) / 1e6:.1f} MB")
     return 0
 
@@ -130,13 +116,13 @@ def train_one(given: argparse.Namespace) -> int:
     """Trains one model, in a process of its own."""
     import msgspec
 
+    from shioenv.model.files import opened
     from shioenv.training.examples import Examples
     from shioenv.training.sequence import TrainingPlan, train
 
     plan = msgspec.json.decode(given.plan, type=TrainingPlan)
-    piece = train(
-        given.run, Examples(given.examples), plan, device=given.device, minutes=given.minutes
-    )
+    examples = Examples(opened(given.examples))
+    piece = train(given.run, examples, plan, device=given.device, minutes=given.minutes)
     told = {name: getattr(piece, name) for name in ("step", "ended", "best_loss")}
     print(json.dumps({"model": given.run.name, **told, "last": piece.curve[-1:]}), flush=True)
     return 0
@@ -144,14 +130,11 @@ def train_one(given: argparse.Namespace) -> int:
 
 def ask_one(given: argparse.Namespace) -> int:
     """Asks one model one suite."""
-    from shioenv.evaluation.evaluate import evaluate
+    from shioenv.evaluation.evaluate import answers_beneath, evaluate
+    from shioenv.evaluation.suite import read_suite
 
-    done = evaluate(
-        given.suite,
-        [f"seq2seq:{given.run / 'model'}"],
-        given.run / f"answers-{_digest(given.suite)}",
-        workers=given.workers,
-    )
+    suite, model = read_suite(given.suite), f"seq2seq:{given.run / 'model'}"
+    done = evaluate(suite, [model], answers_beneath(given.run, suite), workers=given.workers)
     for about in done.document["predictors"].values():
         told = {steps: about[steps]["em"][0] for steps in ("single", "multi") if steps in about}
         print(json.dumps({"model": given.run.name, "suite": given.suite.stem, **told}), flush=True)
@@ -250,21 +233,18 @@ class Elsewhere:
         run = given.runs / name
         if left <= 0:
             return False
-        made = run / "examples"
-        if not made.exists():
-            self.unpack_examples(given.carried / f"{name}.examples", made)
-        plan = run / "given.json"
-        if not plan.exists():
-            chosen = {
+        if (begun := run / "plan.json").exists():
+            plan = json.loads(begun.read_bytes())["plan"]
+        else:
+            plan = {
                 "size": self.size(name), "steps": 1_000_000, "every": 50, "patience": 1000,
                 "minutes": round(minutes, 3), **given.plan,
                 **(given.first_plan if name == given.first else {}),
             }  # fmt: skip
-            plan.write_text(json.dumps(chosen))
         self.tell(f"{name} trains")
         done = self.call(
-            [sys.executable, __file__, "one", str(made), str(run), plan.read_text(), given.device,
-             str(left + 0.1)],
+            [sys.executable, __file__, "one", str(given.carried / f"{name}.examples"), str(run),
+             json.dumps(plan), given.device, str(left + 0.1)],
             run / "train.log",
         )  # fmt: skip
         self.tell(f"{name}: {_last(run / 'train.log')}")
@@ -273,15 +253,6 @@ class Elsewhere:
     def size(self, name: str) -> str:
         """The size of the model of this name."""
         return str(self.given.first_size if name == self.given.first else self.given.size)
-
-    def unpack_examples(self, file: Path, directory: Path) -> None:
-        """Unpacks packed examples."""
-        code = (
-            "import sys, pathlib, shutil; from shioenv.model.files import opened\n"
-            "shutil.copytree(opened(pathlib.Path(sys.argv[1])), sys.argv[2])"
-        )
-        command = [sys.executable, "-c", code, str(file), str(directory)]
-        subprocess.run(command, env=self.environment, check=True)
 
     def ask(self, name: str) -> None:
         """Asks a model every suite, all at once."""
@@ -310,7 +281,7 @@ class Elsewhere:
                 size = f"seq2seq-{self.size(name)}"
                 for path in sorted(run.rglob("*")):
                     inside = path.relative_to(run)
-                    if {"checkpoints", "examples"} & set(inside.parts) or not path.is_file():
+                    if "checkpoints" in inside.parts or not path.is_file():
                         continue
                     if path.suffix != ".safetensors":
                         tar.add(path, Path(name, size, inside))
@@ -325,7 +296,10 @@ class Elsewhere:
 
 
 def planes(weights: bytes, site: Path) -> bytes:
-    """Weights in bf16, packed: high and low bytes apart, since high ones repeat."""
+    """Weights in bf16, packed: high and low bytes apart, since high ones repeat.
+
+    `shioenv.model.files.pack` takes a minute for `base`, and 15% more bytes: time is lent here.
+    """
     sys.path.append(str(site))
     import zstandard
 
@@ -334,10 +308,11 @@ def planes(weights: bytes, site: Path) -> bytes:
     return len(weights).to_bytes(8, "little") + packer.compress(padded[1::2] + padded[::2])
 
 
-def unpack(out: Path, directory: Path) -> None:
+def unpack(given: argparse.Namespace) -> int:
     """Unpacks what came home."""
     import zstandard
 
+    out, directory = given.out, given.directory
     with tarfile.open(out / "results.tar.gz") as tar:
         tar.extractall(directory, filter="data")
     parts = sorted(out.glob("*.weights.*"))
@@ -351,12 +326,7 @@ def unpack(out: Path, directory: Path) -> None:
         whole[1::2], whole[::2] = both[:half], both[half:]
         (run,) = (directory / name).glob("seq2seq-*")
         (run / "model" / "model.safetensors").write_bytes(whole[:size])
-
-
-def _digest(suite: Path) -> str:
-    """The beginning of a suite's digest, as directories of answers are named."""
-    with suite.open(encoding="utf-8") as file:
-        return str(json.loads(file.readline())["suite"]["digest"])[:12]
+    return 0
 
 
 def _last(log: Path) -> str:

@@ -111,10 +111,16 @@ def evaluate(
     return evaluation
 
 
-def read_evaluation(directory: str | Path) -> Evaluation:
+def answers_beneath(directory: Path, suite: Suite) -> Path:
+    """The directory of a model's evaluation by a suite, beneath the model's own directory."""
+    return directory / f"answers-{suite.head.digest[:12]}"
+
+
+def read_evaluation(directory: str | Path, of: Suite | None = None) -> Evaluation:
     """The evaluation that is kept in a directory, judged again without asking any predictor.
 
     Errors: SuiteError where the directory holds no evaluation, or lacks an answer of a predictor.
+    UsageError where it is one of another suite, or recording, than `of`.
     """
     directory = Path(directory)
     try:
@@ -124,6 +130,8 @@ def read_evaluation(directory: str | Path) -> Evaluation:
             f"{directory} holds no evaluation", hint="shioenv evaluate ... --out DIR makes one"
         ) from None
     suite = read_suite(directory / SUITE)
+    if of is not None:
+        _agree(directory, suite, of)
     found = []
     for name, facts in plan["predictors"].items():
         with _journal(directory, name) as journal:
@@ -138,6 +146,15 @@ def read_evaluation(directory: str | Path) -> Evaluation:
     return Evaluation(suite, tuple(found), plan["unable"])
 
 
+def _agree(directory: Path, there: Suite, suite: Suite) -> None:
+    """Errors: UsageError where a directory's evaluation is not of this very recording."""
+    if there.head.sha256 != suite.head.sha256 or not suite.head.sha256:
+        raise UsageError(
+            f"{directory} holds an evaluation of another suite, or recording",
+            hint="choose another directory",
+        )
+
+
 @contextmanager
 def _directory(out: str | Path | None, suite: Suite) -> Iterator[Path]:
     """The directory where answers are kept: `out`, or a temporary one where `out` is None."""
@@ -150,12 +167,7 @@ def _directory(out: str | Path | None, suite: Suite) -> Iterator[Path]:
         (directory / "answers").mkdir(parents=True, exist_ok=True)
         with locked(directory):
             if (directory / SUITE).exists():
-                there = read_suite(directory / SUITE)
-                if there.head.sha256 != suite.head.sha256 or not suite.head.sha256:
-                    raise UsageError(
-                        f"{directory} holds an evaluation of another suite, or recording",
-                        hint="choose another directory",
-                    )
+                _agree(directory, read_suite(directory / SUITE), suite)
             else:
                 write_suite(suite, directory / SUITE)
             yield directory

@@ -24,7 +24,7 @@ from shioenv.dataset.read import read_records
 from shioenv.domain.record import Record
 from shioenv.errors import DatasetMismatchError
 from shioenv.evaluation.evaluate import PLAN as EVALUATED
-from shioenv.evaluation.evaluate import evaluate, read_evaluation
+from shioenv.evaluation.evaluate import answers_beneath, evaluate, read_evaluation
 from shioenv.evaluation.results import JudgedPredictor
 from shioenv.evaluation.statistics import Resampled
 from shioenv.evaluation.suite import Suite, read_suite
@@ -210,7 +210,7 @@ def run(
                     )
                 for model in models:
                     for path, suite in zip(suites, asked, strict=True):
-                        if not (model.awaited and not model.answers(suite).exists()):
+                        if not model.awaited or model.was_asked(suite):
                             rights.update(_rows(setting, model, path, suite))
     rows = list(rights)
     return Findings(
@@ -411,19 +411,19 @@ class _Model:
     awaited: bool = False
     """Whether another machine asks it."""
 
-    def answers(self, suite: Suite) -> Path:
-        """Directory of its answers to a suite."""
-        return self.directory / f"answers-{suite.head.digest[:12]}"
+    def was_asked(self, suite: Suite) -> bool:
+        """Whether all its answers to a suite are there."""
+        return (answers_beneath(self.directory, suite) / EVALUATED).exists()
 
 
 def _rows(
     setting: ExperimentSetting, model: _Model, path: Path, suite: Suite
 ) -> Iterator[tuple[RegimeRow, list[bool]]]:
     """What a model behind the composition answers right of a suite, and for which inputs."""
-    answers = model.answers(suite)
+    answers = answers_beneath(model.directory, suite)
     evaluation = (
-        read_evaluation(answers)
-        if (answers / EVALUATED).exists()
+        read_evaluation(answers, suite)
+        if model.awaited
         else evaluate(
             suite,
             [model.predictor],

@@ -200,11 +200,8 @@ def _write_texts(
                 continue
             if plan.drawing.sampler != PIPED and is_source(record):
                 printed[place] = record.output_bytes
-            behavior = record.behavior()
-            if len(behavior.patch.operations) > shape.target_tokens:
-                found: _Text | str = _LONGER  # every operation takes a token
-            else:
-                found = _text_of(record, behavior, place, state, now, prompter, printed, led.names)
+            most = shape.target_tokens
+            found = _text_of(record, place, state, now, prompter, printed, led.names, most)
             if isinstance(found, str):
                 counts.without(found)
                 continue
@@ -255,15 +252,18 @@ class _Led:
 
 def _text_of(
     record: Record,
-    behavior: Behavior,
     place: tuple[str, str, str],
     state: State | None,
     now: Now,
     prompter: Prompter,
     printed: dict[tuple[str, str, str], bytes],
     names: Callable[[State], DocumentNames],
+    most: int,
 ) -> _Text | str:
-    """The example of a record, or the reason why there is none."""
+    """The example of a record, or the reason why there is none.
+
+    Its target has at most `most` tokens.
+    """
     system, cwd, text = place
     if record.is_cut:
         return "cut"
@@ -281,6 +281,9 @@ def _text_of(
         state, text = replace(state, stdin=stdin), stage
     if not is_asked_whole(text):
         return "several commands"
+    behavior = record.behavior()
+    if len(behavior.patch.operations) > most:  # every operation takes a token
+        return _LONGER
     target = _target(behavior, names(state), now)
     if target is None:
         return "no target can say it"
