@@ -65,6 +65,7 @@ def back(lines: str, now: Now = NOW) -> ContextPatch:
         ([("a", "/env/X", "1 2")], 'a /env/X "1 2"\n'),
         ([("r", "/env/HOME")], "r /env/HOME\n"),
         ([("=", "/fs/link/target", "b.txt")], "=link target b.txt\n"),
+        ([("=", "/fs/link/target", "@")], "=link target @\n"),
         ([("a", "/fs/a.txt/target", "b.txt")], "=a.txt target b.txt\n"),
     ],
 )

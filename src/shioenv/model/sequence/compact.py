@@ -242,7 +242,7 @@ def operations_of(text: str, before: Mapping[str, Any], now: Now) -> Iterator[Op
             yield "m", pointer("fs", name), pointer("fs", target)
         elif mark == "=":
             head, *words = rest.split(" ")
-            name, is_now = _key(head), words[-1:] == ["@"]
+            name, is_now = _key(head), len(words) % 2 == 1
             words = words[:-1] if is_now else words
             values: dict[str, Any] = {
                 each: int(value) if each in _NUMBERS else value
