@@ -102,7 +102,7 @@ schema = 1
 [[part]]
 name = "sessions"
 policy = "people"
-history = 3
+session_length = 3
 count = 60
 seed = 4
 """
