@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from shioenv.errors import ShioenvError
     from shioenv.irreducibility.score import Score, estimate_irreducibility
     from shioenv.irreducibility.scoring import Scoring
+    from shioenv.live.resident import open_shell
+    from shioenv.live.shell import Shell
     from shioenv.model.files import load_model
     from shioenv.recording.text import score
     from shioenv.sandbox.base import Limits
@@ -49,6 +51,7 @@ _HOMES = {
     "Record": "shioenv.domain.record",
     "Score": "shioenv.irreducibility.score",
     "Scoring": "shioenv.irreducibility.scoring",
+    "Shell": "shioenv.live.shell",
     "ShioenvError": "shioenv.errors",
     "System": "shioenv.system.store",
     "build_system": "shioenv.system.store",
@@ -57,6 +60,7 @@ _HOMES = {
     "generate": "shioenv.dataset.generate",
     "load_model": "shioenv.model.files",
     "open_sandbox": "shioenv.behavior.observe",
+    "open_shell": "shioenv.live.resident",
     "read_records": "shioenv.dataset.read",
     "sample": "shioenv.synthesis.sample",
     "score": "shioenv.recording.text",
@@ -75,6 +79,7 @@ __all__ = [
     "Score",
     "Scoring",
     "ScriptedRunner",
+    "Shell",
     "ShioenvError",
     "State",
     "System",
@@ -85,6 +90,7 @@ __all__ = [
     "generate",
     "load_model",
     "open_sandbox",
+    "open_shell",
     "read_records",
     "sample",
     "score",

@@ -416,6 +416,27 @@ class TerminalError(ShioenvError):
     code = "SHIO-T02"
 
 
+# shells that stay
+
+
+class ShellEndedError(ShioenvError):
+    """A line for a shell that has ended."""
+
+    code = "SHIO-L01"
+
+
+class ForkError(ShioenvError):
+    """A line of a shell did something else when another shell ran it again."""
+
+    code = "SHIO-L02"
+
+
+class SavedShellError(ShioenvError):
+    """A file is no saved shell, or the shell cannot be made again here."""
+
+    code = "SHIO-L03"
+
+
 # models
 
 

@@ -8,11 +8,12 @@ from random import Random
 import gymnasium
 import pytest
 
-import shioenv  # noqa: F401 - registers the environment
+import shioenv.env  # noqa: F401 - registers the environment
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
 from shioenv.behavior.rows import Row, RowKind, request_of
 from shioenv.domain.inputs import Session
 from shioenv.irreducibility.scoring import Scoring
+from shioenv.live.terminal import Terminal
 from shioenv.recording.session import SessionRecorder
 from shioenv.recording.text import read_arguments
 from shioenv.sandbox.base import Limits
@@ -23,7 +24,6 @@ from shioenv.tasks.check import REASON
 from shioenv.tasks.episode import Episode
 from shioenv.tasks.make import task_of
 from shioenv.tasks.task import Task
-from shioenv.tasks.terminal import Terminal
 
 pytestmark = [pytest.mark.usefixtures("system"), pytest.mark.xdist_group("tasks")]
 
@@ -171,13 +171,13 @@ def test_harm_that_is_done_once_is_not_paid(row: str, observer: SandboxRunner, t
     assert not done.over
 
 
-def test_the_environment_says_which_row_was_not_repeated(task: Task) -> None:
+def test_the_environment_says_that_rows_did_something_else(task: Task) -> None:
     env = gymnasium.make("ShIOEnv-Task-v0", tasks=[task], disable_env_checker=True)
     env.reset(seed=0)
-    env.step(f"[[ ! -p /dev/stdout ]] || {{ {DAMAGE}; }}")
-    _, reward, terminated, truncated, info = env.step(SOLUTION)
+    env.step("[[ -p /dev/stdout ]] && mode=600 || mode=644")
+    _, reward, terminated, truncated, info = env.step("chmod $mode data/numbers.txt")
     assert (reward, terminated, truncated) == (0.0, False, False)
-    assert (info["extra"], info["missing"]) == ((REASON.format(1),), ())
+    assert (info["extra"], info["missing"]) == ((REASON,), ("/fs/data~1numbers.txt/perms",))
     env.close()
 
 

@@ -20,6 +20,7 @@ from shioenv.dataset.generate import Destination, generate
 from shioenv.domain.inputs import Session
 from shioenv.errors import InputError, TerminalError, UsageError
 from shioenv.irreducibility.scoring import Scoring
+from shioenv.live.terminal import Terminal
 from shioenv.recording.session import SessionRecorder
 from shioenv.recording.text import read_arguments
 from shioenv.sandbox.base import Limits
@@ -28,7 +29,6 @@ from shioenv.tasks.check import Judge, Verdict
 from shioenv.tasks.make import prove, suits, task_of
 from shioenv.tasks.rephrase import rephrased
 from shioenv.tasks.task import GoalKind, Task, read_tasks, write_tasks
-from shioenv.tasks.terminal import Terminal
 
 pytestmark = [
     pytest.mark.usefixtures("system"),

@@ -14,9 +14,9 @@ import shioenv
 
 LAYERS = (
     "errors", "registration", "seeding", "version", "native", "files", "domain", "bash", "system",
-    "grammar", "synthesis", "sandbox", "behavior", "irreducibility", "recording", "composition",
-    "model", "execution", "env", "dataset", "training", "report", "evaluation", "tasks", "fronts",
-    "experiments", "cli",
+    "grammar", "synthesis", "sandbox", "behavior", "live", "irreducibility", "recording",
+    "composition", "model", "execution", "env", "dataset", "training", "report", "evaluation",
+    "tasks", "fronts", "experiments", "cli",
 )  # fmt: skip
 SOURCE = Path(shioenv.__file__).parent
 DOORS = frozenset({"__init__", "__main__"})

@@ -9,8 +9,8 @@ import hashlib
 import json
 import stat
 import time
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import floor
 from operator import attrgetter
@@ -18,14 +18,7 @@ from typing import Any
 
 from shioenv.behavior.diff import collect
 from shioenv.behavior.network import network_fields
-from shioenv.behavior.shell_state import (
-    DECLARE,
-    Declarations,
-    Malformed,
-    merged,
-    section_state,
-    sections,
-)
+from shioenv.behavior.shell_state import DECLARE, Malformed, ShellDump, merged
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import MONTHS, Context, FileEntry
 from shioenv.domain.names import file_key, name_text
@@ -61,6 +54,19 @@ _kept = attrgetter("mode", "rdev", "mtime_ns", "digest")
 _perms = lru_cache(maxsize=4096)(stat.filemode)
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What an execution found, so far as its behavior is told from it."""
+
+    shell: ShellDump | None
+    """The shell's state; None where it is unknown."""
+    cwd: bytes
+    network: bytes | None = None
+    """The network in the form of `Execution.network`; None for the untouched one."""
+    touched: Collection[bytes] = ()
+    """Paths of files whose times may be the shell's own already: earlier lines touched them."""
+
+
 class Recorder:
     """Turns executions into behaviors: one recorder for all runs in a start directory of a system.
 
@@ -84,39 +90,43 @@ class Recorder:
         network: Callable[[], bytes | None] = lambda: None,
     ) -> None:
         self._start = start.encode("utf-8", "surrogateescape")
-        self._baseline = baseline
         self._users, self._groups = users, groups
         self._instant = int(instant)
         self._network = network
-        if baseline is None:
-            return
         try:
-            self._sections = sections(baseline)
-            self._states = {
-                name: section_state(name, content, groups)
-                for name, content in self._sections.items()
-            }
-            self._declarations = Declarations(self._sections[DECLARE])
+            shell = None if baseline is None else self.dump(baseline)
+            self._fields: Mapping[str, Any] = {} if shell is None else shell.fields()
         except Malformed:
             raise ContextError(
-                f"the shell state before a run in {start} is unreadable: {baseline[:60]!r}",
+                f"the shell state before a run in {start} is unreadable: {baseline!r:.60}",
                 hint="the sandbox's helper does not fit the system's bash; build the system again",
             ) from None
+        self.found = Found(shell, self._start)
+        """What every run finds."""
 
-    def behavior(self, execution: Execution) -> Behavior:
-        """What the execution did. An unreadable shell state is a flag of it, never an error."""
+    def dump(self, dump: bytes) -> ShellDump:
+        """The state that a shell told of itself. Errors: Malformed."""
+        return ShellDump(dump, self._groups)
+
+    def behavior(self, execution: Execution, found: Found | None = None) -> Behavior:
+        """What the execution did. An unreadable shell state is a flag of it, never an error.
+
+        `found` is what it started from (None: what every run finds); the execution's `changes` lead
+        from there.
+        """
+        found = found or self.found
         operations: list[Operation] = []
         digests = _NO_DIGESTS
         if execution.changes:
-            digests = self._files(execution, operations)
-        known = self._shell(execution.shell, operations)
-        if execution.cwd is not None and execution.cwd != self._start:
+            digests = self._files(execution, operations, found.touched)
+        known = _shell(found.shell, execution.shell, self._groups, operations)
+        if execution.cwd is not None and execution.cwd != found.cwd:
             operations.append(("=", "/cwd", name_text(execution.cwd)))
         if execution.hostname is not None:
             operations.append(("=", "/hostname", name_text(execution.hostname)))
         if execution.network is not None:
-            before, after = network_fields(self._network()), network_fields(execution.network)
-            collect(before, after, "", operations)
+            before = network_fields(found.network or self._network())
+            collect(before, network_fields(execution.network), "", operations)
         patch, digest = _NO_CHANGES, None
         if operations or digests:
             everything = ContextPatch(tuple(operations))
@@ -147,9 +157,8 @@ class Recorder:
         fields of `SHELL_FIELDS` are empty.
         """
         fs = {self.name(path): self.entry(file).to_json() for path, file in files.items()}
-        shell = {} if self._baseline is None else merged(self._states.values())
         document: dict[str, Any] = {name: {} for name in SHELL_FIELDS}
-        document |= {**profile, **shell, **network_fields(self._network())}
+        document |= {**profile, **self._fields, **network_fields(self._network())}
         document.update(cwd=name_text(self._start), fs=fs)
         return Context(document)
 
@@ -183,34 +192,15 @@ class Recorder:
             target=None if file.target is None else name_text(file.target),
         )
 
-    def _shell(self, dump: bytes | None, operations: list[Operation]) -> bool:
-        """Appends what the shell changed of itself, and says whether that is known."""
-        if dump is None or self._baseline is None:
-            return False
-        if dump == self._baseline:
-            return True
-        try:
-            after = sections(dump)
-            changed = [
-                name
-                for name, content in after.items()
-                if content != self._sections[name]
-                and not (name == DECLARE and self._declarations.unchanged(content))
-            ]
-            if not changed:
-                return True
-            # env and settings are filled by several sections: compare what the changed ones say
-            old = merged(self._states[name] for name in changed)
-            new = merged(section_state(name, after[name], self._groups) for name in changed)
-        except Malformed:
-            return False
-        _settle_level(old, new)
-        collect(old, new, "", operations)
-        return True
-
-    def _files(self, execution: Execution, operations: list[Operation]) -> dict[str, str]:
+    def _files(
+        self, execution: Execution, operations: list[Operation], touched: Collection[bytes]
+    ) -> dict[str, str]:
         """Appends what happened to files; returns the digests of contents added or modified."""
         own = (execution.started - CLOCK_SLACK, execution.ended + CLOCK_SLACK)
+
+        def was(path: bytes, before: FileStat) -> FileEntry:
+            return self.entry(before, own=own if path in touched else None)
+
         changes = [change for change in execution.changes if change.before != change.after]
         directories = _Directories(changes)
         removed: dict[int, list[tuple[bytes, FileStat]]] = {}
@@ -229,7 +219,7 @@ class Recorder:
                 stayed = stat.S_ISDIR(before.mode) and stat.S_ISDIR(after.mode)
                 its_entries = stayed and directories.entries_changed(path)
                 if not _looks_same(before, after, but_content=its_entries):
-                    old, new = self.entry(before).to_json(), self.entry(after, own=own).to_json()
+                    old, new = was(path, before).to_json(), self.entry(after, own=own).to_json()
                     if its_entries:
                         new.update({key: old[key] for key in _OF_CONTENT})
                     collect(old, new, f"/fs/{escape(name)}", operations)
@@ -242,7 +232,7 @@ class Recorder:
             if source is not None:
                 origin, before = source
                 settled = directories.new(path, after, before.size)
-                if self.entry(before) == self.entry(settled, own=own):
+                if was(origin, before) == self.entry(settled, own=own):
                     removed[before.inode].remove(source)
                     target = f"/fs/{escape(name)}"
                     operations.append(("m", f"/fs/{escape(self.name(origin))}", target))
@@ -254,6 +244,47 @@ class Recorder:
         for group in removed.values():
             operations.extend(("r", f"/fs/{escape(self.name(path))}") for path, _ in group)
         return digests
+
+
+def settled(changes: Iterable[FileChange]) -> list[FileChange]:
+    """Changes from the pristine system, with the true sizes and links of directories."""
+    changes = [change for change in changes if change.before != change.after]
+    directories = _Directories(changes)
+    return [
+        FileChange(path, before, after and directories.true(path, before, after))
+        for path, before, after in ((each.path, each.before, each.after) for each in changes)
+    ]
+
+
+def _shell(
+    before: ShellDump | None,
+    dump: bytes | None,
+    groups: Mapping[int, str],
+    operations: list[Operation],
+) -> bool:
+    """Appends what a shell changed of itself, and says whether that is known."""
+    if dump is None or before is None:
+        return False
+    if dump == before.dump:
+        return True
+    try:
+        after = ShellDump(dump, groups)
+        changed = [
+            name
+            for name, content in after.sections.items()
+            if content != before.sections[name]
+            and not (name == DECLARE and before.declarations.unchanged(content))
+        ]
+        if not changed:
+            return True
+        # env and settings are filled by several sections: compare what the changed ones say
+        old = merged(before.state(name) for name in changed)
+        new = merged(after.state(name) for name in changed)
+    except Malformed:
+        return False
+    _settle_level(old, new)
+    collect(old, new, "", operations)
+    return True
 
 
 class _Directories:
@@ -276,6 +307,10 @@ class _Directories:
     def entries_changed(self, path: bytes) -> bool:
         """Whether an entry was added to the directory or removed from it."""
         return path in self._changed
+
+    def true(self, path: bytes, before: FileStat | None, after: FileStat) -> FileStat:
+        """A file with its true size and number of links, whether it was there before or not."""
+        return self.new(path, after) if before is None else self.settled(path, before, after)
 
     def settled(self, path: bytes, before: FileStat, after: FileStat) -> FileStat:
         """A file that was there before; a directory has its true size and number of links."""

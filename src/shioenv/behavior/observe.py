@@ -10,10 +10,11 @@ import stat
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from shioenv.behavior.capture import Recorder
 from shioenv.behavior.diff import diff_documents
+from shioenv.behavior.lines import LineRecorder, Lines
 from shioenv.behavior.rows import Row, RowKind, request_of
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import Context
@@ -22,10 +23,16 @@ from shioenv.domain.patch import ContextPatch
 from shioenv.domain.pointer import keys
 from shioenv.domain.runner import Order, State
 from shioenv.errors import Abstained, SandboxError, StartDirectoryError
-from shioenv.sandbox.base import Execution, FileStat, Limits, Request
+from shioenv.sandbox.base import Execution, FileStat, Limits, Request, Sandbox, ShellSandbox
 from shioenv.sandbox.default import default_sandbox
 from shioenv.system.image import device_mode
 from shioenv.system.store import DEVICES, IndexEntry, System, find_system
+
+LENT = 2
+"""Shells at most that are lent by `lend_shell` at a time; ours, because each takes megabytes."""
+
+LENT_SECONDS = 3600.0
+"""Seconds for which a lent shell waits for its next line."""
 
 REPLAYED = 64
 """Histories at most whose behavior is remembered, so that a session's next input runs one less."""
@@ -51,6 +58,9 @@ class SandboxRunner:
         self.waited = False
         """Whether the newest run ran out of time in its sleep (`Execution.waited`)."""
         self._sandbox = default_sandbox(system, limits)
+        self._opened: list[Sandbox] = [self._sandbox]
+        self._machines: list[ShellSandbox] = []  # those of `_opened` that wait for a shell
+        self._lent: list[Lines] = []
         self._users = {number: name for name, number in reversed([*system.users.items()])}
         self._groups = {number: name for name, number in reversed([*system.groups.items()])}
         self._recorders: dict[str, Recorder] = {}
@@ -183,6 +193,76 @@ class SandboxRunner:
             self._context = start, self._recorder(start).context(self.system.profile, files)
         return self._context[1]
 
+    @property
+    def keeps_shells(self) -> bool:
+        """Whether a shell can stay in this runner's machine (`start_shell`)."""
+        return self.limits.sandbox == "namespaces" and not self.limits.without_shell_state
+
+    def start_shell(self, cwd: str | None = None, *, idle_seconds: float) -> Lines:
+        """Starts a shell that stays in a start directory (None: the first one).
+
+        Each shell has a machine of its own, so that shells and runs go on beside each other. A
+        machine serves one shell after the other. The shell ends once it waited for its next line
+        for `idle_seconds`. Errors: those of `run`; SandboxError where `keeps_shells` is False.
+        """
+        self._refuse_shells()
+        start = cwd or self.system.declaration.start_directory
+        recorder = self._recorder(start)
+        sandbox = self._machines.pop() if self._machines else self._machine()
+        try:
+            sandbox.start_shell(start, idle_seconds=idle_seconds)
+        except BaseException:
+            self._machines.append(sandbox)
+            raise
+        return self._lines(sandbox, recorder, start)
+
+    def start_terminal(
+        self, shell_input: str, cwd: str | None = None, *, idle_seconds: float
+    ) -> tuple[Lines, int]:
+        """Starts a shell that runs an input on a terminal, in a start directory, and stays there.
+
+        Of the lines `look` and `end` alone have a meaning. The descriptor of the terminal's other
+        end is the caller's to close. Errors: those of `start_shell`.
+        """
+        self._refuse_shells()
+        start = cwd or self.system.declaration.start_directory
+        recorder = self._recorder(start)
+        sandbox = self._machines.pop() if self._machines else self._machine()
+        request = Request(started(start, shell_input), cwd=start)
+        try:
+            terminal = sandbox.start_terminal(request, idle_seconds=idle_seconds)
+        except BaseException:
+            self._machines.append(sandbox)
+            raise
+        return self._lines(sandbox, recorder, start), terminal
+
+    def lend_shell(self, cwd: str) -> Lines:
+        """A shell as `start_shell` gives it, for whoever can run its lines again.
+
+        Once `LENT` other shells were lent, this one is ended. Errors: those of `start_shell`.
+        """
+        if len(self._lent) >= LENT:
+            self._lent.pop(0).end()
+        self._lent.append(self.start_shell(cwd, idle_seconds=LENT_SECONDS))
+        return self._lent[-1]
+
+    def _refuse_shells(self) -> None:
+        if not self.keeps_shells:
+            raise SandboxError(
+                "no shell stays in this sandbox",
+                hint="open it in namespaces, without the limit without_shell_state",
+            )
+
+    def _lines(self, sandbox: ShellSandbox, recorder: Recorder, start: str) -> Lines:
+        hostname = self.system.declaration.machine.hostname.encode()
+        lines = LineRecorder(recorder, hostname, self.read)
+        return Lines(sandbox, lines, start, self._machines.append)
+
+    def _machine(self) -> ShellSandbox:
+        machine = cast("ShellSandbox", default_sandbox(self.system, self.limits))
+        self._opened.append(machine)
+        return machine
+
     def read(self, path: str) -> bytes | None:
         """The content of a regular file of the pristine system, by its absolute path.
 
@@ -191,8 +271,9 @@ class SandboxRunner:
         return self.system.content(path)
 
     def close(self) -> None:
-        """Ends the sandbox; closing twice does nothing."""
-        self._sandbox.close()
+        """Ends the sandbox, and every shell; closing twice does nothing."""
+        for sandbox in self._opened:
+            sandbox.close()
 
     def __enter__(self) -> Self:
         return self

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, TypeAlias
 
 from shioenv.bash.words import unquoted
@@ -66,6 +66,32 @@ _EVENTS = frozenset({"EXIT", "DEBUG", "ERR", "RETURN"})
 
 class Malformed(Exception):  # noqa: N818 - it never leaves this package
     """The dump is not what bash writes."""
+
+
+class ShellDump:
+    """A dump that is read as far as somebody asks. Errors: Malformed, where it is not bash's."""
+
+    def __init__(self, dump: bytes, groups: Mapping[int, str]) -> None:
+        """`groups` are the system's group names by number."""
+        self.dump = dump
+        self.sections = sections(dump)
+        self._groups = groups
+        self._states: dict[str, State] = {}
+
+    def state(self, name: str) -> State:
+        """The context fields that one section fills, with their values."""
+        if name not in self._states:
+            self._states[name] = section_state(name, self.sections[name], self._groups)
+        return self._states[name]
+
+    def fields(self) -> State:
+        """The context fields that all sections fill, with their values."""
+        return merged(self.state(name) for name in self.sections)
+
+    @cached_property
+    def declarations(self) -> Declarations:
+        """The variables, to compare others with."""
+        return Declarations(self.sections[DECLARE])
 
 
 def sections(dump: bytes) -> Sections:

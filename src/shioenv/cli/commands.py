@@ -24,6 +24,7 @@ from shioenv.cli import (
     score,
     serve,
     shared,
+    shell,
     suite,
     system,
     tasks,
@@ -100,6 +101,7 @@ app.add_typer(system.app, name="system")
 shared.command(
     app, "shioenv run 'sort -u documents/names.txt > sorted.txt'", cls=shared.InputCommand
 )(run.run)
+shared.command(app, "shioenv shell --changes")(shell.shell)
 shared.command(app, "shioenv score 'ls -laT 32'", cls=shared.InputCommand)(score.score)
 app.add_typer(grammar.app, name="grammar")
 shared.command(app, "shioenv sample --count 5 --seed 7 --command df")(sample.sample)

@@ -11,7 +11,7 @@ from shioenv.bash.normal import is_one_command
 from shioenv.bash.program import Simple
 from shioenv.bash.walk import pipelines
 from shioenv.composition.reading import read_program, read_source
-from shioenv.composition.shell import Shell
+from shioenv.composition.shell import Walk
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import Answer, Runner, State, answer_of
 from shioenv.domain.work import answering
@@ -49,7 +49,7 @@ class Composition:
             try:
                 if is_asked_whole(shell_input) and not asks_what_was_kept(shell_input, start):
                     return answer_of(self._runner, shell_input, start)
-                return Shell(self._runner, start, shell_input).answer(program)
+                return Walk(self._runner, start, shell_input).answer(program)
             except RecursionError:
                 raise Abstained("the input is nested too deeply to be put together") from None
 

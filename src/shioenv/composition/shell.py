@@ -56,7 +56,7 @@ _ENDING = frozenset({"break", "continue", "return", "exit", "exec"})
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.ASCII | re.DOTALL)
 
 
-class Shell:
+class Walk:
     """Walks the program of one input, `text`, and the programs inside it."""
 
     def __init__(self, runner: Runner, state: State, text: str) -> None:

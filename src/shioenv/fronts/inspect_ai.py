@@ -35,12 +35,12 @@ from shioenv.bash.words import quoted
 from shioenv.domain.behavior import Behavior
 from shioenv.errors import ShioenvError
 from shioenv.fronts.seat import Seat
+from shioenv.live.terminal import Terminal
 from shioenv.sandbox.base import Limits
 from shioenv.system.store import find_system
 from shioenv.tasks.check import Judge, Verdict, refuse_other
 from shioenv.tasks.episode import MAX_TURNS, shown
 from shioenv.tasks.task import Task, decode, encode, read_tasks
-from shioenv.tasks.terminal import Terminal
 
 NOT_EXECUTABLE = 126
 """A shell's exit code for a program that may not be run."""

@@ -16,11 +16,11 @@ from openenv.core.env_server import Action, Environment, Observation, State, cre
 
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
 from shioenv.errors import EpisodeError, ShioenvError, TaskError
+from shioenv.live.terminal import for_rows
 from shioenv.sandbox.base import Limits
 from shioenv.seeding import generator
 from shioenv.tasks.episode import MAX_TURNS, Episode
 from shioenv.tasks.task import Task, read_tasks
-from shioenv.tasks.terminal import for_rows
 
 STATUSES: Mapping[type[ShioenvError], int] = MappingProxyType({EpisodeError: 409, TaskError: 404})
 """The HTTP status that answers a plain HTTP request which raised such an error."""

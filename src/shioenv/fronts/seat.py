@@ -8,8 +8,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
+from shioenv.live.terminal import for_rows
 from shioenv.sandbox.base import Limits
-from shioenv.tasks.terminal import for_rows
 
 Answer = TypeVar("Answer")
 

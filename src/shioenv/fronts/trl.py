@@ -18,10 +18,10 @@ from typing import Any
 
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
 from shioenv.errors import EpisodeError, TaskError
+from shioenv.live.terminal import for_rows
 from shioenv.sandbox.base import Limits
 from shioenv.tasks.episode import MAX_TURNS, Episode
 from shioenv.tasks.task import Task
-from shioenv.tasks.terminal import for_rows
 
 OVER = "[the task is done, or no line is left: nothing was run]"
 

@@ -16,7 +16,7 @@ from shioenv.bash.walk import pipelines
 from shioenv.composition.call import Call
 from shioenv.composition.inputs import asks_what_was_kept, is_asked_whole
 from shioenv.composition.reading import read_program
-from shioenv.composition.shell import Shell
+from shioenv.composition.shell import Walk
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import Answer, Runner, State
 from shioenv.domain.work import answering, aside
@@ -164,7 +164,7 @@ class Model:
             if words:
                 self._commands.answer_call(Call(text, parts=words), state, looked_up=True)
                 return self.steps[-1].answer
-            answer = Shell(self._commands, state, text).answer(program)
+            answer = Walk(self._commands, state, text).answer(program)
         except RecursionError:
             return self._guess(text, state, "the input is nested too deeply to be put together")
         except Abstained as declined:

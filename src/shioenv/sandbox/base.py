@@ -273,6 +273,10 @@ class Execution:
 
     0 where nobody counted.
     """
+    stays: bool = False
+    """The shell lives, and waits for its next line (`ShellSandbox`)."""
+    busy: bool = False
+    """On a terminal: another process than the shell is in front."""
     hostname: bytes | None = None
     """The host's name after the run; None where it did not change."""
     network: bytes | None = None
@@ -323,3 +327,49 @@ class Sandbox(Protocol):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None: ...
+
+
+class ShellSandbox(Sandbox, Protocol):
+    """A sandbox whose machine can become a shell's that stays, for line after line.
+
+    Executions of that shell tell all that changed since the machine was pristine. Their `started`
+    is the start of the first shell. The line that changed `network` or `hostname` tells them.
+    """
+
+    def start_shell(self, cwd: str | None = None, *, idle_seconds: float) -> Execution:
+        """Starts a shell in a directory of the machine as it is: pristine, or an ended shell's.
+
+        The execution has the new shell's state. The shell ends once it waited for its next line for
+        `idle_seconds`. Errors: those of `run`.
+        """
+        ...
+
+    def run_line(self, request: Request) -> Execution:
+        """What the shell does with a line; `stays` says whether it waits for another one.
+
+        `exit_code` is what `$?` gives afterwards. Of the request the text, the time and the order
+        count. A line that reaches a limit ends its shell. What processes that are left from earlier
+        lines did meanwhile is told with this line. Errors: those of `run`, after which the machine
+        is gone; ShellEndedError where the shell had ended before the line.
+        """
+        ...
+
+    def run_beside(self, request: Request) -> Execution:
+        """What an input does in a shell of its own in the same machine. Errors: those of `run`."""
+        ...
+
+    def start_terminal(self, request: Request, *, idle_seconds: float) -> int:
+        """Starts a shell that stays on a terminal, where it runs an input. Errors: as `run`.
+
+        Returns the descriptor of the terminal's other end, which is the caller's to close. The
+        shell ends once nobody looked at it for `idle_seconds`.
+        """
+        ...
+
+    def look(self) -> Execution:
+        """What changed since the shell was started; nothing is run. Errors: those of `run`."""
+        ...
+
+    def end_shell(self) -> None:
+        """Ends the shell with every process of the machine, which is pristine afterwards."""
+        ...

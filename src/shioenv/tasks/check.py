@@ -24,9 +24,9 @@ from shioenv.domain.patch import ContextPatch, Operation
 from shioenv.domain.pointer import keys, pointer
 from shioenv.domain.runner import Pristine
 from shioenv.errors import PatchError, TaskError
+from shioenv.live.terminal import Terminal
 from shioenv.system.store import System
 from shioenv.tasks.task import Task
-from shioenv.tasks.terminal import Terminal
 
 DATES: Final = ("year", "month", "day", "time")
 """The attributes that say when a file was changed."""
@@ -34,7 +34,7 @@ DATES: Final = ("year", "month", "day", "time")
 OWN: Final = frozenset({"cwd", "umask", "groups", *SHELL_FIELDS})
 """Areas of a context that end with the shell: of these, only what the goal says counts."""
 
-REASON: Final = "row {}, which did something else when it was repeated"
+REASON: Final = "the rows, which did something else when they were repeated"
 """Why a terminal that has reached the goal does not pass."""
 
 SESSION: Final = timedelta(hours=1)
@@ -76,7 +76,9 @@ class Judge:
         self._goal = task.patch
 
     def judge(self, terminal: Terminal) -> Verdict:
-        """What a terminal that began where the task begins has reached. Runs its rows once more.
+        """What a terminal that began where the task begins has reached.
+
+        Where the goal is reached, the rows are run once more, and have to reach it again.
 
         - Everything outside the shell (files, network, host name) has to be as the goal says, and
           otherwise as it was.
@@ -87,34 +89,36 @@ class Judge:
         - Regular files have to hold the goal's content.
         - The output of the last row is compared line by line. Runs of blanks count as one, blank
           lines at the end not at all.
-        - Every row has to do the same to the machine when it is repeated. Where the output counts,
-          the last row has to print the same as well. Else the task is not passed, and `extra` says
-          why.
+        - The rows have to reach the goal once more when they are repeated. Where the output counts,
+          the last row has to print it once more. Else the task is not passed: the verdict is that
+          on the repetition, and `extra` ends with `REASON`.
+        - Where no shell stays in the machine, each row was typed after repeated ones. Then every
+          row has to do the same to the machine when it is repeated.
 
         Errors: those of the machine.
         """
+        typed = self.verdict(terminal.done(), terminal.printed)
+        if not typed.passed:
+            return typed
         repeated = terminal.repeated()
-        verdict = self.verdict(terminal.since_start(repeated), terminal.printed)
-        other = verdict.passed and self._otherwise(terminal, repeated)
-        if not other:
-            return verdict
-        return replace(verdict, passed=False, extra=(REASON.format(other),))
+        printed = terminal.printed if terminal.ends_beside else repeated.output
+        again = self.verdict(terminal.since_start(repeated), printed)
+        if not again.passed:
+            return replace(again, extra=(*again.extra, REASON))
+        if self._machine.keeps_shells or not self._otherwise(terminal, repeated):
+            return typed
+        return replace(typed, passed=False, extra=(REASON,))
 
-    def _otherwise(self, terminal: Terminal, repeated: Behavior) -> int:
-        """The number of the first row that did something else to the machine when it was repeated.
+    def _otherwise(self, terminal: Terminal, repeated: Behavior) -> bool:
+        """Whether a row did something else to the machine when it was repeated.
 
-        The number of the last row where that printed something else and its output counts. 0 where
-        all rows did the same. Files that are there neither at the start nor in the end may have any
-        name. Their number is compared, by directory, permissions and owner.
+        Files that are there neither at the start nor in the end may have any name. Their number is
+        compared, by directory, permissions and owner.
         """
         lasting = _names(self._pristine) | _names(repeated.patch.apply(self._pristine))
-        last = 0
-        for last, (typed, again) in enumerate(terminal.repetitions(repeated), 1):
-            if not self._alike(typed, again, lasting):
-                return last
-        if self.task.goal.output is None or terminal.ends_beside:
-            return 0
-        return 0 if _printed(repeated.output) == _printed(terminal.printed) else last
+        return not all(
+            self._alike(typed, again, lasting) for typed, again in terminal.repetitions(repeated)
+        )
 
     def _alike(self, one: Behavior, other: Behavior, lasting: Collection[str]) -> bool:
         """Whether two behaviors left the machine the same, as far as a verdict can tell."""
@@ -213,22 +217,6 @@ class Judge:
         return None if self.task.history else digest_in(self._machine, self.task.cwd, name)
 
 
-def _passing(facts: Facts, lasting: Collection[str]) -> Counter[tuple[Any, ...]]:
-    """Numbers of files whose names do not last, by directory, permissions and owner.
-
-    Directories whose own names do not last count as one directory.
-    """
-    found = Counter[tuple[Any, ...]]()
-    for name, perms in facts.items():
-        area, *parts = keys(name)
-        if area == "fs" and parts[-1] == "perms" and parts[0] not in lasting:
-            parent = posixpath.dirname(parts[0])
-            known = parent if not parent or parent in lasting else "…"
-            owner = tuple(facts.get(pointer("fs", parts[0], each)) for each in ("owner", "group"))
-            found[known, perms, *owner] += 1
-    return found
-
-
 def refuse_other(task: Task, system: System) -> None:
     """Raises TaskError where a task was made on another system, or on another build of it."""
     if task.system_digest != system.digest:
@@ -268,6 +256,22 @@ def digest_in(machine: Pristine, cwd: str, name: str) -> str | None:
     return None if content is None else hashlib.sha256(content).hexdigest()
 
 
+def _passing(facts: Facts, lasting: Collection[str]) -> Counter[tuple[Any, ...]]:
+    """Numbers of files whose names do not last, by directory, permissions and owner.
+
+    Directories whose own names do not last count as one directory.
+    """
+    found = Counter[tuple[Any, ...]]()
+    for name, perms in facts.items():
+        area, *parts = keys(name)
+        if area == "fs" and parts[-1] == "perms" and parts[0] not in lasting:
+            parent = posixpath.dirname(parts[0])
+            known = parent if not parent or parent in lasting else "…"
+            owner = tuple(facts.get(pointer("fs", parts[0], each)) for each in ("owner", "group"))
+            found[known, perms, *owner] += 1
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class _Date:
     parts: tuple[Any, ...]
@@ -300,16 +304,17 @@ def _places(operation: Operation) -> tuple[str, ...]:
 
 
 def _touched(document: Mapping[str, Any], *patches: ContextPatch) -> dict[str, Any]:
-    """The document with only those files that a patch names."""
-    names = {
-        parts[1]
+    """The document with only those areas, and those files, that a patch names."""
+    named = [
+        keys(place)
         for patch in patches
         for operation in patch.operations
         for place in _places(operation)
-        if (parts := keys(place))[:1] == ["fs"] and len(parts) > 1
-    }
+    ]
     files = document["fs"]
-    return {**document, "fs": {name: files[name] for name in sorted(names) if name in files}}
+    names = sorted({parts[1] for parts in named if parts[0] == "fs" and len(parts) > 1})
+    areas = {parts[0]: document[parts[0]] for parts in named if parts[0] in document}
+    return {**areas, "fs": {name: files[name] for name in names if name in files}}
 
 
 def _facts(document: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,10 +11,10 @@ import gymnasium
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
 from shioenv.env.spaces import ShellText
 from shioenv.errors import ActionError, EnvironmentOptionError, EpisodeError, did_you_mean
+from shioenv.live.terminal import for_rows
 from shioenv.sandbox.base import Limits
 from shioenv.tasks.episode import HOW, MAX_TURNS, SHOWN, Episode
 from shioenv.tasks.task import Task, read_tasks
-from shioenv.tasks.terminal import for_rows
 
 MAX_LINE: Final = 4096
 """Characters of an action."""

@@ -8,9 +8,9 @@ from typing import Final
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.domain.behavior import Behavior
 from shioenv.errors import EpisodeError, InputError
+from shioenv.live.terminal import Terminal
 from shioenv.tasks.check import Judge, Verdict
 from shioenv.tasks.task import Task
-from shioenv.tasks.terminal import Terminal
 
 MAX_TURNS: Final = 20
 """Most lines that an agent may type."""

@@ -18,6 +18,7 @@ from shioenv.domain.record import Record
 from shioenv.execution.job import NumberedJob
 from shioenv.execution.lanes import Lane
 from shioenv.execution.local import LocalExecutor
+from shioenv.live.terminal import Terminal, contents
 from shioenv.recording.session import ROW_END
 from shioenv.sandbox.base import Limits
 from shioenv.system.store import find_system
@@ -25,7 +26,6 @@ from shioenv.tasks.asking import asks
 from shioenv.tasks.check import Judge, Verdict, date_of, digest_in, is_now, refuse_other
 from shioenv.tasks.prompt import Content, family, gives_away, told, written
 from shioenv.tasks.task import Goal, Task
-from shioenv.tasks.terminal import Terminal, contents
 
 LONGEST_OUTPUT: Final = 4000
 """Most bytes of an output that is asked for."""

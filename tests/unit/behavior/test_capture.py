@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shioenv.behavior import capture
+from shioenv.behavior import capture, shell_state
 from shioenv.behavior.capture import CLOCK_SLACK, Recorder
 from shioenv.domain.behavior import Behavior
 from shioenv.errors import ContextError
@@ -123,7 +123,7 @@ class TestShell:
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         ready = recorder()
-        monkeypatch.setattr(capture, "section_state", None)
+        monkeypatch.setattr(shell_state, "section_state", None)
         dump = BASELINE.replace(b'RANDOM="4"', b'RANDOM="5"').replace(b'SHLVL="1"', b'SHLVL="0"')
         dump = dump.replace(b'STRING=":"', b'STRING="ls -la"')
         assert ready.behavior(execution(shell=dump)).shell_state_known

@@ -19,6 +19,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "../inside/rows.h"
 #include "common.h"
 #include "configuration.h"
 #include "notices.h"
@@ -113,6 +114,7 @@ static const struct pattern noticed[] = {
     WITH(SYS_fcntl, 1, F_SETOWN_EX, NOTICED_INIT),
     WITH(SYS_ioctl, 1, FIOSETOWN, NOTICED_INIT),
     WITH(SYS_ioctl, 1, SIOCSPGRP, NOTICED_INIT),
+    WITH(SYS_prctl, 0, LINE_CALL, NOTICED_LINE),
 };
 static const struct pattern sets_neighbour = WITH(SYS_ioctl, 1, SIOCSARP, 0);
 enum { N_HARMLESS = sizeof harmless / sizeof *harmless, N_NOTICED = sizeof noticed / sizeof *noticed };
@@ -205,16 +207,30 @@ static int set_neighbour(const struct seccomp_notif *notice)
     return error;
 }
 
+struct resident resident;
+
 unsigned attend_notice(int listener)
 {
     struct seccomp_notif notice = {0};
     if (ioctl(listener, SECCOMP_IOCTL_NOTIF_RECV, &notice)) return 0;  /* its process was killed meanwhile */
-    struct seccomp_notif_resp answer = {.id = notice.id, .flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE};
-    if (matches(&sets_neighbour, &notice.data)) answer.flags = 0, answer.error = -set_neighbour(&notice);
-    ioctl(listener, SECCOMP_IOCTL_NOTIF_SEND, &answer);
     unsigned what = 0;
     for (int i = 0; i < N_NOTICED; i++)
         if (matches(&noticed[i], &notice.data)) what |= noticed[i].what;
+    if (what == NOTICED_LINE && (pid_t)notice.pid == resident.shell && !resident.call) {
+        resident.call = notice.id;
+        return NOTICED_LINE;
+    }
+    what &= ~(unsigned)NOTICED_LINE;  /* the kernel answers others that it has no such operation */
+    struct seccomp_notif_resp answer = {.id = notice.id, .flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE};
+    if (matches(&sets_neighbour, &notice.data)) answer.flags = 0, answer.error = -set_neighbour(&notice);
+    ioctl(listener, SECCOMP_IOCTL_NOTIF_SEND, &answer);
     if (what & NOTICED_SOCKETS && !is_plain_socket(&notice.data)) what |= NOTICED_SETTINGS;
     return what;
+}
+
+void answer_line(int listener)
+{
+    struct seccomp_notif_resp answer = {.id = resident.call};
+    resident.call = 0;
+    ioctl(listener, SECCOMP_IOCTL_NOTIF_SEND, &answer);
 }

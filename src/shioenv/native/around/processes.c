@@ -254,10 +254,11 @@ void start_processes(void)
 
 /* ---- what a run leaves, or ends --------------------------------------------------------------------- */
 
-/* Children of init and of the fork server, as the host numbers them; each with a space behind it. */
-enum { OF_INIT, OF_SERVER, N_LISTS };
-static int lists[N_LISTS] = {-1, -1};
+/* Children of init, of the fork server and of a shell that stays, as the host numbers them; each with a space behind it. */
+enum { OF_INIT, OF_SERVER, OF_SHELL, N_LISTS };
+static int lists[N_LISTS] = {-1, -1, -1};
 static char own[4096];  /* the machine's own: children of init */
+static char company[N_LISTS][sizeof own];
 
 static const char *read_children(int i)
 {
@@ -328,9 +329,10 @@ static void kill_others(int i, const char *but)
     }
 }
 
+enum { PATIENT = 4000 };  /* turns; what goes on forking is ended together with the machine's own */
+
 void end_survivors(void)
 {
-    enum { PATIENT = 4000 };  /* turns; what goes on forking is ended together with the machine's own */
     for (int tries = 0; tries < PATIENT; tries++) {
         kill_others(OF_SERVER, "");
         kill_others(OF_INIT, own);
@@ -338,4 +340,60 @@ void end_survivors(void)
         nanosleep(&(struct timespec){0, 50000}, NULL);
     }
     ask_init();
+}
+
+void watch_shell(pid_t shell)
+{
+    close_fd(&lists[OF_SHELL]);
+    if (!shell) return;
+    char path[64];
+    snprintf(path, sizeof path, "%d/task/%d/children", (int)shell, (int)shell);
+    lists[OF_SHELL] = openat(host_proc, path, O_RDONLY | O_CLOEXEC);  /* or it is gone already */
+}
+
+void note_company(void)
+{
+    for (int i = 0; i < N_LISTS; i++) strcpy(company[i], read_children(i));
+}
+
+/* Whether a process runs: one that has ended stays a child until its parent asks how. */
+static bool is_running(const char *number, size_t length)
+{
+    char path[32], text[512];
+    snprintf(path, sizeof path, "%.*s/stat", (int)length, number);
+    int fd = openat(host_proc, path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    close_fd(&fd);
+    if (n <= 0) return false;
+    text[n] = 0;
+    const char *state = strrchr(text, ')');
+    return state && state[1] == ' ' && state[2] != 'Z' && state[2] != 'X';
+}
+
+bool has_newcomers(void)
+{
+    for (int i = 0; i < N_LISTS; i++) {
+        size_t length;
+        for (const char *at = read_children(i); *at; at += length + 1) {
+            length = strcspn(at, " ");
+            if (!is_listed(at, length, company[i]) && is_running(at, length)) return true;
+        }
+    }
+    return false;
+}
+
+void end_newcomers(void)
+{
+    for (int tries = 0; tries < PATIENT && has_newcomers(); tries++) {
+        for (int i = 0; i < N_LISTS; i++) kill_others(i, company[i]);
+        nanosleep(&(struct timespec){0, 50000}, NULL);
+    }
+}
+
+bool has_company(void)
+{
+    const char *shells = read_children(OF_SHELL);
+    for (const char *at = shells; *at; at += strcspn(at, " ") + 1)
+        if (is_running(at, strcspn(at, " "))) return true;
+    return has_others(read_children(OF_INIT), own);
 }

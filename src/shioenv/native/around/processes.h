@@ -25,3 +25,14 @@ enum { LEFT_SURVIVORS = 1, LOST_PROCESSES = 2 };
 unsigned processes_left(void);
 /* Ends what a run left, and nothing else where that can be. */
 void end_survivors(void);
+
+/* The same, of a shell that stays: its children count as well. 0: there is no such shell. */
+void watch_shell(pid_t shell);
+
+/* Remembers who is there, so that newcomers can be told from them, and ended. */
+void note_company(void);
+bool has_newcomers(void);
+void end_newcomers(void);
+
+/* Whether any process is there that is neither the machine's own nor the shell that stays. */
+bool has_company(void);

@@ -38,12 +38,19 @@ struct request {
     uint64_t drain_max;       /* bytes read in all before everything is killed */
     uint64_t memory_max;      /* bytes resident in all */
     uint32_t scan_ms;         /* processor time that finding out what changed may take */
+    uint32_t idle_ms;         /* a shell that waits for its next line so long ends */
     uint32_t cwd_length, input_length, stdin_length;
 };
 enum {
     REQUEST_FRESH = 1, REQUEST_SEPARATE = 2, REQUEST_KEEP = 4, REQUEST_TERMINAL = 8,
     REQUEST_RENEW = 16,       /* it has read what a run did to the network, which is made anew after it */
     REQUEST_ROWS = 32,        /* what stands for standard input is rows, as inside/rows.h says */
+    REQUEST_SHELL = 256,      /* starts a shell that stays, in the machine as it is; answered once it waits for its first line */
+    REQUEST_LINE = 512,       /* its next line */
+    REQUEST_END = 1024,       /* ends it, and makes the machine pristine. Until then other runs are beside it, and change nothing back */
+    REQUEST_LOOK = 4096,      /* what changed since it was started, and nothing is run */
+    REQUEST_HAND = 8192,      /* of a shell that stays on a terminal: not answered but by one byte, with the terminal's other end */
+    REQUEST_APART = 2048,     /* beside a shell that stays: on the pristine system's files */
     REQUEST_EAGER = 64, REQUEST_LAZY = 128,  /* in which order the shell's processes begin (inside/order.c) */
 };
 
@@ -63,9 +70,14 @@ enum {
     REPLY_PROCESSES = 8192, REPLY_DISK = 16384, REPLY_INODES = 32768, REPLY_MOUNTS = 65536,
     REPLY_WAITED = 131072,    /* every process slept in nine looks of ten, or in all of the last half of its time */
     REPLY_SOCKETS = 262144,   /* some outlive every process */
+    REPLY_STAYS = 1048576,    /* the shell waits for its next line, or, on a terminal, lives */
+    REPLY_BUSY = 2097152,     /* on a terminal: it is not the shell that reads there */
     REPLY_SCAN = 524288,      /* what changed is known in part: finding it out took too long */
 };
-enum { STAGE_SCAN = 16 };     /* the run is over, but what it changed could not be read */
+enum {
+    STAGE_SCAN = 16,          /* the run is over, but what it changed could not be read */
+    STAGE_OVER,               /* the shell had ended before its line came */
+};
 /* A path that a run touched: 'B' (before) or 'A' (after), its path, what follows here, where it links to, and a
  * byte that tells whether a SHA-256 comes after it. The path and the link have their length before them, 32 bits. */
 struct __attribute__((packed)) change {

@@ -11,7 +11,7 @@
 
 #define MULTIPLEXER "/terminals/ptmx"
 
-bool open_terminal(int ends[2])
+bool open_terminal(int ends[2], bool nobody_types)
 {
     static const struct winsize size = {.ws_row = 24, .ws_col = 80};
     int unlocked = 0;
@@ -20,7 +20,7 @@ bool open_terminal(int ends[2])
     if (!ioctl(ends[0], TIOCSPTLCK, &unlocked) && !ioctl(ends[0], TIOCSWINSZ, &size))
         ends[1] = ioctl(ends[0], TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
     if (ends[1] >= 0 && !fchown(ends[1], 0, 5 /* tty */) && !fchmod(ends[1], 0620)) {
-        offer_ends_of_file(ends[0], 64);
+        if (nobody_types) offer_ends_of_file(ends[0], 64);
         settle_terminals();
         return true;
     }

@@ -293,14 +293,9 @@ static unsigned drained_network(void)
     }
 }
 
-uint32_t traces_left(unsigned noticed, bool had_terminal)
+uint32_t traces_of_line(unsigned noticed)
 {
     uint32_t flags = 0;
-    if (standing_changed(had_terminal)) flags |= REPLY_IPC;
-    else if (had_terminal) {
-        settle_terminals();
-        remember_standing();
-    }
     if (noticed & NOTICED_IPC) flags |= REPLY_IPC;
     if (noticed & NOTICED_NAMES) flags |= REPLY_HOSTNAME;
     if (noticed & NOTICED_MOUNTS) flags |= REPLY_MOUNTS;
@@ -309,6 +304,17 @@ uint32_t traces_left(unsigned noticed, bool had_terminal)
     bool filter = drained(filter_events), policy = drained(policy_events);
     if (network & ABOUT_NETWORK || filter || policy) flags |= REPLY_NETWORK;
     if (network & ABOUT_NEIGHBOURS) flags |= REPLY_TRAFFIC;
+    return flags;
+}
+
+uint32_t traces_left(unsigned noticed, bool had_terminal)
+{
+    uint32_t flags = traces_of_line(noticed);
+    if (standing_changed(had_terminal)) flags |= REPLY_IPC;
+    else if (had_terminal) {
+        settle_terminals();
+        remember_standing();
+    }
     if (noticed & NOTICED_SOCKETS && has_traffic()) flags |= REPLY_TRAFFIC;
     if (noticed & NOTICED_SETTINGS || !sockets_stand()) flags |= REPLY_TRAFFIC;
     if (has_sockets_left()) flags |= REPLY_SOCKETS;

@@ -13,3 +13,7 @@ void watch_network(void);
 /* What a run left behind besides files, and what of it calls for new namespaces: REPLY_* flags. `noticed` is
  * what `attend_notice` told of it. */
 uint32_t traces_left(unsigned noticed, bool had_terminal);
+
+/* Of a line of a shell that stays, after which the machine goes on: what it did to the network, to the host's name, and what was
+ * noticed of it. */
+uint32_t traces_of_line(unsigned noticed);

@@ -122,7 +122,7 @@ static ssize_t keep(void *nothing, const char *text, size_t length)
     return (ssize_t)length;
 }
 
-static void dump_state(void)
+void dump_state(void)
 {
     if (!armed || syscall(SYS_getpid) != shell_pid) return;
     int error = errno;
@@ -302,6 +302,7 @@ static void become_shell(void)
     input[length] = 0;
     if (shared->flags & RUN_FRESH) exec_fresh(saved_environment);
     if (shared->flags & RUN_ROWS) take_rows(saved_environment);
+    if (shared->flags & RUN_LINES) take_lines();
     shell_pid = (pid_t)syscall(SYS_getpid);
     show_arguments(input);
     saved_argv[saved_argc - 1] = input;

@@ -197,7 +197,26 @@ static int run_rows(void *nothing)
     return 0;
 }
 
-void take_rows(char *const environment[])
+/* In the place of `. /dev/stdin`, once. */
+static int run_lines(void *nothing)
+{
+    (void)nothing;
+    source->function = source_builtin;
+    if (nesting) --*nesting;
+    for (;;) {
+        dump_state();
+        shared->line_status = (uint32_t)*last_command_exit_value;
+        if (syscall(SYS_prctl, LINE_CALL, 0, 0, 0, 0)) break;
+        shared->input[INPUT_MAX - 1] = 0;
+        run_here((const char *)shared->input);
+        fflush(*standard_output);
+    }
+    jump_to_top_level(EXITPROG);
+    return 0;
+}
+
+/* Has `. /dev/stdin` do something else, once. */
+static void take(builtin what)
 {
     struct builtin_entry **entries = dlsym(RTLD_DEFAULT, "shell_builtins");
     int *count = dlsym(RTLD_DEFAULT, "num_shell_builtins");
@@ -207,9 +226,16 @@ void take_rows(char *const environment[])
     last_command_exit_value = dlsym(RTLD_DEFAULT, "last_command_exit_value");
     nesting = dlsym(RTLD_DEFAULT, "indirection_level");
     standard_output = dlsym(RTLD_DEFAULT, "stdout");
-    initial_environment = environment;
     for (int i = 0; entries && count && i < *count; i++)
         if (!strcmp((*entries)[i].name, ".") && (*entries)[i].function == source_builtin) source = *entries + i;
     if (!source || !parse_and_execute || !jump_to_top_level || !last_command_exit_value) _exit(125);
-    source->function = run_rows;
+    source->function = what;
 }
+
+void take_rows(char *const environment[])
+{
+    initial_environment = environment;
+    take(run_rows);
+}
+
+void take_lines(void) { take(run_lines); }

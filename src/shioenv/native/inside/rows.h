@@ -12,3 +12,11 @@ enum {
 
 /* Has the input `. /dev/stdin` of the calling bash run rows; `environment` is what a new bash gets. */
 void take_rows(char *const environment[]);
+
+/* Has the input `. /dev/stdin` of the calling bash run lines as they come. Before each the shell says what it is, and makes a
+ * call of prctl(2) that no kernel has: the supervisor answers once there is a line in the place of the input. */
+enum { LINE_CALL = 0x53484c4e };
+void take_lines(void);
+
+/* What the shell is goes to the shared memory. */
+void dump_state(void);

@@ -68,7 +68,7 @@ static void __attribute__((noreturn)) fail(uint32_t stage)
     _exit(125);
 }
 
-/* A child with process id `pid` in the input's pid namespace. glibc caches the thread id, so the
+/* A child with process id `pid` in the input's pid namespace (0: with the next one). glibc caches the thread id, so the
  * kernel is told to store it where glibc looks. */
 static pid_t fork_as(pid_t pid)
 {
@@ -78,8 +78,8 @@ static pid_t fork_as(pid_t pid)
         .flags = CLONE_CHILD_SETTID,
         .child_tid = (uintptr_t)thread_id,
         .exit_signal = SIGCHLD,
-        .set_tid = (uintptr_t)&pid,
-        .set_tid_size = 1,
+        .set_tid = pid ? (uintptr_t)&pid : 0,
+        .set_tid_size = pid != 0,
     };
     pid_t child;
     /* The kernel frees the number a moment after the last process that used it was seen to be gone. */
@@ -90,13 +90,20 @@ static pid_t fork_as(pid_t pid)
     return child;
 }
 
-/* How many numbers were given to processes and threads from `first` on. */
-static uint32_t numbers_from(uint32_t first)
+/* The number that was given to a process or thread last; 0 where it cannot be read. */
+static uint32_t last_number(void)
 {
     char digits[16] = "";
     if (pread(FD_LAST_PID, digits, sizeof digits - 1, 0) <= 0) return 0;
     uint32_t last = 0;
     for (const char *digit = digits; *digit >= '0' && *digit <= '9'; digit++) last = 10 * last + (uint32_t)(*digit - '0');
+    return last;
+}
+
+/* How many numbers were given from `first` on. */
+static uint32_t numbers_from(uint32_t first)
+{
+    uint32_t last = last_number();
     return last < first ? 0 : last - first + 1;
 }
 
@@ -153,6 +160,16 @@ static int renew_clock(int64_t uptime)
     return written == length ? 0 : -1;
 }
 
+/* Tells how far the calling process came, and which one of the host it is. */
+static void tell_stage(uint32_t stage)
+{
+    char self[32] = "";
+    if (readlinkat(FD_PROC, "self", self, sizeof self - 1) < 0) fail(STAGE_NAMESPACES);
+    struct server_reply reply = {.stage = stage};
+    for (const char *digit = self; *digit; digit++) reply.status = reply.status * 10 + (*digit - '0');
+    if (send(FD_CONTROL, &reply, sizeof reply, MSG_NOSIGNAL) != sizeof reply) fail(STAGE_NAMESPACES);
+}
+
 /* Enters the inner user namespace and a copy of the layer's mounts that it owns, in which every mount is
  * locked. A copy that no input touched serves the next one: the supervisor gets it. */
 static void enter_namespaces(int copy)
@@ -164,21 +181,20 @@ static void enter_namespaces(int copy)
     if (setns(FD_MOUNTS, CLONE_NEWNS) || setns(FD_USER, CLONE_NEWUSER) || unshare(CLONE_NEWNS)) fail(STAGE_NAMESPACES);
     /* It opens the copy itself: the kernel counts descriptors in flight for each user of the host, and other
      * sandboxes' inputs may have used them up. */
-    char self[32] = "", go;
-    if (readlinkat(FD_PROC, "self", self, sizeof self - 1) < 0) fail(STAGE_NAMESPACES);
-    struct server_reply reply = {.stage = STAGE_COPIED};
-    for (const char *digit = self; *digit; digit++) reply.status = reply.status * 10 + (*digit - '0');
-    if (send(FD_CONTROL, &reply, sizeof reply, MSG_NOSIGNAL) != sizeof reply) fail(STAGE_NAMESPACES);
+    char go;
+    tell_stage(STAGE_COPIED);
     if (recv(FD_CONTROL, &go, 1, 0) != 1) fail(STAGE_NAMESPACES);
 }
 
 /* Puts the calling child into the sandbox: namespaces, start directory, descriptors and signals as a
  * login would leave them. */
-static void enter_sandbox(int input, int output, int errors, int copy, bool on_terminal)
+static void enter_sandbox(const struct server_request *how, int input, int output, int errors, int copy)
 {
+    bool on_terminal = how->flags & RUN_ON_TERMINAL;
     /* Processes the input starts are numbered from the shell's own id on. */
-    if (write_number(FD_LAST_PID, (unsigned)syscall(SYS_getpid))) fail(STAGE_NAMESPACES);
-    enter_namespaces(copy);
+    if (how->pid && write_number(FD_LAST_PID, how->pid)) fail(STAGE_NAMESPACES);
+    if (!(how->flags & RUN_APART)) enter_namespaces(copy);
+    if (how->flags & RUN_STAYS) tell_stage(STAGE_STARTED);
     if (syscall(SYS_setresuid, 0, 0, 0)) fail(STAGE_NAMESPACES);
     if (chdir(shared->cwd)) fail(STAGE_DIRECTORY);
     if (input < 0) input = on_terminal ? output : open("/dev/null", O_RDONLY);
@@ -206,6 +222,16 @@ static void close_all(int fds[DESCRIPTORS])
     }
 }
 
+/* The shell that stays, or 0. */
+static pid_t staying;
+
+static void wait_for(pid_t child, struct server_reply *reply)
+{
+    while (waitpid(child, &reply->status, __WALL) < 0)
+        if (errno != EINTR) { reply->error = errno; break; }
+    reply->processes = numbers_from((uint32_t)child);
+}
+
 void serve(void)
 {
     fcntl(FD_CONTROL, F_SETFD, FD_CLOEXEC);
@@ -226,30 +252,44 @@ void serve(void)
         struct server_reply reply = {0};
         if (request.op == SERVER_JOIN) {
             if (setns(fds[0], (int)request.flags)) reply.error = errno;
+        } else if (request.op == SERVER_WAIT) {
+            wait_for(staying, &reply);
+            staying = 0;
         } else {
             bool separate = request.flags & RUN_SEPARATE;
             unsigned next = separate ? 2 : 1;
             int copy = request.flags & RUN_IN_COPY ? fds[next++] : -1;
             int input = request.flags & RUN_WITH_STDIN ? fds[next] : -1;
             if (shared->uptime && renew_clock(shared->uptime)) reply.error = errno ? errno : EIO;
+            uint32_t last = request.pid ? 0 : last_number();
+            int entering[2] = {-1, -1};
+            if (request.flags & RUN_STAYS && syscall(SYS_pipe2, entering, O_CLOEXEC)) reply.error = errno;
             pid_t child = reply.error ? -1 : fork_as((pid_t)request.pid);
             if (child == 0) {
-                enter_sandbox(input, fds[0], fds[separate], copy, request.flags & RUN_ON_TERMINAL);
+                enter_sandbox(&request, input, fds[0], fds[separate], copy);
                 return;
             }
             if (child < 0 && !reply.error) reply.error = errno;
             close_all(fds);  /* or the pipe would not end with its last writer */
-            if (child > 0) {
-                while (waitpid(child, &reply.status, __WALL) < 0)
-                    if (errno != EINTR) { reply.error = errno; break; }
-                reply.processes = numbers_from(request.pid);
+            if (entering[1] >= 0) close(entering[1]);
+            char nothing;
+            if (child > 0 && request.flags & RUN_STAYS) {
+                /* Until the child closes its end it may wait for a word of its own. Then it speaks for itself, and the kernel
+                 * tells of its end. */
+                while (read(entering[0], &nothing, 1) < 0 && errno == EINTR) {}
+                close(entering[0]);
+                staying = child;
+                continue;
             }
+            if (entering[0] >= 0) close(entering[0]);
+            if (child > 0) wait_for(child, &reply);
+            if (last) write_number(FD_LAST_PID, last);  /* as if nobody had been beside the shell */
         }
         close_all(fds);
         if (send(FD_CONTROL, &reply, sizeof reply, MSG_NOSIGNAL) != sizeof reply) _exit(0);
         /* What the input made its own sibling (CLONE_PARENT) is this process's child: the supervisor
          * sees and kills it, and it is reaped here before anything else runs. */
-        while (waitpid(-1, NULL, __WALL) > 0 || errno == EINTR) {}
+        while (!staying && (waitpid(-1, NULL, __WALL) > 0 || errno == EINTR)) {}
     }
 }
 

@@ -27,6 +27,7 @@ struct shared {
     uint32_t flags;           /* RUN_* */
     volatile uint32_t dumped; /* the state below is the shell's at its end */
     volatile uint32_t state_length;
+    volatile uint32_t line_status;  /* the exit code of the last line of a shell that stays */
     uint32_t processors;      /* that the declared machine has */
     int64_t uptime;           /* seconds since boot that the run starts with; 0: those of its sandbox go on */
     volatile int64_t held_until;         /* when nobody is held any longer (CLOCK_MONOTONIC, ns); 0: nobody was yet */
@@ -44,6 +45,7 @@ enum {
     RUN_FRESH = 1,  /* exec a fresh bash instead of returning into the preloaded one */
     RUN_ROWS = 2,   /* the input `. /dev/stdin` runs the rows (rows.h) */
     RUN_EAGER = 4,  /* who starts a process goes on once everybody else waits */
+    RUN_LINES = 16, /* the input `. /dev/stdin` runs lines as they come, each in the place of the input (rows.h) */
     RUN_LAZY = 8,   /* who was started begins once everybody else waits, the youngest first */
 };
 
@@ -52,15 +54,21 @@ enum {
     STAGE_NONE,        /* it did everything */
     STAGE_NAMESPACES,  /* could not enter the sandbox: the run never happened */
     STAGE_DIRECTORY,   /* the start directory could not be entered */
+    STAGE_STARTED,     /* it is inside, and stays: `status` is its process on the host */
     STAGE_COPIED,      /* it made a copy of the mounts, and waits: `status` is its process on the host */
 };
 
 /* supervisor -> server. To run, descriptors come along in this order: the output pipe or pipes; where the
- * mounts were copied before, that copy; where the input is to read something, a pipe with that. To join a namespace: that, and `flags` is its CLONE_NEW*. */
-enum { SERVER_RUN = 1, SERVER_JOIN };
-enum { RUN_SEPARATE = 1, RUN_IN_COPY = 2, RUN_ON_TERMINAL = 4, RUN_WITH_STDIN = 8 };
+ * mounts were copied before, that copy; where the input is to read something, a pipe with that. To join a namespace: that, and `flags` is its CLONE_NEW*.
+ * To wait: nothing else; of the end of a shell that stays nothing is said before. */
+enum { SERVER_RUN = 1, SERVER_JOIN, SERVER_WAIT };
+enum {
+    RUN_SEPARATE = 1, RUN_IN_COPY = 2, RUN_ON_TERMINAL = 4, RUN_WITH_STDIN = 8,
+    RUN_STAYS = 16,    /* the server serves on while the shell lives */
+    RUN_APART = 32,    /* on the pristine files that the server has, in the same machine otherwise */
+};
 enum { DESCRIPTORS = 4 };  /* of one message at most */
-struct server_request { uint32_t op; uint32_t pid; uint32_t flags; };
+struct server_request { uint32_t op; uint32_t pid; uint32_t flags; };  /* `pid` 0: the next number, and nobody is numbered after it */
 /* server -> supervisor: one when it is ready to serve; one when the shell was reaped; before it those from the child itself, which alone
  * have a stage. */
 struct server_reply { int32_t error; uint32_t stage; int32_t status; uint32_t processes; };  /* that were started until the shell ended */

@@ -14,6 +14,7 @@ import errno
 import json
 import os
 import platform
+import socket
 import subprocess
 import time
 from dataclasses import replace
@@ -22,8 +23,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
+from shioenv.domain.inputs import started
 from shioenv.errors import (
     SandboxError,
+    ShellEndedError,
     StartDirectoryError,
     SystemCorruptError,
     SystemNotBuiltError,
@@ -35,6 +38,7 @@ from shioenv.sandbox.namespaces.wire import (
     LONGEST_PATH,
     Ask,
     Meaning,
+    Reply,
     ShellMode,
     Stage,
     meaning,
@@ -133,6 +137,7 @@ class NamespaceSandbox:
         self._lower, self._plain = lower, plain
         self._kept: KeptNamespaces | None = None
         self._closed = False
+        self._live = False
         self._owner = os.getpid()
         self._process: Supervisor | None = None
         self._open()
@@ -191,6 +196,63 @@ class NamespaceSandbox:
         Raises SandboxError where the network cannot be read, as where somebody ended the probe.
         """
         return self._read_network(Ask.KEEP)
+
+    def start_shell(self, cwd: str | None = None, *, idle_seconds: float) -> Execution:
+        """Starts a shell that stays; see `ShellSandbox.start_shell`."""
+        start = cwd or self.system.declaration.start_directory
+        return self._shell(Request(started(start, ". /dev/stdin"), cwd=start), idle_seconds)
+
+    def _shell(self, request: Request, idle_seconds: float) -> Execution:
+        if self._process is None:
+            self._live = False
+        reply, execution = self._exchange(request, Ask.SHELL, idle_seconds)
+        self._live = True
+        if reply.error:
+            self.end_shell()
+        self._succeed(reply, request)
+        return execution
+
+    def run_line(self, request: Request) -> Execution:
+        """What the shell that stays does with a line; see `ShellSandbox.run_line`."""
+        reply, execution = self._exchange(request, Ask.LINE)
+        if reply.stage == Stage.OVER:
+            raise ShellEndedError(
+                "the shell had ended before this line",
+                hint="a process in its machine ended it, or nobody gave it a line for too long",
+            )
+        self._succeed(reply, request)
+        return self._named(execution, meaning(reply.flags), Ask.APART)
+
+    def run_beside(self, request: Request) -> Execution:
+        """What an input does beside the shell that stays; see `ShellSandbox.run_beside`."""
+        reply, execution = self._exchange(request, 0)
+        self._succeed(reply, request)
+        return self._named(execution, meaning(reply.flags), Ask.APART)
+
+    def start_terminal(self, request: Request, *, idle_seconds: float) -> int:
+        """Starts a shell on a terminal; see `ShellSandbox.start_terminal`."""
+        self._shell(replace(request, tty=True), idle_seconds)
+        if not isinstance(self._socket, socket.socket):
+            raise SandboxError("no terminal leaves this sandbox", hint="open it in namespaces")
+        self._socket.sendall(pack_request(Request(""), b"/", self.limits, Ask.HAND))
+        _, (terminal, *_), *_ = socket.recv_fds(self._socket, 1, 1)
+        return terminal
+
+    def look(self) -> Execution:
+        """What changed since the shell was started; see `ShellSandbox.look`."""
+        request = Request("")
+        reply, execution = self._exchange(request, Ask.LOOK)
+        self._succeed(reply, request)
+        return self._named(execution, meaning(reply.flags), Ask.APART)
+
+    def end_shell(self) -> None:
+        """Ends the shell that stays; see `ShellSandbox.end_shell`."""
+        if not self._live or self._process is None:
+            return
+        reply, _ = self._exchange(Request(""), Ask.END)
+        self._live = False
+        if reply.error or meaning(reply.flags).needs_new_sandbox:
+            self._end()
 
     def _read_network(self, ask: Ask) -> bytes:
         read = self._run(_NETWORK_PROBE, ask)
@@ -260,15 +322,32 @@ class NamespaceSandbox:
         return ShownKernel(platform.release(), time.time())
 
     def _run(self, request: Request, ask: int = 0) -> Execution:
-        start = request.cwd or self.system.declaration.start_directory
-        message = pack_request(request, _directory(start), self.limits, ask)
+        if self._live and not ask & Ask.APART:
+            raise SandboxError("the sandbox's machine is a shell's", hint="end the shell first")
+        reply, execution = self._exchange(request, ask)
+        self._succeed(reply, request)
+        said = meaning(reply.flags)
+        if ask & (Ask.KEEP | Ask.RENEW | Ask.APART):  # a probe
+            if ask & Ask.RENEW and said.needs_new_sandbox:
+                self._end()
+            return execution
+        return self._completed(execution, said)
+
+    def _exchange(
+        self, request: Request, ask: int, idle_seconds: float = 0.0
+    ) -> tuple[Reply, Execution]:
+        """The supervisor's answer to a request, in a new sandbox where there is none."""
+        message = pack_request(request, self._start_of(request), self.limits, ask, idle_seconds)
         if self._closed:
             raise SandboxError("the sandbox is closed", hint="open a new one")
         if self._owner != os.getpid():
             raise SandboxError(
                 "the sandbox was opened by another process", hint="open one in each process"
             )
-        if self._kept is not None and not self._kept.current():
+        if self._live:
+            if self._process is None:
+                raise SandboxError("the shell's machine is gone", hint="open another shell")
+        elif self._kept is not None and not self._kept.current():
             self._end()
             self._kept = None
         if self._process is None:
@@ -281,44 +360,49 @@ class NamespaceSandbox:
         try:
             self._socket.sendall(message)
             reply, body = read_reply(self._receive, limits)
-            execution = reply.execution(body, limits, separate=request.separate)
+            return reply, reply.execution(body, limits, separate=request.separate)
         except OSError as error:
             self._end()
             raise SandboxError(f"the supervisor is gone: {error}") from error
         except BaseException:
             self._end()  # after an interrupt, say, the next run would get this run's answer
             raise
-        if reply.error:
-            if reply.stage == Stage.DIRECTORY:
-                raise _no_start(start, os.strerror(reply.error))
-            self._end()
-            raise _run_failed(reply.error, reply.stage)
-        said = meaning(reply.flags)
-        if ask & (Ask.KEEP | Ask.RENEW):
-            if ask & Ask.RENEW and said.needs_new_sandbox:
-                self._end()
-            return execution
-        return self._completed(execution, said)
 
-    def _completed(self, execution: Execution, said: Meaning) -> Execution:
+    def _start_of(self, request: Request) -> bytes:
+        return _directory(request.cwd or self.system.declaration.start_directory)
+
+    def _succeed(self, reply: Reply, request: Request) -> None:
+        """Raises the error that a reply tells of. The sandbox ends where the error is its own."""
+        if not reply.error:
+            return
+        reason = os.strerror(reply.error)
+        if reply.stage == Stage.DIRECTORY:
+            raise _no_start(os.fsdecode(self._start_of(request)), reason)
+        self._end()
+        raise _run_failed(reply.error, reply.stage)
+
+    def _named(self, execution: Execution, said: Meaning, ask: Ask) -> Execution:
         """The execution with the network and the host's name, where these changed.
 
-        Ends the sandbox where the next run needs a new one.
+        `ask` says how the two are read.
         """
         if said.network:
-            ask = Ask.KEEP if said.needs_new_sandbox else Ask.RENEW
             execution = replace(execution, network=self._read_network(ask))
         if said.hostname:
-            named = self._run(_HOSTNAME_PROBE, Ask.KEEP)
+            named = self._run(_HOSTNAME_PROBE, ask & Ask.APART or Ask.KEEP)
             if named.exit_code != 0:
                 self._end()
                 raise SandboxError(
                     f"the host's name could not be read: exit code {named.exit_code}"
                 )
-            hostname = named.output.rstrip(b"\n")
-            if hostname != self.system.declaration.machine.hostname.encode():
-                # where they are equal, the domain name alone changed
-                execution = replace(execution, hostname=hostname)
+            execution = replace(execution, hostname=named.output.rstrip(b"\n"))
+        return execution
+
+    def _completed(self, execution: Execution, said: Meaning) -> Execution:
+        """The same of a run. Ends the sandbox where the next run needs a new one."""
+        execution = self._named(execution, said, Ask.KEEP if said.needs_new_sandbox else Ask.RENEW)
+        if execution.hostname == self.system.declaration.machine.hostname.encode():
+            execution = replace(execution, hostname=None)  # the domain name alone changed
         if said.needs_new_sandbox:
             self._end()
         return execution

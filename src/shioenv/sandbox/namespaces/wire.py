@@ -72,6 +72,18 @@ class Ask(IntEnum):
     ROWS = 32
     EAGER = 64
     LAZY = 128
+    SHELL = 256
+    """A shell that stays, in the machine as it is; the reply comes once it waits for a line."""
+    LINE = 512
+    """The input is that shell's next line."""
+    END = 1024
+    """That shell ends, and the machine becomes pristine. Runs before that are beside the shell."""
+    APART = 2048
+    """Beside a shell that stays, on the files of the pristine system."""
+    LOOK = 4096
+    """Nothing is run: what changed since a shell that stays was started."""
+    HAND = 8192
+    """The terminal of a shell that stays: one byte comes with a descriptor, and no reply."""
 
 
 class ReplyFlags(IntFlag):
@@ -97,6 +109,8 @@ class ReplyFlags(IntFlag):
     WAITED = 131072
     SOCKETS = 262144
     SCAN = 524288
+    STAYS = 1048576
+    BUSY = 2097152
 
 
 class Stage(IntEnum):
@@ -105,8 +119,10 @@ class Stage(IntEnum):
     NONE = 0
     NAMESPACES = 1
     DIRECTORY = 2
-    COPIED = 3
+    STARTED = 3
+    COPIED = 4
     SCAN = 16
+    OVER = 17
 
 
 NEEDS_NEW_SANDBOX: Final = (
@@ -125,7 +141,7 @@ LONGEST_CHANGES: Final = 32 * MEBIBYTE + (1 << 17)
 """Most bytes of change records: `RECORDS_MAX` of scan.c, and the record that reaches past it."""
 
 RECORD = struct.Struct("=II")
-REQUEST = struct.Struct("=4I2Q4I")
+REQUEST = struct.Struct("=4I2Q5I4x")  # as C pads it
 REPLY = struct.Struct("=iIiIqq5I4x")  # as C pads it
 CHANGE = struct.Struct("=4IQqIQ2I")
 RLIMIT = struct.Struct("=3Q")
@@ -154,8 +170,12 @@ def pack_configuration(records: Iterable[tuple[Config, bytes]]) -> bytes:
     return b"".join(RECORD.pack(kind, len(value)) + value for kind, value in ended)
 
 
-def pack_request(request: Request, directory: bytes, limits: Limits, ask: int = 0) -> bytes:
+def pack_request(
+    request: Request, directory: bytes, limits: Limits, ask: int = 0, idle_seconds: float = 0.0
+) -> bytes:
     """The message that has an input run in `directory`; `ask` holds what `Request` does not say.
+
+    A shell that stays ends once it waited for its next line for `idle_seconds`.
 
     Raises InputError where the input cannot be an argument of a program.
     """
@@ -176,6 +196,7 @@ def pack_request(request: Request, directory: bytes, limits: Limits, ask: int = 
         limits.drain_bytes,
         limits.memory_bytes,
         round(limits.scan_seconds * 1000),
+        round(idle_seconds * 1000),
         len(directory),
         len(text),
         len(request.stdin),
@@ -241,6 +262,8 @@ class Reply(NamedTuple):
             limits_hit=(*said.limits_hit, "state_bytes") if long_state else said.limits_hit,
             signal=died_of,
             processes=self.processes,
+            stays=said.stays,
+            busy=said.busy,
         )
 
 
@@ -255,6 +278,8 @@ class Meaning(NamedTuple):
     hostname: bool
     needs_new_sandbox: bool
     limits_hit: tuple[str, ...]
+    stays: bool
+    busy: bool
 
 
 @lru_cache(maxsize=1024)
@@ -270,6 +295,8 @@ def meaning(flags: int) -> Meaning:
         hostname=bool(said & ReplyFlags.HOSTNAME),
         needs_new_sandbox=bool(said & NEEDS_NEW_SANDBOX),
         limits_hit=tuple(name for flag, name in _LIMITS_HIT if said & flag),
+        stays=bool(said & ReplyFlags.STAYS),
+        busy=bool(said & ReplyFlags.BUSY),
     )
 
 

@@ -1,8 +1,11 @@
-"""A shell that goes on from row to row, goes back, and forks: rows are replayed.
+"""A shell that goes on from row to row, goes back, and forks, and whose rows can be repeated.
 
-Nothing is kept running. A row is executed on the pristine system after all rows before it. So going
-back is forgetting rows, and a fork is a copy of the list. The behavior of each row when it was
-typed is kept, so that a judge can compare it with the behavior of the repetition.
+Rows are run in a shell that stays. A fork, a terminal that went back, and one whose shell was lent
+to somebody else since, reach their state by running the rows again. So going back is forgetting
+rows, and a fork is a copy of the list.
+
+The behavior of each row when it was typed is kept. A judge compares it with the behavior of the
+repetition: all rows are run again from the pristine system on, in one run.
 
 Each question that somebody else asks of the machine runs in a shell of its own, beside the typed
 one. A judge must not ask the shell in which rows were typed: its functions, aliases, traps and
@@ -18,13 +21,15 @@ from math import ceil
 from typing import Final, Protocol
 
 from shioenv.bash.words import quoted
+from shioenv.behavior.lines import Lines
 from shioenv.behavior.rows import Row, RowKind
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import Context
 from shioenv.domain.names import name_bytes
+from shioenv.domain.patch import ContextPatch
 from shioenv.domain.runner import Pristine, State
 from shioenv.errors import TerminalError, UsageError
-from shioenv.sandbox.base import LARGEST, Limits
+from shioenv.sandbox.base import LARGEST, Limits, Request
 
 ROWS: Final = 100
 """How many rows' processor time all rows of a terminal may use together."""
@@ -47,6 +52,15 @@ class LookedAtMachine(Pristine, Protocol):
     @property
     def limits(self) -> Limits:
         """The limits of every run."""
+        ...
+
+    @property
+    def keeps_shells(self) -> bool:
+        """See `SandboxRunner.keeps_shells`."""
+        ...
+
+    def lend_shell(self, cwd: str) -> Lines:
+        """See `SandboxRunner.lend_shell`."""
         ...
 
     @property
@@ -78,8 +92,6 @@ class _Typed:
     allowed: float
     whole: Behavior
     """The behavior from the pristine state on, with this row typed last."""
-    before: Behavior | None
-    """The behavior of all rows before this one, repeated; None where there were none."""
 
     @property
     def again(self) -> Row:
@@ -106,6 +118,7 @@ class Terminal:
         """The state that the terminal began in."""
         self._rows: list[_Typed] = []
         self._spent = 0.0
+        self._lines: Lines | None = None  # in which the history and all rows were run
 
     @property
     def rows(self) -> list[str]:
@@ -134,6 +147,8 @@ class Terminal:
         `separate` gives each output channel a pipe, as `Executing.execute` says. Errors: those of
         the machine; the row then counts as not typed.
         """
+        if self.machine.keeps_shells and not separate:
+            return self._typed(row)
         before = [*self._history, *(one.again for one in self._rows)]
         return self._run(Row(RowKind.TYPED, row), before, separate=separate, seconds=None)
 
@@ -160,7 +175,9 @@ class Terminal:
         """Takes back so many rows. Errors: UsageError where there are fewer."""
         if not 0 <= count <= len(self._rows):
             raise UsageError(f"{count} rows cannot be taken back: there are {len(self._rows)}")
-        del self._rows[len(self._rows) - count :]
+        if count:
+            del self._rows[len(self._rows) - count :]
+            self._lines = None
 
     def fork(self) -> Terminal:
         """Another terminal with the same rows; rows typed later in one are not in the other."""
@@ -177,6 +194,14 @@ class Terminal:
         last = Row(RowKind.TYPED, ":" if self.ends_beside else rows.pop().text)
         return self.machine.type([*rows, last], self.start.cwd, wall_seconds=self._patience(None))
 
+    def done(self) -> Behavior:
+        """What all rows did together when they were typed, in the form of `since_start`."""
+        before = self._alone(self._history)
+        if not self._rows:
+            return replace(before, output=b"", patch=ContextPatch()) if before else Behavior(0, b"")
+        whole = self._rows[-1].whole
+        return whole if before is None else self.machine.since(before, whole, self.start.cwd)
+
     def since_start(self, repeated: Behavior | None = None) -> Behavior:
         """What all rows did together, without the history; the output is that of the last row.
 
@@ -192,8 +217,9 @@ class Terminal:
         In the first the row was typed, in the second it was repeated for the row after it. The
         second behavior of the last row is `repeated`.
         """
-        for number, row in enumerate(self._rows, 1):
-            again = self._rows[number].before if number < len(self._rows) else repeated
+        rows = [*self._history, *(one.again for one in self._rows)]
+        for number, row in enumerate(self._rows, len(self.start.history) + 1):
+            again = repeated if number == len(rows) else self._alone(rows[:number])
             assert again is not None
             yield row.whole, again
 
@@ -211,6 +237,36 @@ class Terminal:
         """The behavior of rows that are all repeated; None where there are no rows."""
         return self.machine.type(rows, self.start.cwd, wall_seconds=seconds) if rows else None
 
+    def _typed(self, row: str) -> Behavior:
+        """Types a row in the shell that stays."""
+        Request(row).argument()
+        lines = self._shell()
+        if lines.ended:  # nothing runs after `exit`
+            last = self._rows[-1].behavior if self._rows else Behavior(0, b"")
+            behavior = replace(last, output=b"", patch=ContextPatch(), content_digests={})
+        else:
+            behavior = lines.run(row)
+        if behavior.timed_out:
+            self._lines = None
+            return behavior
+        allowed = self.machine.limits.wall_seconds
+        self._rows.append(_Typed(row, behavior, False, allowed, lines.whole()))
+        self._spent = lines.seconds
+        return behavior
+
+    def _shell(self) -> Lines:
+        """The shell that stays, in which the history and all rows were run."""
+        if self._lines is None or self._lines.given_back:
+            lines = self.machine.lend_shell(self.start.cwd)
+            rows = [*self._history, *(one.again for one in self._rows)]
+            for row in rows:
+                if row.how is RowKind.BESIDE_AGAIN:
+                    lines.beside(row.text)
+                elif not lines.ended:
+                    lines.run(row.text)
+            self._lines = lines
+        return self._lines
+
     def _run(self, row: Row, rows: list[Row], *, separate: bool, seconds: float | None) -> Behavior:
         cwd, beside, patience = self.start.cwd, row.how is RowKind.BESIDE, self._patience(seconds)
         whole = self.machine.type([*rows, row], cwd, separate=separate, wall_seconds=patience)
@@ -224,8 +280,9 @@ class Terminal:
             )
         if not behavior.timed_out:
             allowed = seconds or self.machine.limits.wall_seconds
-            self._rows.append(_Typed(row.text, behavior, beside, allowed, whole, before))
+            self._rows.append(_Typed(row.text, behavior, beside, allowed, whole))
             self._spent = spent
+            self._lines = None
         return behavior
 
     def _patience(self, seconds: float | None) -> float:

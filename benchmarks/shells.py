@@ -1,0 +1,206 @@
+"""What shells that stay cost: a line, a fork, many of them alive, an episode.
+
+    python benchmarks/shells.py [--rounds N] [--shells N] [--forks N] [--seconds S] [--json]
+
+Ratios are of the same round: a line in a shell that stays, and the same input as a run of its own.
+Episodes are played in shells that stay, and by repetition, one after the other. docs/performance.md
+explains the lines.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import resource
+import statistics
+import time
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from pathlib import Path
+
+from shioenv.behavior.observe import SandboxRunner, open_sandbox
+from shioenv.live.resident import ResidentShell
+from shioenv.live.terminal import Terminal
+
+BUILTINS = ("cd documents", "cd ..", "a=$((a + 1))", "true", "export B=$a")
+PROGRAMS = ("ls -la", "touch x")
+EPISODE = (
+    "ls -la", "cd data", "cat numbers.txt | head -3", "wc -l *", "x=5", "grep -c 1 numbers.txt",
+    "cd ..", "chmod 600 data/numbers.txt",
+)  # fmt: skip
+MANY = 10_000
+"""Files that are changed before a line, where lines after many changes are measured."""
+
+
+def took(action: Callable[[], object]) -> float:
+    """Seconds."""
+    began = time.perf_counter()
+    action()
+    return time.perf_counter() - began
+
+
+def median_ms(seconds: Iterable[float]) -> float:
+    """The median, in milliseconds."""
+    return 1000 * statistics.median(seconds)
+
+
+def of_lines(runner: SandboxRunner, rounds: int) -> dict[str, float]:
+    """A line that runs no program; lines that run one, held against a run of their own."""
+    found: dict[str, float] = {}
+    with ResidentShell(runner, start_of(runner)) as shell:
+        for _ in range(100):
+            shell.run("true")
+        lines = [took(lambda line=line: shell.run(line)) for line in BUILTINS * rounds]  # type: ignore[misc]
+        found["line without a program, ms"] = median_ms(lines)
+        for line in PROGRAMS:
+            pairs = [
+                (took(lambda: shell.run(line)), took(lambda: runner.run(line)))  # noqa: B023
+                for _ in range(rounds)
+            ]
+            found[f"{line}, ms"] = median_ms(mine for mine, _ in pairs)
+            found[f"{line}, ratio to a run"] = statistics.median(a / b for a, b in pairs)
+    return found
+
+
+def of_many_changes(runner: SandboxRunner, rounds: int) -> dict[str, float]:
+    """A line after 10,000 files were changed, held against one of a new shell."""
+    with (
+        ResidentShell(runner, start_of(runner)) as new,
+        ResidentShell(runner, start_of(runner)) as old,
+    ):
+        old.run(f"mkdir many; cd many; touch $(seq {MANY}); cd ..")
+        pairs = [
+            (took(lambda: old.run("touch x")), took(lambda: new.run("touch x")))
+            for _ in range(min(rounds, 20))
+        ]
+    return {
+        "touch after 10,000 changed files, ms": median_ms(old for old, _ in pairs),
+        "touch after 10,000 changed files, ratio": statistics.median(a / b for a, b in pairs),
+    }
+
+
+def of_forks(runner: SandboxRunner, forks: int) -> dict[str, float]:
+    """A fork after 10 changed files, and what each of many costs that are all alive."""
+    with ExitStack() as stack:
+        shell = stack.enter_context(ResidentShell(runner, start_of(runner)))
+        for number in range(10):
+            shell.run(f"echo {number} > f{number}")
+        before = available()
+        first = [took(lambda: stack.enter_context(shell.fork())) for _ in range(forks)]
+        memory = (before - available()) / forks
+        stack.pop_all().close()
+        again = []
+        for _ in range(forks):  # their machines are there by then
+            began = time.perf_counter()
+            fork = shell_of_ten(runner).fork()
+            again.append(time.perf_counter() - began)
+            fork.close()
+    del first
+    return {"fork after 10 changed files, ms": median_ms(again), "MB a fork, all alive": memory}
+
+
+def shell_of_ten(runner: SandboxRunner) -> ResidentShell:
+    """A shell that changed ten files."""
+    shell = ResidentShell(runner, start_of(runner))
+    for number in range(10):
+        shell.run(f"echo {number} > f{number}")
+    return shell
+
+
+def of_many_shells(runner: SandboxRunner, count: int, seconds: float) -> dict[str, float]:
+    """The share of one processor that many shells take, each with a line a second."""
+    kinds = ("true", "a=1", "ls -la", "touch x")
+    with ExitStack() as stack:
+        shells = [
+            stack.enter_context(ResidentShell(runner, start_of(runner))) for _ in range(count)
+        ]
+        began, before, rounds = time.perf_counter(), processor_seconds(), 0
+        while time.perf_counter() - began < seconds:
+            due = began + rounds
+            for number, shell in enumerate(shells):
+                at = due + number / count
+                time.sleep(max(0.0, at - time.perf_counter()))
+                shell.run(kinds[number % len(kinds)])
+            rounds += 1
+        passed = time.perf_counter() - began
+        used = processor_seconds() - before
+    return {f"{count} shells with a line a second, % of a processor": 100 * used / passed}
+
+
+def of_episodes(runner: SandboxRunner, rounds: int) -> dict[str, float]:
+    """Episodes of eight lines: in shells that stay, and by repetition."""
+
+    class Repeating(SandboxRunner):
+        keeps_shells = False
+
+    rates = []
+    with Repeating(runner.system, runner.limits) as repeating:
+        for _ in range(rounds):
+            pair = []
+            for machine in (runner, repeating):
+
+                def play(machine: SandboxRunner = machine) -> None:
+                    terminal = Terminal(machine, start_of(runner))
+                    for line in EPISODE:
+                        terminal.run(line)
+
+                pair.append(took(play))
+            rates.append(pair)
+    return {
+        "episodes of 8 lines a second": 1 / statistics.median(mine for mine, _ in rates),
+        "episodes, ratio to repetition": statistics.median(b / a for a, b in rates),
+    }
+
+
+def start_of(runner: SandboxRunner) -> str:
+    """Where shells start."""
+    return runner.system.declaration.start_directory
+
+
+def available() -> float:
+    """MB of memory that are free on this host."""
+    text = Path("/proc/meminfo").read_text()
+    return int(text.split("MemAvailable:")[1].split()[0]) / 1024
+
+
+def processor_seconds() -> float:
+    """What this host used so far, but for idling."""
+    ticks = [int(each) for each in Path("/proc/stat").read_text().split("\n")[0].split()[1:9]]
+    return (sum(ticks) - ticks[3] - ticks[4]) / os.sysconf("SC_CLK_TCK")
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=200)
+    parser.add_argument("--shells", type=int, default=200)
+    parser.add_argument("--forks", type=int, default=64)
+    parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--json", action="store_true", help="one object of JSON and nothing else")
+    given = parser.parse_args()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    found: dict[str, float] = {}
+    measures: tuple[Callable[[SandboxRunner], dict[str, float]], ...] = (
+        lambda runner: of_lines(runner, given.rounds),
+        lambda runner: of_many_changes(runner, given.rounds),
+        lambda runner: of_episodes(runner, max(3, given.rounds // 10)),
+        lambda runner: of_forks(runner, given.forks),
+        lambda runner: of_many_shells(runner, given.shells, given.seconds),
+    )
+    for measure in measures:
+        with open_sandbox() as runner:
+            runner.run("true")
+            found |= measure(runner)
+    if given.json:
+        print(json.dumps({name: round(value, 3) for name, value in found.items()}))
+        return
+    print(f"machine  {os.cpu_count()} processors, Linux {platform.release()}, {soft} open files")
+    for name, value in found.items():
+        print(f"{name:56}{value:10.2f}")
+
+
+if __name__ == "__main__":
+    main()

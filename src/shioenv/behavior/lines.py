@@ -1,0 +1,199 @@
+"""Executions of a shell's lines turned into behaviors, each of its own line alone.
+
+Each execution tells all that changed since the machine was pristine. What an earlier line changed,
+and this one did not, is no part of this line's behavior.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from shioenv.behavior.capture import SHELL_FIELDS, Found, Recorder, settled
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.inputs import started
+from shioenv.errors import SandboxError, ShellEndedError
+from shioenv.sandbox.base import Execution, FileChange, FileStat, Request, ShellSandbox
+
+OF_SHELLS = frozenset({*SHELL_FIELDS, "umask", "groups"})
+"""The fields of a context that a shell's dump tells."""
+
+
+class LineRecorder:
+    """Turns the executions of one machine's lines into behaviors, in their order.
+
+    `recorder` is that of the directory where the shells start. `hostname` is the pristine host's
+    name. `content` gives the content of a file of the pristine system by its path, None for no such
+    file.
+    """
+
+    def __init__(
+        self, recorder: Recorder, hostname: bytes, content: Callable[[str], bytes | None]
+    ) -> None:
+        self._recorder = recorder
+        self._content = content
+        self._hostname = self._first_hostname = hostname
+        self._network: bytes | None = None
+        self._found = recorder.found
+        self._left: dict[bytes, FileChange] = {}
+        self._last: Execution | None = None
+
+    def behavior(self, execution: Execution) -> Behavior:
+        """What the newest line did."""
+        execution = self._named(execution)
+        changes = tuple(self._since(execution))
+        behavior = self._recorder.behavior(replace(execution, changes=changes), self._found)
+        self._go_on(execution, behavior)
+        return behavior
+
+    def beside(self, execution: Execution) -> Behavior:
+        """What an input did in a shell of its own, which found the machine as the lines left it."""
+        execution = self._named(execution)
+        changes = tuple(self._since(execution))
+        fresh = replace(self._found, shell=self._recorder.found.shell, cwd=self._recorder.found.cwd)
+        behavior = self._recorder.behavior(replace(execution, changes=changes), fresh)
+        self._hostname = execution.hostname or self._hostname
+        self._network = execution.network or self._network
+        self._found = replace(self._found, network=self._network, touched=self._left.keys())
+        return behavior
+
+    def whole(self) -> Behavior:
+        """What all lines so far did together, with the output and exit code of the last one."""
+        if self._last is None:
+            return Behavior(0, b"")
+        hostname = None if self._hostname == self._first_hostname else self._hostname
+        execution = replace(self._last, hostname=hostname, network=self._network)
+        return self._recorder.behavior(execution)
+
+    def _named(self, execution: Execution) -> Execution:
+        """The execution with a host's name and a network only where this line changed them."""
+        if execution.hostname == self._hostname:
+            execution = replace(execution, hostname=None)
+        if execution.network == self._found.network:
+            execution = replace(execution, network=None)
+        return execution
+
+    def _since(self, execution: Execution) -> Iterator[FileChange]:
+        """The changes from the end of the line before."""
+        now = {change.path: change for change in settled(execution.changes)}
+        for path, change in now.items():
+            left = self._left.get(path)
+            before = change.before if left is None else left.after
+            after = change.after
+            if left is not None and before is not None and before.digest and after is not None:
+                after = self._digested(path, after)
+            if before != after:
+                yield FileChange(path, before, after)
+        if not execution.changes_truncated:
+            for path, left in self._left.items():
+                if path not in now:
+                    yield FileChange(path, left.after, left.before)
+            self._left = now
+        else:
+            self._left |= now
+
+    def _digested(self, path: bytes, after: FileStat) -> FileStat:
+        """A file whose content is the pristine one again, with the digest of that."""
+        if after.digest is not None or not stat.S_ISREG(after.mode):
+            return after
+        content = self._content(path.decode("utf-8", "surrogateescape"))
+        if content is None:
+            return after
+        return replace(after, digest=hashlib.sha256(content).hexdigest())
+
+    def _go_on(self, execution: Execution, behavior: Behavior) -> None:
+        """Has the next line found what this one left."""
+        self._last = execution
+        self._hostname = execution.hostname or self._hostname
+        self._network = execution.network or self._network
+        shell = self._found.shell
+        areas = {operation[1].split("/")[1] for operation in behavior.patch.operations}
+        if execution.shell and areas & OF_SHELLS:
+            shell = self._recorder.dump(execution.shell)
+        cwd = execution.cwd or self._found.cwd
+        self._found = Found(shell, cwd, self._network, self._left.keys())
+
+
+class Lines:
+    """A shell that stays in a machine, line by line. One caller at a time."""
+
+    def __init__(
+        self,
+        sandbox: ShellSandbox,
+        recorder: LineRecorder,
+        cwd: str,
+        give_back: Callable[[ShellSandbox], object],
+    ) -> None:
+        """`cwd` is the directory in which the shell was started.
+
+        `give_back` gets the sandbox once the shell is ended.
+        """
+        self._sandbox, self._recorder, self._cwd = sandbox, recorder, cwd
+        self._give_back: Callable[[ShellSandbox], object] | None = give_back
+        self.busy = False
+        """On a terminal: whether another process than the shell was in front at the last look."""
+        self.seconds = 0.0
+        """Seconds since the shell was started, at the end of its last line."""
+        self.ended = False
+        """Whether the shell has ended, with every process that it started."""
+
+    def run(self, line: str, *, wall_seconds: float | None = None) -> Behavior:
+        """What the shell does with a line; the patch leads from the end of the line before.
+
+        A line that reaches a limit ends the shell, as `exit` does. `wall_seconds` stands
+        for the limit of that name. Errors: ShellEndedError after that; SandboxError,
+        after which the machine is gone.
+        """
+        try:
+            execution = self._sandbox.run_line(
+                Request(line, cwd=self._cwd, wall_seconds=wall_seconds)
+            )
+        except (SandboxError, ShellEndedError):
+            self.ended = True
+            raise
+        self.ended = not execution.stays
+        self.seconds = execution.ended - execution.started
+        return self._recorder.behavior(execution)
+
+    def beside(self, text: str, *, wall_seconds: float | None = None) -> Behavior:
+        """What an input does in a shell of its own in the same machine, in the start directory.
+
+        The files, the network and the host's name are those that the lines left. Errors:
+        SandboxError, after which the machine is gone.
+        """
+        request = Request(started(self._cwd, text), cwd=self._cwd, wall_seconds=wall_seconds)
+        try:
+            execution = self._sandbox.run_beside(request)
+        except SandboxError:
+            self.ended = True
+            raise
+        return self._recorder.beside(execution)
+
+    def look(self) -> Behavior:
+        """What happened since the line before, without a line."""
+        try:
+            execution = self._sandbox.look()
+        except SandboxError:
+            self.ended = True
+            raise
+        self.ended, self.busy = not execution.stays, execution.busy
+        return self._recorder.behavior(execution)
+
+    def whole(self) -> Behavior:
+        """What all lines did together, with the output and the exit code of the last one."""
+        return self._recorder.whole()
+
+    @property
+    def given_back(self) -> bool:
+        """Whether `end` was called."""
+        return self._give_back is None
+
+    def end(self) -> None:
+        """Ends the shell and all that it left; ending it twice does nothing."""
+        self.ended = True
+        give_back, self._give_back = self._give_back, None
+        if give_back is not None:
+            self._sandbox.end_shell()
+            give_back(self._sandbox)

@@ -1,0 +1,164 @@
+"""`shioenv shell`: a real machine on the user's own terminal, thrown away at the end."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from shioenv.cli import printing, shared
+from shioenv.cli.run import describe
+
+if TYPE_CHECKING:
+    from shioenv.domain.behavior import Behavior
+    from shioenv.live.asked import AskedShell, HybridShell
+    from shioenv.live.cast import Cast
+    from shioenv.live.resident import ResidentShell
+    from shioenv.live.shell import Shell
+
+PATIENCE = 86_400.0
+"""Seconds of processor time that whoever sits at the terminal may use: a day."""
+
+
+def shell(
+    cwd: shared.StartDirectory = None,
+    system: shared.SystemName = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODEL",
+            autocompletion=shared.completing("shioenv.model.files:model_names"),
+            help="Let a model answer instead of a machine: a name, or a file.",
+        ),
+    ] = None,
+    machine_below: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            max=1,
+            metavar="P",
+            help="With --model: run what the model is less sure of than P on a machine.",
+        ),
+    ] = None,
+    record: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write what is typed and shown, as asciinema plays it, and what each line did.",
+        ),
+    ] = None,
+    changes: Annotated[
+        bool, typer.Option("--changes", help="Show after each line what it changed.")
+    ] = False,
+) -> None:
+    """Open a shell on a machine that is thrown away at the end.
+
+    On a terminal it is an interactive Bash: prompts, history, completion, full-screen programs.
+    Where lines come from a pipe or a file, each is run as it is read, and its output is printed.
+    The exit status is the shell's own.
+    """
+    at_terminal = os.isatty(0) and os.isatty(1)
+    with ExitStack() as stack:
+        recording = None
+        if record is not None:
+            from shioenv.live.cast import Cast
+
+            columns, rows = os.get_terminal_size(1) if at_terminal else (80, 24)
+            recording = stack.enter_context(Cast(record, "shioenv shell", rows, columns))
+        if model is None and at_terminal:
+            status = _sit(cwd, system, recording, changes=changes)
+        else:
+            opened = _opened(cwd, system, model, machine_below)
+            stack.callback(opened.close)
+            status = _run_lines(opened, recording, at_terminal=at_terminal, changes=changes)
+    raise typer.Exit(status)
+
+
+def _sit(cwd: str | None, system: str | None, recording: Cast | None, *, changes: bool) -> int:
+    """Connects the user's terminal with an interactive shell."""
+    from shioenv.behavior.observe import open_sandbox
+    from shioenv.live.attached import TerminalShell
+    from shioenv.sandbox.base import Limits
+
+    limits = Limits(cpu_seconds=PATIENCE)
+    with open_sandbox(system, limits) as runner:
+        name = os.environ.get("TERM", "xterm-256color")
+        columns, rows = os.get_terminal_size(1)
+        shell = TerminalShell(
+            runner, cwd, terminal=name, rows=rows, columns=columns, idle_seconds=PATIENCE
+        )
+        with shell:
+            shell.attach(
+                0, 1, recording=recording, at_prompt=_show_on_terminal if changes else None
+            )
+            return shell.look().exit_code
+
+
+def _show_on_terminal(behavior: Behavior) -> None:
+    """What changed, above the prompt that stands there already."""
+    lines = [f"  {describe(operation)}" for operation in behavior.patch.operations]
+    text = "\r\n".join(["", *lines, ""])
+    os.write(1, f"\x1b[2m{text}\x1b[0m".encode("utf-8", "replace"))
+
+
+def _opened(
+    cwd: str | None, system: str | None, model: str | None, machine_below: float | None
+) -> ResidentShell | AskedShell | HybridShell:
+    from shioenv.live.asked import AskedShell, HybridShell
+    from shioenv.live.resident import open_shell
+
+    if model is None:
+        return open_shell(system, cwd)
+    from shioenv.model.files import card_of, load_model
+
+    answering = load_model(model)
+    if machine_below is None:
+        return AskedShell(answering, answering.world.state(cwd))
+    machine = open_shell(system or card_of(model).get("system"), cwd)
+    return HybridShell(answering, machine, machine_below)
+
+
+def _run_lines(shell: Shell, recording: Cast | None, *, at_terminal: bool, changes: bool) -> int:
+    """Runs the lines of standard input, one after the other."""
+    from shioenv.errors import Abstained
+
+    status = 0
+    while not shell.ended:
+        line = _line(f"{shell.state.before.document['cwd']}# " if at_terminal else "")
+        if line is None:
+            break
+        if recording is not None:
+            recording.typed(f"{line}\r\n".encode("utf-8", "surrogateescape"))
+        try:
+            behavior = shell.run(line)
+        except Abstained as error:
+            printing.note(f"the model does not know: {error.message}")
+            continue
+        status = behavior.exit_code
+        if recording is not None:
+            recording.shown(behavior.output.replace(b"\n", b"\r\n"))
+            recording.did(line, behavior)
+        sys.stdout.buffer.write(behavior.output)
+        sys.stdout.flush()
+        if changes:
+            for operation in behavior.patch.operations:
+                printing.note(f"  {describe(operation)}")
+    return status
+
+
+def _line(prompt: str) -> str | None:
+    """The next line of standard input; None at its end."""
+    if prompt:
+        import readline  # noqa: F401 - input() has history and editing then
+
+        try:
+            return input(prompt)
+        except EOFError:
+            print()
+            return None
+    line = sys.stdin.buffer.readline()
+    return os.fsdecode(line.removesuffix(b"\n")) if line else None

@@ -1,0 +1,153 @@
+"""Shells without a machine that stays: lines are run again, or answered by a runner."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from shioenv.behavior.diff import diff_documents
+from shioenv.behavior.observe import SandboxRunner
+from shioenv.behavior.rows import Row, RowKind
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.patch import ContextPatch
+from shioenv.domain.runner import Runner, State, answer_of
+from shioenv.errors import Abstained
+from shioenv.live.shell import Closing, Shell, ended, nothing
+
+
+class AskedShell(Closing):
+    """A runner that is asked about each line, in the state that the lines before it left.
+
+    A model answers from the state. Only what the state holds lives on between the lines.
+    """
+
+    def __init__(
+        self, runner: Runner, start: State, close: Callable[[], None] | None = None
+    ) -> None:
+        """`close` is called once the shell is closed."""
+        self._runner, self._close = runner, close or nothing
+        self._start = self.state = start
+        """See `Shell.state`."""
+        self.ended = False
+        """See `Shell.ended`."""
+
+    def run(self, line: str, *, timeout: float | None = None) -> Behavior:
+        """See `Shell.run`. A runner that does not execute takes no notice of a `timeout`."""
+        if self.ended:
+            raise ended(line)
+        behavior = self._runner.run(line, self.state)
+        self.ended = behavior.timed_out or behavior.died_by_signal is not None
+        self.state = self.state.after(line, behavior)
+        return behavior
+
+    def patch(self) -> ContextPatch:
+        """See `Shell.patch`."""
+        return diff_documents(self._start.before.document, self.state.before.document)
+
+    def close(self) -> None:
+        """See `Shell.close`."""
+        self.ended = True
+        close, self._close = self._close, nothing
+        close()
+
+
+class RepeatedShell(Closing):
+    """A shell that runs all earlier lines again, on the pristine machine, for each new line.
+
+    Nothing lives on between the lines, and a line costs more the more there were. This is what is
+    left where no shell stays in a machine. It is also the oracle for shells that stay.
+    """
+
+    def __init__(
+        self, runner: SandboxRunner, cwd: str, close: Callable[[], None] | None = None
+    ) -> None:
+        """`close` is called once the shell is closed."""
+        self._runner, self._cwd, self._close = runner, cwd, close or nothing
+        self._lines: list[Row] = []
+        self._whole = Behavior(0, b"")
+        self.state = runner.state(cwd)
+        """See `Shell.state`."""
+        self.ended = False
+        """Whether a line reached a limit. Whether one was `exit` nobody can tell from outside:
+        lines after it do nothing."""
+
+    def run(self, line: str, *, timeout: float | None = None) -> Behavior:
+        """See `Shell.run`. All lines together have the time of one."""
+        if self.ended:
+            raise ended(line)
+        rows = [*self._lines, Row(RowKind.TYPED, line)]
+        whole = self._runner.type(rows, self._cwd, wall_seconds=timeout)
+        behavior = whole
+        if self._lines:
+            before = self._runner.type(self._lines, self._cwd, wall_seconds=timeout)
+            behavior = self._runner.since(before, whole, self._cwd)
+        self._lines.append(Row(RowKind.AGAIN, line))
+        self._whole = whole
+        self.ended = behavior.timed_out or bool(behavior.limits_hit)
+        self.state = self.state.after(line, behavior)
+        return behavior
+
+    def patch(self) -> ContextPatch:
+        """See `Shell.patch`."""
+        return self._whole.patch
+
+    def close(self) -> None:
+        """See `Shell.close`."""
+        self.ended = True
+        close, self._close = self._close, nothing
+        close()
+
+
+class HybridShell(Closing):
+    """A model's shell above a machine's: the model answers what it is sure of.
+
+    What the model answered was not run. The machine runs it before the next line that the machine
+    answers, so that this line finds what it should. From there on the state is the machine's.
+    """
+
+    def __init__(self, model: Runner, machine: Shell, confidence: float) -> None:
+        """The model answers where it is at least so sure, from 0 to 1. The machine is closed."""
+        self._model, self._machine, self._confidence = model, machine, confidence
+        self._start = self._state = machine.state
+        self._owed: list[tuple[str, float | None]] = []
+        self.sources: list[str] = []
+        """Who answered each line: `model` or `machine`."""
+
+    @property
+    def ended(self) -> bool:
+        """See `Shell.ended`."""
+        return self._machine.ended
+
+    @property
+    def state(self) -> State:
+        """See `Shell.state`."""
+        return self._state
+
+    def run(self, line: str, *, timeout: float | None = None) -> Behavior:
+        """See `Shell.run`."""
+        if self.ended:
+            raise ended(line)
+        try:
+            answer = answer_of(self._model, line, self._state)
+        except Abstained:
+            answer = None
+        if answer is not None and answer.confidence >= self._confidence:
+            self.sources.append("model")
+            self._owed.append((line, timeout))
+            self._state = self._state.after(line, answer.behavior)
+            return answer.behavior
+        self.sources.append("machine")
+        for owed, seconds in self._owed:
+            if not self._machine.ended:
+                self._machine.run(owed, timeout=seconds)
+        self._owed.clear()
+        behavior = self._machine.run(line, timeout=timeout)
+        self._state = self._machine.state
+        return behavior
+
+    def patch(self) -> ContextPatch:
+        """See `Shell.patch`."""
+        return diff_documents(self._start.before.document, self._state.before.document)
+
+    def close(self) -> None:
+        """See `Shell.close`."""
+        self._machine.close()

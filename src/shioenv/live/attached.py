@@ -1,0 +1,199 @@
+"""A shell on a terminal: prompts, history, completion, programs that take the whole screen."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import select
+import signal
+import struct
+import termios
+import time
+import tty
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from shioenv.behavior.observe import SandboxRunner
+from shioenv.domain.behavior import Behavior
+from shioenv.live.cast import Cast
+from shioenv.live.shell import IDLE_SECONDS, Closing, nothing
+
+INTERACTIVE: Final = "exec env TERM={terminal} bash -i"
+"""The interactive shell, with the system's own rc files; ours, because a login shows the same."""
+
+QUIET_SECONDS: Final = 0.15
+"""Seconds without output after which a shell that reads is taken to show its prompt."""
+
+_PIECE = 1 << 16
+_ENTER = (b"\r", b"\n", b"\x04", b"\x03")
+
+
+class TerminalShell(Closing):
+    """An interactive shell on a terminal of its own, in a machine of its own.
+
+    Bytes go in by `send` and come out by `read`. Of the shell itself (variables, functions,
+    options, the directory) nothing is told: bash holds these for itself.
+    """
+
+    def __init__(
+        self,
+        runner: SandboxRunner,
+        cwd: str | None = None,
+        *,
+        terminal: str = "xterm-256color",
+        rows: int = 24,
+        columns: int = 80,
+        idle_seconds: float = IDLE_SECONDS,
+        close: Callable[[], None] | None = None,
+    ) -> None:
+        """Starts the shell. `terminal` is what programs are told of it (`$TERM`).
+
+        The shell ends once nobody looked at it for `idle_seconds`. `close` is called once it is
+        closed. Errors: those of `SandboxRunner.start_terminal`.
+        """
+        self._lines, self._master = runner.start_terminal(
+            INTERACTIVE.format(terminal=terminal), cwd, idle_seconds=idle_seconds
+        )
+        self._close = close or nothing
+        self._over = False
+        self.resize(rows, columns)
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more comes from the shell: it ended, or it hung up."""
+        return self._over
+
+    @property
+    def busy(self) -> bool:
+        """Whether another process than the shell was in front at the last `look`."""
+        return self._lines.busy
+
+    def resize(self, rows: int, columns: int) -> None:
+        """Gives the terminal another size, of which its programs are told."""
+        size = struct.pack("HHHH", rows, columns, 0, 0)
+        fcntl.ioctl(self._master, termios.TIOCSWINSZ, size)
+
+    def send(self, data: bytes) -> None:
+        """Types bytes; control characters are signals, as on any terminal."""
+        while data and not self._over:
+            try:
+                data = data[os.write(self._master, data) :]
+            except OSError:
+                self._over = True
+
+    def read(self, timeout: float | None = None) -> bytes:
+        """What is shown next; empty where nothing is within `timeout` seconds, and at the end."""
+        if self._over or not select.select([self._master], [], [], timeout)[0]:
+            return b""
+        try:
+            data = os.read(self._master, _PIECE)
+        except OSError:  # EIO: nobody has the terminal open any more
+            data = b""
+        self._over = not data
+        return data
+
+    def look(self) -> Behavior:
+        """What changed since the last look. Errors: SandboxError, after which it is gone."""
+        return self._lines.look()
+
+    def attach(
+        self,
+        keyboard: int,
+        screen: int,
+        *,
+        recording: Cast | None = None,
+        at_prompt: Callable[[Behavior], None] | None = None,
+    ) -> None:
+        """Connects the shell with a terminal of the caller's, until the shell ends.
+
+        `keyboard` and `screen` are descriptors. The size follows the caller's terminal.
+        `at_prompt` is called with what changed, each time the shell is back at its prompt.
+        """
+        with _raw(keyboard), self._following(screen):
+            due = None
+            while not self._over:
+                left = None if due is None else max(0.0, due - time.monotonic())
+                try:
+                    ready, _, _ = select.select([keyboard, self._master], [], [], left)
+                except InterruptedError:
+                    continue
+                if self._master in ready:
+                    shown = self.read(0)
+                    _write_all(screen, shown)
+                    if recording is not None:
+                        recording.shown(shown)
+                    due = None if due is None else time.monotonic() + QUIET_SECONDS
+                if keyboard in ready:
+                    typed = os.read(keyboard, _PIECE)
+                    if not typed:
+                        return
+                    self.send(typed)
+                    if recording is not None:
+                        recording.typed(typed)
+                    if any(key in typed for key in _ENTER):
+                        due = time.monotonic() + QUIET_SECONDS
+                elif due is not None and time.monotonic() >= due and not self._over:
+                    due = self._tell(recording, at_prompt)
+        self._tell(recording, at_prompt)
+
+    def close(self) -> None:
+        """Hangs up, and ends everything in the machine; closing twice does nothing."""
+        self._over = True
+        if self._master >= 0:
+            os.close(self._master)
+            self._master = -1
+            self._lines.end()
+        close, self._close = self._close, nothing
+        close()
+
+    def _tell(
+        self, recording: Cast | None, at_prompt: Callable[[Behavior], None] | None
+    ) -> float | None:
+        """Tells what changed; when to look again, where a program is in front."""
+        if recording is None and at_prompt is None:
+            return None
+        behavior = self.look()
+        if behavior.patch or behavior.content_digests:
+            if recording is not None:
+                recording.did(None, behavior)
+            if at_prompt is not None:
+                at_prompt(behavior)
+        return time.monotonic() + 10 * QUIET_SECONDS if self.busy else None
+
+    @contextmanager
+    def _following(self, screen: int) -> Iterator[None]:
+        """The size of the caller's terminal, now and whenever it changes."""
+
+        def follow(*_: object) -> None:
+            try:
+                columns, rows = os.get_terminal_size(screen)
+            except OSError:
+                return
+            self.resize(rows, columns)
+
+        follow()
+        before = signal.signal(signal.SIGWINCH, follow)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGWINCH, before)
+
+
+@contextmanager
+def _raw(keyboard: int) -> Iterator[None]:
+    """The caller's terminal hands every key on."""
+    if not os.isatty(keyboard):
+        yield
+        return
+    before = termios.tcgetattr(keyboard)
+    tty.setraw(keyboard)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(keyboard, termios.TCSADRAIN, before)
+
+
+def _write_all(screen: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(screen, data) :]

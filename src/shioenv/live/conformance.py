@@ -1,0 +1,267 @@
+"""Scripts of several lines that every shell runs alike, and what two shells did otherwise.
+
+The oracle is `RepeatedShell`. Where a shell that stays is right and the oracle is not, the script
+stands in `OTHERWISE` with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.pointer import keys
+from shioenv.errors import ShellEndedError
+from shioenv.live.shell import Shell
+
+Script: TypeAlias = tuple[str, ...]
+
+SCRIPTS: Final[tuple[Script, ...]] = (
+    # variables, the directory, options
+    ("x=1", "echo $x", "x=$((x + 1))", "echo $x", "unset x", "echo [$x]"),
+    ("export A=1 B=2", "env | grep '^[AB]='", "declare -p A", "A=3 env | grep ^A", "echo $A"),
+    ("a=(1 2 3)", "a+=(4)", 'echo "${a[@]}" ${#a[@]}', "unset 'a[1]'", "declare -p a"),
+    ("declare -A m=([k]=v)", "m[two]=2", 'for k in "${!m[@]}"; do echo $k; done | sort'),
+    ("readonly r=1", "r=2", "echo $r $?", "unset r", "echo $r"),
+    ("cd documents", "pwd", "cd ..", "cd -", "cd /nowhere", "echo $? $PWD $OLDPWD"),
+    ("pushd /tmp", "dirs", "pushd /etc", "popd", "pwd", "dirs -c", "dirs"),
+    ("cd /tmp && mkdir -p deep/er", "cd deep/er", "rm -r ../../deep", "pwd", "ls", "cd /", "pwd"),
+    ("umask", "umask 077", "touch private", "ls -l private", "umask 022", "umask"),
+    ("set -u", "echo ${nothing:-fine}", "set +u", "echo [$nothing]"),
+    ("set -o pipefail", "false | true", "echo $?", "set +o pipefail", "false | true", "echo $?"),
+    ("set -f", "echo *", "set +f", "echo *.md"),
+    ("set -C", "echo 1 > f", "echo 2 > f", "echo $?", "cat f", "echo 3 >| f", "cat f"),
+    ("shopt -s nullglob", "echo none*", "shopt -u nullglob", "echo none*"),
+    ("shopt -s extglob", "echo !(*.md|*.txt)", "shopt extglob"),
+    ("shopt -s expand_aliases", "alias ll='ls -l'", "ll README.md", "unalias ll", "ll"),
+    ("set -- a b c", "echo $# $1 $3", "shift 2", "echo $# $1", "set --", "echo $#"),
+    ("IFS=:", "x=a:b:c", "for p in $x; do echo $p; done", "IFS=$' \\t\\n'", "echo $x"),
+    ("HISTFILE=/tmp/h", "history", "set -o history", "echo in", "set +o history"),
+    ("ulimit -n 100", "ulimit -n", "ulimit -Hn", "ulimit -n 200", "echo $?"),
+    ("printf -v v %05d 42", "echo $v", "read w <<< 'a b'", "echo $w", "mapfile -t l < README.md",
+     "echo ${#l[@]}"),
+    ("getopts ab: o -a -b 1", "echo $o $OPTIND", "getopts ab: o -a -b 1", "echo $o $OPTARG"),
+    ("let x=5", "((x++))", "echo $x", "((x > 10))", "echo $?"),
+    ("hash", "ls > /dev/null", "hash", "hash -r", "hash", "type ls"),
+    # exit codes
+    ("true", "echo $?", "false", "echo $?", "(exit 7)", "echo $?", "! true", "echo $?"),
+    ("ls /nowhere", "echo $?", "nosuchcommand", "echo $?", "./README.md", "echo $?"),
+    ("true | false | true", 'echo "${PIPESTATUS[@]}"', "false", "echo $PIPESTATUS"),
+    ("kill -9 $BASHPID & wait $!", "echo $?", "(kill -15 $BASHPID)", "echo $?"),
+    ("test -f README.md", "echo $?", "[[ -d documents ]]", "echo $?", "[ 1 -gt 2 ]", "echo $?"),
+    # faults of a line reach no further
+    ("echo 'open", "echo after"), ("( echo", "echo after"), ("if true", "echo after"),
+    ("echo )", "echo $?", "echo after"), ("for x in", "echo after"), ("cat <<END\nx", "echo after"),
+    ("echo ${", "echo $?"), ("echo $((1/0))", "echo $?"), ("case x in", "echo $?", "echo after"),
+    # functions
+    ("f() { echo f $1; return 3; }", "f a", "echo $?", "declare -f f", "unset -f f", "f"),
+    ("f() { local x=in; g; }", "g() { echo $x; }", "x=out", "f", "echo $x"),
+    ("f() { echo $FUNCNAME $LINENO; }", "f", "export -f f", "bash -c f"),
+    ("fib() { (($1 < 2)) && echo $1 || echo $(($(fib $(($1-1))) + $(fib $(($1-2))))); }", "fib 7"),
+    ("f() { cd /tmp; }", "f", "pwd", "(f; cd /)", "pwd"),
+    ("ls() { echo mine; }", "ls", "command ls README.md", "\\ls", "unset -f ls", "ls README.md"),
+    ("cd() { echo no; }", "cd /", "pwd", "builtin cd /", "pwd"),
+    ("eval() { echo no; }", "eval echo yes", "unset -f eval", "eval echo yes"),
+    ("f() { return $1; }", "f 1", "echo $?", "f 300", "echo $?", "return 1", "echo $?"),
+    # here-documents and redirections
+    ("cat <<END\none $HOME\nEND", "cat <<'END'\none $HOME\nEND", "cat <<-END\n\ttab\n\tEND"),
+    ("echo one > f", "echo two >> f", "cat f", "cat < f | tr a-z A-Z", ": > f", "wc -c f"),
+    ("ls /nowhere 2> err", "cat err", "ls /nowhere > all 2>&1", "cat all", "rm err all"),
+    ("exec 3> f", "echo three >&3", "exec 3>&-", "cat f"),
+    ("exec 4< README.md", "read -u 4 line", "echo $line", "read -u 4 line", "exec 4<&-"),
+    ("echo x | tee a b > c", "cat a b c", "cmp a b", "echo $?"),
+    ("exec 5<> f", "echo ab >&5", "cat <&5", "exec 5>&-", "cat f"),
+    ("echo a >&2", "echo b", "{ echo c; echo d >&2; } 2>&1", "echo e 2>&- >&2", "echo $?"),
+    ("cat", "read x", "echo [$x] $?", "wc -c"),
+    ("cat < nothing", "echo $?", "> /nowhere/f", "echo $?", "echo f > /", "echo $?"),
+    ("mkfifo p", "cat p & echo through > p; wait", "rm p", "ls p"),
+    ("diff <(echo a) <(echo b)", "echo $?", "cat <(echo in)", "echo > >(cat); wait"),
+    # control
+    ("for i in 1 2 3; do\n  x=$i\ndone", "echo $x", "while ((x < 6)); do ((x++)); done", "echo $x"),
+    ("for i in 1 2 3; do [ $i = 2 ] && break; done", "echo $i", "break", "echo $?", "continue"),
+    ("case README in R*) x=yes;; *) x=no;; esac", "echo $x", "select_=1", "echo $select_"),
+    ("until [ -e made ]; do touch made; done", "ls made", "[ -e made ] && rm made || echo no"),
+    ("x=$(echo sub; exit 4)", "echo $? $x", "y=`echo old`", "echo $y"),
+    ("(cd /tmp; x=in)", "pwd", "echo [$x]", "{ cd /tmp; x=in; }", "pwd", "echo [$x]"),
+    ("echo $BASH_SUBSHELL", "(echo $BASH_SUBSHELL)", "echo $((2**10)) $((017)) $((0x1f))"),
+    # traps
+    ("trap 'echo bye' EXIT", "trap -p", "exit 3"),
+    ("trap 'echo usr1' USR1", "kill -USR1 $$", "echo after", "trap - USR1", "trap -p"),
+    ("trap 'echo err' ERR", "false", "true", "trap - ERR", "false"),
+    ("trap 'echo debug' DEBUG", "true", "trap - DEBUG", "true"),
+    ("trap '' TERM", "kill $$", "echo alive", "trap - TERM"),
+    ("trap 'echo ret' RETURN", "f() { :; }", "f", "trap - RETURN"),
+    ("trap 'echo int' INT", "kill -INT $$", "echo after"),
+    # the end
+    ("exit",), ("exit 5",), ("x=1", "exit $x"), ("(exit 5)", "exit"), ("logout",),
+    ("set -e", "true", "false", "echo never"), ("set -e", "false || true", "echo on"),
+    ("set -e", "if false; then :; fi", "echo on", "f() { false; echo in; }", "f"),
+    ("set -u", "echo $nothing", "echo on"), ("exec true",), ("exec ls README.md",),
+    ("exec bash -c 'echo other; exit 2'",), ("kill -9 $$",), ("kill $$",), ("exec /nowhere",),
+    ("set -n", "echo never"), ("exec 2>&1", "ls /nowhere"), ("suspend",), ("exit a",),
+    ("return 3", "echo $?"), ("exec < README.md", "read x", "echo $x"), ("kill -HUP $$",),
+    # files
+    ("touch a", "mv a b", "cp b c", "ln b d", "ln -s b e", "ls -l b c d e | wc -l", "rm b c d e"),
+    ("mkdir -p a/b/c", "touch a/b/c/f", "mv a/b z", "find a z", "rm -r a z", "ls a"),
+    ("echo one > documents/notes.txt", "cat documents/notes.txt", "rm documents/notes.txt"),
+    ("chmod 600 README.md", "stat -c %a README.md", "chmod +x README.md", "ls -l README.md"),
+    ("chown ubuntu README.md", "stat -c %U README.md", "chgrp 100 README.md", "id -nG ubuntu"),
+    ("cp -r documents d2", "diff -r documents d2", "rm -r documents", "mv d2 documents"),
+    ("tar cf t.tar documents", "tar tf t.tar | wc -l", "mkdir x", "tar xf t.tar -C x", "ls x"),
+    ("gzip -k README.md", "zcat README.md.gz | cmp - README.md", "rm README.md.gz"),
+    ("sed -i s/a/b/ README.md", "sha256sum README.md", "git status", "sort -o f README.md"),
+    ("truncate -s 1M big", "du -k --apparent-size big", "truncate -s 2K big", "stat -c %s big"),
+    ("cp README.md r", "rm README.md", "cp r README.md", "cmp r README.md", "rm r"),
+    ("mkdir d", "touch -d 2020-01-02 d/f", "ls -l --time-style=long-iso d", "rmdir d", "rm -r d"),
+    ("ln -s nowhere l", "cat l", "readlink l", "ls -l l | cut -c1-10", "rm l"),
+    ("find . -name '*.txt' | sort | head -3", "find . -empty -type f | wc -l"),
+    ("mv documents docs", "ls docs", "mv docs documents", "ls -d documents docs"),
+    # the machine
+    ("hostname", "hostname other", "hostname", "uname -n"),
+    ("ip link set lo down", "ip -br link show lo | wc -l", "ip link set lo up"),
+    ("id -un", "whoami", "groups", "tty", "echo $$ $PPID $BASHPID"),
+    ("ps -o comm= -p $$", "ps -e | wc -l", "echo $!", "true & wait", "echo $!"),
+    ("date +%F", "date +%H", "uptime -s | cut -c1-10"),
+    ("useradd tom", "grep ^tom /etc/passwd", "id tom", "userdel tom", "id tom"),
+    ("echo '127.0.0.9 nine' >> /etc/hosts", "getent hosts nine"),
+    ("mount -t tmpfs t /mnt", "touch /mnt/f", "ls /mnt", "umount /mnt", "ls /mnt"),
+    # jobs that end
+    ("sleep .01 & wait", "jobs", "echo $?"), ("(echo late) &", "wait", "jobs"),
+    ("{ sleep .02; echo done > f; } &", "cat f"), ("true & false & wait -n; wait", "echo $?"),
+    ("x=$(sleep .01 & echo now)", "echo $x"), ("coproc cat", "echo in >&${COPROC[1]}",),
+    ("sleep .01 &", "wait $!", "echo $?"), ("yes | head -2", "seq 3 | while read n; do x=$n; done",
+     "echo [$x]"),
+    # what a line must not see of the mechanism
+    ("ls /proc/$$/fd", "echo $-", "cat /proc/$$/cmdline | tr '\\0' ' '", "grep ^Seccomp "
+     "/proc/$$/status"),
+    ("echo $LINENO", "echo\necho $LINENO", "caller", "echo ${#BASH_SOURCE[@]} ${#FUNCNAME[@]}"),
+    ("echo $0 $BASH", "echo $SHLVL", "bash -c 'echo $SHLVL'", "echo $BASH_EXECUTION_STRING"),
+    ("set", "declare -F", "alias", "trap", "export -p | wc -l", "shopt -s | wc -l"),
+    ("echo $_", "true last", "echo $_", "SECONDS=0", "echo $SECONDS"),
+    ("RANDOM=5", "echo $RANDOM", "echo $RANDOM", "x=$RANDOM", "echo $x"),
+    (". /dev/stdin", "source /dev/stdin", "echo $?", ". README.md", "echo $?"),
+    ("echo 'echo sourced; y=2; return 4' > s", ". ./s", "echo $? $y", "bash s", "echo $?"),
+    ("enable -n echo", "echo x", "enable echo", "enable -n .", ". ./s", "enable ."),
+    ("exec 200>&1 2>/dev/null", "echo x", "ls /proc/$$/fd | wc -l"),
+    ("unset PATH", "ls", "echo still", "PATH=/bin", "ls README.md"),
+    ("unset HOME", "cd", "echo ~", "HOME=/tmp", "cd", "pwd"),
+    ("LC_ALL=C ls -d README.md bin", "LANG=C.UTF-8", "printf '%s' ä | wc -m"),
+    ("printf 'a\\0b' | od -c", "echo -e 'x\\ty'", "printf '%q\\n' 'a b'"),
+    ("eval 'x=1; echo $x'", "eval 'echo \"'", "echo $?", "command -v eval"),
+    ("echo {1..5} {a..c}", "echo *.md ~ $(pwd)", 'echo "$(echo "$(echo deep)")"'),
+    ("[[ abc =~ b(c) ]]", 'echo "${BASH_REMATCH[1]}"', "x=abc", "echo ${x/b/B} ${x^^} ${#x}"),
+    ("time true 2> /dev/null", "echo $?", "wait 99999", "echo $?", "kill -l 9"),
+    ("python3 -c 'print(1)'", "python3 -c 'import sys; sys.exit(3)'", "echo $?"),
+    ("awk 'BEGIN { print 1 + 1 }'", "perl -e 'print 1'", "sort -R /dev/null", "expr 2 \\* 3"),
+    ("seq 1 300 | tail -1", "yes | head -1000 | wc -l", "head -c 1000 /dev/zero | wc -c"),
+    # long ones
+    ("mkdir -p app/{src,test}", "cd app", "echo 'x = 1' > src/a.py", "cp src/a.py test/b.py",
+     "sed -i s/1/2/ test/b.py", "diff src/a.py test/b.py", "echo $?", "chmod -R go-r .",
+     "find . -type f -perm 600 | sort", "tar czf ../app.tgz .", "cd ..", "rm -r app",
+     "mkdir app2", "tar xzf app.tgz -C app2", "cat app2/test/b.py", "ls -R app2 | wc -l",
+     "mv app2 app", "du -s app | cut -f2", "rm app.tgz", "ls -d app*"),
+    ("log() { echo \"[$1] $2\" >> log; }", "log info start", "for i in 1 2 3; do log warn $i; done",
+     "grep -c warn log", "n=$(wc -l < log)", "echo $n", "while read l; do m=$l; done < log",
+     "echo $m", "sed -i /warn/d log", "cat log", "trap 'log info sig' USR1", "kill -USR1 $$",
+     "tail -1 log", "trap - USR1", "unset -f log", "log x y", "rm log"),
+    ("set -e; set -o pipefail", "x=$(echo 1)", "((x)) && echo yes", "cat README.md | head -1 > h",
+     "test -s h", "grep -q nothing h || echo none", "set +e", "false", "set -e", "rm h", "false",
+     "echo never"),
+    ("git init -q r 2>&1 | head -1", "cd r || mkdir r && cd r", "echo a > a", "cp a b", "ls",
+     "cd ..", "stack=()", "stack+=(one)", "stack+=(two)", "echo ${#stack[@]} ${stack[-1]}",
+     "unset 'stack[-1]'", "echo ${stack[*]}", "exec 7> out", "echo 1 >&7", "cat out", "echo 2 >&7",
+     "exec 7>&-", "cat out", "rm -r out r", "pwd"),
+    ("crontab -l", "which ls", "stat -c %n /", "df / | wc -l", "free | wc -l"),
+)  # fmt: skip
+"""Each is run line by line, until its shell has ended."""
+
+OTHERWISE: Final[dict[Script, str]] = {
+    ("trap 'echo bye' EXIT", "trap -p", "exit 3"): (
+        "a repeated shell ends with each line, so each line runs the trap"
+    ),
+    ("coproc cat", "echo in >&${COPROC[1]}"): (
+        "a repeated shell ends with each line, and its process with it"
+    ),
+    ("useradd tom", "grep ^tom /etc/passwd", "id tom", "userdel tom", "id tom"): (
+        "a file that has its pristine content again is told by a shell that stays, with its digest"
+    ),
+}
+"""Scripts that a shell that stays runs otherwise, each with the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Disagreement:
+    """What two shells did otherwise with a line of a script."""
+
+    number: int
+    """The line's number in its script, from 1."""
+    line: str
+    what: str
+    """What differs: `exit_code`, `output`, `patch`, ..."""
+    one: object
+    other: object
+
+
+_COMPARED = (
+    *("exit_code", "output", "timed_out", "limits_hit", "died_by_signal", "shell_state_known"),
+)
+_OF_DIRECTORIES = frozenset({"links", "size", "year", "month", "day", "time"})
+
+
+def differences(one: Shell, other: Shell, script: Sequence[str]) -> Iterator[Disagreement]:
+    """Runs a script in two new shells, line by line, and tells what they did otherwise.
+
+    It ends with the line that ends the first shell. Two ways to tell one thing are no difference. A
+    shell that stays tells that a file moved. A repeated shell tells that a file is gone and another
+    one is there. A repeated shell tells the date of a directory in which one line made a file and
+    another line removed it.
+    """
+    for number, line in enumerate(script, 1):
+        mine, theirs = one.run(line), other.run(line)
+        for what in _COMPARED:
+            values = getattr(mine, what), getattr(theirs, what)
+            if values[0] != values[1]:
+                yield Disagreement(number, line, what, *values)
+        files = one.state.before.document["fs"]
+        changes = _changes(mine, files), _changes(theirs, files)
+        if changes[0] != changes[1]:
+            yield Disagreement(number, line, "patch", *changes)
+        if one.ended:
+            return
+
+
+def _changes(
+    behavior: Behavior, files: Mapping[str, Mapping[str, object]]
+) -> tuple[set[str], set[str], set[str], dict[str, str]]:
+    """What is gone, what is new, what else changed, and new contents of what did not move.
+
+    `files` are those that are there afterwards.
+    """
+    gone, new, rest = set(), set(), set()
+    for operation in behavior.patch.operations:
+        parts = keys(operation[1])
+        if parts[0] != "fs":
+            rest.add(repr(operation))
+        elif operation[0] == "m":
+            gone.add(parts[1])
+            new.add(keys(operation[2])[1])
+        elif len(parts) == 2:
+            (gone if operation[0] == "r" else new).add(parts[1])
+        elif parts[2] not in _OF_DIRECTORIES or not _is_directory(files.get(parts[1], {})):
+            rest.add(repr(operation))
+    digests = {name: digest for name, digest in behavior.content_digests.items() if name not in new}
+    return gone, new, rest, digests
+
+
+def _is_directory(entry: Mapping[str, object]) -> bool:
+    return str(entry.get("perms", "")).startswith("d")
+
+
+def refuses_lines(shell: Shell) -> bool:
+    """Whether an ended shell says so to whoever gives it a line."""
+    try:
+        shell.run("echo never")
+    except ShellEndedError:
+        return True
+    return False

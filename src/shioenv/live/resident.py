@@ -1,0 +1,239 @@
+"""A shell that stays in a machine, its forks, and its lines in a file."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from shioenv.behavior.lines import Lines
+from shioenv.behavior.observe import SandboxRunner, open_sandbox
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.patch import ContextPatch
+from shioenv.domain.runner import State
+from shioenv.errors import ForkError, SavedShellError
+from shioenv.files.documents import parse_json
+from shioenv.files.durable import atomic_write
+from shioenv.files.regular import read_regular
+from shioenv.live.asked import RepeatedShell
+from shioenv.live.shell import IDLE_SECONDS, Closing, ended, nothing
+from shioenv.sandbox.base import MEBIBYTE, Limits
+from shioenv.system.store import System
+
+LARGEST_SAVED: Final = 64 * MEBIBYTE
+"""Bytes of the largest saved shell; ours, because its lines are typed by people and agents."""
+
+_FORMAT = "shioenv shell 1"
+
+
+class Told(msgspec.Struct, frozen=True):
+    """A line that was run, with what it did as a digest."""
+
+    line: str
+    did: str
+    timeout: float | None = None
+
+
+class Saved(msgspec.Struct, frozen=True):
+    """A shell in a file."""
+
+    format: str
+    system: str
+    system_digest: str
+    cwd: str
+    lines: list[Told]
+
+
+class ResidentShell(Closing):
+    """A shell that stays in a machine: real processes live on between its lines.
+
+    Time goes on from the declared instant. What a process of an earlier line does is told with the
+    line in whose time it happened. A line waits for the processes that it started, at most for
+    `Limits.background_seconds`.
+    """
+
+    def __init__(
+        self,
+        runner: SandboxRunner,
+        cwd: str,
+        *,
+        idle_seconds: float = IDLE_SECONDS,
+        close: Callable[[], None] | None = None,
+    ) -> None:
+        """Starts the shell on a machine of the runner's; `close` is called once it is closed."""
+        self._runner, self._cwd, self._idle_seconds = runner, cwd, idle_seconds
+        self._lines: Lines = runner.start_shell(cwd, idle_seconds=idle_seconds)
+        self._close = close or nothing
+        self._state = runner.state(cwd)
+        self._waiting: list[tuple[str, Behavior]] = []  # for the state to be worked out
+        self._told: list[Told] = []
+
+    @property
+    def ended(self) -> bool:
+        """See `Shell.ended`."""
+        return self._lines.ended
+
+    @property
+    def state(self) -> State:
+        """See `Shell.state`. The state is worked out when it is asked for."""
+        while self._waiting:
+            self._state = self._state.after(*self._waiting[0])
+            del self._waiting[0]
+        return self._state
+
+    def run(self, line: str, *, timeout: float | None = None) -> Behavior:
+        """See `Shell.run`."""
+        if self.ended:
+            raise ended(line)
+        behavior = self._lines.run(line, wall_seconds=timeout)
+        self._waiting.append((line, behavior))
+        self._told.append(Told(line, _digest(behavior), timeout))
+        return behavior
+
+    def beside(self, text: str, *, timeout: float | None = None) -> Behavior:
+        """What an input does in a shell of its own in the same machine, in the start directory.
+
+        The input finds files, network and host name as the lines left them, and nothing of their
+        shell. What it does to the machine, later lines find. A fork does not repeat it. Errors:
+        those of `run`.
+        """
+        return self._lines.beside(text, wall_seconds=timeout)
+
+    def patch(self) -> ContextPatch:
+        """See `Shell.patch`."""
+        return self._lines.whole().patch
+
+    def fork(self, *, exact: bool = True) -> ResidentShell:
+        """Another shell on a machine of its own, where the same lines were run.
+
+        Lines of one shell are nothing to the other from then on. The lines are run again, so
+        processes, connections and open files are there as well. Each line has to do what it did:
+        ForkError names the first that did not, such as `date` or a race. With `exact` False the
+        fork goes its own way. Errors: those of `run`.
+        """
+        shell = ResidentShell(self._runner, self._cwd, idle_seconds=self._idle_seconds)
+        try:
+            shell._repeat(self._told, exact=exact)
+        except BaseException:
+            shell.close()
+            raise
+        return shell
+
+    def save(self, file: str | Path) -> None:
+        """Writes the shell to a file: its lines, and what each did as a digest.
+
+        `restore` makes the shell of the file again, on any host with the same system. Errors:
+        StorageError.
+        """
+        system = self._runner.system
+        saved = Saved(_FORMAT, system.name, system.digest, self._cwd, self._told)
+        text = json.dumps(msgspec.to_builtins(saved), indent=1)
+        atomic_write(Path(file), f"{text}\n".encode())
+
+    def close(self) -> None:
+        """See `Shell.close`."""
+        self._lines.end()
+        close, self._close = self._close, nothing
+        close()
+
+    def _repeat(self, lines: list[Told], *, exact: bool) -> None:
+        for number, told in enumerate(lines, 1):
+            if self.ended:
+                raise ForkError(f"the shell had ended before line {number}: {told.line!r:.60}")
+            self.run(told.line, timeout=told.timeout)
+            if exact and self._told[-1].did != told.did:
+                raise ForkError(
+                    f"line {number} did something else when it was run again: {told.line!r:.60}",
+                    hint="with exact=False the other shell goes its own way",
+                )
+
+
+def shell_of(
+    runner: SandboxRunner, cwd: str | None = None, *, idle_seconds: float = IDLE_SECONDS
+) -> ResidentShell | RepeatedShell:
+    """A shell on a machine of a runner's, in a start directory (None: the first one).
+
+    Other shells and runs of the runner go on beside it. Where no shell can stay (a microVM, a bash
+    that is run anew for each input), each line runs the lines before it again. Errors: those of
+    `SandboxRunner.run`.
+    """
+    cwd = cwd or runner.system.declaration.start_directory
+    if not runner.keeps_shells:
+        return RepeatedShell(runner, cwd)
+    return ResidentShell(runner, cwd, idle_seconds=idle_seconds)
+
+
+def open_shell(
+    system: str | System | None = None,
+    cwd: str | None = None,
+    limits: Limits | None = None,
+    *,
+    idle_seconds: float = IDLE_SECONDS,
+) -> ResidentShell:
+    """A shell on a machine of its own, which is thrown away when the shell is closed.
+
+    `cwd` is the start directory (None: the system's first one). Of `limits`, time and output are
+    each line's, and memory, processes and disk are the shell's. The shell ends once it waited for
+    its next line for `idle_seconds`. Errors: those of `open_sandbox`; SandboxError for a sandbox
+    that keeps no shell, as a microVM.
+    """
+    runner = open_sandbox(system, limits)
+    try:
+        start = cwd or runner.system.declaration.start_directory
+        return ResidentShell(runner, start, idle_seconds=idle_seconds, close=runner.close)
+    except BaseException:
+        runner.close()
+        raise
+
+
+def restore(
+    file: str | Path, system: str | System | None = None, limits: Limits | None = None
+) -> ResidentShell:
+    """The shell that `ResidentShell.save` wrote, made again by running its lines.
+
+    `system` is the system to make it on (None: the one that the file names). Errors:
+    SavedShellError for a damaged file, a file of another system, and lines that do something else
+    now; those of `open_shell`.
+    """
+    path = Path(file)
+    saved = _read(path)
+    shell = open_shell(system or saved.system, saved.cwd, limits)
+    try:
+        here = shell._runner.system
+        if here.digest != saved.system_digest:
+            raise SavedShellError(
+                f"{path} is of another system: {saved.system} {saved.system_digest[:16]}",
+                hint=f"the system here is {here.name} {here.digest[:16]}",
+            )
+        shell._repeat(saved.lines, exact=True)
+    except ForkError as error:
+        shell.close()
+        raise SavedShellError(f"{path}: {error.message}") from None
+    except BaseException:
+        shell.close()
+        raise
+    return shell
+
+
+def _read(path: Path) -> Saved:
+    try:
+        saved = msgspec.convert(parse_json(read_regular(path, LARGEST_SAVED)), Saved)
+    except (OSError, ValueError) as error:
+        raise SavedShellError(f"{path} is no saved shell: {error}") from None
+    if saved.format != _FORMAT:
+        raise SavedShellError(f"{path} is of another format: {saved.format!r:.60}")
+    return saved
+
+
+def _digest(behavior: Behavior) -> str:
+    """What tells a behavior from another one."""
+    told = [
+        *(behavior.exit_code, behavior.output.hex(), behavior.patch.operations),
+        *(sorted(behavior.content_digests.items()), behavior.timed_out, behavior.limits_hit),
+        *(behavior.patch_digest, behavior.died_by_signal),
+    ]
+    return hashlib.sha256(json.dumps(told).encode()).hexdigest()

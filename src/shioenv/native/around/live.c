@@ -1,0 +1,275 @@
+#define _GNU_SOURCE
+#include "live.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common.h"
+#include "configuration.h"
+#include "forkserver.h"
+#include "mounts.h"
+#include "namespaces.h"
+#include "notices.h"
+#include "processes.h"
+#include "runs.h"
+#include "traces.h"
+#include "uptime.h"
+#include "usage.h"
+
+enum { IDLE_LOOK_MS = 250 };   /* between two looks at what goes on without a line */
+enum { CPU_KNOWN_MS = 500 };   /* so old may the number be that a line's use of the processor is counted from */
+
+static struct {
+    bool open;
+    struct request bounds;     /* as the shell was started */
+    struct channel channels[2];
+    struct watched waiting;    /* the shell between its lines; `shell` is -1 where it has ended */
+    int terminal;              /* the end of its terminal that is ours; -1: it has none */
+    int status;                /* how the shell ended while it waited */
+    unsigned noticed, meanwhile;  /* since the start; since the last line */
+    bool had_terminal;
+    uint32_t left;             /* REPLY_* of all lines */
+    int64_t started_ns;        /* real time */
+    uint64_t cpu_ms;           /* used so far, by those who live */
+    int64_t cpu_known_ns;
+} live = {.channels = {{.fd = -1}, {.fd = -1}}, .waiting = {.shell = -1}, .terminal = -1};
+
+bool is_live(void) { return live.open; }
+
+static void close_channels(void)
+{
+    close_fd(&live.terminal);
+    for (int i = 0; i < 2; i++) close_fd(&live.channels[i].fd);
+}
+
+static void forget_output(void)
+{
+    for (int i = 0; i < 2; i++) live.channels[i].kept.length = 0, live.channels[i].seen = 0;
+}
+
+static void know_cpu(bool anew)
+{
+    int64_t now = now_ns(CLOCK_MONOTONIC);
+    if (!anew && now - live.cpu_known_ns < CPU_KNOWN_MS * 1000000ll) return;
+    live.cpu_ms = usage_now().cpu_ms;
+    live.cpu_known_ns = now;
+}
+
+/* Nobody is left of a shell that has ended, nor of what it started. */
+static void clear_away(struct reply *reply)
+{
+    resident = (struct resident){0};
+    watch_shell(0);
+    close_channels();
+    unsigned left = processes_left();
+    if (left & LEFT_SURVIVORS) {
+        end_survivors();
+        left = processes_left();
+    }
+    if (left & LOST_PROCESSES) reply->flags |= REPLY_INIT;
+}
+
+/* Whether another process than the shell is in front on the terminal. */
+static bool is_busy(void)
+{
+    pid_t front = 0;
+    return ioctl(live.terminal, TIOCGPGRP, &front) || front != resident.shell;
+}
+
+/* What a line did, once it is over. */
+static void tell(struct watched *line, unsigned noticed)
+{
+    struct reply *reply = line->reply;
+    noticed |= live.meanwhile;
+    live.meanwhile = 0;
+    close_fd(&line->feed.fd);
+    if (line->stays) {
+        reply->flags |= REPLY_STAYS;
+        if (live.terminal >= 0 && is_busy()) reply->flags |= REPLY_BUSY;
+        reply->status = (int32_t)(shared->line_status & 0xff) << 8;
+    } else clear_away(reply);
+    reply->started_ns = live.started_ns;
+    reply->ended_ns = now_ns(CLOCK_REALTIME);
+    find_changes(line->request, reply);
+    reply->flags |= traces_of_line(noticed);
+    live.noticed |= noticed;
+    live.left |= reply->flags;
+    if (noticed & NOTICED_SETTINGS) forget_proxies();
+    if ((!init_alive || (noticed & NOTICED_SOCKETS && !web_is_alive())) && !reply->error) reply->error = ECHILD;
+    live.waiting = *line;
+    live.waiting.request = &live.bounds;
+    live.waiting.reply = NULL;
+    answer(reply, live.channels, line->request->output_max);
+    forget_output();
+}
+
+/* How the shell ended, once it has. */
+static void reap(struct reply *reply)
+{
+    live.waiting.reply = reply;
+    await_shell(&live.waiting);
+    end_survivors();
+    live.status = hear_server().status;
+    live.waiting.stays = false;
+    clear_away(reply);
+    live.left |= reply->flags;
+}
+
+/* Sees whether the shell has ended meanwhile. */
+static void see_shell(void)
+{
+    struct reply reply = {0};
+    struct pollfd ended = {live.waiting.shell, POLLIN, 0};
+    if (live.waiting.shell >= 0 && poll(&ended, 1, 0) > 0) reap(&reply);
+}
+
+/* Waits until the shell is inside, on its terminal, which nobody reads here. */
+static void enter_terminal(struct watched *shell)
+{
+    while (!resident.shell && !shell->reply->error) hear(shell);
+    close_fd(&shell->slave);
+    live.terminal = live.channels[0].fd;
+    live.channels[0].fd = -1;
+    if (shell->reply->error) shell->stays = false;
+}
+
+void start_shell(const struct request *request)
+{
+    struct reply reply = {0};
+    if (live.waiting.shell >= 0) _exit(125);
+    struct watched shell = {.request = request, .channels = live.channels, .shell = -1, .stays = true, .reply = &reply};
+    bool on_terminal = request->flags & REQUEST_TERMINAL;
+    shared->flags = (on_terminal ? 0 : RUN_LINES) | order_of(request);
+    shared->uptime = !live.open && config.declared_clock ? config.uptime : 0;
+    if (!live.open) {
+        show_uptime(config.declared_clock);
+        live.started_ns = now_ns(CLOCK_REALTIME);
+        live.noticed = live.meanwhile = 0;
+        live.had_terminal = false;
+        live.left = 0;
+    }
+    live.open = true;
+    live.had_terminal |= on_terminal;
+    live.bounds = *request;
+    start_run(&shell, SHELL_PID, RUN_STAYS, NULL);
+    unsigned noticed = 0;
+    if (on_terminal) enter_terminal(&shell);
+    else noticed = watch(&shell);
+    watch_shell(resident.shell);
+    know_cpu(true);
+    tell(&shell, noticed);
+}
+
+void run_line(const struct request *request)
+{
+    struct reply reply = {0};
+    see_shell();
+    if (live.waiting.shell < 0) {
+        reply.stage = STAGE_OVER;
+        reply.status = live.status;
+        answer(&reply, live.channels, 0);
+        return;
+    }
+    know_cpu(false);
+    struct watched line = live.waiting;
+    line.request = request;
+    line.reply = &reply;
+    line.cpu_before_ms = live.cpu_ms;
+    shared->flags = RUN_LINES | order_of(request);
+    shared->input[request->input_length] = 0;
+    shared->held_until = 0;
+    shared->dumped = 0;
+    shared->state_length = 0;
+    note_company();
+    show_uptime(false);
+    answer_line(notices);
+    tell(&line, watch(&line));
+}
+
+void look_at_shell(const struct request *request)
+{
+    struct reply reply = {0};
+    see_shell();
+    struct watched shell = live.waiting;
+    shell.request = request;
+    shell.reply = &reply;
+    reply.status = live.status;  /* where it has ended */
+    know_cpu(true);
+    tell(&shell, 0);
+}
+
+void hand_terminal(void)
+{
+    send_with(control, "", 1, &live.terminal, live.terminal >= 0);
+}
+
+void run_beside(const struct request *request, const uint8_t *standard_input)
+{
+    static struct channel channels[2] = {{.fd = -1}, {.fd = -1}};
+    struct reply reply = {.started_ns = live.started_ns};
+    struct watched run = {.request = request, .channels = channels, .shell = -1, .beside = true, .reply = &reply};
+    shared->flags = order_of(request);
+    shared->uptime = 0;
+    note_company();
+    show_uptime(false);
+    start_run(&run, 0, request->flags & REQUEST_APART ? RUN_APART : 0, request->stdin_length ? standard_input : NULL);
+    unsigned noticed = watch(&run);
+    close_fd(&run.feed.fd);
+    close_fd(&run.slave);
+    for (int i = 0; i < 2; i++) close_fd(&channels[i].fd);
+    end_newcomers();
+    reply.ended_ns = now_ns(CLOCK_REALTIME);
+    find_changes(request, &reply);
+    reply.flags |= traces_of_line(noticed);
+    live.noticed |= noticed;
+    live.left |= reply.flags;
+    answer(&reply, channels, request->output_max);
+}
+
+void end_shell(const struct request *request)
+{
+    struct reply reply = {0};
+    if (live.waiting.shell >= 0) reap(&reply);
+    struct disk_state disk = disk_state();
+    if (memcmp(&disk, &pristine_disk, sizeof disk)) reply.flags |= REPLY_FILES;
+    reply.flags |= live.left | traces_left(live.noticed | live.meanwhile, live.had_terminal);
+    if (!init_alive) reply.error = ECHILD;
+    forget_output();
+    answer(&reply, live.channels, request->output_max);
+    empty_shared_memory();
+    make_pristine(reply.flags, reply.flags & REPLY_NETWORK, !reply.error);
+    live.open = false;
+}
+
+/* Whether what goes on by itself goes past a limit. */
+static bool is_past_limits(void)
+{
+    struct usage used = usage_now();
+    return used.cpu_ms > config.cpu_ms + live.cpu_ms || used.bytes > live.bounds.memory_max || host_is_short_of_memory() ||
+           is_flood(live.channels, &live.bounds);
+}
+
+void await_request(void)
+{
+    struct reply reply = {0};
+    int64_t until = now_ns(CLOCK_MONOTONIC) + live.bounds.idle_ms * 1000000ll;
+    while (live.waiting.shell >= 0) {
+        struct pollfd watched[5] = {
+            {control, POLLIN | POLLRDHUP, 0}, {notices, POLLIN, 0}, {live.channels[0].fd, POLLIN, 0},
+            {live.channels[1].fd, POLLIN, 0}, {live.waiting.shell, POLLIN, 0},
+        };
+        int64_t left = (until - now_ns(CLOCK_MONOTONIC) + 999999) / 1000000;
+        bool company = has_company();
+        int wait_ms = left < 0 ? 0 : (int)left;
+        int n = poll(watched, 5, company && wait_ms > IDLE_LOOK_MS ? IDLE_LOOK_MS : wait_ms);
+        if (watched[0].revents) return;
+        if (watched[1].revents & POLLIN) live.meanwhile |= attend_notice(notices);
+        if (watched[2].revents || watched[3].revents) read_channels(live.channels, &live.bounds);
+        bool over = now_ns(CLOCK_MONOTONIC) >= until || (!n && company && is_past_limits()) || is_flood(live.channels, &live.bounds);
+        if (over || watched[4].revents) reap(&reply);
+    }
+}

@@ -1,0 +1,299 @@
+"""Shells that stay: what they tell, that they do what repeated shells do, and what ends them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from shioenv.behavior.observe import SandboxRunner, open_sandbox
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.context import Context
+from shioenv.domain.scripted import ScriptedRunner
+from shioenv.errors import (
+    ForkError,
+    SandboxError,
+    SavedShellError,
+    ShellEndedError,
+    StartDirectoryError,
+)
+from shioenv.live.asked import HybridShell, RepeatedShell
+from shioenv.live.conformance import OTHERWISE, SCRIPTS, differences, refuses_lines
+from shioenv.live.resident import ResidentShell, open_shell, restore, shell_of
+from shioenv.sandbox.base import Limits
+from shioenv.synthesis.drawing import Drawing
+from shioenv.synthesis.sample import sample_on
+from shioenv.system.store import System
+
+HOME = "/home/ubuntu"
+pytestmark = pytest.mark.xdist_group("live")
+
+
+@pytest.fixture(scope="module")
+def runner(system: System) -> Iterator[SandboxRunner]:
+    with open_sandbox(system) as opened:
+        yield opened
+
+
+@pytest.fixture
+def shell(runner: SandboxRunner) -> Iterator[ResidentShell]:
+    with ResidentShell(runner, HOME) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=range(len(SCRIPTS)))
+def test_a_shell_that_stays_does_what_a_repeated_one_does(
+    runner: SandboxRunner, script: tuple[str, ...]
+) -> None:
+    with ResidentShell(runner, HOME) as mine, RepeatedShell(runner, HOME) as oracle:
+        found = list(differences(mine, oracle, script))
+        assert bool(found) == (script in OTHERWISE), found
+        if mine.ended:
+            assert refuses_lines(mine)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_drawn_inputs_do_the_same_in_both(runner: SandboxRunner, seed: int) -> None:
+    drawn = sample_on(runner.system, Drawing(seed=seed, start_directories=(HOME,)), count=6)
+    script = [one.input.text for one in drawn if not one.volatile]
+    for _ in range(4):  # what its own processes race for may come out otherwise
+        with ResidentShell(runner, HOME) as mine, RepeatedShell(runner, HOME) as oracle:
+            if not (found := list(differences(mine, oracle, script))):
+                return
+    pytest.fail(str(found))
+
+
+def test_the_patch_of_all_lines_is_what_one_run_of_them_changes(
+    runner: SandboxRunner, shell: ResidentShell
+) -> None:
+    lines = ["mkdir d; echo one > d/f", "x=1; cd d", "mv f g", "rm -r ../documents", "echo $x >> g"]
+    for line in lines:
+        shell.run(line)
+    whole = runner.run("\n".join(lines))
+    assert shell.patch() == whole.patch
+    assert (
+        Context(shell.patch().apply(runner.context(HOME).document)).document["cwd"] == f"{HOME}/d"
+    )
+
+
+def test_the_state_is_where_the_lines_led(runner: SandboxRunner, shell: ResidentShell) -> None:
+    shell.run("echo one > made; cd documents; x=7")
+    shell.run("(exit 3)")
+    state = shell.state
+    assert (state.status, state.cwd, len(state.history)) == (3, HOME, 2)
+    assert state.before.document["settings"]["x"] == "7"
+    assert runner.run("echo $x $?; cat ../made", state).output == b"7 3\none\n"
+
+
+def test_a_process_lives_on_and_what_it_does_is_told_with_the_line_of_its_time(
+    shell: ResidentShell,
+) -> None:
+    first = shell.run("(for i in 1 2 3; do sleep .2; echo $i; touch made$i; done) &")
+    assert first.output == b""
+    assert b"Running" in shell.run("jobs").output
+    seen, files = b"", []
+    for _ in range(40):
+        behavior = shell.run("sleep .05")
+        seen += behavior.output
+        files += [operation[1] for operation in behavior.patch.operations]
+        if len(files) >= 3:
+            break
+    assert seen == b"1\n2\n3\n"
+    assert [name for name in files if "made" in name] == [f"/fs/made{n}" for n in (1, 2, 3)]
+
+
+def test_time_goes_on_from_the_declared_instant(shell: ResidentShell) -> None:
+    first = float(shell.run("date +%s.%N").output)
+    time.sleep(1.2)
+    assert 1.2 <= float(shell.run("date +%s.%N").output) - first < 20
+    shell.run("touch later")
+    assert int(shell.run("stat -c %Y later").output) >= int(first) + 1
+
+
+@pytest.mark.parametrize(
+    ("line", "limit"),
+    [
+        ("while :; do :; done", "wall_seconds"),
+        ("sleep 60", "wall_seconds"),
+        ("yes", "drain_bytes"),
+        ("head -c 900M /dev/zero | tail", "memory_bytes"),
+    ],
+)
+def test_a_line_that_reaches_a_limit_ends_its_shell(
+    runner: SandboxRunner, line: str, limit: str
+) -> None:
+    with ResidentShell(runner, HOME) as shell:
+        shell.run("echo kept > kept; sleep 1000 &")
+        behavior = shell.run(line, timeout=1.0)
+        assert limit in behavior.limits_hit
+        assert behavior.timed_out == (limit == "wall_seconds")
+        assert shell.ended
+        assert refuses_lines(shell)
+        assert any("kept" in operation[1] for operation in shell.patch().operations)
+
+
+def test_processor_time_is_each_lines_own(system: System) -> None:
+    with open_shell(system, limits=Limits(cpu_seconds=1.0, wall_seconds=3.0)) as shell:
+        for _ in range(4):
+            assert not shell.run("timeout .5 bash -c 'while :; do :; done'").limits_hit
+        assert "cpu_seconds" in shell.run("while :; do :; done").limits_hit
+
+
+def test_what_burns_between_the_lines_is_ended(system: System) -> None:
+    with open_shell(system, limits=Limits(cpu_seconds=0.5)) as shell:
+        shell.run("while :; do :; done &")
+        time.sleep(2.0)
+        with pytest.raises(ShellEndedError):
+            shell.run("echo never")
+
+
+def test_a_shell_that_nobody_uses_ends(system: System) -> None:
+    with open_shell(system, idle_seconds=0.3) as shell:
+        shell.run("true")
+        time.sleep(1.0)
+        with pytest.raises(ShellEndedError, match="before this line"):
+            shell.run("echo never")
+
+
+def test_a_shell_leaves_nothing_to_the_next(runner: SandboxRunner) -> None:
+    look = "ls -A; env; ps -e | wc -l; hostname; ip -br addr; ls /tmp /dev/shm; ipcs | wc -l"
+    with ResidentShell(runner, HOME) as shell:
+        pristine = shell.run(look).output
+    for attack in (
+        "export X=1; touch left /tmp/left; cd /; sleep 1000 &",
+        "hostname other; ip addr add 10.9.9.9/32 dev lo",
+        "ipcmk -Q; mount -t tmpfs t /mnt",
+        "exec 9<>/dev/tcp/127.0.0.1/80; nc -l 4444 &",
+        "kill -9 -1",
+        "kill -STOP $$ & exit",
+    ):
+        with ResidentShell(runner, HOME) as shell:
+            shell.run(attack, timeout=2.0)
+        with ResidentShell(runner, HOME) as shell:
+            assert shell.run(look).output == pristine, attack
+
+
+def test_shells_of_one_runner_are_nothing_to_each_other(runner: SandboxRunner) -> None:
+    get = "for i in {1..60}; do curl -s localhost:8000 > page && break; sleep .05; done; wc -l page"
+    with ResidentShell(runner, HOME) as one, ResidentShell(runner, HOME) as other:
+        one.run("touch mine; hostname one; python3 -m http.server 8000 > /dev/null 2>&1 &")
+        assert one.run(get).output > b"1"
+        assert other.run("ls mine; curl -s localhost:8000").exit_code == 7
+        assert other.run("hostname; ps -e | grep -c python").output == b"ubuntu\n0\n"
+        assert runner.run("ls mine").exit_code == 2
+
+
+def test_a_shell_that_cannot_start_leaves_its_machine_to_the_next(system: System) -> None:
+    with open_sandbox(system) as runner:
+        for cwd in ("/nowhere", "/etc/passwd", "/" + "x" * 5000, "relative"):
+            with pytest.raises(StartDirectoryError):
+                ResidentShell(runner, cwd)
+        with ResidentShell(runner, HOME) as shell:
+            assert shell.run("pwd; echo $$").output == b"/home/ubuntu\n1000\n"
+        assert len(runner._opened) == 2
+
+
+def test_beside_finds_the_machine_and_nothing_of_the_shell(shell: ResidentShell) -> None:
+    shell.run("cd documents; x=7; echo made > ../made; cat() { echo fooled; }; sleep 1000 &")
+    before = shell.run("echo $BASHPID $!; sh -c 'echo $$'").output
+    asked = shell.beside(
+        "pwd; echo [$x]; cat made; ps -e | grep -c sleep; echo new > new; f() { :; }"
+    )
+    assert asked.output == b"/home/ubuntu\n[]\nmade\n1\n"
+    assert [operation[:2] for operation in asked.patch.operations] == [
+        ("a", "/fs/new"), ("a", "/functions/f"),
+    ]  # fmt: skip
+    after = shell.run("echo $BASHPID $!; sh -c 'echo $$'; command cat ../new; jobs").output
+    first, second, third, *_ = after.decode().splitlines()
+    assert (first, third) == (before.decode().splitlines()[0], "new")
+    assert int(second) == int(before.split()[-1]) + 1  # as if nobody had been there
+    assert shell.beside("sleep 30", timeout=0.5).timed_out
+    assert b"Running" in shell.run("jobs").output
+
+
+def test_a_fork_goes_on_by_itself(shell: ResidentShell) -> None:
+    shell.run("x=1; echo one > f; cd documents")
+    shell.run("sleep 1000 &")
+    with shell.fork() as other:
+        other.run("x=2; echo two > ../f")
+        assert other.run("echo $x; cat ../f; pwd; jobs | wc -l").output == (
+            b"2\ntwo\n/home/ubuntu/documents\n1\n"
+        )
+    assert shell.run("echo $x; cat ../f").output == b"1\none\n"
+
+
+def test_a_fork_of_what_happens_once_is_refused(shell: ResidentShell) -> None:
+    shell.run("head -c 8 /dev/urandom | od")
+    with pytest.raises(ForkError, match="line 1"):
+        shell.fork()
+    shell.fork(exact=False).close()
+
+
+def test_a_saved_shell_is_made_again(shell: ResidentShell, tmp_path: Path) -> None:
+    shell.run("x=1; echo 'ä \udcff' > f; cd documents")
+    file = tmp_path / "shell.json"
+    shell.save(file)
+    with restore(file) as other:
+        assert (
+            other.run("echo $x; pwd; od -c ../f | head -1").output
+            == shell.run("echo $x; pwd; od -c ../f | head -1").output
+        )
+        assert other.patch() == shell.patch()
+    content = file.read_bytes()
+    for damaged in (
+        b"", b"null", b"{", content[:-20], content.replace(b"x=1", b"x=2"),
+        content.replace(b'"system_digest": "', b'"system_digest": "0'), b"[" * 100_000,
+    ):  # fmt: skip
+        file.write_bytes(damaged)
+        with pytest.raises(SavedShellError):
+            restore(file)
+    with pytest.raises(SavedShellError):
+        restore(tmp_path / "nothing")
+
+
+def test_a_model_answers_what_it_is_sure_of_and_the_machine_the_rest(runner: SandboxRunner) -> None:
+    model = ScriptedRunner()
+    model.table["cd documents"] = Behavior(0, b"")
+    with HybridShell(model, shell_of(runner), confidence=0.5) as shell:
+        shell.run("cd documents")
+        assert shell.run("pwd").output == b"/home/ubuntu/documents\n"
+        assert shell.sources == ["model", "machine"]
+
+
+def test_where_no_shell_stays_lines_are_run_again(system: System) -> None:
+    with open_sandbox(system, Limits(without_shell_state=True)) as runner:
+        with shell_of(runner) as shell:
+            shell.run("x=1; touch made")
+            assert shell.run("echo $x; ls made").output == b"1\nmade\n"
+        with pytest.raises(SandboxError, match="no shell stays"):
+            runner.start_shell(HOME, idle_seconds=1)
+
+
+def test_a_machine_that_dies_loses_no_line_and_tells_none_twice(system: System) -> None:
+    """Its supervisor is killed at any moment: a line was told, or an error says it was not."""
+    for moment in (0.0, 0.002, 0.005, 0.02):
+        with open_shell(system) as shell:
+            shell.run("echo one > f")
+            sandbox = shell._lines._sandbox
+            pid = sandbox._process.pid  # type: ignore[attr-defined]
+            child = os.fork()
+            if not child:
+                time.sleep(moment)
+                os.kill(pid, signal.SIGKILL)
+                os._exit(0)
+            told = 1
+            try:
+                for told in range(1, 100):
+                    shell.run(f"echo {told}")
+            except SandboxError:
+                pass
+            else:
+                pytest.fail("it was not killed")
+            os.waitpid(child, 0)
+            assert len(shell.state.history) == told
+            assert shell.ended
+            assert refuses_lines(shell)
