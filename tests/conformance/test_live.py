@@ -56,6 +56,59 @@ def test_a_shell_that_stays_does_what_a_repeated_one_does(
             assert refuses_lines(mine)
 
 
+MANY = "mkdir /var/tmp/many && cd /var/tmp/many && touch $(seq 1500) && cd ~- && cp -r documents d"
+"""Changes so much that the layer is frozen, and the lines after it find what is not in its own."""
+
+
+@pytest.mark.parametrize("script", SCRIPTS[::4], ids=range(0, len(SCRIPTS), 4))
+def test_what_is_frozen_is_as_it_was(runner: SandboxRunner, script: tuple[str, ...]) -> None:
+    edit = ("rm d/notes.txt; echo x >> d/todo.txt; mv d/poem.txt .; rm -r documents", "ls -lR d")
+    lines = (MANY, *edit, *script)
+    with ResidentShell(runner, HOME) as mine, RepeatedShell(runner, HOME) as oracle:
+        found = list(differences(mine, oracle, lines))
+        assert bool(found) == (script in OTHERWISE), found
+        assert mine._lines._recorder._frozen
+
+
+def test_a_layer_is_frozen_again_and_again(runner: SandboxRunner, shell: ResidentShell) -> None:
+    lines = [
+        MANY,
+        "cd /var/tmp/many; rm 7 8; echo 9 > 9; mkdir sub; mv 10 sub/ten; chmod 600 12; ln -s 11 l",
+        "touch $(seq 2000 3500); rm -r /home/ubuntu/documents; rm -f $(seq 20 60)",
+        "echo again > 9; rm -r sub; mkdir sub; touch -d 2020-01-01 sub/new; mv 13 14",
+        "touch $(seq 4000 5500); for i in $(seq 100 200); do echo $i > $i; done; echo * | wc -w",
+        "cat 9 150; ls sub; ls | wc -l; readlink /proc/$$/fd/0 /proc/$$/cwd; pwd",
+        "rm -r /var/tmp/many/[1-4]*; echo * | wc -w; cd /home/ubuntu; cp -r d documents; rm -r d",
+    ]
+    told = [shell.run(line) for line in lines]
+    whole = runner.run("\n".join(lines))
+    assert b"".join(one.output for one in told) == whole.output
+    assert shell.patch() == whole.patch
+    assert shell._lines._recorder._frozen
+
+
+def test_files_of_several_names_stay_one(runner: SandboxRunner, shell: ResidentShell) -> None:
+    lines = [
+        MANY,
+        f"ln README.md r; {MANY.replace('many', 'more')}",
+        "echo x >> r; wc -l README.md r",
+    ]
+    told = [shell.run(line) for line in lines]
+    whole = runner.run("\n".join(lines))
+    assert told[-1].output == whole.output
+    shell.run("rm README.md")
+    assert shell.run("stat -c %h r").output == b"1\n"
+
+
+def test_nothing_is_frozen_under_whoever_holds_it(shell: ResidentShell) -> None:
+    for line in ("sleep 100 &", "exec 5> kept", "mount -t tmpfs t /mnt"):
+        with shell.fork() as other:
+            other.run(line)
+            other.run("for i in $(seq 1500); do echo > f$i; done")
+            assert not other._lines._recorder._frozen, line
+            assert other.run("rm f7; ls f* | wc -l").output == b"1499\n"
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_drawn_inputs_do_the_same_in_both(runner: SandboxRunner, seed: int) -> None:
     drawn = sample_on(runner.system, Drawing(seed=seed, start_directories=(HOME,)), count=6)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 
 from shioenv.behavior.capture import SHELL_FIELDS, Found, Recorder, settled
@@ -37,7 +37,8 @@ class LineRecorder:
         self._hostname = self._first_hostname = hostname
         self._network: bytes | None = None
         self._found = recorder.found
-        self._left: dict[bytes, FileChange] = {}
+        self._left: dict[bytes, FileChange] = {}  # since the layer was frozen last
+        self._frozen: dict[bytes, FileChange] = {}  # until then, since the machine was pristine
         self._last: Execution | None = None
 
     def behavior(self, execution: Execution) -> Behavior:
@@ -56,7 +57,9 @@ class LineRecorder:
         behavior = self._recorder.behavior(replace(execution, changes=changes), fresh)
         self._hostname = execution.hostname or self._hostname
         self._network = execution.network or self._network
-        self._found = replace(self._found, network=self._network, touched=self._left.keys())
+        self._found = replace(
+            self._found, network=self._network, touched={*self._frozen, *self._left}
+        )
         return behavior
 
     def whole(self) -> Behavior:
@@ -65,6 +68,9 @@ class LineRecorder:
             return Behavior(0, b"")
         hostname = None if self._hostname == self._first_hostname else self._hostname
         execution = replace(self._last, hostname=hostname, network=self._network)
+        if self._frozen:
+            changes = self._composed(self._left)
+            execution = replace(execution, changes=tuple(changes.values()))
         return self._recorder.behavior(execution)
 
     def _named(self, execution: Execution) -> Execution:
@@ -77,7 +83,7 @@ class LineRecorder:
 
     def _since(self, execution: Execution) -> Iterator[FileChange]:
         """The changes from the end of the line before."""
-        now = {change.path: change for change in settled(execution.changes)}
+        now = {change.path: change for change in settled(map(self._thawed, execution.changes))}
         for path, change in now.items():
             left = self._left.get(path)
             before = change.before if left is None else left.after
@@ -93,6 +99,32 @@ class LineRecorder:
             self._left = now
         else:
             self._left |= now
+        if execution.frozen:
+            self._frozen, self._left = self._composed(self._left), {}
+
+    @property
+    def _touched(self) -> Collection[bytes]:
+        return {*self._frozen, *self._left} if self._frozen else self._left.keys()
+
+    def _thawed(self, change: FileChange) -> FileChange:
+        """A change since the layer was frozen, with the true size and links of what was there."""
+        known = self._frozen.get(change.path)
+        if known is None or known.after is None or change.before is None:
+            return change
+        before = replace(change.before, size=known.after.size, links=known.after.links)
+        if change.before.digest is None:
+            before = replace(before, digest=known.after.digest)
+        return FileChange(change.path, before, change.after)
+
+    def _composed(self, newer: Mapping[bytes, FileChange]) -> dict[bytes, FileChange]:
+        """The changes since the machine was pristine, with these ones behind the frozen ones."""
+        changes = dict(self._frozen)
+        for path, change in newer.items():
+            known = changes.get(path)
+            changes[path] = (
+                change if known is None else FileChange(path, known.before, change.after)
+            )
+        return changes
 
     def _digested(self, path: bytes, after: FileStat) -> FileStat:
         """A file whose content is the pristine one again, with the digest of that."""
@@ -113,7 +145,7 @@ class LineRecorder:
         if execution.shell and areas & OF_SHELLS:
             shell = self._recorder.dump(execution.shell)
         cwd = execution.cwd or self._found.cwd
-        self._found = Found(shell, cwd, self._network, self._left.keys())
+        self._found = Found(shell, cwd, self._network, self._touched)
 
 
 class Lines:

@@ -277,6 +277,8 @@ class Execution:
     """The shell lives, and waits for its next line (`ShellSandbox`)."""
     busy: bool = False
     """On a terminal: another process than the shell is in front."""
+    frozen: bool = False
+    """The changes of later lines lead from here, not from where those of this line led from."""
     hostname: bytes | None = None
     """The host's name after the run; None where it did not change."""
     network: bytes | None = None
@@ -332,8 +334,9 @@ class Sandbox(Protocol):
 class ShellSandbox(Sandbox, Protocol):
     """A sandbox whose machine can become a shell's that stays, for line after line.
 
-    Executions of that shell tell all that changed since the machine was pristine. Their `started`
-    is the start of the first shell. The line that changed `network` or `hostname` tells them.
+    Executions of that shell tell all that changed since the machine was pristine, or since the
+    newest one that is `frozen`: fewer changes are looked through then. Their `started` is the start
+    of the first shell. The line that changed `network` or `hostname` tells them.
     """
 
     def start_shell(self, cwd: str | None = None, *, idle_seconds: float) -> Execution:

@@ -27,7 +27,8 @@ class Buffer(ctypes.Structure):
     _fields_ = [("bytes", ctypes.c_void_p), ("length", ctypes.c_size_t), ("room", ctypes.c_size_t)]
 
 class End(ctypes.Structure):
-    _fields_ = [("error", ctypes.c_int), ("truncated", ctypes.c_bool), ("late", ctypes.c_bool)]
+    _fields_ = [("error", ctypes.c_int), ("truncated", ctypes.c_bool), ("late", ctypes.c_bool),
+                ("linked", ctypes.c_bool)]
 
 library = ctypes.CDLL(sys.argv[1])
 library.scan_changes.restype = End
@@ -40,8 +41,8 @@ def scan(milliseconds=5000):
     trees = [os.open(name, os.O_RDONLY) for name in ("lower/root", "upper/root", "upper/merged")]
     out = Buffer()
     before = bytes_read()
-    mark, most = ctypes.c_uint64(0), ctypes.c_uint32(milliseconds)
-    end = library.scan_changes(*trees, mark, most, ctypes.byref(out))
+    most = ctypes.c_uint32(milliseconds)
+    end = library.scan_changes(*trees, most, ctypes.byref(out))
     read = bytes_read() - before
     data = ctypes.string_at(out.bytes, out.length) if out.length else b""
     found = {}

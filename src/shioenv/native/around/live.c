@@ -1,10 +1,14 @@
 #define _GNU_SOURCE
 #include "live.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -80,6 +84,92 @@ static bool is_busy(void)
     return ioctl(live.terminal, TIOCGPGRP, &front) || front != resident.shell;
 }
 
+/* Whether a link of the shell in /proc begins so. */
+static bool links_to(const char *name, const char *beginning)
+{
+    char path[64], target[256];
+    snprintf(path, sizeof path, "%d/%s", (int)resident.shell, name);
+    ssize_t length = readlinkat(host_proc, path, target, sizeof target - 1);
+    if (length < 0) return false;
+    target[length] = 0;
+    return !strncmp(target, beginning, strlen(beginning));
+}
+
+/* Whether the shell has its input, its outputs, and nothing else that is of the layer. */
+static bool has_plain_descriptors(void)
+{
+    char path[64], name[300];
+    snprintf(path, sizeof path, "%d/fd", (int)resident.shell);
+    int fd = openat(host_proc, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *list = fd < 0 ? NULL : fdopendir(fd);
+    if (!list) {
+        close_fd(&fd);
+        return false;
+    }
+    bool plain = true;
+    for (struct dirent *entry; plain && (entry = readdir(list));) {
+        if (entry->d_name[0] == '.') continue;
+        snprintf(name, sizeof name, "fd/%s", entry->d_name);
+        plain = links_to(name, "pipe:[") || (!strcmp(entry->d_name, "0") && links_to(name, "/dev/null"));
+    }
+    closedir(list);
+    return plain;
+}
+
+static bool is_in_removed_directory(void)
+{
+    char path[64];
+    struct stat here;
+    snprintf(path, sizeof path, "%d/cwd", (int)resident.shell);
+    return fstatat(host_proc, path, &here, 0) || !here.st_nlink;
+}
+
+/* Whether the shell may enter other mounts. */
+static bool may_enter_mounts(void)
+{
+    enum { SYS_CHROOT = 18, SYS_ADMIN = 21 };  /* linux/capability.h */
+    char path[64], text[4096];
+    snprintf(path, sizeof path, "%d/status", (int)resident.shell);
+    int fd = openat(host_proc, path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    close_fd(&fd);
+    if (n <= 0) return false;
+    text[n] = 0;
+    const char *line = strstr(text, "\nCapEff:");
+    unsigned long long capabilities = line ? strtoull(line + 8, NULL, 16) : 0;
+    return capabilities >> SYS_CHROOT & capabilities >> SYS_ADMIN & 1;
+}
+
+/* Has the layer begin anew where finding what changed took long, so that it does not for every line that follows: where the
+ * shell is alone, and has nothing of the layer open but its directory. */
+static void freeze(struct watched *line)
+{
+    struct reply *reply = line->reply;
+    bool may = line->stays && live.terminal < 0 && !reply->error && !(reply->flags & (REPLY_CHANGES_TRUNCATED | REPLY_SCAN)) &&
+               !((live.noticed | live.meanwhile) & NOTICED_MOUNTS) && !has_company() && may_enter_mounts() &&
+               has_plain_descriptors() && links_to("cwd", "/") && !is_in_removed_directory();
+    if (!may) return;
+    int mounts = freeze_layer();
+    if (mounts < 0) return;
+    close_fd(&mounts_copy);
+    mounts_copy = mounts;
+    struct stat wanted, there;
+    char path[64];
+    snprintf(path, sizeof path, "%d/ns/mnt", (int)resident.shell);
+    if (answer_mounts(notices, mounts))
+        for (int tries = 0; !resident.call && tries < 1000; tries++) {
+            poll(&(struct pollfd){notices, POLLIN, 0}, 1, 5);
+            struct pollfd ready = {notices, POLLIN, 0};
+            if (poll(&ready, 1, 0) > 0) live.meanwhile |= attend_notice(notices);
+        }
+    live.meanwhile &= ~(unsigned)NOTICED_LINE;
+    bool entered = resident.call && !fstat(mounts, &wanted) && !fstatat(host_proc, path, &there, 0) &&
+                   wanted.st_ino == there.st_ino;
+    if (!entered) reply->error = ESTALE;  /* where it is now, nobody looks */
+    reply->flags |= REPLY_FROZEN;
+    live.left |= REPLY_FILES;
+}
+
 /* What a line did, once it is over. */
 static void tell(struct watched *line, unsigned noticed)
 {
@@ -100,6 +190,7 @@ static void tell(struct watched *line, unsigned noticed)
     live.left |= reply->flags;
     if (noticed & NOTICED_SETTINGS) forget_proxies();
     if ((!init_alive || (noticed & NOTICED_SOCKETS && !web_is_alive())) && !reply->error) reply->error = ECHILD;
+    if (is_better_frozen()) freeze(line);
     live.waiting = *line;
     live.waiting.request = &live.bounds;
     live.waiting.reply = NULL;

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/statvfs.h>
@@ -28,7 +29,6 @@
 
 int lower_root = -1, upper_root = -1, merged_root = -1;
 struct disk_state pristine_disk;
-uint64_t layer_mark;
 static struct timespec root_times[2];
 static int ns_outer_mounts = -1;
 
@@ -458,6 +458,29 @@ enum { N_STANDING = sizeof standing / sizeof standing[0] };
 
 static int layer_mounts = -1;
 
+enum { MOST_FROZEN = 20 };  /* layers that are frozen: their names have to fit into one of 255 bytes */
+static unsigned frozen;
+
+/* The directories of /layer that are written to: over what `below` shows, whose / they have. */
+static void make_upper(int below, struct stat *root)
+{
+    make_directory("/layer/upper");
+    make_directory("/layer/work");
+    upper_root = open("/layer/upper", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    CHECK(fstat(below, root), "stat the system's root");
+    CHECK(fchown(upper_root, root->st_uid, root->st_gid), "chown the upper root");
+    CHECK(fchmod(upper_root, root->st_mode & 07777), "chmod the upper root");
+    /* What `stat -f` shows of the file system, which overlayfs would draw at random. */
+    CHECK(fsetxattr(upper_root, "user.overlay.uuid", "shioenv-overlay!", 16, 0), "name the overlay");
+}
+
+/* What a layer of these mounts begins as, to find out later what changed. */
+static void remember_layer(int mounted)
+{
+    merged_root = openat(mounted, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    pristine_disk = disk_state();
+}
+
 /* A pristine root: an empty tmpfs over the lower layer, as a mount that is attached nowhere yet. Called
  * and left in the outer mounts. */
 static int make_root(bool with_library)
@@ -465,23 +488,18 @@ static int make_root(bool with_library)
     close_fd(&upper_root);
     close_fd(&merged_root);
     if (lower_root >= 0) CHECK(umount2("/layer", MNT_DETACH), "detach the last layer's disk");
-    else lower_root = open("/system", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (frozen) close_fd(&lower_root);
+    frozen = 0;
+    if (lower_root < 0) lower_root = open("/system", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     do_mount("none", "/layer", "tmpfs", MS_NOSUID | MS_NODEV, config.disk);
-    make_directory("/layer/upper");
-    make_directory("/layer/work");
-    upper_root = open("/layer/upper", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     struct stat root;
-    CHECK(fstat(lower_root, &root), "stat the system's root");
-    CHECK(fchown(upper_root, root.st_uid, root.st_gid), "chown the upper root");
-    CHECK(fchmod(upper_root, root.st_mode & 07777), "chmod the upper root");
+    make_upper(lower_root, &root);
     if (with_library) {
         int fd = openat(upper_root, ".shioenv.so", O_WRONLY | O_CREAT | O_CLOEXEC, 0755);
         CHECK(fd, "create the preload library");
         write_all(fd, config.preload.bytes, config.preload.length);
         close(fd);
     }
-    /* What `stat -f` shows of the file system, which overlayfs would draw at random. */
-    CHECK(fsetxattr(upper_root, "user.overlay.uuid", "shioenv-overlay!", 16, 0), "name the overlay");
     root_times[0] = root.st_atim, root_times[1] = root.st_mtim;
     futimens(upper_root, root_times);
     int mounted;
@@ -492,11 +510,7 @@ static int make_root(bool with_library)
         mounted = mount_overlay(forms[form].layers, config.device);
         CHECK(mounted, "mount overlay");
     }
-    merged_root = openat(mounted, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    struct stat below, above;
-    if (!fstatat(lower_root, "dev", &below, 0) && !fstatat(merged_root, "dev", &above, 0))
-        layer_mark = below.st_ino ^ above.st_ino;
-    pristine_disk = disk_state();
+    remember_layer(mounted);
     return mounted;
 }
 
@@ -537,4 +551,90 @@ void renew_layer(void)
     join_namespace(layer_mounts, CLONE_NEWNS, "layer mount");
     become_root(root);
     join_namespace(ns_outer_mounts, CLONE_NEWNS, "outer mount");
+}
+
+/* A copy of the layer's mounts as inputs have one (inside/server.c), which belongs to the inner user namespace. */
+static int copy_of_layer(void)
+{
+    int up[2];
+    if (pipe2(up, O_CLOEXEC)) die("pipe");
+    pid_t child = fork();
+    CHECK(child, "fork");
+    if (child == 0) {
+        join_namespace(layer_mounts, CLONE_NEWNS, "layer mount");
+        join_namespace(ns_user, CLONE_NEWUSER, "inner user");
+        CHECK(unshare(CLONE_NEWNS), "copy the layer's mounts");
+        prctl(PR_SET_DUMPABLE, 1);
+        if (write(up[1], "", 1) != 1) _exit(125);
+        for (;;) pause();
+    }
+    close(up[1]);
+    char byte;
+    int copy = -1;
+    if (read(up[0], &byte, 1) == 1) copy = open_ns(child, "mnt");
+    close(up[0]);
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+    return copy;
+}
+
+/* The frozen layers, the newest first, over those that every layer begins with. */
+static const char *layers_below(void)
+{
+    static char text[256];
+    size_t length = 0;
+    for (unsigned n = frozen; n; n--) length += (size_t)snprintf(text + length, sizeof text - length, "/layer/%u:", n);
+    snprintf(text + length, sizeof text - length, "%s", forms[form].layers);
+    return text;
+}
+
+/* Moves everything in the upper directory to another one, which no overlay has in use. */
+static void empty_upper(const char *to)
+{
+    int fd = openat(upper_root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), target;
+    DIR *list = fd < 0 ? NULL : fdopendir(fd);
+    if (!list) die("read the layer");
+    struct stat root;
+    CHECK(fstat(upper_root, &root), "look at the layer");
+    make_directory(to);
+    target = open(to, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    for (struct dirent *entry; (entry = readdir(list));)
+        if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, ".."))
+            CHECK(renameat(upper_root, entry->d_name, target, entry->d_name), "freeze /%s", entry->d_name);
+    closedir(list);
+    CHECK(fchown(target, root.st_uid, root.st_gid), "chown the frozen layer");
+    CHECK(fchmod(target, root.st_mode & 07777), "chmod the frozen layer");
+    futimens(target, (struct timespec[]){root.st_atim, root.st_mtim});
+    close(target);
+}
+
+int freeze_layer(void)
+{
+    if (frozen == MOST_FROZEN || config.plain) return -1;
+    char name[32], work[32];
+    snprintf(name, sizeof name, "/layer/%u", ++frozen);
+    snprintf(work, sizeof work, "/layer/work%u", frozen);
+    struct stat root;
+    int merged = merged_root, upper = upper_root;
+    CHECK(fstat(merged, &root), "look at the root");
+    struct timespec times[2] = {root.st_atim, root.st_mtim};
+    empty_upper(name);
+    CHECK(rename("/layer/work", work), "rename the layer's work");
+    CHECK(rmdir("/layer/upper"), "remove the layer's directory");
+    int view = mount_overlay(layers_below(), NULL);
+    CHECK(view, "mount the overlay of a frozen layer");
+    make_upper(merged, &root);
+    futimens(upper_root, times);
+    int mounted = mount_overlay(layers_below(), config.device);
+    CHECK(mounted, "mount the overlay over a frozen layer");
+    close_fd(&lower_root);
+    lower_root = openat(view, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    close(view);
+    close(merged);
+    close(upper);
+    remember_layer(mounted);
+    join_namespace(layer_mounts, CLONE_NEWNS, "layer mount");
+    become_root(mounted);
+    join_namespace(ns_outer_mounts, CLONE_NEWNS, "outer mount");
+    return copy_of_layer();
 }

@@ -7,7 +7,6 @@
 #include <time.h>
 
 extern int lower_root, upper_root, merged_root;  /* of the inputs' layer */
-extern uint64_t layer_mark;  /* bits of inode numbers that tell in the merged tree that something is of the lower layer */
 
 struct disk_state { uint64_t files, blocks, mode, owner; struct timespec changed, modified; };
 extern struct disk_state pristine_disk;
@@ -22,3 +21,7 @@ void enter_kept_mounts(int kept, const char *name);
 void make_outer_mounts(void);
 int make_layer(bool with_library);
 void renew_layer(void);
+
+/* Has the layer begin as what it is now: what changes from here on is found without looking at what changed before. Returns
+ * a copy of its mounts, which whoever is in the layer has to enter; -1: it stays as it was. */
+int freeze_layer(void);

@@ -69,7 +69,7 @@ void join_user_namespace(int kept)
     become_its_root();
 }
 
-static int open_ns(pid_t pid, const char *name)
+int open_ns(pid_t pid, const char *name)
 {
     char path[64];
     snprintf(path, sizeof path, "%d/ns/%s", (int)pid, name);

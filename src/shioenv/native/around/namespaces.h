@@ -27,3 +27,6 @@ void leave_for_processes(void);
 
 /* One turn of init's loop: at first it moves into the new root, then it kills everything inside. */
 void ask_init(void);
+
+/* A namespace of a process, by its name in /proc. */
+int open_ns(pid_t pid, const char *name);

@@ -1,6 +1,7 @@
 /* System calls of inputs: those that are refused, and those that are noticed. */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -24,3 +25,6 @@ extern struct resident { pid_t shell; uint64_t call; } resident;
 
 /* Has the shell that stays go on. */
 void answer_line(int listener);
+
+/* Has it enter these mounts and wait again; false where it does not get them. */
+bool answer_mounts(int listener, int mounts);

@@ -71,6 +71,7 @@ enum {
     REPLY_WAITED = 131072,    /* every process slept in nine looks of ten, or in all of the last half of its time */
     REPLY_SOCKETS = 262144,   /* some outlive every process */
     REPLY_STAYS = 1048576,    /* the shell waits for its next line, or, on a terminal, lives */
+    REPLY_FROZEN = 4194304,   /* the next line's changes are those from here on */
     REPLY_BUSY = 2097152,     /* on a terminal: it is not the shell that reads there */
     REPLY_SCAN = 524288,      /* what changed is known in part: finding it out took too long */
 };

@@ -26,6 +26,8 @@
 #include "uptime.h"
 #include "usage.h"
 
+enum { LONG_NS = 1000000 };  /* freezing a layer takes as long */
+
 int64_t now_ns(int clock)
 {
     struct timespec now;
@@ -336,18 +338,27 @@ void start_run(struct watched *run, uint32_t pid, uint32_t flags, const uint8_t 
     close_fd(&in[0]);
 }
 
+static int64_t looking_ns;  /* of the processor, at the last look */
+static bool linked;
+
+bool is_better_frozen(void) { return looking_ns > LONG_NS && !linked; }
+
 void find_changes(const struct request *request, struct reply *reply)
 {
+    int64_t began = now_ns(CLOCK_THREAD_CPUTIME_ID);
+    looking_ns = 0;
     changes.length = 0;
     struct disk_state disk = disk_state();
     if (!memcmp(&disk, &pristine_disk, sizeof disk)) return;
     reply->flags |= REPLY_FILES;
     if (!disk.blocks) reply->flags |= REPLY_DISK;
     if (!disk.files) reply->flags |= REPLY_INODES;
-    struct scan_end end = scan_changes(lower_root, upper_root, merged_root, layer_mark, request->scan_ms, &changes);
+    struct scan_end end = scan_changes(lower_root, upper_root, merged_root, request->scan_ms, &changes);
+    linked = end.linked;
     if (end.truncated) reply->flags |= REPLY_CHANGES_TRUNCATED;
     if (end.out_of_time) reply->flags |= REPLY_SCAN;
     if (end.error && !reply->error) reply->error = end.error, reply->stage = STAGE_SCAN;
+    looking_ns = now_ns(CLOCK_THREAD_CPUTIME_ID) - began;
 }
 
 void run(const struct request *request, const uint8_t *standard_input)

@@ -52,6 +52,10 @@ uint32_t order_of(const struct request *request);
 
 /* Looks for what changed in the layer since it was pristine; the records are a part of the next answer. */
 void find_changes(const struct request *request, struct reply *reply);
+
+/* Whether the last look took so long that a layer is better frozen than looked through once more. One with files of several
+ * names is not: overlays do not know across layers that they are one. */
+bool is_better_frozen(void);
 void answer(struct reply *reply, struct channel channels[2], uint32_t keep);
 
 /* Undoes what a run left, by its REPLY_*. `looked_at`: what it did to the network is known. */

@@ -19,6 +19,8 @@ enum { DEPTH_MAX = 128 };            /* four descriptors per level */
 #define BEFORE_TOTAL_MAX (64u << 20) /* bytes read of what was there before: digests tell renamed from new */
 #define HOLES_TOTAL_MAX (64u << 20)  /* zeros that no disk holds: hashed up to here, then left out */
 #define RECORDS_MAX (32u << 20)      /* bytes of records: what is past them is truncated */
+/* Overlays say in the highest bits of an inode number which layer it is of, and number the layers by themselves. */
+#define INODE_BITS 0x00ffffffffffffffull
 enum { SIZES = 4096 };               /* bits that tell which sizes the upper layer's files have */
 #define WHOLE_FILE_MAX (64u << 20)   /* larger files are sparse: only their data is hashed */
 
@@ -27,7 +29,6 @@ struct known { dev_t device; ino_t inode; bool used; uint8_t digest[32]; };
 
 struct scan {
     struct buffer *out;
-    uint64_t mark;
     char path[DEPTH_MAX * 256 + 256];
     size_t length;
     int depth;
@@ -241,7 +242,7 @@ static void emit(struct scan *scan, char kind, int directory, int content, const
     struct change change = {
         .mode = entry->st_mode, .uid = entry->st_uid, .gid = entry->st_gid, .links = (uint32_t)entry->st_nlink,
         .size = (uint64_t)entry->st_size, .seconds = entry->st_mtim.tv_sec,
-        .nanoseconds = (uint32_t)entry->st_mtim.tv_nsec, .inode = entry->st_ino ^ (kind == 'B' ? scan->mark : 0),
+        .nanoseconds = (uint32_t)entry->st_mtim.tv_nsec, .inode = entry->st_ino & INODE_BITS,
         .major = major(entry->st_rdev), .minor = minor(entry->st_rdev),
     };
     buffer_add(out, &change, sizeof change);
@@ -255,6 +256,7 @@ static void emit(struct scan *scan, char kind, int directory, int content, const
     buffer_add(out, target, (size_t)target_length);
     uint8_t digest[32], has_digest = 0;
     bool wanted = S_ISREG(entry->st_mode);
+    scan->end.linked |= kind == 'A' && wanted && entry->st_nlink > 1;
     if (kind == 'B' && wanted) {
         uint64_t size = (uint64_t)entry->st_size;
         wanted = !twin && may_be_elsewhere(scan, entry->st_size);
@@ -377,12 +379,11 @@ static void compare(struct scan *scan, int lower, int upper, int merged)
     if (list) closedir(list);
 }
 
-struct scan_end scan_changes(int lower, int upper, int merged, uint64_t mark, uint32_t processor_ms, struct buffer *out)
+struct scan_end scan_changes(int lower, int upper, int merged, uint32_t processor_ms, struct buffer *out)
 {
     static struct scan scan;
     memset(&scan, 0, sizeof scan);
     scan.out = out;
-    scan.mark = mark;
     scan.upper = upper;
     scan.deadline = processor_time() + processor_ms * 1000000ll;
     struct stat before, after;

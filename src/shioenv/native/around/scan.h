@@ -12,12 +12,12 @@ struct scan_end {
     int error;         /* 0, or the errno of what could not be read: what was appended is not the truth */
     bool truncated;    /* there is more than was appended */
     bool out_of_time;  /* that is why */
+    bool linked;       /* a file that was changed has several names */
 };
 
 /* Appends a record (protocol.h) for every entry that a run added, changed or removed, in directory order: 'B' with
  * what the lower layer has, 'A' with what the merged tree has now. Content is read in the upper layer: who has a
  * file of the merged tree open, or in flight, may hold a lease on it.
- * Descriptors are of the roots of the lower layer, the upper layer and the merged tree; `mark` are the bits of inode
- * numbers in which the lower layer and the merged tree differ for what nobody changed. Takes about `processor_ms`
+ * Descriptors are of the roots of the lower layer, the upper layer and the merged tree. Takes about `processor_ms`
  * milliseconds of this thread's processor time at most. */
-struct scan_end scan_changes(int lower, int upper, int merged, uint64_t mark, uint32_t processor_ms, struct buffer *out);
+struct scan_end scan_changes(int lower, int upper, int merged, uint32_t processor_ms, struct buffer *out);

@@ -18,5 +18,7 @@ void take_rows(char *const environment[]);
 enum { LINE_CALL = 0x53484c4e };
 void take_lines(void);
 
+/* The answer is 0 where a line is there, else a descriptor: of a copy of the mounts, which the shell enters, and waits again. */
+
 /* What the shell is goes to the shared memory. */
 void dump_state(void);

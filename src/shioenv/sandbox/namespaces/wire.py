@@ -111,6 +111,7 @@ class ReplyFlags(IntFlag):
     SCAN = 524288
     STAYS = 1048576
     BUSY = 2097152
+    FROZEN = 4194304
 
 
 class Stage(IntEnum):
@@ -264,6 +265,7 @@ class Reply(NamedTuple):
             processes=self.processes,
             stays=said.stays,
             busy=said.busy,
+            frozen=said.frozen,
         )
 
 
@@ -280,6 +282,7 @@ class Meaning(NamedTuple):
     limits_hit: tuple[str, ...]
     stays: bool
     busy: bool
+    frozen: bool
 
 
 @lru_cache(maxsize=1024)
@@ -297,6 +300,7 @@ def meaning(flags: int) -> Meaning:
         limits_hit=tuple(name for flag, name in _LIMITS_HIT if said & flag),
         stays=bool(said & ReplyFlags.STAYS),
         busy=bool(said & ReplyFlags.BUSY),
+        frozen=bool(said & ReplyFlags.FROZEN),
     )
 
 
