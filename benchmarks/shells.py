@@ -83,30 +83,31 @@ def of_many_changes(runner: SandboxRunner, rounds: int) -> dict[str, float]:
 
 def of_forks(runner: SandboxRunner, forks: int) -> dict[str, float]:
     """A fork after 10 changed files, and what each of many costs that are all alive."""
+    histories = {
+        "one line": ["for i in {0..9}; do echo $i > f$i; done"],
+        "ten lines": [f"echo {number} > f{number}" for number in range(10)],
+    }
+    found = {}
+    for name, lines in histories.items():
+        with ResidentShell(runner, start_of(runner)) as shell:
+            for line in lines:
+                shell.run(line)
+            shell.fork().close()  # the machine of the next forks is there by then
+            seconds = []
+            for _ in range(forks):
+                began = time.perf_counter()
+                fork = shell.fork()
+                seconds.append(time.perf_counter() - began)
+                fork.close()
+            found[f"fork after 10 files changed by {name}, ms"] = median_ms(seconds)
     with ExitStack() as stack:
         shell = stack.enter_context(ResidentShell(runner, start_of(runner)))
-        for number in range(10):
-            shell.run(f"echo {number} > f{number}")
+        shell.run(histories["one line"][0])
         before = available()
-        first = [took(lambda: stack.enter_context(shell.fork())) for _ in range(forks)]
-        memory = (before - available()) / forks
-        stack.pop_all().close()
-        again = []
-        for _ in range(forks):  # their machines are there by then
-            began = time.perf_counter()
-            fork = shell_of_ten(runner).fork()
-            again.append(time.perf_counter() - began)
-            fork.close()
-    del first
-    return {"fork after 10 changed files, ms": median_ms(again), "MB a fork, all alive": memory}
-
-
-def shell_of_ten(runner: SandboxRunner) -> ResidentShell:
-    """A shell that changed ten files."""
-    shell = ResidentShell(runner, start_of(runner))
-    for number in range(10):
-        shell.run(f"echo {number} > f{number}")
-    return shell
+        for _ in range(forks):
+            stack.enter_context(shell.fork())
+        found["MB a fork, all alive"] = (before - available()) / forks
+    return found
 
 
 def of_many_shells(runner: SandboxRunner, count: int, seconds: float) -> dict[str, float]:

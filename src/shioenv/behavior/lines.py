@@ -49,6 +49,12 @@ class LineRecorder:
         self._go_on(execution, behavior)
         return behavior
 
+    def printed(self, execution: Execution) -> Behavior:
+        """Of a line at whose changes nobody looked: what it printed, and how it ended."""
+        if not execution.stays:
+            return self.behavior(execution)
+        return self._recorder.behavior(replace(execution, shell=None, cwd=None))
+
     def beside(self, execution: Execution) -> Behavior:
         """What an input did in a shell of its own, which found the machine as the lines left it."""
         execution = self._named(execution)
@@ -178,16 +184,16 @@ class Lines:
         for the limit of that name. Errors: ShellEndedError after that; SandboxError,
         after which the machine is gone.
         """
-        try:
-            execution = self._sandbox.run_line(
-                Request(line, cwd=self._cwd, wall_seconds=wall_seconds)
-            )
-        except (SandboxError, ShellEndedError):
-            self.ended = True
-            raise
-        self.ended = not execution.stays
-        self.seconds = execution.ended - execution.started
-        return self._recorder.behavior(execution)
+        request = Request(line, cwd=self._cwd, wall_seconds=wall_seconds)
+        return self._recorder.behavior(self._run(request))
+
+    def repeat(self, line: str, *, wall_seconds: float | None = None) -> Behavior:
+        """Runs a line, and leaves it to the next `run` or `look` to find out what changed.
+
+        The behavior has output and exit code alone. Errors: those of `run`.
+        """
+        request = Request(line, cwd=self._cwd, wall_seconds=wall_seconds)
+        return self._recorder.printed(self._run(request, blind=True))
 
     def beside(self, text: str, *, wall_seconds: float | None = None) -> Behavior:
         """What an input does in a shell of its own in the same machine, in the start directory.
@@ -216,6 +222,16 @@ class Lines:
     def whole(self) -> Behavior:
         """What all lines did together, with the output and the exit code of the last one."""
         return self._recorder.whole()
+
+    def _run(self, request: Request, *, blind: bool = False) -> Execution:
+        try:
+            execution = self._sandbox.run_line(request, blind=blind)
+        except (SandboxError, ShellEndedError):
+            self.ended = True
+            raise
+        self.ended = not execution.stays
+        self.seconds = execution.ended - execution.started
+        return execution
 
     @property
     def given_back(self) -> bool:

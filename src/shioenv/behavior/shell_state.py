@@ -91,7 +91,7 @@ class ShellDump:
     @cached_property
     def declarations(self) -> Declarations:
         """The variables, to compare others with."""
-        return Declarations(self.sections[DECLARE])
+        return Declarations(self.sections[DECLARE], self.state(DECLARE))
 
 
 def sections(dump: bytes) -> Sections:
@@ -147,10 +147,10 @@ def is_left_out(name: str) -> bool:
 class Declarations:
     """Compares `declare -p` after a run with that before, without parsing what did not change."""
 
-    def __init__(self, before: bytes) -> None:
+    def __init__(self, before: bytes, parsed: State) -> None:
+        """`parsed` is what `section_state` makes of them."""
         lines = frozenset(before.splitlines(keepends=True))
         recorded = {line for line in lines if not _line_is_left_out(line)}
-        parsed = _declarations(before, {})
         self._comparable = len(parsed["env"]) + len(parsed["settings"]) == len(recorded)
         # `exec` counts SHLVL down, and so does bash before a last command it does not fork for
         level = next((line for line in recorded if line.startswith(_LEVEL)), None)
@@ -181,8 +181,15 @@ def _lowered(line: bytes) -> bytes | None:
 
 
 def _line_is_left_out(line: bytes) -> bool:
+    return _short_is_left_out(line) if len(line) <= _SHORT else _is_left_out(line)
+
+
+def _is_left_out(line: bytes) -> bool:
     match = _DECLARATION.fullmatch(line)
     return match is not None and is_left_out(match[2].decode())
+
+
+_short_is_left_out = lru_cache(maxsize=2048)(_is_left_out)
 
 
 def _contiguous(pattern: re.Pattern[bytes], content: bytes) -> Iterator[re.Match[bytes]]:

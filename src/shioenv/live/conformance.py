@@ -180,6 +180,9 @@ OTHERWISE: Final[dict[Script, str]] = {
     ("trap 'echo bye' EXIT", "trap -p", "exit 3"): (
         "a repeated shell ends with each line, so each line runs the trap"
     ),
+    ("exec 200>&1 2>/dev/null", "echo x", "ls nowhere", "echo y >&200"): (
+        "what exec alone does to the outputs is so for its own line only, in a repeated shell"
+    ),
     ("coproc cat", "echo in >&${COPROC[1]}"): (
         "a repeated shell ends with each line, and its process with it"
     ),

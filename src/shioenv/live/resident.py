@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -31,7 +32,7 @@ _FORMAT = "shioenv shell 1"
 
 
 class Told(msgspec.Struct, frozen=True):
-    """A line that was run, with what it did as a digest."""
+    """A line that was run, with what it printed and how it ended as a digest."""
 
     line: str
     did: str
@@ -46,6 +47,8 @@ class Saved(msgspec.Struct, frozen=True):
     system_digest: str
     cwd: str
     lines: list[Told]
+    whole: str
+    """What all lines did together, as a digest."""
 
 
 class ResidentShell(Closing):
@@ -69,7 +72,7 @@ class ResidentShell(Closing):
         self._lines: Lines = runner.start_shell(cwd, idle_seconds=idle_seconds)
         self._close = close or nothing
         self._state = runner.state(cwd)
-        self._waiting: list[tuple[str, Behavior]] = []  # for the state to be worked out
+        self._waiting: list[tuple[tuple[str, ...], Behavior]] = []  # for the state to be worked out
         self._told: list[Told] = []
 
     @property
@@ -81,7 +84,10 @@ class ResidentShell(Closing):
     def state(self) -> State:
         """See `Shell.state`. The state is worked out when it is asked for."""
         while self._waiting:
-            self._state = self._state.after(*self._waiting[0])
+            lines, behavior = self._waiting[0]
+            before = self._state
+            after = before.after(lines[-1], behavior)
+            self._state = replace(after, history=(*before.history, *lines))
             del self._waiting[0]
         return self._state
 
@@ -90,7 +96,7 @@ class ResidentShell(Closing):
         if self.ended:
             raise ended(line)
         behavior = self._lines.run(line, wall_seconds=timeout)
-        self._waiting.append((line, behavior))
+        self._waiting.append(((line,), behavior))
         self._told.append(Told(line, _digest(behavior), timeout))
         return behavior
 
@@ -117,7 +123,7 @@ class ResidentShell(Closing):
         """
         shell = ResidentShell(self._runner, self._cwd, idle_seconds=self._idle_seconds)
         try:
-            shell._repeat(self._told, exact=exact)
+            shell._repeat(self._told, self._whole() if exact else None)
         except BaseException:
             shell.close()
             raise
@@ -130,7 +136,7 @@ class ResidentShell(Closing):
         StorageError.
         """
         system = self._runner.system
-        saved = Saved(_FORMAT, system.name, system.digest, self._cwd, self._told)
+        saved = Saved(_FORMAT, system.name, system.digest, self._cwd, self._told, self._whole())
         text = json.dumps(msgspec.to_builtins(saved), indent=1)
         atomic_write(Path(file), f"{text}\n".encode())
 
@@ -140,16 +146,28 @@ class ResidentShell(Closing):
         close, self._close = self._close, nothing
         close()
 
-    def _repeat(self, lines: list[Told], *, exact: bool) -> None:
+    def _repeat(self, lines: list[Told], whole: str | None) -> None:
+        """Runs lines of another shell; with `whole`, each has to do what it did there."""
         for number, told in enumerate(lines, 1):
             if self.ended:
                 raise ForkError(f"the shell had ended before line {number}: {told.line!r:.60}")
-            self.run(told.line, timeout=told.timeout)
-            if exact and self._told[-1].did != told.did:
+            behavior = self._lines.repeat(told.line, wall_seconds=told.timeout)
+            if whole and _digest(behavior) != told.did:
                 raise ForkError(
                     f"line {number} did something else when it was run again: {told.line!r:.60}",
                     hint="with exact=False the other shell goes its own way",
                 )
+        self._told = list(lines)
+        if not self.ended and lines:
+            self._waiting.append((tuple(told.line for told in lines), self._lines.look()))
+        if whole and self._whole() != whole:
+            raise ForkError(
+                "the lines changed something else when they were run again",
+                hint="with exact=False the other shell goes its own way",
+            )
+
+    def _whole(self) -> str:
+        return _digest(self._lines.whole(), changes=True)
 
 
 def shell_of(
@@ -209,7 +227,7 @@ def restore(
                 f"{path} is of another system: {saved.system} {saved.system_digest[:16]}",
                 hint=f"the system here is {here.name} {here.digest[:16]}",
             )
-        shell._repeat(saved.lines, exact=True)
+        shell._repeat(saved.lines, saved.whole)
     except ForkError as error:
         shell.close()
         raise SavedShellError(f"{path}: {error.message}") from None
@@ -229,11 +247,12 @@ def _read(path: Path) -> Saved:
     return saved
 
 
-def _digest(behavior: Behavior) -> str:
-    """What tells a behavior from another one."""
-    told = [
-        *(behavior.exit_code, behavior.output.hex(), behavior.patch.operations),
-        *(sorted(behavior.content_digests.items()), behavior.timed_out, behavior.limits_hit),
-        *(behavior.patch_digest, behavior.died_by_signal),
-    ]
+def _digest(behavior: Behavior, *, changes: bool = False) -> str:
+    """What tells a behavior from another one: what it printed and how it ended, or `changes`."""
+    told: list[object] = [behavior.exit_code, behavior.timed_out, behavior.died_by_signal]
+    if changes:
+        told = [behavior.patch.operations, sorted(behavior.content_digests.items())]
+        told.append(behavior.patch_digest)
+    else:
+        told.append(behavior.output.hex())
     return hashlib.sha256(json.dumps(told).encode()).hexdigest()

@@ -263,7 +263,9 @@ class Terminal:
                 if row.how is RowKind.BESIDE_AGAIN:
                     lines.beside(row.text)
                 elif not lines.ended:
-                    lines.run(row.text)
+                    lines.repeat(row.text)
+            if not lines.ended and rows:
+                lines.look()
             self._lines = lines
         return self._lines
 

@@ -334,9 +334,9 @@ class Sandbox(Protocol):
 class ShellSandbox(Sandbox, Protocol):
     """A sandbox whose machine can become a shell's that stays, for line after line.
 
-    Executions of that shell tell all that changed since the machine was pristine, or since the
-    newest one that is `frozen`: fewer changes are looked through then. Their `started` is the start
-    of the first shell. The line that changed `network` or `hostname` tells them.
+    Executions of that shell tell all that changed since the machine was pristine. After one that is
+    `frozen`, they tell all that changed since that one. Their `started` is the start of the first
+    shell. The line that changed `network` or `hostname` tells them.
     """
 
     def start_shell(self, cwd: str | None = None, *, idle_seconds: float) -> Execution:
@@ -347,8 +347,11 @@ class ShellSandbox(Sandbox, Protocol):
         """
         ...
 
-    def run_line(self, request: Request) -> Execution:
+    def run_line(self, request: Request, *, blind: bool = False) -> Execution:
         """What the shell does with a line; `stays` says whether it waits for another one.
+
+        With `blind` the execution has output and exit code alone. What changed is told by the next
+        line that is not blind.
 
         `exit_code` is what `$?` gives afterwards. Of the request the text, the time and the order
         count. A line that reaches a limit ends its shell. What processes that are left from earlier

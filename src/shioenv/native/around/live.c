@@ -184,17 +184,26 @@ static void tell(struct watched *line, unsigned noticed)
     } else clear_away(reply);
     reply->started_ns = live.started_ns;
     reply->ended_ns = now_ns(CLOCK_REALTIME);
-    find_changes(line->request, reply);
-    reply->flags |= traces_of_line(noticed);
+    bool blind = line->request->flags & REQUEST_BLIND && line->stays;
+    uint32_t dumped = shared->dumped;
+    if (blind) {
+        live.meanwhile = noticed;
+        shared->dumped = 0;  /* for this answer */
+        forget_changes();
+    } else {
+        find_changes(line->request, reply);
+        reply->flags |= traces_of_line(noticed);
+    }
     live.noticed |= noticed;
     live.left |= reply->flags;
     if (noticed & NOTICED_SETTINGS) forget_proxies();
     if ((!init_alive || (noticed & NOTICED_SOCKETS && !web_is_alive())) && !reply->error) reply->error = ECHILD;
-    if (is_better_frozen()) freeze(line);
+    if (!blind && is_better_frozen()) freeze(line);
     live.waiting = *line;
     live.waiting.request = &live.bounds;
     live.waiting.reply = NULL;
     answer(reply, live.channels, line->request->output_max);
+    shared->dumped = dumped;
     forget_output();
 }
 

@@ -50,6 +50,9 @@ bool is_flood(const struct channel channels[2], const struct request *request);
 /* RUN_*: in which order the shell's processes begin. */
 uint32_t order_of(const struct request *request);
 
+/* The next answer tells of no change. */
+void forget_changes(void);
+
 /* Looks for what changed in the layer since it was pristine; the records are a part of the next answer. */
 void find_changes(const struct request *request, struct reply *reply);
 

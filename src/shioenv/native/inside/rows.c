@@ -201,7 +201,7 @@ static int run_rows(void *nothing)
 /* Enters other mounts, in which its directory and what it reads are where they were. Who waits for it sees whether it did. */
 static void enter_mounts(int mounts)
 {
-    static char here[CWD_MAX];
+    char here[CWD_MAX];
     if (getcwd(here, sizeof here) && !setns(mounts, CLONE_NEWNS)) {
         int null = openat(AT_FDCWD, "/dev/null", O_RDONLY);
         if (chdir(here) || null < 0 || dup2(null, 0) < 0) _exit(125);

@@ -212,9 +212,9 @@ class NamespaceSandbox:
         self._succeed(reply, request)
         return execution
 
-    def run_line(self, request: Request) -> Execution:
+    def run_line(self, request: Request, *, blind: bool = False) -> Execution:
         """What the shell that stays does with a line; see `ShellSandbox.run_line`."""
-        reply, execution = self._exchange(request, Ask.LINE)
+        reply, execution = self._exchange(request, Ask.LINE | (Ask.BLIND if blind else 0))
         if reply.stage == Stage.OVER:
             raise ShellEndedError(
                 "the shell had ended before this line",

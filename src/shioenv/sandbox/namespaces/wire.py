@@ -82,6 +82,8 @@ class Ask(IntEnum):
     """Beside a shell that stays, on the files of the pristine system."""
     LOOK = 4096
     """Nothing is run: what changed since a shell that stays was started."""
+    BLIND = 16384
+    """Of a line: what changed, and the shell's state, is told by the next line that is not so."""
     HAND = 8192
     """The terminal of a shell that stays: one byte comes with a descriptor, and no reply."""
 
