@@ -143,6 +143,12 @@ def test_nothing_leaks(system: System, tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def test_killing_loses_no_line(tmp_path: Path) -> None:
+    status, found = soak("lines.py", "--count", "4", "--seed", "5", work=tmp_path)
+    assert status == 0, found["faults"]
+    assert found["lines told"] > 4
+
+
 def test_killing_changes_no_record(system: System, tmp_path: Path) -> None:
     options = ("--count", "4", "--kills", "1", "--seed", "2")
     status, found = soak("faults.py", *options, work=tmp_path)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import stat
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 
 from shioenv.behavior.capture import SHELL_FIELDS, Found, Recorder, settled
@@ -243,5 +244,6 @@ class Lines:
         self.ended = True
         give_back, self._give_back = self._give_back, None
         if give_back is not None:
-            self._sandbox.end_shell()
+            with suppress(SandboxError):  # then it is gone, and opens anew for the next shell
+                self._sandbox.end_shell()
             give_back(self._sandbox)

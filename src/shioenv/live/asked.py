@@ -12,6 +12,7 @@ from shioenv.domain.patch import ContextPatch
 from shioenv.domain.runner import Runner, State, answer_of
 from shioenv.errors import Abstained
 from shioenv.live.shell import Closing, Shell, ended, nothing
+from shioenv.sandbox.base import LARGEST
 
 
 class AskedShell(Closing):
@@ -71,14 +72,16 @@ class RepeatedShell(Closing):
         lines after it do nothing."""
 
     def run(self, line: str, *, timeout: float | None = None) -> Behavior:
-        """See `Shell.run`. All lines together have the time of one."""
+        """See `Shell.run`. The lines that are run again have the same time each."""
         if self.ended:
             raise ended(line)
         rows = [*self._lines, Row(RowKind.TYPED, line)]
-        whole = self._runner.type(rows, self._cwd, wall_seconds=timeout)
+        own = timeout or self._runner.limits.wall_seconds
+        seconds = min(own * len(rows), LARGEST["wall_seconds"])
+        whole = self._runner.type(rows, self._cwd, wall_seconds=seconds)
         behavior = whole
         if self._lines:
-            before = self._runner.type(self._lines, self._cwd, wall_seconds=timeout)
+            before = self._runner.type(self._lines, self._cwd, wall_seconds=seconds)
             behavior = self._runner.since(before, whole, self._cwd)
         self._lines.append(Row(RowKind.AGAIN, line))
         self._whole = whole

@@ -15,15 +15,19 @@ from typing import Self
 
 from shioenv.domain.answers import behavior_json
 from shioenv.domain.behavior import Behavior
-from shioenv.files.durable import storage_errors
+from shioenv.files.durable import refuse_existing, storage_errors
 
 
 class Cast:
-    """A recording that is written while things happen. Errors: StorageError, here and later."""
+    """A recording that is written while things happen.
+
+    Errors: OutputExistsError for a file that is there, DatasetStorageError here and later.
+    """
 
     def __init__(self, file: Path, title: str, rows: int = 24, columns: int = 80) -> None:
         self._path, self._began = file, time.monotonic()
         self._decoders = {kind: codecs.getincrementaldecoder("utf-8")("replace") for kind in "io"}
+        refuse_existing(file)
         with storage_errors(file):
             self._file = file.open("x", encoding="utf-8")
         header = {"version": 2, "width": columns, "height": rows, "title": title}

@@ -18,7 +18,7 @@ from shioenv.domain.patch import ContextPatch
 from shioenv.domain.runner import State
 from shioenv.errors import ForkError, SavedShellError
 from shioenv.files.documents import parse_json
-from shioenv.files.durable import atomic_write
+from shioenv.files.durable import atomic_write, storage_errors
 from shioenv.files.regular import read_regular
 from shioenv.live.asked import RepeatedShell
 from shioenv.live.shell import IDLE_SECONDS, Closing, ended, nothing
@@ -132,13 +132,14 @@ class ResidentShell(Closing):
     def save(self, file: str | Path) -> None:
         """Writes the shell to a file: its lines, and what each did as a digest.
 
-        `restore` makes the shell of the file again, on any host with the same system. Errors:
-        StorageError.
+        `restore` makes the shell of the file again, on any host with the same system. A file that
+        is there is replaced. Errors: DatasetStorageError.
         """
         system = self._runner.system
         saved = Saved(_FORMAT, system.name, system.digest, self._cwd, self._told, self._whole())
         text = json.dumps(msgspec.to_builtins(saved), indent=1)
-        atomic_write(Path(file), f"{text}\n".encode())
+        with storage_errors(Path(file)):
+            atomic_write(Path(file), f"{text}\n".encode())
 
     def close(self) -> None:
         """See `Shell.close`."""

@@ -202,6 +202,7 @@ static void tell(struct watched *line, unsigned noticed)
     live.waiting = *line;
     live.waiting.request = &live.bounds;
     live.waiting.reply = NULL;
+    if (live.had_terminal) shared->dumped = 0;  /* of the shell that became the interactive one */
     answer(reply, live.channels, line->request->output_max);
     shared->dumped = dumped;
     forget_output();
@@ -231,6 +232,8 @@ static void see_shell(void)
 static void enter_terminal(struct watched *shell)
 {
     while (!resident.shell && !shell->reply->error) hear(shell);
+    struct pollfd ended = {shell->shell, POLLIN, 0};
+    while (!shell->reply->error && !shared->taken && !poll(&ended, 1, 1)) {}
     close_fd(&shell->slave);
     live.terminal = live.channels[0].fd;
     live.channels[0].fd = -1;
@@ -252,6 +255,7 @@ void start_shell(const struct request *request)
         live.had_terminal = false;
         live.left = 0;
     }
+    shared->taken = 0;
     live.open = true;
     live.had_terminal |= on_terminal;
     live.bounds = *request;

@@ -300,6 +300,7 @@ static void become_shell(void)
     char *input = malloc(length + 1);
     memcpy(input, shared->input, length);
     input[length] = 0;
+    shared->taken = 1;
     if (shared->flags & RUN_FRESH) exec_fresh(saved_environment);
     if (shared->flags & RUN_ROWS) take_rows(saved_environment);
     if (shared->flags & RUN_LINES) take_lines();

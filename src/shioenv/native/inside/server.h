@@ -27,6 +27,7 @@ struct shared {
     uint32_t flags;           /* RUN_* */
     volatile uint32_t dumped; /* the state below is the shell's at its end */
     volatile uint32_t state_length;
+    volatile uint32_t taken;        /* the shell has its input, which may be written over */
     volatile uint32_t line_status;  /* the exit code of the last line of a shell that stays */
     uint32_t processors;      /* that the declared machine has */
     int64_t uptime;           /* seconds since boot that the run starts with; 0: those of its sandbox go on */

@@ -1,0 +1,160 @@
+"""Interactive shells: on a terminal of their own, and on the user's."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from shioenv.behavior.observe import SandboxRunner, open_sandbox
+from shioenv.errors import OutputExistsError
+from shioenv.live.attached import TerminalShell
+from shioenv.live.cast import Cast
+from shioenv.system.store import System
+
+pytestmark = pytest.mark.xdist_group("attached")
+PROMPT = b"# "
+
+
+@pytest.fixture(scope="module")
+def runner(system: System) -> Iterator[SandboxRunner]:
+    with open_sandbox(system) as opened:
+        yield opened
+
+
+@pytest.fixture
+def shell(runner: SandboxRunner) -> Iterator[TerminalShell]:
+    with TerminalShell(runner) as opened:
+        until(opened, PROMPT)
+        yield opened
+
+
+def until(shell: TerminalShell, *wanted: bytes, seconds: float = 20.0) -> bytes:
+    """What is shown until all of this is shown, one behind the other."""
+    shown, end = b"", time.monotonic() + seconds
+    pattern = re.compile(b".*?".join(map(re.escape, wanted)), re.DOTALL)
+    while not pattern.search(shown) and time.monotonic() < end:
+        shown += shell.read(0.1)
+    assert pattern.search(shown), shown
+    return shown
+
+
+def test_what_changed_is_told_at_the_prompt(shell: TerminalShell) -> None:
+    shell.send(b"echo one > made; echo do''ne\n")
+    until(shell, b"done", PROMPT)
+    behavior = shell.look()
+    assert [operation[:2] for operation in behavior.patch.operations] == [("a", "/fs/made")]
+    assert not behavior.shell_state_known
+    assert not shell.look().patch
+    assert not shell.busy
+
+
+def test_keys_are_signals_and_the_size_is_the_terminals(shell: TerminalShell) -> None:
+    shell.resize(33, 77)
+    shell.send(b"stty size; sleep 100\n")
+    until(shell, b"33 77")
+    for _ in range(100):
+        shell.look()
+        if shell.busy:
+            break
+        time.sleep(0.02)
+    assert shell.busy
+    shell.send(b"\x03")
+    until(shell, PROMPT)
+    shell.send(b"echo $?\n")
+    until(shell, b"130")
+
+
+def test_a_program_takes_the_whole_screen(shell: TerminalShell) -> None:
+    shell.send(b"less README.md\n")
+    until(shell, b"(END)")
+    shell.send(b"q")
+    until(shell, PROMPT)
+    shell.send(b"python3\n")
+    until(shell, b">>> ")
+    shell.send(b"6 * 7\nopen('by-python', 'w').close()\nexit()\n")
+    until(shell, b"42", PROMPT)
+    assert ("a", "/fs/by-python") in [one[:2] for one in shell.look().patch.operations]
+
+
+def test_the_end_is_told_with_the_shells_own_exit_code(runner: SandboxRunner) -> None:
+    with TerminalShell(runner) as shell:
+        until(shell, PROMPT)
+        shell.send(b"exit 5\n")
+        while not shell.ended:
+            shell.read(1.0)
+        for _ in range(100):
+            if (behavior := shell.look()).exit_code:
+                break
+            time.sleep(0.02)
+        assert behavior.exit_code == 5
+    with TerminalShell(runner) as shell:
+        shell.send(b"sleep 1000 & disown; trap '' HUP\n")
+        until(shell, PROMPT)
+    assert b"made" not in runner.run("ls").output
+
+
+def test_a_terminal_of_the_users_is_connected(runner: SandboxRunner, tmp_path: Path) -> None:
+    user, ours = pty.openpty()
+    seen: list[object] = []
+    with TerminalShell(runner) as shell, Cast(tmp_path / "cast", "a title") as cast:
+
+        def type_keys() -> None:
+            for keys in (b"touch typed\n", b"exit\n"):
+                time.sleep(1.0)
+                os.write(user, keys)
+
+        typist = threading.Thread(target=type_keys)
+        typist.start()
+        shell.attach(ours, ours, recording=cast, at_prompt=seen.append)
+        typist.join()
+    assert shell.ended
+    assert "/fs/typed" in str(seen)
+    header, *events = map(json.loads, (tmp_path / "cast").read_text().splitlines())
+    assert (header["version"], header["title"]) == (2, "a title")
+    shown = "".join(data for _, kind, data in events if kind == "o")
+    typed = "".join(data for _, kind, data in events if kind == "i")
+    assert "touch typed" in shown
+    assert typed == "touch typed\nexit\n"
+    (marker,) = [json.loads(data) for _, kind, data in events if kind == "m" and "typed" in data]
+    assert marker["context_patch"][0][:2] == ["a", "/fs/typed"]
+    os.close(user)
+    os.close(ours)
+
+
+def test_a_recording_takes_nobodys_place(tmp_path: Path) -> None:
+    (tmp_path / "there").write_text("kept")
+    with pytest.raises(OutputExistsError):
+        Cast(tmp_path / "there", "")
+    assert (tmp_path / "there").read_text() == "kept"
+
+
+def run_shell(lines: str, *options: str) -> subprocess.CompletedProcess[str]:
+    """`shioenv shell` with lines on its standard input."""
+    command = [sys.executable, "-m", "shioenv", "shell", *options]
+    return subprocess.run(command, input=lines, capture_output=True, text=True, check=False)
+
+
+def test_lines_of_a_pipe_are_run_as_they_are_read(system: System, tmp_path: Path) -> None:
+    file = tmp_path / "cast"
+    done = run_shell("cd documents\nx=5; echo $x\ntouch made\nexit 3\necho never\n",
+                     "--changes", "--record", str(file))  # fmt: skip
+    assert (done.returncode, done.stdout) == (3, "5\n")
+    assert "added   /fs/documents~1made" in done.stderr
+    markers = [json.loads(line)[2] for line in file.read_text().splitlines()[1:] if '"m"' in line]
+    assert [json.loads(marker)["line"] for marker in markers][-1] == "exit 3"
+
+
+def test_a_model_answers_where_nothing_is_executed(system: System) -> None:
+    done = run_shell("cd documents\npwd\nno-such-command\n", "--model", "default")
+    assert done.stdout.splitlines()[0] == "/home/ubuntu/documents"
+    assert done.returncode == 127
