@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from case_files import DIRECTORY, Case, load, unescape
@@ -57,14 +58,21 @@ def test_hostile_lines(group: str, system: System, canaries: Canaries) -> None:
         expected = _seen(quiet)
         with ResidentShell(quiet, HOME) as sibling:
             assert sibling.run(LOOK, timeout=30.0).output == expected
-            before = host_state(canaries, os.getpid())
+            before = _host(canaries)
             for case in load(DIRECTORY / f"{group}.txt", MODE):
                 if "only" in case.values or "tty" in case.values:
                     continue
                 _attack(attacked, case, canaries)
                 assert sibling.run(LOOK, timeout=30.0).output == expected, case.name
                 assert _seen(attacked) == expected, case.name
-                assert host_state(canaries, os.getpid()) == before, case.name
+                assert _host(canaries) == before, case.name
+
+
+def _host(canaries: Canaries) -> dict[str, Any]:
+    """The host, but for its mounts, which other tests change meanwhile."""
+    state = host_state(canaries, os.getpid())
+    del state["mounts"]
+    return state
 
 
 def _seen(runner: SandboxRunner) -> bytes:
