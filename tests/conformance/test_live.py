@@ -109,6 +109,21 @@ def test_nothing_is_frozen_under_whoever_holds_it(shell: ResidentShell) -> None:
             assert other.run("rm f7; ls f* | wc -l").output == b"1499\n"
 
 
+def test_nothing_is_frozen_where_there_is_no_room(system: System) -> None:
+    for limits, line in (
+        (Limits(disk_inodes=2000), "touch $(seq 3000)"),
+        (
+            Limits(disk_bytes=4 << 20),
+            "for i in $(seq 1500); do echo x; done | split -l 1; yes > all",
+        ),
+        (Limits(), "ulimit -n 20; touch $(seq 1500)"),
+    ):
+        with open_shell(system, limits=limits) as shell:
+            shell.run(f"mkdir d; cd d; {line} 2> /dev/null", timeout=20.0)
+            assert not shell._lines._recorder._frozen
+            assert shell.run("cd ..; rm -r d; echo $?").output == b"0\n"
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_drawn_inputs_do_the_same_in_both(runner: SandboxRunner, seed: int) -> None:
     drawn = sample_on(runner.system, Drawing(seed=seed, start_directories=(HOME,)), count=6)

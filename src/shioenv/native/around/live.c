@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -140,6 +141,16 @@ static bool may_enter_mounts(void)
     return capabilities >> SYS_CHROOT & capabilities >> SYS_ADMIN & 1;
 }
 
+/* Whether the disk has room for the directories of another layer, and the shell for one more descriptor. */
+static bool has_room(void)
+{
+    enum { ENTRIES = 64, DESCRIPTORS_LEFT = 64 };
+    struct disk_state disk = disk_state();
+    struct rlimit descriptors;
+    return disk.files >= ENTRIES && disk.blocks >= ENTRIES &&
+           !prlimit(resident.shell, RLIMIT_NOFILE, NULL, &descriptors) && descriptors.rlim_cur >= DESCRIPTORS_LEFT;
+}
+
 /* Has the layer begin anew where finding what changed took long, so that it does not for every line that follows: where the
  * shell is alone, and has nothing of the layer open but its directory. */
 static void freeze(struct watched *line)
@@ -147,7 +158,7 @@ static void freeze(struct watched *line)
     struct reply *reply = line->reply;
     bool may = line->stays && live.terminal < 0 && !reply->error && !(reply->flags & (REPLY_CHANGES_TRUNCATED | REPLY_SCAN)) &&
                !((live.noticed | live.meanwhile) & NOTICED_MOUNTS) && !has_company() && may_enter_mounts() &&
-               has_plain_descriptors() && links_to("cwd", "/") && !is_in_removed_directory();
+               has_room() && has_plain_descriptors() && links_to("cwd", "/") && !is_in_removed_directory();
     if (!may) return;
     int mounts = freeze_layer();
     if (mounts < 0) return;
