@@ -93,6 +93,7 @@ class Recorder:
         self._users, self._groups = users, groups
         self._instant = int(instant)
         self._network = network
+        self._newest: ShellDump | None = None
         try:
             shell = None if baseline is None else self.dump(baseline)
             self._fields: Mapping[str, Any] = {} if shell is None else shell.fields()
@@ -105,8 +106,10 @@ class Recorder:
         """What every run finds."""
 
     def dump(self, dump: bytes) -> ShellDump:
-        """The state that a shell told of itself. Errors: Malformed."""
-        return ShellDump(dump, self._groups)
+        """The state that a shell told of itself. The newest is read once. Errors: Malformed."""
+        if self._newest is None or self._newest.dump != dump:
+            self._newest = ShellDump(dump, self._groups)
+        return self._newest
 
     def behavior(self, execution: Execution, found: Found | None = None) -> Behavior:
         """What the execution did. An unreadable shell state is a flag of it, never an error.
@@ -119,7 +122,7 @@ class Recorder:
         digests = _NO_DIGESTS
         if execution.changes:
             digests = self._files(execution, operations, found.touched)
-        known = _shell(found.shell, execution.shell, self._groups, operations)
+        known = self._shell(found.shell, execution.shell, operations)
         if execution.cwd is not None and execution.cwd != found.cwd:
             operations.append(("=", "/cwd", name_text(execution.cwd)))
         if execution.hostname is not None:
@@ -192,6 +195,33 @@ class Recorder:
             target=None if file.target is None else name_text(file.target),
         )
 
+    def _shell(
+        self, before: ShellDump | None, dump: bytes | None, operations: list[Operation]
+    ) -> bool:
+        """Appends what a shell changed of itself, and says whether that is known."""
+        if dump is None or before is None:
+            return False
+        if dump == before.dump:
+            return True
+        try:
+            after = self.dump(dump)
+            changed = [
+                name
+                for name, content in after.sections.items()
+                if content != before.sections[name]
+                and not (name == DECLARE and before.declarations.unchanged(content))
+            ]
+            if not changed:
+                return True
+            # env and settings are filled by several sections: compare what the changed ones say
+            old = merged(before.state(name) for name in changed)
+            new = merged(after.state(name) for name in changed)
+        except Malformed:
+            return False
+        _settle_level(old, new)
+        collect(old, new, "", operations)
+        return True
+
     def _files(
         self, execution: Execution, operations: list[Operation], touched: Collection[bytes]
     ) -> dict[str, str]:
@@ -254,37 +284,6 @@ def settled(changes: Iterable[FileChange]) -> list[FileChange]:
         FileChange(path, before, after and directories.true(path, before, after))
         for path, before, after in ((each.path, each.before, each.after) for each in changes)
     ]
-
-
-def _shell(
-    before: ShellDump | None,
-    dump: bytes | None,
-    groups: Mapping[int, str],
-    operations: list[Operation],
-) -> bool:
-    """Appends what a shell changed of itself, and says whether that is known."""
-    if dump is None or before is None:
-        return False
-    if dump == before.dump:
-        return True
-    try:
-        after = ShellDump(dump, groups)
-        changed = [
-            name
-            for name, content in after.sections.items()
-            if content != before.sections[name]
-            and not (name == DECLARE and before.declarations.unchanged(content))
-        ]
-        if not changed:
-            return True
-        # env and settings are filled by several sections: compare what the changed ones say
-        old = merged(before.state(name) for name in changed)
-        new = merged(after.state(name) for name in changed)
-    except Malformed:
-        return False
-    _settle_level(old, new)
-    collect(old, new, "", operations)
-    return True
 
 
 class _Directories:

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from shioenv.behavior.capture import SHELL_FIELDS, Found, Recorder, settled
+from shioenv.behavior.shell_state import ShellDump
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import started
 from shioenv.errors import SandboxError, ShellEndedError
@@ -62,11 +63,7 @@ class LineRecorder:
         changes = tuple(self._since(execution))
         fresh = replace(self._found, shell=self._recorder.found.shell, cwd=self._recorder.found.cwd)
         behavior = self._recorder.behavior(replace(execution, changes=changes), fresh)
-        self._hostname = execution.hostname or self._hostname
-        self._network = execution.network or self._network
-        self._found = replace(
-            self._found, network=self._network, touched={*self._frozen, *self._left}
-        )
+        self._leave(execution, self._found.shell, self._found.cwd)
         return behavior
 
     def whole(self) -> Behavior:
@@ -145,13 +142,16 @@ class LineRecorder:
     def _go_on(self, execution: Execution, behavior: Behavior) -> None:
         """Has the next line found what this one left."""
         self._last = execution
-        self._hostname = execution.hostname or self._hostname
-        self._network = execution.network or self._network
         shell = self._found.shell
         areas = {operation[1].split("/")[1] for operation in behavior.patch.operations}
         if execution.shell and areas & OF_SHELLS:
             shell = self._recorder.dump(execution.shell)
-        cwd = execution.cwd or self._found.cwd
+        self._leave(execution, shell, execution.cwd or self._found.cwd)
+
+    def _leave(self, execution: Execution, shell: ShellDump | None, cwd: bytes) -> None:
+        """The machine is as the execution left it, and the shell as it is told."""
+        self._hostname = execution.hostname or self._hostname
+        self._network = execution.network or self._network
         self._found = Found(shell, cwd, self._network, self._touched)
 
 

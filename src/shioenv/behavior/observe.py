@@ -8,9 +8,9 @@ import re
 import signal
 import stat
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any, Self, cast
+from typing import Any, Self, TypeVar, cast
 
 from shioenv.behavior.capture import Recorder
 from shioenv.behavior.diff import diff_documents
@@ -27,6 +27,8 @@ from shioenv.sandbox.base import Execution, FileStat, Limits, Request, Sandbox, 
 from shioenv.sandbox.default import default_sandbox
 from shioenv.system.image import device_mode
 from shioenv.system.store import DEVICES, IndexEntry, System, find_system
+
+Started = TypeVar("Started")
 
 LENT = 2
 """Shells at most that are lent by `lend_shell` at a time; ours, because each takes megabytes."""
@@ -205,16 +207,11 @@ class SandboxRunner:
         machine serves one shell after the other. The shell ends once it waited for its next line
         for `idle_seconds`. Errors: those of `run`; SandboxError where `keeps_shells` is False.
         """
-        self._refuse_shells()
         start = cwd or self.system.declaration.start_directory
-        recorder = self._recorder(start)
-        sandbox = self._machines.pop() if self._machines else self._machine()
-        try:
-            sandbox.start_shell(start, idle_seconds=idle_seconds)
-        except BaseException:
-            self._machines.append(sandbox)
-            raise
-        return self._lines(sandbox, recorder, start)
+        lines, _ = self._started(
+            start, lambda sandbox: sandbox.start_shell(start, idle_seconds=idle_seconds)
+        )
+        return lines
 
     def start_terminal(
         self, shell_input: str, cwd: str | None = None, *, idle_seconds: float
@@ -224,17 +221,11 @@ class SandboxRunner:
         Of the lines `look` and `end` alone have a meaning. The descriptor of the terminal's other
         end is the caller's to close. Errors: those of `start_shell`.
         """
-        self._refuse_shells()
         start = cwd or self.system.declaration.start_directory
-        recorder = self._recorder(start)
-        sandbox = self._machines.pop() if self._machines else self._machine()
         request = Request(started(start, shell_input), cwd=start)
-        try:
-            terminal = sandbox.start_terminal(request, idle_seconds=idle_seconds)
-        except BaseException:
-            self._machines.append(sandbox)
-            raise
-        return self._lines(sandbox, recorder, start), terminal
+        return self._started(
+            start, lambda sandbox: sandbox.start_terminal(request, idle_seconds=idle_seconds)
+        )
 
     def lend_shell(self, cwd: str) -> Lines:
         """A shell as `start_shell` gives it, for whoever can run its lines again.
@@ -246,22 +237,29 @@ class SandboxRunner:
         self._lent.append(self.start_shell(cwd, idle_seconds=LENT_SECONDS))
         return self._lent[-1]
 
-    def _refuse_shells(self) -> None:
+    def _started(
+        self, start: str, start_in: Callable[[ShellSandbox], Started]
+    ) -> tuple[Lines, Started]:
+        """A shell in a machine that waited for one, or in a new one, and what starting it gave."""
         if not self.keeps_shells:
             raise SandboxError(
                 "no shell stays in this sandbox",
                 hint="open it in namespaces, without the limit without_shell_state",
             )
-
-    def _lines(self, sandbox: ShellSandbox, recorder: Recorder, start: str) -> Lines:
+        recorder = self._recorder(start)
+        if not self._machines:
+            machine = cast("ShellSandbox", default_sandbox(self.system, self.limits))
+            self._opened.append(machine)
+            self._machines.append(machine)
+        sandbox = self._machines.pop()
+        try:
+            given = start_in(sandbox)
+        except BaseException:
+            self._machines.append(sandbox)
+            raise
         hostname = self.system.declaration.machine.hostname.encode()
         lines = LineRecorder(recorder, hostname, self.read)
-        return Lines(sandbox, lines, start, self._machines.append)
-
-    def _machine(self) -> ShellSandbox:
-        machine = cast("ShellSandbox", default_sandbox(self.system, self.limits))
-        self._opened.append(machine)
-        return machine
+        return Lines(sandbox, lines, start, self._machines.append), given
 
     def read(self, path: str) -> bytes | None:
         """The content of a regular file of the pristine system, by its absolute path.

@@ -10,15 +10,14 @@ import codecs
 import json
 import time
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from shioenv.domain.answers import behavior_json
 from shioenv.domain.behavior import Behavior
 from shioenv.files.durable import refuse_existing, storage_errors
+from shioenv.live.shell import Closing
 
 
-class Cast:
+class Cast(Closing):
     """A recording that is written while things happen.
 
     Errors: OutputExistsError for a file that is there, DatasetStorageError here and later.
@@ -49,17 +48,6 @@ class Cast:
     def close(self) -> None:
         """Ends the recording; closing twice does nothing."""
         self._file.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _now(self) -> float:
         return round(time.monotonic() - self._began, 6)

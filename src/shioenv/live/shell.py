@@ -46,10 +46,10 @@ class Shell(Protocol):
 
 
 class Closing:
-    """A shell that is closed at the end of its `with` block."""
+    """What is closed at the end of its `with` block."""
 
     def close(self) -> None:
-        """See `Shell.close`."""
+        """Gives back what is held; closing twice does nothing."""
 
     def __enter__(self) -> Self:
         return self

@@ -70,12 +70,7 @@ static void clear_away(struct reply *reply)
     resident = (struct resident){0};
     watch_shell(0);
     close_channels();
-    unsigned left = processes_left();
-    if (left & LEFT_SURVIVORS) {
-        end_survivors();
-        left = processes_left();
-    }
-    if (left & LOST_PROCESSES) reply->flags |= REPLY_INIT;
+    clear_survivors(reply);
 }
 
 /* Whether another process than the shell is in front on the terminal. */
@@ -169,9 +164,8 @@ static void freeze(struct watched *line)
     snprintf(path, sizeof path, "%d/ns/mnt", (int)resident.shell);
     if (answer_mounts(notices, mounts))
         for (int tries = 0; !resident.call && tries < 1000; tries++) {
-            poll(&(struct pollfd){notices, POLLIN, 0}, 1, 5);
             struct pollfd ready = {notices, POLLIN, 0};
-            if (poll(&ready, 1, 0) > 0) live.meanwhile |= attend_notice(notices);
+            if (poll(&ready, 1, 5) > 0) live.meanwhile |= attend_notice(notices);
         }
     live.meanwhile &= ~(unsigned)NOTICED_LINE;
     bool entered = resident.call && !fstat(mounts, &wanted) && !fstatat(host_proc, path, &there, 0) &&
@@ -207,8 +201,7 @@ static void tell(struct watched *line, unsigned noticed)
     }
     live.noticed |= noticed;
     live.left |= reply->flags;
-    if (noticed & NOTICED_SETTINGS) forget_proxies();
-    if ((!init_alive || (noticed & NOTICED_SOCKETS && !web_is_alive())) && !reply->error) reply->error = ECHILD;
+    check_machine(noticed, reply);
     if (!blind && is_better_frozen()) freeze(line);
     live.waiting = *line;
     live.waiting.request = &live.bounds;
@@ -286,6 +279,7 @@ void run_line(const struct request *request)
     if (live.waiting.shell < 0) {
         reply.stage = STAGE_OVER;
         reply.status = live.status;
+        forget_changes();
         answer(&reply, live.channels, 0);
         return;
     }
@@ -354,6 +348,7 @@ void end_shell(const struct request *request)
     reply.flags |= live.left | traces_left(live.noticed | live.meanwhile, live.had_terminal);
     if (!init_alive) reply.error = ECHILD;
     forget_output();
+    forget_changes();
     answer(&reply, live.channels, request->output_max);
     empty_shared_memory();
     make_pristine(reply.flags, reply.flags & REPLY_NETWORK, !reply.error);

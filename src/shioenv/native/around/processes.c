@@ -370,15 +370,21 @@ static bool is_running(const char *number, size_t length)
     return state && state[1] == ' ' && state[2] != 'Z' && state[2] != 'X';
 }
 
+/* Whether any in a list runs that another list has not. */
+static bool has_others_running(const char *list, const char *than)
+{
+    size_t length;
+    for (const char *at = list; *at; at += length + 1) {
+        length = strcspn(at, " ");
+        if (!is_listed(at, length, than) && is_running(at, length)) return true;
+    }
+    return false;
+}
+
 bool has_newcomers(void)
 {
-    for (int i = 0; i < N_LISTS; i++) {
-        size_t length;
-        for (const char *at = read_children(i); *at; at += length + 1) {
-            length = strcspn(at, " ");
-            if (!is_listed(at, length, company[i]) && is_running(at, length)) return true;
-        }
-    }
+    for (int i = 0; i < N_LISTS; i++)
+        if (has_others_running(read_children(i), company[i])) return true;
     return false;
 }
 
@@ -392,8 +398,5 @@ void end_newcomers(void)
 
 bool has_company(void)
 {
-    const char *shells = read_children(OF_SHELL);
-    for (const char *at = shells; *at; at += strcspn(at, " ") + 1)
-        if (is_running(at, strcspn(at, " "))) return true;
-    return has_others(read_children(OF_INIT), own);
+    return has_others_running(read_children(OF_SHELL), "") || has_others(read_children(OF_INIT), own);
 }

@@ -265,6 +265,24 @@ uint32_t order_of(const struct request *request)
     return (request->flags & REQUEST_EAGER ? RUN_EAGER : 0u) | (request->flags & REQUEST_LAZY ? RUN_LAZY : 0u);
 }
 
+bool clear_survivors(struct reply *reply)
+{
+    unsigned left = processes_left();
+    bool survivors = left & LEFT_SURVIVORS;
+    if (survivors) {
+        end_survivors();
+        left = processes_left();
+    }
+    if (left & LOST_PROCESSES) reply->flags |= REPLY_INIT;
+    return survivors;
+}
+
+void check_machine(unsigned noticed, struct reply *reply)
+{
+    if (noticed & NOTICED_SETTINGS) forget_proxies();
+    if ((!init_alive || (noticed & NOTICED_SOCKETS && !web_is_alive())) && !reply->error) reply->error = ECHILD;
+}
+
 void make_pristine(uint32_t flags, bool looked_at, bool usable)
 {
     if (flags & REPLY_FILES) {
@@ -380,18 +398,11 @@ void run(const struct request *request, const uint8_t *standard_input)
     close_fd(&run.slave);
     close_fd(&channels[0].fd);
     close_fd(&channels[1].fd);
-    unsigned left = processes_left();
-    bool survivors = left & LEFT_SURVIVORS;
-    if (survivors) {
-        end_survivors();
-        left = processes_left();
-    }
-    if (left & LOST_PROCESSES) reply.flags |= REPLY_INIT;
+    bool survivors = clear_survivors(&reply);
     reply.ended_ns = now_ns(CLOCK_REALTIME);
     find_changes(request, &reply);
     reply.flags |= traces_left(noticed, request->flags & REQUEST_TERMINAL);
-    if (noticed & NOTICED_SETTINGS) forget_proxies();
-    if ((!init_alive || (noticed & NOTICED_SOCKETS && !web_is_alive())) && !reply.error) reply.error = ECHILD;
+    check_machine(noticed, &reply);
     answer(&reply, channels, request->output_max);
     empty_shared_memory();
     if (request->flags & REQUEST_KEEP) return;

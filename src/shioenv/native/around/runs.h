@@ -61,6 +61,12 @@ void find_changes(const struct request *request, struct reply *reply);
 bool is_better_frozen(void);
 void answer(struct reply *reply, struct channel channels[2], uint32_t keep);
 
+/* Ends what outlives a shell; whether there was anything. */
+bool clear_survivors(struct reply *reply);
+
+/* Whether what the machine itself runs is still there, after what was noticed. */
+void check_machine(unsigned noticed, struct reply *reply);
+
 /* Undoes what a run left, by its REPLY_*. `looked_at`: what it did to the network is known. */
 void make_pristine(uint32_t flags, bool looked_at, bool usable);
 

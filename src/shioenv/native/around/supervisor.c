@@ -21,10 +21,8 @@
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
-#include <poll.h>
 #include <sched.h>
 #include <signal.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +30,6 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -43,16 +40,11 @@
 #include "live.h"
 #include "mounts.h"
 #include "namespaces.h"
-#include "notices.h"
 #include "processes.h"
 #include "protocol.h"
 #include "runs.h"
-#include "scan.h"
-#include "terminal.h"
 #include "traces.h"
 #include "tree.h"
-#include "uptime.h"
-#include "usage.h"
 
 #define OPEN_FILES 65536  /* of a process; the host's own bound may be lower */
 

@@ -214,20 +214,11 @@ class NamespaceSandbox:
 
     def run_line(self, request: Request, *, blind: bool = False) -> Execution:
         """What the shell that stays does with a line; see `ShellSandbox.run_line`."""
-        reply, execution = self._exchange(request, Ask.LINE | (Ask.BLIND if blind else 0))
-        if reply.stage == Stage.OVER:
-            raise ShellEndedError(
-                "the shell had ended before this line",
-                hint="a process in its machine ended it, or nobody gave it a line for too long",
-            )
-        self._succeed(reply, request)
-        return self._named(execution, meaning(reply.flags), Ask.APART)
+        return self._of_shell(request, Ask.LINE | (Ask.BLIND if blind else 0))
 
     def run_beside(self, request: Request) -> Execution:
         """What an input does beside the shell that stays; see `ShellSandbox.run_beside`."""
-        reply, execution = self._exchange(request, 0)
-        self._succeed(reply, request)
-        return self._named(execution, meaning(reply.flags), Ask.APART)
+        return self._of_shell(request, 0)
 
     def start_terminal(self, request: Request, *, idle_seconds: float) -> int:
         """Starts a shell on a terminal; see `ShellSandbox.start_terminal`."""
@@ -240,8 +231,16 @@ class NamespaceSandbox:
 
     def look(self) -> Execution:
         """What changed since the shell was started; see `ShellSandbox.look`."""
-        request = Request("")
-        reply, execution = self._exchange(request, Ask.LOOK)
+        return self._of_shell(Request(""), Ask.LOOK)
+
+    def _of_shell(self, request: Request, ask: int) -> Execution:
+        """What the supervisor tells of a machine that is a shell's."""
+        reply, execution = self._exchange(request, ask)
+        if reply.stage == Stage.OVER:
+            raise ShellEndedError(
+                "the shell had ended before this line",
+                hint="a process in its machine ended it, or nobody gave it a line for too long",
+            )
         self._succeed(reply, request)
         return self._named(execution, meaning(reply.flags), Ask.APART)
 
