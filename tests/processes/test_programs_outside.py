@@ -108,7 +108,7 @@ def test_an_answer_without_end_is_none_and_the_next_is_not_touched(program: str)
 
 OUT_OF_STEP = {
     "late": "threading.Timer(0.05, print, ['late'], {'flush': True}).start()",
-    "twice": "print(answer, flush=True)",
+    "twice": "answer += '\\n' + answer",
     "more": "print(answer + '\\n[half', end='', flush=True); continue",
     "early": "os.write(1, (answer + '\\n').encode()); answer = json.dumps({'output': text})",
     "log": "print('a log line', flush=True)",

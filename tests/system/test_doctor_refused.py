@@ -7,8 +7,10 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +29,37 @@ NOBODY = "54321"
 def doctor(*prefix: str, script: str = "", **variables: str) -> dict[str, Any]:
     """What is missing, by name, from `shioenv doctor` run by `prefix`, after a shell script."""
     command = [*prefix, "sh", "-ec", script + '\nexec "$@"', "sh", *SHIOENV, "doctor", "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | variables)
-    assert done.returncode == 3, (done.returncode, done.stderr)
-    found = json.loads(done.stdout)
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | variables,
+        start_new_session=True,
+    )
+    try:
+        output, errors = process.communicate(timeout=100)
+    except subprocess.TimeoutExpired:
+        waiting = waits(process.pid)
+        os.killpg(process.pid, signal.SIGKILL)
+        pytest.fail(f"it did not end:\n{waiting}")
+    assert process.returncode == 3, (process.returncode, errors)
+    found = json.loads(output)
     assert found["ok"] is False
     return {check["name"]: check for check in found["checks"] if not check["ok"]}
+
+
+def waits(ancestor: int) -> str:
+    """What a process and those below it run, and the function of the kernel that each waits in."""
+    family, told = {ancestor}, []
+    for directory in sorted(Path("/proc").glob("[0-9]*"), key=lambda path: int(path.name)):
+        with suppress(OSError):
+            parent = int((directory / "stat").read_text().rpartition(")")[2].split()[1])
+            if family & {int(directory.name), parent}:
+                family.add(int(directory.name))
+                words = (directory / "cmdline").read_text().replace("\0", " ")
+                told.append(f"{directory.name} {(directory / 'wchan').read_text()} {words}")
+    return "\n".join(told)
 
 
 def refused_calls(*names: str) -> tuple[str, ...]:
