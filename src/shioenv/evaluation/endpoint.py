@@ -114,14 +114,17 @@ def _deaf() -> tuple[type[Exception], ...]:
 
 
 class ReplyFile:
-    """Replies by their requests, in a file that is only appended to."""
+    """Replies by their requests, in a file that is only appended to.
+
+    Lines that are none of this class's are left out: a process that was killed leaves half a line.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._known: dict[str, dict[str, Any]] = {}
         with suppress(FileNotFoundError):
             for line in path.read_bytes().splitlines():
-                with suppress(ValueError, KeyError):
+                with suppress(ValueError, KeyError, TypeError):
                     document = json.loads(line)
                     self._known[document["request"]] = document["reply"]
 
@@ -139,8 +142,11 @@ class ReplyFile:
         asked = request["messages"][-1]["content"]
         line = json.dumps({"request": key, "input": asked, "reply": reply}) + "\n"
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        with self._path.open("ab") as file:
+        with self._path.open("a+b") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
+            if size := os.fstat(file.fileno()).st_size:
+                torn = os.pread(file.fileno(), 1, size - 1) != b"\n"
+                line = "\n" * torn + line
             file.write(line.encode())
         return reply
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from shioenv.errors import AnswerError, PredictorError
+from shioenv.evaluation.endpoint import ReplyFile
 from shioenv.evaluation.predictors.llm import PromptOptions, parsed
 
 
@@ -69,3 +72,13 @@ def test_a_price_is_two_numbers(price: str) -> None:
     with pytest.raises(PredictorError, match="a price is like"):
         PromptOptions.of(f"m,price={price}")
     assert PromptOptions.of("m,price=.15/1.0").cost((1_000_000, 2_000_000)) == 2.15
+
+
+def test_a_reply_is_kept_behind_half_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "replies.jsonl"
+    first, second = ({"messages": [{"content": text}]} for text in ("a", "b"))
+    ReplyFile(path).keep(first, {"said": 1})
+    path.write_bytes(path.read_bytes() + b'[1]\n{"request": "0')
+    ReplyFile(path).keep(second, {"said": 2})
+    kept = ReplyFile(path)
+    assert (kept.get(first), kept.get(second)) == ({"said": 1}, {"said": 2})

@@ -353,7 +353,7 @@ class NamespaceSandbox:
             self._open()
         limits = self.limits
         seconds = limits.wall_seconds if request.wall_seconds is None else request.wall_seconds
-        patience = seconds + limits.background_seconds + _GRACE_SECONDS
+        patience = seconds + limits.background_seconds + limits.scan_seconds + _GRACE_SECONDS
         if self._socket.gettimeout() != patience:  # setting a timeout is a call of the kernel
             self._socket.settimeout(patience)
         try:
