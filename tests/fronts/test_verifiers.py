@@ -1,9 +1,11 @@
-"""Rollouts of verifiers with its own client, against a server that answers from a list."""
+"""Programs of verifiers over our tasks, against a server that answers from a list."""
 
 from __future__ import annotations
 
-import asyncio
 import json
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -13,33 +15,32 @@ from typing import Any
 import pytest
 from needs import needed_module
 
-vf = needed_module("verifiers")
+needed_module("verifiers")
 
-from fronts_tasks import REPLIES, TASKS, sandboxes  # noqa: E402
+from fronts_tasks import REPLIES, TASKS  # noqa: E402
 from msgspec.structs import replace  # noqa: E402
-from openai import AsyncOpenAI  # noqa: E402
-from verifiers.clients import OpenAIChatCompletionsClient  # noqa: E402
 
-from shioenv.fronts.verifiers import load_environment  # noqa: E402
-from shioenv.tasks.task import Goal, Task, encode, write_tasks  # noqa: E402
+from shioenv.tasks.task import Goal, Task, write_tasks  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("system")
+
+PROGRAMS = Path(sys.executable).parent
 
 
 class Model(ThreadingHTTPServer):
     """Says the next line of the task that a conversation is about, then gives up."""
 
-    def __init__(self, replies: dict[str, list[str]]) -> None:
+    def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
-        self.replies = replies
-        self.last: str | None = "I give up."
+        self.replies = {name: [f"<line>{one}</line>" for one in REPLIES[name]] for name in REPLIES}
+        self.tools: set[str] = set()
 
-    def reply(self, messages: list[dict[str, Any]]) -> str | None:
-        """None: the conversation is too long for it."""
-        task = next(task for task in TASKS if task.prompt in str(messages[0]["content"]))
+    def reply(self, asked: dict[str, Any]) -> str:
+        messages = asked["messages"]
+        task = next(task for task in TASKS if task.prompt in str(messages))
         said = sum(message["role"] == "assistant" for message in messages)
         lines = self.replies[task.id]
-        return lines[said] if said < len(lines) else self.last
+        return lines[said] if said < len(lines) else "I give up."
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -47,24 +48,26 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        reply = self.server.reply(asked["messages"])
-        if reply is None:
-            said = b'{"error": {"message": "This model\'s maximum context length is 1 token"}}'
-            self.send_response(400)
-            self.send_header("Content-Length", str(len(said)))
-            self.end_headers()
-            self.wfile.write(said)
-            return
-        message = {"role": "assistant", "content": reply}
-        choice = {"index": 0, "message": message, "finish_reason": "stop"}
+        self.server.tools |= {tool["function"]["name"] for tool in asked.get("tools", ())}
+        head: dict[str, Any] = {
+            "id": "x",
+            "object": "chat.completion.chunk",
+            "created": 0,
+            "model": "m",
+        }
+        said = {"role": "assistant", "content": self.server.reply(asked)}
         usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
-        document = {"id": "x", "object": "chat.completion", "created": 0, "model": "m"}
-        content = json.dumps({**document, "choices": [choice], "usage": usage}).encode()
+        chunks: list[dict[str, Any]] = [
+            {"choices": [{"index": 0, "delta": said, "finish_reason": None}]},
+            {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
+            {"choices": [], "usage": usage},
+        ]
         self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(content)))
+        self.send_header("Content-Type", "text/event-stream")
         self.end_headers()
-        self.wfile.write(content)
+        for chunk in chunks:
+            self.wfile.write(f"data: {json.dumps({**head, **chunk})}\n\n".encode())
+        self.wfile.write(b"data: [DONE]\n\n")
 
     def log_message(self, *_: object) -> None:
         pass
@@ -72,74 +75,75 @@ class Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def model() -> Iterator[Model]:
-    server = Model(
-        {name: [f"<line>{one}</line>" for one in said] for name, said in REPLIES.items()}
-    )
+    server = Model()
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield server
     server.shutdown()
     server.server_close()
 
 
-def rollouts(tmp_path: Path, model: Model, tasks: list[Task], **options: Any) -> list[Any]:
-    write_tasks(tasks, tmp_path / "tasks.jsonl")
-    environment = load_environment(tmp_path / "tasks.jsonl", **options)
+def run(program: str, directory: Path, tasks: list[Task], prefix: str, *options: str) -> Path:
+    """The one directory that a program of verifiers wrote about tasks."""
+    write_tasks(tasks, directory / "tasks.jsonl")
+    path = f"{PROGRAMS}:{os.environ['PATH']}"  # verifiers starts uv, which is there as well
+    done = subprocess.run(
+        [
+            *(str(PROGRAMS / program), "shioenv_tasks", f"--{prefix}.file", "tasks.jsonl"),
+            *("--no-rich", *options),
+        ],
+        cwd=directory,
+        env=os.environ | {"PATH": path, "SHIOENV_TEST_KEY": "none"},
+        capture_output=True,
+        text=True,
+        timeout=280,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    (written,) = {path.parent for path in (directory / "outputs").rglob("*.jsonl")}
+    return written
+
+
+def played(directory: Path, model: Model, tasks: list[Task], *options: str) -> dict[str, Any]:
+    """The trace of each task's rollout, by the task's id."""
     url = f"http://127.0.0.1:{model.server_port}/v1"
-    client = OpenAIChatCompletionsClient(AsyncOpenAI(base_url=url, api_key="none"))
-    done = asyncio.run(environment.evaluate(client, model="m", num_examples=-1))
-    return list(done["outputs"])
+    client = ("--client.base-url", url, "--client.api-key-var", "SHIOENV_TEST_KEY")
+    written = run(
+        "vf-eval", directory, tasks, "env.taskset", "-m", "m", *client, "--no-push", *options
+    )
+    rollouts = [json.loads(line) for line in (written / "traces.jsonl").read_text().splitlines()]
+    return {one["task"]["data"]["id"]: one["traces"][0] for one in rollouts}
 
 
-def test_a_scripted_model_does_every_task(tmp_path: Path, model: Model) -> None:
-    outputs = rollouts(tmp_path, model, TASKS)
-    assert [one["reward"] for one in outputs] == [1.0, 1.0]
-    assert [one["metrics"]["progress"] for one in outputs] == [1.0, 1.0]
+def reward(trace: dict[str, Any]) -> float:
+    return float(trace["rewards"]["reached"]["score"])
 
 
-def test_the_last_line_that_is_allowed_counts(tmp_path: Path, model: Model) -> None:
-    (output,) = rollouts(tmp_path, model, TASKS[:1], max_turns=len(REPLIES["gone"]))
-    assert output["reward"] == 1.0
-    (output,) = rollouts(tmp_path / "less", model, TASKS[:1], max_turns=len(REPLIES["gone"]) - 1)
-    assert output["reward"] == 0.0
+def test_solutions_are_valid_and_doing_nothing_is_not(tmp_path: Path) -> None:
+    holds = replace(TASKS[1], id="holds", goal=Goal(patch=[]))
+    tasks = [*TASKS, replace(TASKS[0], id="wrong", solution="true"), holds]
+    written = run("vf-validate", tmp_path, tasks, "taskset", "--runtime.type", "subprocess")
+    rows = [json.loads(line) for line in (written / "results.jsonl").read_text().splitlines()]
+    told = {row["name"]: (row["gold"]["valid"], row["noop"]["valid"]) for row in rows}
+    assert told == {
+        "gone": (True, True),
+        "user": (True, True),
+        "wrong": (False, True),
+        "holds": (True, False),
+    }
 
 
-def test_a_line_is_typed_once_where_the_conversation_grows_too_long(
-    tmp_path: Path, model: Model
+def test_a_model_plays_by_lines_alone(tmp_path: Path, model: Model) -> None:
+    model.replies["gone"].insert(0, "Sure!")
+    traces = played(tmp_path, model, TASKS)
+    assert {name: reward(trace) for name, trace in traces.items()} == {"gone": 1.0, "user": 1.0}
+    assert traces["user"]["metrics"]["progress"] == 1.0
+    assert "no line was found" in json.dumps(traces["gone"])
+    assert not model.tools
+
+
+@pytest.mark.parametrize(("fewer", "reached"), [(0, 1.0), (1, 0.0)])
+def test_the_last_reply_that_is_allowed_counts(
+    tmp_path: Path, model: Model, fewer: int, reached: float
 ) -> None:
-    entry = {"perms": "-rw-r--r--", "links": 1, "owner": "root", "group": "root", "size": 4}
-    entry |= {"month": "Oct", "day": 16, "year": 2025, "time": "19:43"}
-    twice = replace(TASKS[1], goal=Goal(patch=[["a", "/fs/made", entry]], output="x\nx\n"))
-    model.replies["user"] = ["<line>true</line>", "<line>echo x >> made; cat made</line>"]
-    model.last = None
-    before = sandboxes()
-    (output,) = rollouts(tmp_path, model, [twice])
-    assert (output["reward"], output["is_truncated"]) == (0.0, True)
-    assert output["error"] is None
-    assert sandboxes() == before
-
-
-def test_a_rollout_that_was_cut_off_after_its_end_is_closed(tmp_path: Path) -> None:
-    write_tasks(TASKS[:1], tmp_path / "tasks.jsonl")
-    environment = load_environment(tmp_path / "tasks.jsonl")
-
-    async def run() -> dict[str, Any]:
-        state: dict[str, Any] = {"info": {"shioenv": encode(TASKS[0]).decode()}}
-        await environment.setup_state(state)
-        line = f"<line>{TASKS[0].solution}</line>"
-        state["trajectory"] = [{"completion": [{"role": "assistant", "content": line}]}]
-        state["episode"].act(TASKS[0].solution)
-        await environment.leave(state)
-        return state
-
-    before = sandboxes()
-    state = asyncio.run(run())
-    assert (state["reached"], state["progress"]) == (1.0, 1.0)
-    assert "seat" not in state
-    assert sandboxes() == before
-
-
-def test_a_reply_without_a_line_is_told_so(tmp_path: Path, model: Model) -> None:
-    model.replies["gone"] = ["Sure!", *model.replies["gone"]]
-    (output,) = rollouts(tmp_path, model, TASKS[:1])
-    assert output["reward"] == 1.0
-    assert "no line was found" in str(output["completion"])
+    turns = str(len(REPLIES["gone"]) - fewer)
+    traces = played(tmp_path, model, TASKS[:1], "--env.taskset.max-turns", turns)
+    assert reward(traces["gone"]) == reached

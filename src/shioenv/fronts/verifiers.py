@@ -1,18 +1,19 @@
-"""Tasks as an environment of verifiers, in which its evaluations and trainers run rollouts."""
+"""Tasks as a taskset of verifiers, in which its evaluations and trainers run rollouts."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import verifiers as vf
-from datasets import Dataset
+import verifiers.v1 as vf
+from verifiers.v1.harnesses.null import NullHarnessConfig
 
+from shioenv.behavior.observe import SandboxRunner
+from shioenv.errors import UsageError
 from shioenv.fronts.seat import Seat
-from shioenv.sandbox.base import Limits
-from shioenv.tasks.episode import HOW, MAX_TURNS, Episode, Turn
+from shioenv.tasks.check import Verdict
+from shioenv.tasks.episode import HOW, MAX_TURNS, Episode
 from shioenv.tasks.task import Task, decode, encode, read_tasks
 
 FORM = "Answer each time with the line alone, between <line> and </line>."
@@ -20,105 +21,126 @@ FORM = "Answer each time with the line alone, between <line> and </line>."
 _LINE = re.compile(r"<line>(.*?)</line>", re.DOTALL)
 
 
-class TaskEnvironment(vf.MultiTurnEnv):
-    """An environment in which a model types lines. The reward is 1 once the goal is reached.
+class ShioenvTaskData(vf.TaskData):
+    """What a rollout's trace keeps of a task."""
 
-    Each rollout has a machine of its own. A reply without `<line>` types nothing: it is answered
-    with the form that a reply has to have, and counts as a turn.
+    line: str
+    """The task as a line of a file of tasks."""
+
+
+class ShioenvState(vf.State):
+    """What was judged of a rollout."""
+
+    reached: float | None = None
+    """1 where the goal is reached, else 0; None as long as nothing was judged."""
+    progress: float = 0.0
+    """The share of the goal that holds."""
+
+    def keep(self, verdict: Verdict) -> None:
+        """Notes a verdict."""
+        self.reached, self.progress = float(verdict.passed), verdict.progress
+
+
+class ShioenvTask(vf.Task[ShioenvTaskData, ShioenvState]):
+    """A task. Its reward is 1 once the goal is reached."""
+
+    async def validate(self, runtime: vf.Runtime) -> bool:
+        """Whether the task's solution reaches the goal, on a machine of its own."""
+        verdict = await _judged(decode(self.data.line), solved=True)
+        return verdict.passed
+
+    @vf.reward
+    async def reached(self, trace: vf.Trace) -> float:
+        """1 where the goal is reached, else 0. Where nobody played, a fresh machine is judged."""
+        if trace.state.reached is None:
+            trace.state.keep(await _judged(decode(self.data.line), solved=False))
+        return float(trace.state.reached)
+
+    @vf.metric
+    async def progress(self, trace: vf.Trace) -> float:
+        """The share of the goal that holds."""
+        return float(trace.state.progress)
+
+
+class ShioenvTasksetConfig(vf.TasksetConfig):
+    """Which tasks, and how they are played."""
+
+    file: Path | None = None
+    """The file of tasks, which is needed: verifiers makes a configuration before it reads one."""
+    max_turns: int = MAX_TURNS
+    """Replies of the model, at most."""
+
+
+class ShioenvTaskset(vf.Taskset[ShioenvTask, ShioenvTasksetConfig]):
+    """The tasks of a file."""
+
+    def load(self) -> Iterator[ShioenvTask]:
+        """Each task of the file. Errors: UsageError without a file, those of `read_tasks`."""
+        if self.config.file is None:
+            raise UsageError("no file of tasks", hint="name it: --taskset.file FILE")
+        for task in read_tasks(self.config.file):
+            data = ShioenvTaskData(id=task.id, name=task.id, line=encode(task).decode())
+            yield ShioenvTask(data, self.config.task)
+
+
+class ShioenvPlayConfig(vf.EnvConfig):
+    """Who plays: a model without tools, since a reply is what it types."""
+
+    player: vf.AgentConfig = vf.AgentConfig(
+        harness=NullHarnessConfig(id="null"), runtime=vf.SubprocessConfig()
+    )
+
+
+class ShioenvPlay(vf.Env[ShioenvPlayConfig]):
+    """An environment in which a model types lines.
+
+    Each rollout has a machine of its own, in this process. A reply without `<line>` types nothing:
+    it is answered with the form that a reply has to have, and counts as a turn.
     """
 
-    def __init__(
-        self,
-        tasks: Sequence[Task],
-        *,
-        max_turns: int = MAX_TURNS,
-        limits: Limits | None = None,
-        **options: Any,
-    ) -> None:
-        """Make the environment; `options` are those of `vf.MultiTurnEnv`."""
-        how = HOW.format(turns=max_turns)
-        rows = [
-            {
-                "prompt": [{"role": "user", "content": f"{task.prompt}\n\n{how} {FORM}"}],
-                "answer": task.solution,
-                "info": {"shioenv": encode(task).decode()},
-            }
-            for task in tasks
-        ]
-        rubric = vf.Rubric(funcs=[reached, progress], weights=[1.0, 0.0])
-        dataset = Dataset.from_list(rows)
-        super().__init__(
-            dataset=dataset, eval_dataset=dataset, rubric=rubric, max_turns=max_turns, **options
-        )
-        self._limits = limits
-
-    async def setup_state(self, state: vf.State) -> Any:
-        """Open the rollout's machine and begin its task."""
-        task = decode(state["info"]["shioenv"])
-        seat = Seat(task.system, self._limits)
-        state["seat"], state["answered"] = seat, 0
-        state["episode"] = await seat.do(lambda machine: Episode(task, machine, self.max_turns))
-        return await super().setup_state(state)
-
-    async def env_response(
-        self, messages: vf.Messages, state: vf.State, **kwargs: Any
-    ) -> vf.Messages:
-        """Type the line in the newest reply; a message with what the line printed."""
-        state["answered"] = len(state["trajectory"])
-        found = _LINE.search(said(messages[-1]))
-        if found is None:
-            return [{"role": "user", "content": f"[no line was found] {FORM}"}]
-        turn = await self._typed(state, found[1].strip())
-        answer: vf.Messages = [{"role": "user", "content": turn.text}]
-        if turn.done or turn.truncated:
-            state["final_env_response"] = answer
-        return answer
-
-    @vf.cleanup
-    async def leave(self, state: vf.State) -> None:
-        """Type the line in the last reply if nothing answered that reply, and end the machine.
-
-        A last reply has no answer where the turns ran out. The machine is ended in any case.
-        """
-        seat: Seat | None = state.get("seat")
-        if seat is None:
-            return
-        episode: Episode | None = state.get("episode")
-        trajectory, found = state["trajectory"], None
+    async def run(self, task: ShioenvTask, agents: vf.Agents) -> None:
+        """Play one task until its goal is reached, the turns ran out or the model is at an end."""
+        asked, turns = decode(task.data.line), self.config.taskset.max_turns
+        seat = Seat(asked.system)
         try:
-            if len(trajectory) > state["answered"]:
-                found = _LINE.search(said(trajectory[-1]["completion"][-1]))
-            if episode is not None:
-                if found is not None and not episode.over:
-                    await self._typed(state, found[1].strip())
-                state["reached"] = float(episode.verdict.passed)
-                state["progress"] = episode.verdict.progress
+            episode = await seat.do(lambda machine: Episode(asked, machine, turns))
+            said = f"{asked.prompt}\n\n{HOW.format(turns=turns)} {FORM}"
+            async with agents.player.interaction(task) as interaction:
+                try:
+                    for _ in range(turns):
+                        segment = await interaction.turn(said)
+                        said = await _answer(seat, episode, segment.last_reply)
+                        if episode.over or segment.terminated:
+                            break
+                finally:
+                    interaction.trace.state.keep(episode.verdict)
         finally:
-            for name in ("seat", "episode", "answered"):
-                state.pop(name, None)
             await seat.close()
 
-    async def _typed(self, state: Mapping[str, Any], line: str) -> Turn:
-        episode: Episode = state["episode"]
-        return await state["seat"].do(lambda machine: episode.act(line))
+
+async def _answer(seat: Seat, episode: Episode, reply: str) -> str:
+    """What is told after a reply; the line in it is typed."""
+    found = _LINE.search(reply)
+    if found is None:
+        return f"[no line was found] {FORM}"
+    turn = await seat.do(lambda machine: episode.act(found[1].strip()))
+    return turn.text
 
 
-def said(message: Any) -> str:
-    """The text of a message, which is a dict or has an attribute `content`; "" for no text."""
-    content = message["content"] if isinstance(message, dict) else message.content
-    return content if isinstance(content, str) else ""
+async def _judged(task: Task, *, solved: bool) -> Verdict:
+    """The verdict on a fresh machine, on which the task's solution was typed if `solved`."""
+
+    def judge(machine: SandboxRunner) -> Verdict:
+        episode = Episode(task, machine, 1)
+        if solved:
+            episode.act(task.solution)
+        return episode.verdict
+
+    seat = Seat(task.system)
+    try:
+        return await seat.do(judge)
+    finally:
+        await seat.close()
 
 
-def reached(state: vf.State) -> float:
-    """The reward: 1 where the goal is reached, else 0."""
-    return float(state.get("reached", 0.0))
-
-
-def progress(state: vf.State) -> float:
-    """A metric: the share of the goal that holds."""
-    return float(state.get("progress", 0.0))
-
-
-def load_environment(file: str | Path, **options: Any) -> TaskEnvironment:
-    """The environment of a file of tasks, called by verifiers' programs. Errors: TaskError."""
-    return TaskEnvironment(read_tasks(file), **options)
+__all__ = ["ShioenvPlay", "ShioenvTask", "ShioenvTaskset"]
