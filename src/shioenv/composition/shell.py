@@ -91,7 +91,9 @@ class Walk:
             volatile=asking.volatile,
             shell_state_known=asking.shell_state_known,
         )
-        return Answer(behavior, asking.confidence, "composition")
+        held = {name: asking.state.written.get(name) for name in asking.digests}
+        written = {name: content for name, content in held.items() if content is not None}
+        return Answer(behavior, asking.confidence, "composition", written)
 
     def _program(self, program: Program) -> None:
         for job in program:

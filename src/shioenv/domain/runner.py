@@ -239,6 +239,8 @@ class Answer:
     """0 to 1: the share of such answers that the runner expects to be right. 1: it is certain."""
     source: str = ""
     """Where the answer is from, for people; empty where the input was executed."""
+    written: Mapping[str, bytes] = field(default_factory=dict)
+    """Contents that the input wrote, as far as the runner knows them, by name in `fs`."""
 
 
 @runtime_checkable

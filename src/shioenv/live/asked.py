@@ -35,9 +35,10 @@ class AskedShell(Closing):
         """See `Shell.run`. A runner that does not execute takes no notice of a `timeout`."""
         if self.ended:
             raise ended(line)
-        behavior = self._runner.run(line, self.state)
+        answer = answer_of(self._runner, line, self.state)
+        behavior = answer.behavior
         self.ended = behavior.timed_out or behavior.died_by_signal is not None
-        self.state = self.state.after(line, behavior)
+        self.state = self.state.after(line, behavior, answer.written)
         return behavior
 
     def patch(self) -> ContextPatch:
@@ -136,7 +137,7 @@ class HybridShell(Closing):
         if answer is not None and answer.confidence >= self._confidence:
             self.sources.append("model")
             self._owed.append((line, timeout))
-            self._state = self._state.after(line, answer.behavior)
+            self._state = self._state.after(line, answer.behavior, answer.written)
             return answer.behavior
         self.sources.append("machine")
         for owed, seconds in self._owed:

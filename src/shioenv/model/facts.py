@@ -6,10 +6,11 @@ import math
 import os
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import islice
+from typing import Any
 
 from shioenv.domain.context import MONTHS, FileEntry
 from shioenv.domain.names import file_key, place_in_directory
@@ -70,6 +71,27 @@ class Tree:
         """
         found = list(islice(self._below(""), MOST_ENTRIES + 1))
         return tuple(found) if len(found) <= MOST_ENTRIES else None
+
+    @cached_property
+    def listed(self) -> tuple[tuple[str, FileEntry], ...] | None:
+        """The files in the directory itself, sorted by name, behind `.` and `..`.
+
+        None for more than `MOST_NAMES`, and where one of them is not known.
+        """
+        names = [".", "..", *self._state.names(self._path)]
+        found = [(name, self._entry(name)) for name in names[: MOST_NAMES + 3]]
+        known = tuple((name, entry) for name, entry in found if entry is not None)
+        return known if len(known) == len(names) else None
+
+    @cached_property
+    def now(self) -> Mapping[str, Any] | None:
+        """The entry of a file that is made at this instant; None where nobody knows."""
+        pristine = self._state.pristine
+        return pristine.made if isinstance(pristine, World) else None
+
+    def _entry(self, name: str) -> FileEntry | None:
+        path = os.fsencode(posixpath.normpath(posixpath.join(self._path, name)))
+        return self._state.before.entry(file_key(path, os.fsencode(self._state.cwd)))
 
     def _below(self, inner: str) -> Iterator[tuple[str, str]]:
         above = posixpath.join(self._path, inner)

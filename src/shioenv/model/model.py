@@ -108,6 +108,8 @@ class Model:
                 f"{shell_input!r:.60} is answered with a confidence of {answer.confidence:.2f}, "
                 f"below {self.abstain_below:g}: {answer.source}"
             )
+        if not answer.written:
+            answer = replace(answer, written=self._written(shell_input, answer.behavior, start))
         if self._commands.used_stages:
             return replace(answer, source=f"{answer.source}; stages by {self._stages_name}")
         return answer
@@ -124,9 +126,11 @@ class Model:
             for text in placed.history:
                 self._commands.steps = []
                 with aside(text):
-                    behavior = self._answered(text, here).behavior
+                    answer = self._answered(text, here)
+                behavior = answer.behavior
+                written = answer.written or self._written(text, behavior, here)
                 try:
-                    here = here.after(text, behavior, self._written(behavior, here))
+                    here = here.after(text, behavior, written)
                 except PatchError:
                     here = here.after(text, replace(behavior, patch=type(behavior.patch)()))
             if len(self._reached) > 64:
@@ -134,13 +138,16 @@ class Model:
             self._reached[key] = here
         return replace(self._reached[key], stdin=placed.stdin)
 
-    def _written(self, behavior: Behavior, before: State) -> dict[str, bytes]:
+    def _written(self, text: str, behavior: Behavior, before: State) -> dict[str, bytes]:
         """The contents of the files that an input wrote, by name, as far as they are known.
 
         A content is known where a command of the input printed it: all of it, or the part behind
-        what the file held before.
+        what the file held before. The content of a file that the input names is known as well.
         """
-        printed = [b""]
+        if not behavior.content_digests:
+            return {}
+        named = (before.read(word.strip("'\"")) for word in text.split() if "\0" not in word)
+        printed = [b"", *(content for content in named if content is not None)]
         for step in self.steps:
             said = step.answer.behavior
             printed += [said.output, said.stdout or b"", said.stderr or b""]

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import grp
 import os
+import pwd
 import random
 import shlex
+import stat
 import subprocess
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
-from small_world import entry, small_world, taken
+from small_world import HOME, entry, small_world, taken
 
 from shioenv.bash.patterns import CLASSES
-from shioenv.domain.context import Context
-from shioenv.model.facts import Operand
+from shioenv.domain.context import MONTHS, Context
+from shioenv.model.facts import Operand, rounded
 from shioenv.model.memory.explain import Induction
 from shioenv.model.memory.functions.families import functions
 from shioenv.model.memory.functions.match import MOST_WORK
@@ -381,6 +386,77 @@ def test_a_listing_is_found_from_listings(command: str, tmp_path: Path) -> None:
             (Taken(taken(f"{command} d{number}").form, (operand,)), Kept(0, real.stdout, "[]"))
         )
     each_is_found_from_the_others(neighbours)
+
+
+DETAILED = (
+    "ls -l",
+    "ls -l -A",
+    "ls -l -r",
+    "ls -l -S",
+    "ls -l -t",
+    "ls -g",
+    "ls -o",
+    "ls -l -h",
+    "ls -t",
+    "ls -S -r",
+)
+
+
+@pytest.mark.parametrize("command", DETAILED)
+def test_a_long_listing_is_found_from_others(command: str, tmp_path: Path) -> None:
+    neighbours, now = [], datetime.now(UTC)
+    for number in range(5):
+        directory = tmp_path / f"d{number}"
+        directory.mkdir()
+        for file in range(number, number + 7):
+            path = directory / f"{'.' * (file == 3)}file-{file * 7 % 10}"
+            path.write_bytes(b"x" * (file * 977 % 4096))
+            path.chmod(0o600 + file)
+            when = (now - timedelta(days=file * 31, minutes=file * file)).timestamp()
+            os.utime(path, (when, when))
+        (directory / "link").symlink_to("file-7")
+        old = (now - timedelta(days=500)).timestamp()
+        os.utime(directory / "link", (old, old), follow_symlinks=False)
+        real = subprocess.run(
+            [*command.split(), str(directory)],
+            capture_output=True,
+            text=True,
+            env={**os.environ, "LC_ALL": "C.UTF-8", "TZ": "UTC"},
+            check=True,
+        )
+        names = sorted(each.name for each in directory.iterdir())
+        files = {f"d{number}/{name}": _entry(directory / name) for name in names}
+        files |= {name: entry(4096, "drwxr-xr-x") for name in (".", f"d{number}")}
+        document = {"cwd": HOME, "env": {}, "settings": {}, "shell_options": {}, "fs": files}
+        world = World(Context(document), {}, made=_dated(entry(0), now))
+        shown = real.stdout.splitlines(keepends=True)
+        if shown[0].startswith("total"):  # how many blocks there are depends on the file system
+            shown_files = [name for name in names if name[0] != "." or "-A" in command]
+            blocks = sum(files[f"d{number}/{name}"]["size"] > 0 for name in shown_files) - 1
+            shown[0] = f"total {rounded(blocks << 12, 1024) if '-h' in command else 4 * blocks}\n"
+        neighbours.append(
+            (taken(f"{command} d{number}", world.state()), Kept(0, "".join(shown), "[]"))
+        )
+    each_is_found_from_the_others(neighbours)
+
+
+def _entry(path: Path) -> dict[str, Any]:
+    found = path.lstat()
+    perms = stat.filemode(found.st_mode)
+    target = {"target": str(path.readlink())} if path.is_symlink() else {}
+    made = entry(found.st_size, perms, links=found.st_nlink, **target)
+    made |= {"owner": pwd.getpwuid(found.st_uid).pw_name}
+    made |= {"group": grp.getgrgid(found.st_gid).gr_name}
+    return _dated(made, datetime.fromtimestamp(found.st_mtime, UTC))
+
+
+def _dated(made: dict[str, Any], when: datetime) -> dict[str, Any]:
+    return made | {
+        "month": MONTHS[when.month - 1],
+        "day": when.day,
+        "year": when.year,
+        "time": f"{when:%H:%M}",
+    }
 
 
 def _marked(path: Path) -> str:

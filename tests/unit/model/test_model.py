@@ -18,6 +18,7 @@ from shioenv.domain.conformance import run_checks
 from shioenv.domain.context import Context
 from shioenv.domain.runner import State
 from shioenv.errors import Abstained, ModelError
+from shioenv.live.asked import AskedShell
 from shioenv.model.commands import GUESSED
 from shioenv.model.files import (
     LARGEST_FILE,
@@ -135,6 +136,15 @@ def test_what_was_written_is_read_again(model: Model) -> None:
     assert model.run("head -n 1 < new.txt", state).output == b"hi\n"
     assert model.reached(state).entry("new.txt") is not None
     assert model.reached(replace(state, history=())).entry("new.txt") is None
+
+
+@pytest.mark.parametrize("line", ["echo hi > new", "echo h > x; echo hi > new"])
+def test_a_shell_that_is_asked_reads_what_it_wrote(model: Model, line: str) -> None:
+    shell = AskedShell(model, model.world.state())
+    shell.run(line)
+    assert shell.state.read("new") == b"hi\n"
+    shell.run("rm a.txt")
+    assert shell.state.read("a.txt") is None
 
 
 def test_a_patch_of_the_past_is_no_patch_of_now(model: Model) -> None:

@@ -232,21 +232,27 @@ class Index:
     def alike(self, taken: Taken, count: int, without: int = -1) -> list[int]:
         """The numbers of so many records of the same utility with the same options.
 
-        Records with as many operands come first. Where there are too many, they are taken at even
+        Records with as many operands come first. At most a half of them are chosen because their
+        operands are of the same classes. Where there are too many, they are taken at even
         distances. `without` is left out as in `near`.
         """
         first, end = self.utilities.get(taken.form.utility, (0, 0))
         rows = self.rows[first:end]
-        bits, _, operands, _, _ = signature(taken)
+        bits, _, operands, classes, _ = signature(taken)
         same = rows["options"] == np.uint64(bits)
         if without >= 0:
             same &= rows["hash"] != self.rows["hash"][without]
+        as_many = rows["operands"] == operands
+        of_classes = as_many & (rows["classes"] == np.array(classes, dtype=np.uint8)).all(axis=1)
+        half = count // 2 if (same & as_many & ~of_classes).any() else 0
         found: list[int] = []
-        for as_many in (True, False):
-            places = np.flatnonzero(same & ((rows["operands"] == operands) == as_many))
-            left = min(count - len(found), len(places))
+        for chosen, most in ((of_classes, half), (as_many, count), (~as_many, count)):
+            places = np.flatnonzero(same & chosen)
+            left = min(most - len(found), len(places))
             steps = np.linspace(0, len(places) - 1, left) if left else np.zeros(0)
-            found += [int(places[round(step)]) + first for step in steps]
+            taken_now = [int(places[round(step)]) for step in steps]
+            same[taken_now] = False
+            found += [place + first for place in taken_now]
         return found
 
     def entry(self, number: int) -> MemoryEntry:

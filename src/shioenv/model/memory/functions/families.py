@@ -31,6 +31,7 @@ from shioenv.model.memory.functions.match import matching_lines, matching_lines_
 from shioenv.model.memory.functions.order import order_lines, runs_of_lines
 from shioenv.model.memory.functions.paths import (
     STYLES,
+    has_meaning,
     list_directory,
     name_of,
     walk_tree,
@@ -72,7 +73,9 @@ def _made(places: tuple[str, ...], *, reads: bool, several: bool) -> Iterator[Te
             cast = tuple(zip(roles, places, strict=True))
             kinds = family.variants or {}
             for values in product(*kinds.values()):
-                yield TextFunction(family, cast, dict(zip(kinds, values, strict=True)))
+                flags = dict(zip(kinds, values, strict=True))
+                if family.means is None or family.means(flags):
+                    yield TextFunction(family, cast, flags)
 
 
 FAMILIES: tuple[Family, ...] = (
@@ -131,8 +134,9 @@ FAMILIES: tuple[Family, ...] = (
     }, of_bytes=True),
     Family("directory", list_directory, variants={
         "hidden": ("", "almost", "all"), "marked": ("", "directories", "kinds"),
-        "as": ("lines", "rows"), "backwards": ("", "backwards"),
-    }, reads=False),
+        "as": ("lines", "details", "rows"), "backwards": ("", "backwards"),
+        "order": ("", "time", "size"), "without": ("", "group", "owner"), "sizes": ("", "people"),
+    }, means=has_meaning, reads=False),
     Family("tree", walk_tree, ("name", "kind", "depth", "path"), variants={
         "depth": ("", "at most", "at least"), "case": ("", "any case"),
         "negated": ("", "without"), "ended": ("", "NUL"),

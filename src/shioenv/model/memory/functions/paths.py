@@ -8,27 +8,118 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from shioenv.bash.patterns import matches
+from shioenv.domain.context import MONTHS, FileEntry
+from shioenv.model.facts import Tree, rounded
 from shioenv.model.memory.functions.space import Flags, Given, Roles, as_lines
 
 
 def list_directory(given: Given, roles: Roles, flags: Flags) -> str | None:
-    """The names in the directory of the command (ls(1)). None where they are not known."""
+    """The files in the directory of the command (ls(1)). None where they are not known."""
     if given.names is None:
         return None
+    listed = _listed(given, flags)
+    if listed is None:
+        return None
+    if flags["as"] == "details":
+        return _details(listed, given.trees[0], flags)
+    kinds = dict(zip(map(_unmarked, given.names), given.names, strict=True))
     shown = []
-    for marked in given.names:
-        name = marked.rstrip("/@*|=") if marked[-1:] in "/@*|=" else marked
+    for name, _ in listed:
+        marked = kinds.get(name, f"{name}/")
         mark = marked[len(name) :]
-        if name.startswith(".") and not flags["hidden"]:
-            continue
-        if flags["marked"] == "kinds" or (flags["marked"] and mark == "/"):
-            name += mark
-        shown.append(name)
-    if flags["hidden"] == "all":
-        shown = [f"{each}{'/' * bool(flags['marked'])}" for each in (".", "..")] + shown
-    if flags["backwards"]:
-        shown.reverse()
+        shown.append(
+            name + mark * (flags["marked"] == "kinds" or (mark == "/" and flags["marked"] != ""))
+        )
     return as_lines(shown) if flags["as"] == "lines" else _in_rows(shown)
+
+
+def has_meaning(flags: Flags) -> bool:
+    """Whether flags of `list_directory` say something together."""
+    details = flags["as"] == "details"
+    return not flags["marked"] if details else not (flags["without"] or flags["sizes"])
+
+
+def _listed(given: Given, flags: Flags) -> list[tuple[str, FileEntry | None]] | None:
+    """The files that are shown, in their order; None where an attribute is needed and not known."""
+    names = [_unmarked(marked) for marked in given.names or ()]
+    listed: list[tuple[str, FileEntry | None]] = [(name, None) for name in (".", "..", *names)]
+    if flags["order"] or flags["as"] == "details":
+        known = given.trees[0].listed if len(given.trees) == 1 else None
+        if known is None:
+            return None
+        listed = list(known)
+    hidden = flags["hidden"]
+    listed = [
+        (name, entry)
+        for name, entry in listed
+        if not name.startswith(".") or hidden == "all" or (hidden and name not in {".", ".."})
+    ]
+    if flags["order"] == "size":
+        listed.sort(key=lambda each: -each[1].size if each[1] else 0)
+    elif flags["order"] == "time":
+        listed.sort(key=lambda each: _instant(each[1]) if each[1] else datetime.min, reverse=True)
+    return listed[::-1] if flags["backwards"] else listed
+
+
+def _details(
+    listed: Sequence[tuple[str, FileEntry | None]], tree: Tree, flags: Flags
+) -> str | None:
+    """A line for each file with its attributes, behind the number of KiB that all of them take."""
+    now = tree.now
+    files = [(name, entry) for name, entry in listed if entry is not None]
+    if now is None or any(entry.perms[0] in "bc" for _, entry in files):
+        return None
+    instant = _instant(FileEntry(**{**now, "target": None}))
+    people = flags["sizes"] == "people"
+    columns = [_column([entry.perms for _, entry in files])]
+    columns.append(_column([str(entry.links) for _, entry in files], right=True))
+    if flags["without"] != "owner":
+        columns.append(_column([entry.owner for _, entry in files]))
+    if flags["without"] != "group":
+        columns.append(_column([entry.group for _, entry in files]))
+    sizes = [rounded(entry.size, 1024) if people else str(entry.size) for _, entry in files]
+    columns.append(_column(sizes, right=True))
+    columns.append([_date(entry, instant) for _, entry in files])
+    columns.append([
+        name + (f" -> {entry.target}" if entry.target is not None else "") for name, entry in files
+    ])  # fmt: skip
+    lines = [" ".join(row) for row in zip(*columns, strict=True)]
+    total = sum(map(_kibibytes, (entry for _, entry in files)))
+    return as_lines([f"total {rounded(total << 10, 1024) if people else total}", *lines])
+
+
+_HALF_A_YEAR = timedelta(seconds=31556952 // 2)
+"""Files that were changed in this time are shown with the time of day (ls(1), the manual)."""
+
+_BLOCK = 4096
+"""Bytes of a block of the machine's disk."""
+
+_IN_INODE = 60
+"""Links that are shorter than this take no block (ext4)."""
+
+
+def _column(cells: Sequence[str], *, right: bool = False) -> list[str]:
+    width = max(map(len, cells), default=0)
+    return [cell.rjust(width) if right else cell.ljust(width) for cell in cells]
+
+
+def _date(entry: FileEntry, now: datetime) -> str:
+    recent = timedelta(0) <= now - _instant(entry) < _HALF_A_YEAR
+    return f"{entry.month} {entry.day:2} {entry.time if recent else f' {entry.year}'}"
+
+
+def _kibibytes(entry: FileEntry) -> int:
+    inline = entry.perms[0] in "ps" or (entry.perms[0] == "l" and entry.size < _IN_INODE)
+    return 0 if inline else -(-entry.size // _BLOCK) * _BLOCK >> 10
+
+
+def _instant(entry: FileEntry) -> datetime:
+    hour, minute = map(int, entry.time.split(":"))
+    return datetime(entry.year, MONTHS.index(entry.month) + 1, entry.day, hour, minute)
+
+
+def _unmarked(marked: str) -> str:
+    return marked.rstrip("/@*|=") if marked[-1:] in "/@*|=" else marked
 
 
 def walk_tree(given: Given, roles: Roles, flags: Flags) -> str | None:

@@ -71,6 +71,8 @@ class Family:
     """Roles that must be played."""
     variants: Mapping[str, Sequence[str]] | None = None
     """The values of each flag, the usual value first."""
+    means: Callable[[Flags], bool] | None = None
+    """Whether flags say something together; None: all do."""
     reads: bool = True
     """The functions work on a text, not on the operands alone."""
     of_bytes: bool = False
