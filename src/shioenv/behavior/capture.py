@@ -106,10 +106,14 @@ class Recorder:
         """What every run finds."""
 
     def dump(self, dump: bytes) -> ShellDump:
-        """The state that a shell told of itself. The newest is read once. Errors: Malformed."""
-        if self._newest is None or self._newest.dump != dump:
-            self._newest = ShellDump(dump, self._groups)
-        return self._newest
+        """The state that a shell told of itself. The newest is read once. Errors: Malformed.
+
+        Threads may call this at once: each gets the state of its own dump.
+        """
+        newest = self._newest
+        if newest is None or newest.dump != dump:
+            self._newest = newest = ShellDump(dump, self._groups)
+        return newest
 
     def behavior(self, execution: Execution, found: Found | None = None) -> Behavior:
         """What the execution did. An unreadable shell state is a flag of it, never an error.

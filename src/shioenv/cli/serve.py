@@ -1,18 +1,30 @@
-"""`shioenv serve`: tasks for agents that come by the network."""
+"""`shioenv serve`: tasks for agents, and shells for honeypots, that come by the network."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from shioenv.cli import printing, shared
 
-app = typer.Typer(no_args_is_help=True, help="Tasks for agents that come by the network.")
+if TYPE_CHECKING:
+    from shioenv.fronts.serving import Door
+
+app = typer.Typer(
+    no_args_is_help=True, help="Tasks for agents, and shells, that come by the network."
+)
 
 Tasks = Annotated[
     Path, typer.Argument(metavar="FILE", help="The tasks, as shioenv tasks make writes them.")
+]
+Host = Annotated[
+    str, typer.Option(metavar="ADDRESS", help="Where to listen; 0.0.0.0 is everywhere.")
+]
+Port = Annotated[
+    int,
+    typer.Option(min=0, max=65535, metavar="N", help="The port; 0 is any free one."),
 ]
 
 
@@ -20,15 +32,8 @@ Tasks = Annotated[
 def openenv(
     file: Tasks,
     *,
-    host: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="Where to listen; 0.0.0.0 is everywhere.")
-    ] = "127.0.0.1",
-    port: Annotated[
-        int,
-        typer.Option(
-            min=0, max=65535, metavar="N", help="The port to listen on; 0 is any free one."
-        ),
-    ] = 8000,
+    host: Host = "127.0.0.1",
+    port: Port = 8000,
     max_turns: Annotated[
         int, typer.Option(min=1, metavar="N", help="Lines an agent may type at most.")
     ] = 20,
@@ -47,11 +52,136 @@ def openenv(
 
     tasks = read_tasks(file)
     try:
-        import uvicorn
-
         from shioenv.fronts.openenv import application
+        from shioenv.fronts.serving import Door, serve
     except ImportError:
         raise MissingExtraError("shioenv serve openenv", "openenv", "openenv") from None
     served = application(tasks, max_turns=max_turns, sessions=sessions, limits=limits)
     printing.note(f"{len(tasks)} tasks, {sessions} sessions at most")
-    uvicorn.run(served, host=host, port=port, log_level="info", ws_ping_timeout=None)
+    serve(served, Door(host, port), printing.note)
+
+
+@shared.command(app, "shioenv serve openai --runner hybrid --log ./visits.jsonl")
+def openai(
+    *,
+    runner: Annotated[
+        str,
+        typer.Option(
+            metavar="KIND",
+            autocompletion=shared.completing(
+                "sandbox", "hybrid", "shioenv.model.files:model_names"
+            ),
+            help="What answers: sandbox (a real machine for each visitor), default or another "
+            "model's name or file (nothing is executed), hybrid (the default model where it is "
+            "sure, the machine elsewhere). It is the model's name in the protocol as well.",
+        ),
+    ] = "sandbox",
+    system: shared.SystemName = None,
+    cwd: shared.StartDirectory = None,
+    machine_below: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            max=1,
+            metavar="P",
+            help="With hybrid: run what the model is less sure of.",
+        ),
+    ] = 0.9,
+    host: Host = "127.0.0.1",
+    port: Port = 8000,
+    key: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY",
+            help="A key that clients have to show. The option may be given again. Other users of "
+            "this host can read it in the list of processes.",
+        ),
+    ] = None,
+    key_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A file of such keys, one a line.")
+    ] = None,
+    sessions: Annotated[
+        int, typer.Option(min=1, max=1024, metavar="N", help="Shells that are kept at once.")
+    ] = 64,
+    idle: Annotated[
+        float,
+        typer.Option(
+            min=1, max=86_400, metavar="SECONDS", help="How long a shell waits for its next line."
+        ),
+    ] = 900.0,
+    rate: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Requests a minute of one key, or else of one address.",
+        ),
+    ] = 1200,
+    log: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Write a line of JSON for each typed line. What is there stays."
+        ),
+    ] = None,
+    limits: shared.LimitsOptions,
+) -> None:
+    """Serve shells by OpenAI's protocol, as honeypots ask them, until Ctrl-C.
+
+    Each conversation has a shell, and the answer is what the shell prints. A visitor can run
+    anything in the machine, and nothing outside of it. Elsewhere than on this host's own addresses
+    a key is wanted. The extra shioenv[openai] is needed.
+    """
+    from contextlib import ExitStack
+
+    from shioenv.errors import MissingExtraError
+
+    try:
+        from shioenv.fronts.openai import OpenAIFront, refusal
+        from shioenv.fronts.serving import Door, serve
+    except ImportError:
+        raise MissingExtraError(
+            "shioenv serve openai", "openai", "limits", "starlette", "uvicorn"
+        ) from None
+    from shioenv.fronts.linelog import LineLog
+    from shioenv.fronts.shells import Shells
+    from shioenv.fronts.visits import Visits
+
+    door = Door(host, port)
+    keys = _keys(key or [], key_file, door)
+    with ExitStack() as stack:
+        written = stack.enter_context(LineLog(log)) if log else None
+        shells = Shells(runner, system, cwd, limits, sure=machine_below)
+        stack.callback(shells.close)
+        front = OpenAIFront(
+            Visits(shells, sessions, idle),
+            runner,
+            keys=keys,
+            rate=rate,
+            log=written,
+            note=printing.note,
+        )
+        printing.note(f"the model's name is {runner}; {sessions} shells at most")
+        serve(front.application(), door, printing.note, refusal)
+
+
+def _keys(given: list[str], file: Path | None, door: Door) -> list[str]:
+    """The keys that clients have to show. Errors: UsageError where they are wanted or wrong."""
+    from shioenv.errors import UsageError
+
+    keys = list(given)
+    if file is not None:
+        try:
+            keys += file.read_text(encoding="utf-8").split()
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"{file} cannot be read: {error}") from None
+    for name in keys:
+        if not name or not name.isascii() or not name.isprintable() or " " in name:
+            raise UsageError("a key is one word of ASCII characters")
+    if file is not None and not keys:
+        raise UsageError(f"there is no key in {file}")
+    if not keys and not door.is_local:
+        raise UsageError(
+            f"whoever reaches {door.host} could type into these shells",
+            hint="name keys with --key-file FILE, or listen on 127.0.0.1",
+        )
+    return keys

@@ -9,7 +9,7 @@ from shioenv.behavior.observe import SandboxRunner
 from shioenv.behavior.rows import Row, RowKind
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch
-from shioenv.domain.runner import Runner, State, answer_of
+from shioenv.domain.runner import Answer, Runner, State, answer_of
 from shioenv.errors import Abstained
 from shioenv.live.shell import Closing, Shell, ended, nothing
 from shioenv.sandbox.base import LARGEST
@@ -30,12 +30,14 @@ class AskedShell(Closing):
         """See `Shell.state`."""
         self.ended = False
         """See `Shell.ended`."""
+        self.answer: Answer | None = None
+        """The answer to the newest line; None before the first one."""
 
     def run(self, line: str, *, timeout: float | None = None) -> Behavior:
         """See `Shell.run`. A runner that does not execute takes no notice of a `timeout`."""
         if self.ended:
             raise ended(line)
-        answer = answer_of(self._runner, line, self.state)
+        self.answer = answer = answer_of(self._runner, line, self.state)
         behavior = answer.behavior
         self.ended = behavior.timed_out or behavior.died_by_signal is not None
         self.state = self.state.after(line, behavior, answer.written)
@@ -115,6 +117,8 @@ class HybridShell(Closing):
         self._owed: list[tuple[str, float | None]] = []
         self.sources: list[str] = []
         """Who answered each line: `model` or `machine`."""
+        self.answer: Answer | None = None
+        """The model's answer to the newest line; None where the machine ran the line."""
 
     @property
     def ended(self) -> bool:
@@ -134,7 +138,9 @@ class HybridShell(Closing):
             answer = answer_of(self._model, line, self._state)
         except Abstained:
             answer = None
+        self.answer = None
         if answer is not None and answer.confidence >= self._confidence:
+            self.answer = answer
             self.sources.append("model")
             self._owed.append((line, timeout))
             self._state = self._state.after(line, answer.behavior, answer.written)

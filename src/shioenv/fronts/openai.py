@@ -1,0 +1,269 @@
+"""A shell behind OpenAI's protocol: what Cowrie, Beelzebub and any other client of it may ask."""
+
+from __future__ import annotations
+
+import hmac
+import json
+import secrets
+import time
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import msgspec
+from limits import RateLimitItemPerMinute
+from limits.aio.storage import MemoryStorage
+from limits.aio.strategies import MovingWindowRateLimiter
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from shioenv.errors import DatasetStorageError, InputError, ShioenvError
+from shioenv.files.schema import fault
+from shioenv.fronts.conversations import ChatRequest, Conversation, conversation_of
+from shioenv.fronts.linelog import LineLog
+from shioenv.fronts.visits import OverloadedError, Told, TooLongError, Visits
+
+TYPES: Final = {401: "authentication_error", 429: "rate_limit_error"}
+"""OpenAI's types of errors by status; the others are the client's below 500, else the server's."""
+
+
+def refusal(
+    status: int, message: str, code: str | None = None, param: str | None = None
+) -> dict[str, Any]:
+    """An error in OpenAI's form."""
+    usual = "invalid_request_error" if status < 500 else "server_error"
+    kind = TYPES.get(status, usual)
+    return {"error": {"message": message, "type": kind, "param": param, "code": code}}
+
+
+class OpenAIFront:
+    """What is asked over HTTP, answered by visits.
+
+    `keys` are those that a client may show; without any, whoever comes is served. `rate` are the
+    requests that a key, or an address where there are no keys, may make in a minute.
+    """
+
+    def __init__(
+        self,
+        visits: Visits,
+        name: str,
+        *,
+        keys: Sequence[str] = (),
+        rate: int,
+        log: LineLog | None = None,
+        note: Any = print,
+    ) -> None:
+        self._visits, self._name, self._log, self._note = visits, name, log, note
+        self._keys = [key.encode() for key in keys]
+        self._rate = RateLimitItemPerMinute(rate)
+        self._limiter = MovingWindowRateLimiter(MemoryStorage())
+        self._began = int(time.time())
+        self._lost = 0
+
+    def application(self) -> Starlette:
+        """The server as an ASGI application. Its end ends every shell."""
+
+        @asynccontextmanager
+        async def lifespan(served: Starlette) -> AsyncIterator[None]:
+            await self._visits.start()
+            try:
+                yield
+            finally:
+                await self._visits.close()
+
+        return Starlette(
+            routes=[
+                Route("/v1/chat/completions", self._chat, methods=["POST"]),
+                Route("/v1/models", self._models),
+                Route("/v1/models/{model:path}", self._model),
+            ],
+            exception_handlers={HTTPException: self._refused, Exception: self._broke},
+            lifespan=lifespan,
+        )
+
+    async def _chat(self, request: Request) -> Response:
+        began = time.monotonic()
+        caller = await self._caller(request)
+        asked, conversation = _asked(await request.body(), caller)
+        if asked.model != self._name:
+            raise _unknown(asked.model, self._name)
+        told = await self._told(conversation, began)
+        answer = {
+            "id": f"chatcmpl-{secrets.token_hex(12)}",
+            "created": int(time.time()),
+            "model": self._name,
+        }
+        usage = _usage(asked, told)
+        if not asked.stream:
+            return JSONResponse({**answer, **_completion(told), "usage": usage})
+        with_usage = asked.stream_options is not None and asked.stream_options.include_usage
+        chunks = _chunks(answer, told, usage if with_usage else None)
+        return StreamingResponse(_events(chunks), media_type="text/event-stream")
+
+    async def _told(self, conversation: Conversation, began: float) -> Told:
+        """What the shell answers, written into the log."""
+        try:
+            told = await self._visits.answer(conversation)
+        except InputError as error:
+            raise _error(400, error.message, param="messages") from None
+        except TooLongError:
+            raise _error(
+                400,
+                "the conversation's lines take too long to be run again",
+                code="context_length_exceeded",
+                param="messages",
+            ) from None
+        except OverloadedError:
+            raise _error(503, "every shell is running a line", code="overloaded") from None
+        except ShioenvError as error:
+            self._note(f"a line was not answered: {error}")
+            raise _error(500, "the shell's machine broke") from None
+        if self._log is not None:
+            self._write(self._log, conversation.line, told, began)
+        return told
+
+    def _write(self, log: LineLog, line: str, told: Told, began: float) -> None:
+        """Writes the log. A log that cannot be written is said once, until it can be again."""
+        said: dict[str, Any] = {"session": told.visit, "runner": told.runner}
+        if told.confidence is not None:
+            said["confidence"] = round(told.confidence, 4)
+        said["latency"] = round(time.monotonic() - began, 6)
+        if told.again:
+            said["again"] = told.again
+        if told.declined:
+            said["abstained"] = told.declined
+        if self._lost:
+            said["lost"] = self._lost
+        try:
+            log.write(line, told.behavior, **said)
+        except DatasetStorageError as error:
+            if not self._lost:
+                self._note(f"the log cannot be written: {error}")
+            self._lost += 1
+        else:
+            self._lost = 0
+
+    async def _models(self, request: Request) -> Response:
+        await self._caller(request)
+        return JSONResponse({"object": "list", "data": [self._card()]})
+
+    async def _model(self, request: Request) -> Response:
+        await self._caller(request)
+        if request.path_params["model"] != self._name:
+            raise _unknown(request.path_params["model"], self._name)
+        return JSONResponse(self._card())
+
+    def _card(self) -> dict[str, Any]:
+        return {"id": self._name, "object": "model", "created": self._began, "owned_by": "shioenv"}
+
+    async def _caller(self, request: Request) -> str:
+        """Who asks. HTTPException for a wrong key, or for one request too many in a minute."""
+        caller = request.client.host if request.client else ""
+        if self._keys:
+            scheme, _, shown = request.headers.get("authorization", "").partition(" ")
+            given = shown.strip().encode("latin-1")
+            known = [key for key in self._keys if hmac.compare_digest(key, given)]
+            if scheme.lower() != "bearer" or not known:
+                raise _error(401, "the API key is missing or wrong", code="invalid_api_key")
+            caller = str(self._keys.index(known[0]))
+        if not await self._limiter.hit(self._rate, caller):
+            window = await self._limiter.get_window_stats(self._rate, caller)
+            wait = max(1, round(window.reset_time - time.time()))
+            message = f"more than {self._rate.amount:,} requests in a minute"
+            raise _error(429, message, code="rate_limit_exceeded", wait=wait)
+        return caller
+
+    async def _refused(self, request: Request, error: Exception) -> Response:
+        """Any HTTPException in OpenAI's form."""
+        assert isinstance(error, HTTPException)
+        body = error.detail
+        if isinstance(body, str):  # Starlette's own: no such path, no such method
+            place = f"{request.method} {request.url.path}"
+            body = refusal(error.status_code, f"there is no {place:.200}", code="unknown_url")
+        return JSONResponse(body, error.status_code, headers=error.headers)
+
+    async def _broke(self, request: Request, error: Exception) -> Response:
+        return JSONResponse(refusal(500, "the server failed to answer"), 500)
+
+
+def _asked(body: bytes, caller: str) -> tuple[ChatRequest, Conversation]:
+    """The request and its conversation. HTTPException for what is none."""
+    try:
+        asked = msgspec.json.decode(body, type=ChatRequest)
+        return asked, conversation_of(asked, caller)
+    except RecursionError:
+        raise _error(400, "the body is nested too deeply") from None
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        _, _, path = str(error).partition(" - at `$.")
+        raise _error(
+            400, f"the body is wrong: {fault(error)}", param=path.rstrip("`") or None
+        ) from None
+    except ValueError as error:
+        raise _error(400, str(error), param="messages") from None
+
+
+def _error(
+    status: int, message: str, *, code: str | None = None, param: str | None = None, wait: int = 0
+) -> HTTPException:
+    body: Any = refusal(status, message, code, param)
+    return HTTPException(status, body, {"Retry-After": str(wait)} if wait else None)
+
+
+def _unknown(model: str, name: str) -> HTTPException:
+    message = f"there is no model {model!r:.100}; there is {name!r}"
+    return _error(404, message, code="model_not_found", param="model")
+
+
+def _message(told: Told) -> dict[str, Any]:
+    if told.behavior is None:
+        return {"role": "assistant", "content": None, "refusal": told.declined}
+    return {"role": "assistant", "content": told.text, "refusal": None}
+
+
+def _finish(told: Told) -> str:
+    cut = told.behavior is not None and told.behavior.output_truncated
+    return "length" if cut else "stop"
+
+
+def _completion(told: Told) -> dict[str, Any]:
+    choice = {
+        "index": 0,
+        "message": _message(told),
+        "logprobs": None,
+        "finish_reason": _finish(told),
+    }
+    return {"object": "chat.completion", "choices": [choice]}
+
+
+def _usage(asked: ChatRequest, told: Told) -> dict[str, int]:
+    """Tokens, counted as bytes of UTF-8: a shell has no other ones."""
+    prompt = sum(len(message.text.encode("utf-8", "replace")) for message in asked.messages)
+    answer = len(told.text.encode())
+    return {
+        "prompt_tokens": prompt,
+        "completion_tokens": answer,
+        "total_tokens": prompt + answer,
+    }
+
+
+def _chunks(
+    answer: dict[str, Any], told: Told, usage: dict[str, int] | None
+) -> Iterator[dict[str, Any]]:
+    """The answer in the pieces of a stream. The shell's output is one, since it ends at once."""
+    whole = {**answer, "object": "chat.completion.chunk"}
+    deltas = [(_message(told), None), ({}, _finish(told))]
+    for delta, finish in deltas:
+        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
+        yield {**whole, "choices": [choice]}
+    if usage is not None:
+        yield {**whole, "choices": [], "usage": usage}
+
+
+def _events(chunks: Iterable[dict[str, Any]]) -> Iterator[str]:
+    """Chunks as server-sent events."""
+    for chunk in chunks:
+        yield f"data: {json.dumps(chunk)}\n\n"
+    yield "data: [DONE]\n\n"

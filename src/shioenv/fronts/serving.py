@@ -1,0 +1,225 @@
+"""One way of serving by HTTP: where it listens, what comes in at most, how it stops."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import json
+import socket
+from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import h11
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from shioenv.errors import UsageError
+
+LARGEST_BODY: Final = 1 << 20
+"""Bytes of a request's body at most; ours: an input has 128 KiB at most."""
+
+LARGEST_HEAD: Final = 16 << 10
+"""Bytes of a request's line and headers at most, as h11 counts them."""
+
+MOST_CONNECTIONS: Final = 1024
+"""Connections at once; ours."""
+
+REQUEST_SECONDS: Final = 10.0
+"""Seconds that a client may take to send a request, its body included; ours."""
+
+LATE: Final = f"the request did not come whole in {REQUEST_SECONDS:g} s"
+
+STOP_SECONDS: Final = 10
+"""Seconds for which a server that stops waits for answers that are on their way; ours."""
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Application = Callable[[Message, Receive, Send], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """Where a server listens."""
+
+    host: str
+    port: int
+    """0 is any free port."""
+
+    @property
+    def is_local(self) -> bool:
+        """Whether other hosts cannot reach it."""
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+    def opened(self) -> socket.socket:
+        """A socket that listens there. Errors: UsageError, with the next step."""
+        try:
+            family = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)[0][0]
+            listening = socket.create_server((self.host, self.port), family=family, backlog=1024)
+            # asyncio sets this where a socket says that it is TCP, which those made here do not
+            listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
+            return listening
+        except OSError as error:
+            raise UsageError(
+                f"nothing can listen on {self.host}, port {self.port}: {error.strerror}",
+                hint="choose another one with --host and --port; port 0 is any free one",
+            ) from None
+
+
+def detail(status: int, message: str) -> dict[str, Any]:
+    """A refusal in FastAPI's form."""
+    return {"detail": message}
+
+
+def serve(
+    application: Application,
+    door: Door,
+    said: Callable[[str], None],
+    refusal: Callable[[int, str], dict[str, Any]] = detail,
+) -> None:
+    """Serves an ASGI application until Ctrl-C or SIGTERM; its lifespan ends before this returns.
+
+    `said` is given the address once something listens there. `refusal` is the body that refuses a
+    request, in the words of the application's protocol. Errors: UsageError for a door that cannot
+    be opened.
+    """
+    listening = door.opened()
+    host, port = listening.getsockname()[:2]
+    shown = f"[{host}]" if ":" in host else host
+    said(f"running on http://{shown}:{port} (Ctrl-C stops it)")
+    configuration = uvicorn.Config(
+        Bounded(application, refusal),
+        http=protocol(refusal),
+        h11_max_incomplete_event_size=LARGEST_HEAD,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        ws_ping_timeout=None,
+        timeout_graceful_shutdown=STOP_SECONDS,
+    )
+    uvicorn.Server(configuration).run([listening])
+
+
+class Bounded:
+    """An ASGI application whose HTTP requests are read whole, within bounds, before it runs."""
+
+    def __init__(
+        self, application: Application, refusal: Callable[[int, str], dict[str, Any]]
+    ) -> None:
+        self._application, self._refusal = application, refusal
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Answers one request, as ASGI has it."""
+        if scope["type"] != "http":
+            await self._application(scope, receive, send)
+            return
+        try:
+            async with asyncio.timeout(REQUEST_SECONDS):
+                body = await self._body(scope, receive)
+        except TimeoutError:
+            await self._refuse(send, 408, LATE)
+            return
+        if body is None:
+            return
+        if len(body) > LARGEST_BODY:
+            await self._refuse(send, 413, f"a body has at most {LARGEST_BODY:,} bytes")
+            return
+        given = False
+
+        async def again() -> Message:
+            nonlocal given
+            if given:
+                return await receive()
+            given = True
+            return {"type": "http.request", "body": bytes(body), "more_body": False}
+
+        await self._application(scope, again, send)
+
+    async def _body(self, scope: Message, receive: Receive) -> bytearray | None:
+        """The body, or a beginning that is too long; None where the client went away."""
+        body = bytearray()
+        for name, value in scope["headers"]:
+            if name == b"content-length" and int(value) > LARGEST_BODY:
+                return bytearray(LARGEST_BODY + 1)
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return None
+            body += message.get("body", b"")
+            if len(body) > LARGEST_BODY or not message.get("more_body", False):
+                return body
+
+    async def _refuse(self, send: Send, status: int, message: str) -> None:
+        content = json.dumps(self._refusal(status, message)).encode()
+        headers = [
+            (b"content-type", b"application/json"),
+            (b"content-length", str(len(content)).encode()),
+            (b"connection", b"close"),
+        ]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": content})
+
+
+def protocol(refusal: Callable[[int, str], dict[str, Any]]) -> type[asyncio.Protocol]:
+    """Uvicorn's HTTP protocol, with bounds on connections and on the time that headers take."""
+
+    class BoundedProtocol(H11Protocol):
+        """A connection that is closed where its next request does not come."""
+
+        _due: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: asyncio.Transport) -> None:
+            """Begins to wait for the first request."""
+            super().connection_made(transport)
+            if len(self.connections) > MOST_CONNECTIONS:
+                self._refuse(503, "there are too many connections")
+            else:
+                self._wait()
+
+        def data_received(self, data: bytes) -> None:
+            """Reads on; waits for the next request where none is being answered."""
+            super().data_received(data)
+            self._wait()
+
+        def connection_lost(self, error: Exception | None) -> None:
+            """Waits no more."""
+            self._stop_waiting()
+            super().connection_lost(error)
+
+        def send_400_response(self, msg: str) -> None:
+            """Refuses what is no HTTP."""
+            self._refuse(400, "this is no HTTP request")
+
+        def _wait(self) -> None:
+            if self.conn.their_state is not h11.IDLE or self.transport.is_closing():
+                self._stop_waiting()
+            elif self._due is None:
+                self._due = self.loop.call_later(REQUEST_SECONDS, self._give_up)
+
+        def _stop_waiting(self) -> None:
+            if self._due is not None:
+                self._due.cancel()
+                self._due = None
+
+        def _give_up(self) -> None:
+            if self.conn.their_state is h11.IDLE and not self.transport.is_closing():
+                self._refuse(408, LATE)
+
+        def _refuse(self, status: int, message: str) -> None:
+            content = json.dumps(refusal(status, message)).encode()
+            if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+                headers = [
+                    (b"content-type", b"application/json"),
+                    (b"content-length", str(len(content)).encode()),
+                    (b"connection", b"close"),
+                ]
+                answer = h11.Response(status_code=status, headers=headers)
+                for event in (answer, h11.Data(data=content), h11.EndOfMessage()):
+                    self.transport.write(self.conn.send(event))
+            self.transport.close()
+
+    return BoundedProtocol
