@@ -5,10 +5,13 @@ set -eu
 cd "$(dirname "$0")/.."
 
 failed=
-for front in ${*:-openenv inspect verifiers trl}; do
+for front in ${*:-openai openenv inspect verifiers trl}; do
     home=.fronts/$front
-    # a build for the processor alone would need an index of its own; this one is pinned
-    if [ "$front" = trl ]; then first=torch==2.13.0; else first=; fi
+    case $front in
+    trl) first=torch==2.13.0 ;; # a build for the processor alone would need an index of its own
+    openai) first='openai>=1.50' ;; # the client
+    *) first= ;;
+    esac
     scripts/environment.sh "$home" "$front" $first
     echo "== $front"
     "$home/bin/python" -m pytest -q "tests/fronts/test_$front.py" || failed="$failed $front"

@@ -94,7 +94,7 @@ NEEDS = {
     },
     **{
         name: Need(partial(_has_module, name), otherwise=FRONTS)
-        for name in ("inspect_ai", "openenv", "trl", "verifiers")
+        for name in ("inspect_ai", "openenv", "starlette", "trl", "verifiers")
     },
     **{
         f"{name} in the kernel": Need(partial(_mounts, name), otherwise=KERNEL)

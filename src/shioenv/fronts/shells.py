@@ -124,10 +124,9 @@ class OneAtATime:
             return answer_of(self._runner, shell_input, state)
 
 
-def answered_by(shell: Shell, kind: str) -> tuple[str, float | None]:
-    """Who answered the newest line of a shell of a kind, and how sure it was (None: it ran it)."""
-    if isinstance(shell, HybridShell):
-        return shell.sources[-1], shell.answer.confidence if shell.answer else None
-    if isinstance(shell, AskedShell):
-        return kind, shell.answer.confidence if shell.answer else None
+def answered_by(shell: Shell) -> tuple[str, float | None]:
+    """Who answered a shell's newest line, `model` or `machine`, and how sure the model was."""
+    answer = shell.answer if isinstance(shell, AskedShell | HybridShell) else None
+    if answer is not None or isinstance(shell, AskedShell):
+        return "model", answer.confidence if answer else None
     return "machine", None

@@ -71,9 +71,9 @@ class Told:
         return "" if self.behavior is None else self.behavior.output.decode("utf-8", "replace")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class TypedLine:
-    """A line of a visit."""
+    """A line of a visit. Another line with the same text is another one."""
 
     text: str
     runs_again: bool = True
@@ -89,6 +89,7 @@ class Visit:
     lines: list[TypedLine]
     answers: list[str]
     number: str = field(default_factory=lambda: secrets.token_hex(6))
+    """What the log calls the visit."""
     shell: Shell | None = None
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while a line is run: the others wait, in their order."""
@@ -143,8 +144,10 @@ class Visits:
     def __init__(self, shells: Shells, most: int, idle_seconds: float) -> None:
         self._shells, self._most, self._idle_seconds = shells, most, idle_seconds
         self._threads = ThreadPoolExecutor(most + 2, thread_name_prefix="shioenv-shell")
-        self._visits: list[Visit] = []
-        self._open = 0  # shells that are open, or are being opened
+        self.known: list[Visit] = []
+        """The visits that are remembered."""
+        self.kept = 0
+        """Shells that are open, or are being opened; spare ones are not counted."""
         self._closing = False
         self._sweeping: asyncio.Task[None] | None = None
         self._work: set[asyncio.Future[Any]] = set()
@@ -175,7 +178,7 @@ class Visits:
                 [TypedLine(text) for text in conversation.lines],
                 list(conversation.answers),
             )
-            self._visits.append(visit)
+            self.known.append(visit)
         line = visit.add(conversation.line)
         visit.waiting += 1
         try:
@@ -185,6 +188,13 @@ class Visits:
             visit.waiting -= 1
             visit.used = time.monotonic()
             self._forget()
+
+    async def end_unused(self, seconds: float) -> None:
+        """Ends the shells that had no line for so long; from `start` on, this happens by itself."""
+        old = time.monotonic() - seconds
+        for visit in list(self.known):
+            if visit.shell and not visit.waiting and visit.used <= old:
+                await self._end(visit)
 
     async def close(self) -> None:
         """Waits for the lines that are running, and ends every shell."""
@@ -204,7 +214,7 @@ class Visits:
         """
         fits = [
             visit
-            for visit in self._visits
+            for visit in self.known
             if visit.key == conversation.key and visit.fits(conversation)
         ]
         if not fits:
@@ -215,7 +225,7 @@ class Visits:
         if len({visit.transcript[0] for visit in fits}) == 1 and not best.forgot:
             same = Visit(best.key, [TypedLine(x.text, x.runs_again) for x in best.lines], [])
             same.answers = list(conversation.answers)
-            self._visits.append(same)
+            self.known.append(same)
             return same
         return None
 
@@ -258,8 +268,8 @@ class Visits:
         try:
             behavior = shell.run(text)
         except Abstained as error:
-            return Told("", None, answered_by(shell, self._shells.kind)[0], None, error.message)
-        runner, confidence = answered_by(shell, self._shells.kind)
+            return Told("", None, "model", declined=error.message)
+        runner, confidence = answered_by(shell)
         return Told("", behavior, runner, confidence)
 
     async def _rebuild(self, visit: Visit, line: TypedLine) -> int:
@@ -313,7 +323,7 @@ class Visits:
         try:
             shell: Shell = await self._in_thread(self._shells.open)
         except BaseException:
-            self._open -= 1
+            self.kept -= 1
             raise
         self._make_ready()
         return shell
@@ -327,12 +337,12 @@ class Visits:
 
     async def _take_slot(self) -> None:
         """Counts one shell more. The one that was not used for longest is ended if need be."""
-        while self._open >= self._most:
-            idle = [visit for visit in self._visits if visit.shell and not visit.waiting]
+        while self.kept >= self._most:
+            idle = [visit for visit in self.known if visit.shell and not visit.waiting]
             if not idle:
                 raise OverloadedError
             await self._end(min(idle, key=lambda visit: visit.used))
-        self._open += 1
+        self.kept += 1
 
     async def _end(self, visit: Visit) -> None:
         """Ends the visit's shell; does nothing where it has none."""
@@ -341,24 +351,20 @@ class Visits:
             try:
                 await self._in_thread(shell.close)
             finally:
-                self._open -= 1
+                self.kept -= 1
 
     def _forget(self) -> None:
         """Forgets the visits that were not used for longest, where there are too many."""
-        too_many = len(self._visits) - REMEMBERED * self._most
+        too_many = len(self.known) - REMEMBERED * self._most
         if too_many > 0:
-            idle = [visit for visit in self._visits if not visit.shell and not visit.waiting]
+            idle = [visit for visit in self.known if not visit.shell and not visit.waiting]
             for visit in sorted(idle, key=lambda visit: visit.used)[:too_many]:
-                self._visits.remove(visit)
+                self.known.remove(visit)
 
     async def _sweep(self) -> None:
-        """Ends shells that nobody used for long, until it is cancelled."""
         while True:
             await asyncio.sleep(min(SWEEP_SECONDS, self._idle_seconds / 2))
-            old = time.monotonic() - self._idle_seconds
-            for visit in list(self._visits):
-                if visit.shell and not visit.waiting and visit.used < old:
-                    await self._end(visit)
+            await self.end_unused(self._idle_seconds)
 
     async def _in_thread(self, work: Callable[..., Any], *given: Any) -> Any:
         """What the work gives. It is waited for at the end, even where nobody waits any more."""

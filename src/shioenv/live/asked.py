@@ -31,12 +31,13 @@ class AskedShell(Closing):
         self.ended = False
         """See `Shell.ended`."""
         self.answer: Answer | None = None
-        """The answer to the newest line; None before the first one."""
+        """The answer to the newest line; None where the runner declined, and before the first."""
 
     def run(self, line: str, *, timeout: float | None = None) -> Behavior:
         """See `Shell.run`. A runner that does not execute takes no notice of a `timeout`."""
         if self.ended:
             raise ended(line)
+        self.answer = None
         self.answer = answer = answer_of(self._runner, line, self.state)
         behavior = answer.behavior
         self.ended = behavior.timed_out or behavior.died_by_signal is not None

@@ -97,7 +97,7 @@ class Cowrie:
 
     def __init__(self, setting: Setting) -> None:
         self._start = setting.start
-        python = installed(f"cowrie-{VERSION}", _install) / "venv" / "bin" / "python"
+        python = interpreter()
         system = find_system(setting.text or setting.system)
         home = installed(
             f"cowrie-{VERSION}-{system.digest[:12]}", lambda made: _configure(made, system, python)
@@ -181,6 +181,11 @@ def _operations(before: dict[str, Any], after: dict[str, Any], cwd: str) -> Iter
             yield ("r", pointer)
         else:
             yield ("a", pointer, {}) if verb == "added" else ("=", f"{pointer}/content", True)
+
+
+def interpreter() -> Path:
+    """The Python of Cowrie's environment, which has paramiko too and is made on first use."""
+    return installed(f"cowrie-{VERSION}", _install) / "venv" / "bin" / "python"
 
 
 def _install(directory: Path) -> None:
