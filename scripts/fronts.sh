@@ -14,6 +14,6 @@ for front in ${*:-openai openenv inspect verifiers trl}; do
     esac
     scripts/environment.sh "$home" "$front" $first
     echo "== $front"
-    "$home/bin/python" -m pytest -q "tests/fronts/test_$front.py" || failed="$failed $front"
+    "$home/bin/python" -m pytest -q tests/fronts/test_"$front"*.py || failed="$failed $front"
 done
 [ -z "$failed" ] || { echo "failed:$failed" >&2; exit 1; }

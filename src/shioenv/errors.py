@@ -437,6 +437,21 @@ class SavedShellError(ShioenvError):
     code = "SHIO-L03"
 
 
+# serving
+
+
+class OverloadedError(ShioenvError):
+    """Every shell that a server may keep is running a line."""
+
+    code = "SHIO-W01"
+
+
+class ConversationTooLongError(ShioenvError):
+    """The lines of a conversation take too long to be run again in another shell."""
+
+    code = "SHIO-W02"
+
+
 # models
 
 

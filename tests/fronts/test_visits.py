@@ -13,11 +13,16 @@ import pytest
 from cowrie_history import History, executed
 from fronts_tasks import sandboxes
 
-from shioenv.errors import InputError, SandboxError
+from shioenv.errors import (
+    ConversationTooLongError,
+    InputError,
+    OverloadedError,
+    SandboxError,
+)
 from shioenv.fronts import visits as module
 from shioenv.fronts.conversations import ChatRequest, conversation_of
 from shioenv.fronts.shells import Shells
-from shioenv.fronts.visits import OverloadedError, Told, TooLongError, Visits
+from shioenv.fronts.visits import Told, Visits
 
 pytestmark = [pytest.mark.usefixtures("system"), pytest.mark.xdist_group("visits")]
 
@@ -107,7 +112,7 @@ def test_equal_beginnings_are_two_machines(site: Site, history: History) -> None
 def test_who_comes_later_is_not_given_what_went_on(site: Site, history: History) -> None:
     """The shell that ran one line more serves nobody else: the lines are run again."""
     late = History(system=history.system)
-    site.typed(history, "cd /tmp", "echo mine > f")
+    site.typed(history, "cd /tmp", "echo mine > f", "cd /tmp")
     late.messages("cd /tmp")
     told = site.run(site.ask(late.messages("ls -A")))
     assert (told.text, told.again) == ("", 1)
@@ -275,7 +280,7 @@ def test_what_takes_too_long_to_run_again_is_refused(
 ) -> None:
     monkeypatch.setattr(module, "AGAIN_SECONDS", 0.0)
     history.messages("true")
-    with pytest.raises(TooLongError):
+    with pytest.raises(ConversationTooLongError):
         site.run(site.ask(history.messages("true")))
 
 

@@ -20,11 +20,17 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from shioenv.errors import DatasetStorageError, InputError, ShioenvError
+from shioenv.errors import (
+    ConversationTooLongError,
+    DatasetStorageError,
+    InputError,
+    OverloadedError,
+    ShioenvError,
+)
 from shioenv.files.schema import fault
 from shioenv.fronts.conversations import ChatRequest, Conversation, conversation_of
 from shioenv.fronts.linelog import LineLog
-from shioenv.fronts.visits import OverloadedError, Told, TooLongError, Visits
+from shioenv.fronts.visits import Told, Visits
 
 TYPES: Final = {401: "authentication_error", 429: "rate_limit_error"}
 """OpenAI's types of errors by status; the others are the client's below 500, else the server's."""
@@ -109,15 +115,11 @@ class OpenAIFront:
             told = await self._visits.answer(conversation)
         except InputError as error:
             raise _error(400, error.message, param="messages") from None
-        except TooLongError:
-            raise _error(
-                400,
-                "the conversation's lines take too long to be run again",
-                code="context_length_exceeded",
-                param="messages",
-            ) from None
-        except OverloadedError:
-            raise _error(503, "every shell is running a line", code="overloaded") from None
+        except ConversationTooLongError as error:
+            code = "context_length_exceeded"  # OpenAI's, for a conversation that is too long
+            raise _error(400, error.message, code=code, param="messages") from None
+        except OverloadedError as error:
+            raise _error(503, error.message, code="overloaded") from None
         except ShioenvError as error:
             self._note(f"a line was not answered: {error}")
             raise _error(500, "the shell's machine broke") from None

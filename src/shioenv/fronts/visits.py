@@ -16,7 +16,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from shioenv.domain.behavior import Behavior
-from shioenv.errors import Abstained, InputError, SandboxError, ShellEndedError
+from shioenv.errors import (
+    Abstained,
+    ConversationTooLongError,
+    InputError,
+    OverloadedError,
+    SandboxError,
+    ShellEndedError,
+)
 from shioenv.fronts.conversations import Conversation, likeness
 from shioenv.fronts.shells import Shells, answered_by
 from shioenv.live.shell import Shell
@@ -38,14 +45,6 @@ ARRIVAL_SECONDS: Final = 0.1
 
 SWEEP_SECONDS: Final = 5.0
 """Seconds between two looks for shells that nobody uses."""
-
-
-class OverloadedError(Exception):
-    """Every shell that may be kept is running a line."""
-
-
-class TooLongError(Exception):
-    """The lines of a conversation take too long to be run again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,8 +159,8 @@ class Visits:
     async def answer(self, conversation: Conversation) -> Told:
         """What the conversation's newest line prints.
 
-        Errors: OverloadedError, TooLongError; InputError for a line that no shell can be given;
-        SandboxError where the machine broke.
+        Errors: OverloadedError, ConversationTooLongError. InputError for a line that no shell can
+        be given. SandboxError where the machine broke.
         """
         if conversation.is_alone:
             return await self._alone_answer(conversation)
@@ -295,7 +294,10 @@ class Visits:
         """Runs lines again, in a thread; whether the shell goes on after them."""
         for line in lines:
             if self._closing or time.monotonic() > end:
-                raise TooLongError
+                raise ConversationTooLongError(
+                    f"its lines need more than {AGAIN_SECONDS:g} s to be run again",
+                    hint="begin another conversation",
+                )
             try:
                 shell.run(line.text)
             except (InputError, Abstained):
@@ -340,7 +342,10 @@ class Visits:
         while self.kept >= self._most:
             idle = [visit for visit in self.known if visit.shell and not visit.waiting]
             if not idle:
-                raise OverloadedError
+                raise OverloadedError(
+                    f"all {self._most} shells are running lines",
+                    hint="ask again later, or serve with more --sessions",
+                )
             await self._end(min(idle, key=lambda visit: visit.used))
         self.kept += 1
 

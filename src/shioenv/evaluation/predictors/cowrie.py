@@ -137,7 +137,7 @@ class Cowrie:
         shutil.rmtree(self._state, ignore_errors=True)
 
     def _begun(self, python: Path, home: Path, setting: Setting) -> LineProcess:
-        port = _free_port()
+        port = free_port()
         facts = json.loads((home / "facts.json").read_text())
         self._lay_out(CONFIGURATION.format(home=home, state=self._state, port=port, **facts))
         here = files("shioenv.evaluation.predictors")
@@ -296,7 +296,8 @@ def _tree(system: System) -> list[Any]:
     return nodes["/"]
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of this host that nobody listens on."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port: int = free.getsockname()[1]
