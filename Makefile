@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: setup setup-all demo test test-skipped test-fronts test-train fresh check docs committed grammars-report bench bench-generate evaluate soak clean help
+.PHONY: setup setup-all demo test test-skipped test-fronts test-train fresh check docs committed grammars-report bench bench-generate bench-serve evaluate soak clean help
 
 BIN := .venv/bin
 PYTEST = $(BIN)/pytest -n $$(($$(nproc) + 1)) --dist loadgroup  # much of it waits
@@ -73,6 +73,10 @@ bench: setup ## what a run costs: bare bash and other sandboxes beside it, in on
 
 bench-generate: setup ## records a second: the usual settings beside the paper's, and without scores
 	@$(BIN)/python benchmarks/generate.py
+
+bench-serve: setup ## what a line costs over OpenAI's protocol, and over Cowrie before it
+	@scripts/environment.sh .fronts/openai openai 'openai>=1.50'
+	@.fronts/openai/bin/python benchmarks/serve.py
 
 JUDGED := sandbox trivial errors memory-plain:evaluation/memory memory:evaluation/memory default \
 	default:stages=bashkit cowrie just-bash bashkit

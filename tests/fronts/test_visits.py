@@ -22,7 +22,7 @@ from shioenv.errors import (
 from shioenv.fronts import visits as module
 from shioenv.fronts.conversations import ChatRequest, conversation_of
 from shioenv.fronts.shells import Shells
-from shioenv.fronts.visits import Told, Visits
+from shioenv.fronts.visits import Answered, Visits
 
 pytestmark = [pytest.mark.usefixtures("system"), pytest.mark.xdist_group("visits")]
 
@@ -41,7 +41,7 @@ class Site:
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         return self._loop.run(work)
 
-    async def ask(self, messages: list[dict[str, Any]], caller: str = "") -> Told:
+    async def ask(self, messages: list[dict[str, Any]], caller: str = "") -> Answered:
         request = msgspec.convert({"model": "sandbox", "messages": messages}, ChatRequest)
         return await self.visits.answer(conversation_of(request, caller))
 
@@ -156,7 +156,7 @@ def test_lines_that_are_pasted_run_in_their_order(site: Site, history: History) 
     """Cowrie sends each at once, without the answers that are on their way."""
     lines = ["cd /tmp", "y=1", "for i in 2 3; do y=$y$i; done", "echo $y", "pwd"]
 
-    async def paste() -> list[Told]:
+    async def paste() -> list[Answered]:
         asked = [history.messages(line) for line in lines]
         return await asyncio.gather(*map(site.ask, asked))
 
@@ -166,7 +166,7 @@ def test_lines_that_are_pasted_run_in_their_order(site: Site, history: History) 
 
 
 def test_requests_that_overtake_each_other_meet_in_one_shell(site: Site, history: History) -> None:
-    async def overtaken() -> tuple[Told, Told]:
+    async def overtaken() -> tuple[Answered, Answered]:
         first, second = history.messages("x=7"), history.messages("echo $x")
         later = asyncio.create_task(site.ask(second))
         await asyncio.sleep(0)  # it looks for its visit, and there is none yet

@@ -71,9 +71,9 @@ def openai(
             autocompletion=shared.completing(
                 "sandbox", "hybrid", "shioenv.model.files:model_names"
             ),
-            help="What answers: sandbox (a real machine for each visitor), default or another "
-            "model's name or file (nothing is executed), hybrid (the default model where it is "
-            "sure, the machine elsewhere). It is the model's name in the protocol as well.",
+            help="What answers. sandbox is a real machine for each visitor. default, or another "
+            "model's name or file, executes nothing. hybrid is the default model where it is sure, "
+            "and the machine elsewhere. KIND is the model's name in the protocol as well.",
         ),
     ] = "sandbox",
     system: shared.SystemName = None,

@@ -30,7 +30,7 @@ from shioenv.errors import (
 from shioenv.files.schema import fault
 from shioenv.fronts.conversations import ChatRequest, Conversation, conversation_of
 from shioenv.fronts.linelog import LineLog
-from shioenv.fronts.visits import Told, Visits
+from shioenv.fronts.visits import Answered, Visits
 
 TYPES: Final = {401: "authentication_error", 429: "rate_limit_error"}
 """OpenAI's types of errors by status; the others are the client's below 500, else the server's."""
@@ -109,7 +109,7 @@ class OpenAIFront:
         chunks = _chunks(answer, told, usage if with_usage else None)
         return StreamingResponse(_events(chunks), media_type="text/event-stream")
 
-    async def _told(self, conversation: Conversation, began: float) -> Told:
+    async def _told(self, conversation: Conversation, began: float) -> Answered:
         """What the shell answers, written into the log."""
         try:
             told = await self._visits.answer(conversation)
@@ -127,7 +127,7 @@ class OpenAIFront:
             self._write(self._log, conversation.line, told, began)
         return told
 
-    def _write(self, log: LineLog, line: str, told: Told, began: float) -> None:
+    def _write(self, log: LineLog, line: str, told: Answered, began: float) -> None:
         """Writes the log. A log that cannot be written is said once, until it can be again."""
         said: dict[str, Any] = {"session": told.visit, "runner": told.runner}
         if told.confidence is not None:
@@ -219,18 +219,18 @@ def _unknown(model: str, name: str) -> HTTPException:
     return _error(404, message, code="model_not_found", param="model")
 
 
-def _message(told: Told) -> dict[str, Any]:
+def _message(told: Answered) -> dict[str, Any]:
     if told.behavior is None:
         return {"role": "assistant", "content": None, "refusal": told.declined}
     return {"role": "assistant", "content": told.text, "refusal": None}
 
 
-def _finish(told: Told) -> str:
+def _finish(told: Answered) -> str:
     cut = told.behavior is not None and told.behavior.output_truncated
     return "length" if cut else "stop"
 
 
-def _completion(told: Told) -> dict[str, Any]:
+def _completion(told: Answered) -> dict[str, Any]:
     choice = {
         "index": 0,
         "message": _message(told),
@@ -240,7 +240,7 @@ def _completion(told: Told) -> dict[str, Any]:
     return {"object": "chat.completion", "choices": [choice]}
 
 
-def _usage(asked: ChatRequest, told: Told) -> dict[str, int]:
+def _usage(asked: ChatRequest, told: Answered) -> dict[str, int]:
     """Tokens, counted as bytes of UTF-8: a shell has no other ones."""
     prompt = sum(len(message.text.encode("utf-8", "replace")) for message in asked.messages)
     answer = len(told.text.encode())
@@ -252,7 +252,7 @@ def _usage(asked: ChatRequest, told: Told) -> dict[str, int]:
 
 
 def _chunks(
-    answer: dict[str, Any], told: Told, usage: dict[str, int] | None
+    answer: dict[str, Any], told: Answered, usage: dict[str, int] | None
 ) -> Iterator[dict[str, Any]]:
     """The answer in the pieces of a stream. The shell's output is one, since it ends at once."""
     whole = {**answer, "object": "chat.completion.chunk"}

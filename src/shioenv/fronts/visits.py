@@ -48,7 +48,7 @@ SWEEP_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Answered:
     """What a shell answered to a line."""
 
     visit: str
@@ -71,7 +71,7 @@ class Told:
 
 
 @dataclass(slots=True, eq=False)
-class TypedLine:
+class VisitLine:
     """A line of a visit. Another line with the same text is another one."""
 
     text: str
@@ -85,7 +85,7 @@ class Visit:
     """A conversation that is remembered, and the shell that stands at its end."""
 
     key: str
-    lines: list[TypedLine]
+    lines: list[VisitLine]
     answers: list[str]
     number: str = field(default_factory=lambda: secrets.token_hex(6))
     """What the log calls the visit."""
@@ -122,9 +122,9 @@ class Visit:
         starts = range(len(known) - len(answers) + 1)
         return any(known[start : start + len(answers)] == answers for start in starts)
 
-    def add(self, text: str) -> TypedLine:
+    def add(self, text: str) -> VisitLine:
         """Puts a line at the visit's end; from here on the visit is that line's."""
-        self.lines.append(TypedLine(text))
+        self.lines.append(VisitLine(text))
         while len(self.lines) > MOST_LINES or sum(map(len, self._texts)) > MOST_CHARACTERS:
             del self.lines[0]
             self.forgot = True
@@ -156,7 +156,7 @@ class Visits:
         await self._in_thread(self._shells.make_ready)
         self._sweeping = asyncio.create_task(self._sweep())
 
-    async def answer(self, conversation: Conversation) -> Told:
+    async def answer(self, conversation: Conversation) -> Answered:
         """What the conversation's newest line prints.
 
         Errors: OverloadedError, ConversationTooLongError. InputError for a line that no shell can
@@ -174,7 +174,7 @@ class Visits:
         if visit is None:
             visit = Visit(
                 conversation.key,
-                [TypedLine(text) for text in conversation.lines],
+                [VisitLine(text) for text in conversation.lines],
                 list(conversation.answers),
             )
             self.known.append(visit)
@@ -222,13 +222,13 @@ class Visits:
         if not conversation.is_cut or len({visit.transcript for visit in fits}) == 1:
             return best
         if len({visit.transcript[0] for visit in fits}) == 1 and not best.forgot:
-            same = Visit(best.key, [TypedLine(x.text, x.runs_again) for x in best.lines], [])
+            same = Visit(best.key, [VisitLine(x.text, x.runs_again) for x in best.lines], [])
             same.answers = list(conversation.answers)
             self.known.append(same)
             return same
         return None
 
-    async def _run(self, visit: Visit, line: TypedLine) -> Told:
+    async def _run(self, visit: Visit, line: VisitLine) -> Answered:
         """Runs the visit's newest line, in a shell that ran the others."""
         again = 0
         if visit.shell is None:
@@ -243,7 +243,7 @@ class Visits:
             visit.answers.append(alike)
         return replace(told, visit=visit.number, again=again)
 
-    async def _typed(self, visit: Visit, line: TypedLine) -> Told:
+    async def _typed(self, visit: Visit, line: VisitLine) -> Answered:
         shell = visit.shell
         assert shell is not None
         try:
@@ -262,16 +262,16 @@ class Visits:
             await self._end(visit)
         return told
 
-    def _ask(self, shell: Shell, text: str) -> Told:
+    def _ask(self, shell: Shell, text: str) -> Answered:
         """Has a shell run a line, in a thread."""
         try:
             behavior = shell.run(text)
         except Abstained as error:
-            return Told("", None, "model", declined=error.message)
+            return Answered("", None, "model", declined=error.message)
         runner, confidence = answered_by(shell)
-        return Told("", behavior, runner, confidence)
+        return Answered("", behavior, runner, confidence)
 
-    async def _rebuild(self, visit: Visit, line: TypedLine) -> int:
+    async def _rebuild(self, visit: Visit, line: VisitLine) -> int:
         """Gives the visit a new shell, in which its lines before one were run; their number.
 
         A line that ends the shell is left out, and the others are run once more.
@@ -290,7 +290,7 @@ class Visits:
                 raise
             await self._end(visit)
 
-    def _repeat(self, shell: Shell, lines: list[TypedLine], end: float) -> bool:
+    def _repeat(self, shell: Shell, lines: list[VisitLine], end: float) -> bool:
         """Runs lines again, in a thread; whether the shell goes on after them."""
         for line in lines:
             if self._closing or time.monotonic() > end:
@@ -310,7 +310,7 @@ class Visits:
                 return False
         return True
 
-    async def _alone_answer(self, conversation: Conversation) -> Told:
+    async def _alone_answer(self, conversation: Conversation) -> Answered:
         visit = Visit(conversation.key, [], [])
         await self._take_slot()
         visit.shell = await self._opened()
