@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import os
@@ -24,6 +25,16 @@ needed_module("starlette")
 
 import openai  # noqa: E402
 from cowrie_history import History, executed  # noqa: E402
+
+from shioenv.domain.behavior import Behavior  # noqa: E402
+from shioenv.domain.context import Context  # noqa: E402
+from shioenv.domain.runner import State  # noqa: E402
+from shioenv.domain.scripted import ScriptedRunner  # noqa: E402
+from shioenv.fronts.linelog import LineLog  # noqa: E402
+from shioenv.fronts.openai import OpenAIFront  # noqa: E402
+from shioenv.fronts.shells import Shells  # noqa: E402
+from shioenv.fronts.visits import Visits  # noqa: E402
+from shioenv.live.asked import AskedShell  # noqa: E402
 
 pytestmark = [pytest.mark.usefixtures("system"), pytest.mark.xdist_group("openai")]
 
@@ -331,6 +342,59 @@ def test_the_log_has_a_line_for_each(server: Server) -> None:
     assert "confidence" not in printed
 
 
+def test_a_hybrid_says_who_answered(tmp_path: Path) -> None:
+    with serving(tmp_path, "--runner", "hybrid") as server:
+        client, history = server.client(), History()
+        for line in ("cd /tmp", "x=$SRANDOM; echo $x > f", "pwd", "wc -w f"):
+            answer = chat(client, history.messages(line), model="hybrid")
+            history.answered(answer.choices[0].message.content)
+        assert answer.choices[0].message.content == "1 f\n"
+        told = server.logged()
+        assert {"model", "machine"} == {each["runner"] for each in told}
+        for each in told:
+            assert (each.get("confidence", 0) >= 0.9) == (each["runner"] == "model")
+
+
+class Scripted(Shells):
+    """Shells of a runner that declines whatever is not in its table."""
+
+    def __init__(self) -> None:
+        runner = ScriptedRunner(table={"pwd": Behavior(0, b"/\n")})
+        start = State(cwd="/", context=Context({"cwd": "/", "fs": {}, "env": {}}))
+        self.open = lambda: AskedShell(runner, start)  # type: ignore[method-assign]
+
+    def make_ready(self) -> None:
+        """Nothing is opened."""
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def test_what_a_runner_declines_is_a_refusal(tmp_path: Path) -> None:
+    async def answered_to(line: str) -> tuple[Any, Any]:
+        with LineLog(tmp_path / "log") as log:
+            front = OpenAIFront(Visits(Scripted(), 4, 900.0), "sandbox", rate=9, log=log)
+            sent: list[Any] = []
+
+            async def receive() -> Any:
+                return {"type": "http.request", "body": message(line), "more_body": False}
+
+            async def send(event: Any) -> None:
+                sent.append(event)
+
+            scope = {"type": "http", "method": "POST", "path": "/v1/chat/completions"}
+            await front.application()({**scope, "headers": [], "query_string": b""}, receive, send)
+        logged = json.loads((tmp_path / "log").read_text().splitlines()[-1])
+        return json.loads(sent[1]["body"])["choices"][0]["message"], logged
+
+    said, logged = asyncio.run(answered_to("ls"))
+    assert (said["content"], logged["abstained"]) == (None, said["refusal"])
+    assert "output" not in logged
+    said, logged = asyncio.run(answered_to("pwd"))
+    assert (said["content"], said["refusal"]) == ("/\n", None)
+    assert (logged["runner"], logged["confidence"]) == ("model", 1.0)
+
+
 def test_a_log_that_cannot_be_written_is_said_once_and_serving_goes_on(tmp_path: Path) -> None:
     with serving(tmp_path, "--log", "/dev/full", "--runner", "default") as server:
         for _ in range(3):
@@ -404,6 +468,8 @@ def test_a_server_that_is_stopped_leaves_no_process(
         (["--key", "two words"], "one word"),
         (["--key-file", "/nonexistent"], "cannot be read"),
         (["--runner", "nosuch"], "nosuch"),
+        (["--timeout", "0"], "wall_seconds"),
+        (["--cwd", "/nonexistent"], "/nonexistent"),
         (["--log", "/nonexistent/log"], "No such file or directory"),
     ],
 )

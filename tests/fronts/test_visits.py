@@ -145,6 +145,18 @@ def test_an_answer_tells_visitors_apart(site: Site, history: History) -> None:
     assert [site.typed(visitor, "echo $x")[0] for visitor in reversed(visitors)] == shown[::-1]
 
 
+def test_a_line_that_is_typed_ahead_stays_with_its_visitor(site: Site, history: History) -> None:
+    """Another visitor typed the same line, and was answered already."""
+    site.typed(History(system=history.system), "x=$SRANDOM; echo $x")
+
+    async def ahead() -> list[Answered]:
+        asked = [history.messages(line) for line in ("x=$SRANDOM; echo $x", "echo $x")]
+        return await asyncio.gather(*map(site.ask, asked))
+
+    first, second = site.run(ahead())
+    assert first.text == second.text
+
+
 def test_another_caller_is_another_visitor(site: Site, history: History) -> None:
     site.run(site.ask(history.messages("x=1"), "one"))
     assert site.run(site.ask(history.messages("echo $x"), "one")).text == "1\n"

@@ -123,7 +123,7 @@ def openai(
             metavar="FILE", help="Write a line of JSON for each typed line. What is there stays."
         ),
     ] = None,
-    limits: shared.LimitsOptions,
+    timeout: Annotated[float, typer.Option(metavar="SECONDS", help="Wall time of one line.")] = 5.0,
 ) -> None:
     """Serve shells by OpenAI's protocol, as honeypots ask them, until Ctrl-C.
 
@@ -145,11 +145,13 @@ def openai(
     from shioenv.fronts.linelog import LineLog
     from shioenv.fronts.shells import Shells
     from shioenv.fronts.visits import Visits
+    from shioenv.sandbox.base import Limits
 
     door = Door(host, port)
     keys = _keys(key or [], key_file, door)
     with ExitStack() as stack:
         written = stack.enter_context(LineLog(log)) if log else None
+        limits = Limits(wall_seconds=timeout)
         shells = Shells(runner, system, cwd, limits, sure=machine_below)
         stack.callback(shells.close)
         front = OpenAIFront(

@@ -23,6 +23,7 @@ class LineLog(Closing):
     def __init__(self, file: Path) -> None:
         """Opens the file. What is there stays."""
         self._path = file
+        self._torn = False
         with storage_errors(file):
             self._file = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
@@ -36,9 +37,11 @@ class LineLog(Closing):
         if behavior is not None:
             document |= behavior_json(behavior)
         with storage_errors(self._path):
-            data = json.dumps(document).encode() + b"\n"
-            while data:  # a full disk takes a part at first
+            # what a full disk took a part of is a line of its own
+            data = b"\n" * self._torn + json.dumps(document).encode() + b"\n"
+            while data:
                 data = data[os.write(self._file, data) :]
+                self._torn = bool(data)
 
     def close(self) -> None:
         """Closes the file; closing twice does nothing."""

@@ -169,7 +169,9 @@ class OpenAIFront:
             given = shown.strip().encode("latin-1")
             known = [key for key in self._keys if hmac.compare_digest(key, given)]
             if scheme.lower() != "bearer" or not known:
-                raise _error(401, "the API key is missing or wrong", code="invalid_api_key")
+                refused = _error(401, "the API key is missing or wrong", code="invalid_api_key")
+                refused.headers = {"Connection": "close"}
+                raise refused
             caller = str(self._keys.index(known[0]))
         if not await self._limiter.hit(self._rate, caller):
             window = await self._limiter.get_window_stats(self._rate, caller)

@@ -30,6 +30,10 @@ REQUEST_SECONDS: Final = 10.0
 
 LATE: Final = f"the request did not come whole in {REQUEST_SECONDS:g} s"
 
+KEPT_SECONDS: Final = 300
+"""Seconds for which a connection waits for its next request; ours: Cowrie closes its own earlier
+(240 seconds), and would lose the line that it sends while the server closes."""
+
 STOP_SECONDS: Final = 10
 """Seconds for which a server that stops waits for answers that are on their way; ours."""
 
@@ -99,6 +103,7 @@ def serve(
         access_log=False,
         server_header=False,
         ws_ping_timeout=None,
+        timeout_keep_alive=KEPT_SECONDS,
         timeout_graceful_shutdown=STOP_SECONDS,
     )
     uvicorn.Server(configuration).run([listening])

@@ -10,6 +10,7 @@ from typing import Final
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import Answer, Runner, State, answer_of
+from shioenv.errors import StartDirectoryError, UsageError
 from shioenv.live.asked import AskedShell, HybridShell
 from shioenv.live.resident import shell_of
 from shioenv.live.shell import Closing, Shell
@@ -48,7 +49,8 @@ class Shells(Closing):
 
         `hybrid` is the default model, above a machine that runs what the model is less sure of than
         `sure`. `cwd` is the start directory (None: the first one). Errors: those of `open_sandbox`
-        and of `load_model`; StartDirectoryError.
+        and of `load_model`; StartDirectoryError; UsageError for limits of another sandbox than
+        namespaces, in which no shell stays.
         """
         self.kind = kind
         self._opening, self._asking = Lock(), Lock()
@@ -66,12 +68,18 @@ class Shells(Closing):
                 system = system or card_of(name).get("system")
                 make = self._above(model, sure)
             else:
+                if cwd is not None and not loaded.world.has_directory(cwd):
+                    raise StartDirectoryError(f"{cwd!r} is no directory of the model's system")
                 start = loaded.world.state(cwd)
                 start.before  # noqa: B018 - it is read once, before there are threads
                 make = lambda: AskedShell(model, start)  # noqa: E731
         if kind in KINDS:
             self._machines = open_sandbox(system, limits)
             try:
+                if not self._machines.keeps_shells:
+                    raise UsageError(
+                        "no shell stays in this sandbox", hint="open shells in namespaces"
+                    )
                 self._cwd = cwd or self._machines.system.declaration.start_directory
                 self._machines.context(self._cwd)
             except BaseException:

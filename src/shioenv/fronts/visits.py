@@ -115,12 +115,17 @@ class Visit:
             return False
         if self._texts[more:] != told:
             return False
-        # the newest answers may not have reached the client before it sent this line
         answers, known = list(conversation.answers), self.answers
         if not conversation.is_cut:
             return known[: len(answers)] == answers
         starts = range(len(known) - len(answers) + 1)
         return any(known[start : start + len(answers)] == answers for start in starts)
+
+    def ends_with(self, answers: list[str]) -> bool:
+        """Whether these are the visit's newest answers."""
+        return self.answers[len(self.answers) - len(answers) :] == answers and (
+            bool(answers) or not self.answers
+        )
 
     def add(self, text: str) -> VisitLine:
         """Puts a line at the visit's end; from here on the visit is that line's."""
@@ -218,6 +223,9 @@ class Visits:
         ]
         if not fits:
             return None
+        answers = list(conversation.answers)
+        # the newest answers may not have reached the client before it sent this line
+        fits = [visit for visit in fits if visit.ends_with(answers)] or fits
         best = max(fits, key=lambda visit: (visit.shell is not None, visit.used))
         if not conversation.is_cut or len({visit.transcript for visit in fits}) == 1:
             return best
@@ -250,9 +258,9 @@ class Visits:
             told = await self._in_thread(self._ask, shell, line.text)
         except ShellEndedError:
             raise
-        except (InputError, SandboxError) as error:
+        except Exception as error:
             line.runs_again = False
-            if isinstance(error, SandboxError):
+            if not isinstance(error, InputError):  # nobody knows what the shell did
                 await self._end(visit)
             raise
         if told.behavior is None:
@@ -335,7 +343,12 @@ class Visits:
         loop = asyncio.get_running_loop()
         future = loop.run_in_executor(self._threads, self._shells.make_ready)
         self._work.add(future)
-        future.add_done_callback(self._work.discard)
+
+        def done(ready: asyncio.Future[None]) -> None:
+            self._work.discard(ready)
+            ready.exception()  # the next visitor opens a shell by itself, and is told
+
+        future.add_done_callback(done)
 
     async def _take_slot(self) -> None:
         """Counts one shell more. The one that was not used for longest is ended if need be."""
