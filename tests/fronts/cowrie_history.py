@@ -24,8 +24,12 @@ class History:
     def answered(self, text: str | None) -> None:
         """Takes an answer, as Cowrie shows it."""
         if text:
-            shown = re.sub(r"```\w*\n?", "", text).replace("`", "").strip()
-            self.entries.append({"role": "assistant", "content": shown})
+            self.entries.append({"role": "assistant", "content": shown(text)})
+
+
+def shown(text: str) -> str:
+    """What Cowrie shows of an answer, and sends back of it (`strip_markdown`)."""
+    return re.sub(r"```\w*\n?", "", text).replace("`", "").strip()
 
 
 def executed(command: str) -> list[dict[str, Any]]:
