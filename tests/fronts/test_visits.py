@@ -263,17 +263,21 @@ def test_the_shell_that_waited_longest_makes_room(history: History) -> None:
         assert site.typed(visitors[0], "echo $x") == ["0\n"]
 
 
-def test_one_too_many_is_refused(history: History) -> None:
+def test_one_too_many_waits_and_is_refused_in_the_end(
+    history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with opened(most=1) as site:
 
-        async def two() -> None:
+        async def two() -> list[str]:
             busy = asyncio.create_task(site.ask(history.messages("sleep 0.2; echo done")))
-            await asyncio.sleep(0)
-            with pytest.raises(OverloadedError):
-                await site.ask(executed("true"))
-            assert (await busy).text == "done\n"
+            await asyncio.sleep(0)  # it has the only shell now
+            other = asyncio.create_task(site.ask(executed("echo other")))
+            return [(await busy).text, (await other).text]
 
-        site.run(two())
+        assert site.run(two()) == ["done\n", "other\n"]
+        monkeypatch.setattr(module, "FREE_SECONDS", 0.0)
+        with pytest.raises(OverloadedError):
+            site.run(two())
 
 
 def test_an_unused_shell_is_ended_and_its_lines_are_remembered(history: History) -> None:

@@ -43,6 +43,9 @@ AGAIN_SECONDS: Final = 30.0
 ARRIVAL_SECONDS: Final = 0.1
 """Seconds for which an unknown conversation waits for the request that came before it; ours."""
 
+FREE_SECONDS: Final = 10.0
+"""Seconds for which a line waits until another one has ended, where every shell runs one; ours."""
+
 SWEEP_SECONDS: Final = 5.0
 """Seconds between two looks for shells that nobody uses."""
 
@@ -152,6 +155,8 @@ class Visits:
         """The visits that are remembered."""
         self.kept = 0
         """Shells that are open, or are being opened; spare ones are not counted."""
+        self._freed = asyncio.Event()
+        """Set once a shell has run its line or was ended."""
         self._closing = False
         self._sweeping: asyncio.Task[None] | None = None
         self._work: set[asyncio.Future[Any]] = set()
@@ -191,6 +196,7 @@ class Visits:
         finally:
             visit.waiting -= 1
             visit.used = time.monotonic()
+            self._freed.set()
             self._forget()
 
     async def end_unused(self, seconds: float) -> None:
@@ -352,14 +358,20 @@ class Visits:
 
     async def _take_slot(self) -> None:
         """Counts one shell more. The one that was not used for longest is ended if need be."""
+        end = time.monotonic() + FREE_SECONDS
         while self.kept >= self._most:
             idle = [visit for visit in self.known if visit.shell and not visit.waiting]
-            if not idle:
+            if idle:
+                await self._end(min(idle, key=lambda visit: visit.used))
+                continue
+            self._freed.clear()
+            try:
+                await asyncio.wait_for(self._freed.wait(), end - time.monotonic())
+            except TimeoutError:
                 raise OverloadedError(
                     f"all {self._most} shells are running lines",
                     hint="ask again later, or serve with more --sessions",
-                )
-            await self._end(min(idle, key=lambda visit: visit.used))
+                ) from None
         self.kept += 1
 
     async def _end(self, visit: Visit) -> None:
@@ -370,6 +382,7 @@ class Visits:
                 await self._in_thread(shell.close)
             finally:
                 self.kept -= 1
+                self._freed.set()
 
     def _forget(self) -> None:
         """Forgets the visits that were not used for longest, where there are too many."""
