@@ -31,8 +31,8 @@ REQUEST_SECONDS: Final = 10.0
 LATE: Final = f"the request did not come whole in {REQUEST_SECONDS:g} s"
 
 KEPT_SECONDS: Final = 300
-"""Seconds for which a connection waits for its next request; ours: Cowrie closes its own earlier
-(240 seconds), and would lose the line that it sends while the server closes."""
+"""Seconds for which a connection waits for its next request; ours. Cowrie closes its own after 240
+seconds. A line that it sends just while the server closes would be lost."""
 
 STOP_SECONDS: Final = 10
 """Seconds for which a server that stops waits for answers that are on their way; ours."""
