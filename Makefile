@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: setup setup-all demo test test-skipped test-fronts test-train fresh check docs committed grammars-report bench bench-generate evaluate soak clean help
+.PHONY: setup setup-all demo test test-skipped test-fronts test-train fresh check docs committed filter grammars-report bench bench-generate evaluate soak clean help
 
 BIN := .venv/bin
 PYTEST = $(BIN)/pytest -n $$(($$(nproc) + 1)) --dist loadgroup  # much of it waits
@@ -60,6 +60,9 @@ docs: .venv/.native ## write the generated pages of docs/
 
 committed: .venv/.native ## compile what becomes part of a system's files, by Debian 12's compiler
 	@$(BIN)/python scripts/committed.py
+
+filter: .venv/.native ## compile the system-call filter from its lists, by libseccomp
+	@$(BIN)/python scripts/filter.py
 
 # PEOPLE=FILE: inputs that people wrote, one a line, to be compared with on the same page.
 grammars-report: setup ## measure the grammars on the default system and write docs/grammars.md

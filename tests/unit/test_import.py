@@ -10,8 +10,7 @@ import pytest
 import shioenv
 
 HEAVY = (
-    "altair", "gymnasium", "numpy", "pyseccomp", "rapidfuzz", "rich", "scipy",
-    "typer",
+    "altair", "gymnasium", "numpy", "rapidfuzz", "rich", "scipy", "typer",
 )  # fmt: skip
 
 
