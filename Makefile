@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: setup setup-all demo test test-skipped test-fronts test-train fresh check docs committed filter grammars-report bench bench-generate evaluate soak clean help
+.PHONY: setup setup-all demo test test-skipped test-fronts test-train fresh check docs committed filter release grammars-report bench bench-generate evaluate soak clean help
 
 BIN := .venv/bin
 PYTEST = $(BIN)/pytest -n $$(($$(nproc) + 1)) --dist loadgroup  # much of it waits
@@ -95,6 +95,9 @@ soak: setup ## the long checks of truth and safety, at full size: about an hour 
 	@for check in sanitizers determinism flags completeness fidelity composition fuzz leaks faults lines; do \
 		echo "== soak/$$check.py"; $(BIN)/python soak/$$check.py || failed="$$failed $$check"; \
 	done; [ -z "$$failed" ] || { echo "failed:$$failed" >&2; exit 1; }
+
+release: ## build what a package index gets into dist/, try it, and say what to tag
+	@scripts/release.sh
 
 clean: ## remove what was made in this clone (built systems stay in the cache)
 	@rm -rf .venv demo-dataset evaluation build dist src/shioenv/native/bin
