@@ -27,8 +27,10 @@ $place/tools/bin/pip install -q --disable-pip-version-check --upgrade 'pip>=25.1
 $place/tools/bin/pip install -q --disable-pip-version-check --group release
 
 echo "release: building twice"
-$place/tools/bin/python -m build --outdir dist >$place/build.log
-$place/tools/bin/python -m build --outdir $place/again >>$place/build.log
+for out in dist $place/again; do
+    $place/tools/bin/python -m build --outdir $out >$place/build.log 2>&1 ||
+        { cat $place/build.log >&2; fail "it does not build"; }
+done
 for file in dist/*; do
     cmp "$file" "$place/again/${file#dist/}" || fail "two builds differ: $file"
 done

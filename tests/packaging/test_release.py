@@ -72,8 +72,7 @@ def test_a_version_is_tagged_once(clone: Path) -> None:
     assert "the tag v1.2.0 stands on another commit" in refusal(clone)
 
 
-def test_this_package_lacks_at_most_the_address_of_its_repository() -> None:
-    """And its version is written as the script reads it."""
+def test_versions_are_written_as_the_script_reads_them() -> None:
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     (version,) = re.findall(r'^version = "(.*)"$', text, re.MULTILINE)
     assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
