@@ -48,6 +48,15 @@ def test_help_loads_the_subcommands_and_hardly_more() -> None:
     assert loaded(f"exec({code!r})") <= 38
 
 
+def test_help_loads_nothing_that_computes_or_validates() -> None:
+    """What takes a tenth of a second to load: pydantic, which Typer 0.27 and newer import."""
+    heavy = ("gymnasium", "numpy", "pydantic", "rapidfuzz", "zstandard")
+    code = "sys.argv[1:] = ['run', '--help']; from shioenv.cli.main import main\n"
+    code += "try: main()\nexcept SystemExit: pass\n"
+    code = f"import sys; exec({code!r}); print([n for n in {heavy!r} if n in sys.modules])"
+    assert python(code).splitlines()[-1] == "[]"
+
+
 @pytest.mark.parametrize("name", [name for name in shioenv.__all__ if name != "__version__"])
 def test_public_names_are_where_they_are_said_to_be(name: str) -> None:
     found = getattr(shioenv, name)
