@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: setup setup-all demo test test-skipped test-fronts test-train fresh check docs committed grammars-report bench bench-generate bench-serve evaluate soak clean help
+.PHONY: setup setup-all demo test test-skipped test-fronts test-train fresh check docs committed filter release grammars-report bench bench-generate bench-serve evaluate soak clean help
 
 BIN := .venv/bin
 PYTEST = $(BIN)/pytest -n $$(($$(nproc) + 1)) --dist loadgroup  # much of it waits
@@ -61,6 +61,9 @@ docs: .venv/.native ## write the generated pages of docs/
 committed: .venv/.native ## compile what becomes part of a system's files, by Debian 12's compiler
 	@$(BIN)/python scripts/committed.py
 
+filter: .venv/.native ## compile the system-call filter from its lists, by libseccomp
+	@$(BIN)/python scripts/filter.py
+
 # PEOPLE=FILE: inputs that people wrote, one a line, to be compared with on the same page.
 grammars-report: setup ## measure the grammars on the default system and write docs/grammars.md
 	@$(BIN)/shioenv grammar report --markdown --seed 7 > docs/grammars.md.new; status=$$?; \
@@ -96,6 +99,9 @@ soak: setup ## the long checks of truth and safety, at full size: about an hour 
 	@for check in sanitizers determinism flags completeness fidelity composition fuzz leaks faults lines; do \
 		echo "== soak/$$check.py"; $(BIN)/python soak/$$check.py || failed="$$failed $$check"; \
 	done; [ -z "$$failed" ] || { echo "failed:$$failed" >&2; exit 1; }
+
+release: ## build what a package index gets into dist/, try it, and say what to tag
+	@scripts/release.sh
 
 clean: ## remove what was made in this clone (built systems stay in the cache)
 	@rm -rf .venv demo-dataset evaluation build dist src/shioenv/native/bin

@@ -1,42 +1,48 @@
-"""Compiles the small C programs of `shioenv.native` into the wheel (or, editable, in place)."""
+"""Compiles the small C programs of `shioenv.native` into the wheel (or, editable, in place).
+
+It also makes the long description of README.md, whose links would lead nowhere on a package index.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
-import sysconfig
 from pathlib import Path
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 NATIVE = Path("src/shioenv/native")
 FLAGS = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Wshadow", "-fstack-protector-strong"]
+FORTIFIED = ["-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=3"]
 PROGRAMS = {
-    "shioenv-sandbox": (
-        ("around/*.c", "inside/server.c"),
-        ["-pie", "-fPIE", "-Wl,-z,relro,-z,now", "-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=3"],
-    ),
     # Runs on the C library of a system: linked against none, and what is called is what is written.
     "preload.so": (
         ("inside/*.c",),
         ["-shared", "-fPIC", "-nostdlib", "-fno-builtin", "-U_FORTIFY_SOURCE"],
     ),
-}
-"""By name: where its sources are below `native`, and how they are compiled and linked."""
-
-STATIC = {
+    "shioenv-sandbox": (
+        ("around/*.c", "inside/server.c"),
+        ["-static-pie", "-fPIE", "-Wl,-z,relro,-z,now", "-Wl,--build-id=none", *FORTIFIED],
+    ),
+    # For microVMs, where no library is.
     "shioenv-guest": (
         ("guest/*.c", "around/configuration.c", "around/scan.c", "around/sha256.c"),
         ["-static", "-Wl,--build-id=none"],
     ),
     "shioenv-guest-sandbox": (
         ("around/*.c", "inside/server.c"),
-        ["-static", "-Wl,--build-id=none", "-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=3"],
+        ["-static", "-Wl,--build-id=none", *FORTIFIED],
     ),
 }
-"""For microVMs, where no library is: left out where the C library cannot be linked statically."""
+"""By name: where its sources are below `native`, and how they are compiled and linked. None takes
+anything from a C library of the host, so that one wheel runs on every distribution."""
+
+PLATFORM = "manylinux_2_17_x86_64"
+"""What the wheel's tag says. The programs need no glibc; an index wants one to be named."""
 
 IMPORTS = NATIVE / "inside/imports.txt"
 """What `preload.so` may ask a system's C library for."""
@@ -50,18 +56,18 @@ def compile_native(root: Path) -> list[Path]:
     target = root / NATIVE / "bin"
     target.mkdir(exist_ok=True)
     built = []
-    for name, (patterns, flags) in (PROGRAMS | STATIC).items():
+    for name, (patterns, flags) in PROGRAMS.items():
         output = target / name
         # Written aside and renamed: a sandbox may be running the old one.
         partial = output.with_suffix(".partial")
         command = [*compiler.split(), *FLAGS, "-o", str(partial)]
         for pattern in patterns:
             command += map(str, sorted((root / NATIVE).glob(pattern)))
-        done = subprocess.run([*command, *flags], check=name not in STATIC, cwd=root)
-        if done.returncode:
-            print(f"{name} is left out: no microVM can be built with this installation")
-            output.unlink(missing_ok=True)
-            continue
+        if subprocess.run([*command, *flags], check=False, cwd=root).returncode:
+            raise SystemExit(
+                f"{name} could not be compiled; where the linker found no -lc, the C library for "
+                "static linking is missing: libc6-dev (Debian), glibc-static (Fedora)"
+            )
         if name == "preload.so":
             refuse_other_imports(partial, root / IMPORTS)
         partial.replace(output)
@@ -99,9 +105,34 @@ class NativeBuildHook(BuildHookInterface[Any]):
             return
         root = Path(self.root)
         build_data["artifacts"] += [str(path.relative_to(root)) for path in compile_native(root)]
-        platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
-        build_data["tag"] = f"py3-none-{platform}"
+        build_data["tag"] = f"py3-none-{PLATFORM}"
         build_data["pure_python"] = False
+
+
+def long_description(readme: str, repository: str | None, version: str) -> str:
+    """README.md for a package index: links lead to the files of this version in the repository.
+
+    Without a repository there is nothing to lead to. Pictures are left out, and the text of links
+    stays.
+    """
+    if repository is None:
+        readme = re.sub(r"<picture>.*?</picture>\n*", "", readme, flags=re.DOTALL)
+        return re.sub(r"\[([^]]*)\]\((?!https?:)[^)]*\)", r"\1", readme)
+    readme = re.sub(r"\]\((?!https?:)", f"]({repository}/blob/v{version}/", readme)
+    return re.sub(r'(src|srcset)="(?!https?:)', rf'\1="{repository}/raw/v{version}/', readme)
+
+
+class LongDescription(MetadataHookInterface):
+    """Gives the project its long description."""
+
+    def update(self, metadata: dict[str, Any]) -> None:
+        """Links lead to the files of this version in the project's repository."""
+        text = (Path(self.root) / "README.md").read_text(encoding="utf-8")
+        repository = metadata.get("urls", {}).get("Repository")
+        metadata["readme"] = {
+            "content-type": "text/markdown",
+            "text": long_description(text, repository, metadata["version"]),
+        }
 
 
 if __name__ == "__main__":

@@ -4,9 +4,14 @@
 #
 #   scripts/fresh.sh [debian-12:root] [debian-12:user] [debian-13:root] [debian-13:user]
 #
+#   scripts/fresh.sh --wheel FILE [debian-12:root] ... [debian-14:user]
+#
+# installs that wheel there instead, as docs/how-to/install.md says, and runs what it is for. Debian 14
+# is Debian's next release.
+#
 #   scripts/fresh.sh --steps         only says what it would run there
 #
-# Without a name all four. Needs root and mmdebstrap (`make setup` installs it). A root holds what
+# Without a name Debian 12 and 13, by both. Needs root and mmdebstrap (`make setup` installs it). A root holds what
 # the README takes for granted (git, make, ca-certificates, python3) and nothing else of this
 # machine but its configuration of package registries: apt's, pip's, certificates, proxies. Logs
 # and the lists of skipped tests stay in build/fresh. A root is removed at the end; KEEP=1 keeps it.
@@ -16,7 +21,8 @@ self=$PWD/scripts/fresh.sh
 
 packages=git,make,ca-certificates,python3
 user=newcomer
-declare -A suites=([debian-12]=bookworm [debian-13]=trixie)
+declare -A suites=([debian-12]=bookworm [debian-13]=trixie [debian-14]=forky)
+wheel=
 logs=$PWD/build/fresh
 
 # Pairs of NAME and VALUE that lead a client to a registry, as far as this host has them.
@@ -109,11 +115,13 @@ steps() {
     grep -oE '(^|`)make [a-z-]+' README.md | cut -d ' ' -f 2 | awk '!seen[$0]++'
 }
 
-# The commands of a newcomer, run in the root by root.
-follow_readme() {
-    local who=$1 home=/root run=()
+# newcomer WHO: goes to where /root/shioenv is for that one; sets `carried`, and `run`, which runs a
+# command for that one.
+newcomer() {
+    local home=/root
+    run=()
     mapfile -td '' carried < <(registry_environment)
-    if [ "$who" = user ]; then
+    if [ "$1" = user ]; then
         useradd --create-home --shell /bin/bash $user
         home=/home/$user run=(setpriv --reuid=$user --regid=$user --init-groups)
         mv /root/shioenv $home/shioenv
@@ -122,6 +130,31 @@ follow_readme() {
     run+=(env -i "${carried[@]}" HOME=$home PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin TERM=dumb)
     [ -z "${CI:-}" ] || run+=(CI="$CI")
     cd $home/shioenv
+}
+
+# The commands of a newcomer who has the wheel, run in the root by root.
+follow_wheel() {
+    local run carried installed
+    newcomer "$1"
+    installed=$(sed -n 's/^apt-get install \(.*\)  # as root$/\1/p' install.md)
+    env "${carried[@]}" sh -ec "apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends ${installed:?}" >/dev/null
+    "${run[@]}" sh -exc '
+        python3 --version
+        python3 -m venv env
+        env/bin/pip install --quiet --disable-pip-version-check ./*.whl
+        env/bin/python -m shioenv --version
+        env/bin/shioenv doctor
+        env/bin/shioenv system build
+        env/bin/shioenv run "mkdir -m 750 new && ls -ld new"
+        env/bin/shioenv generate dataset --count 50 --seed 7
+        env/bin/shioenv dataset verify dataset
+        env/bin/shioenv predict "ls -l"' 2>&1
+}
+
+# The commands of a newcomer who has the clone, run in the root by root.
+follow_readme() {
+    local who=$1 run carried
+    newcomer "$who"
     if [ "$who" = user ]; then
         # What setup tells an ordinary user to have installed, root installs.
         local told
@@ -147,8 +180,13 @@ fi
 # Where this script runs itself: in new namespaces, with ROOT and who.
 if [ "${1:-}" = --inside ]; then
     enter "$2"
-    follow_readme "$3"
+    if [ -e /root/shioenv/install.md ]; then follow_wheel "$3"; else follow_readme "$3"; fi
     exit
+fi
+
+if [ "${1:-}" = --wheel ]; then
+    wheel=$(realpath "$2")
+    shift 2
 fi
 
 if [ "$(id -u)" != 0 ] || ! command -v mmdebstrap >/dev/null; then
@@ -169,7 +207,7 @@ for name; do
     *:root | *:user) ;;
     *) echo "fresh: $name: root or user?" >&2; exit 2 ;;
     esac
-    log=$logs/${name/:/-}.log
+    log=$logs/${wheel:+wheel-}${name/:/-}.log
     rm -f "${log%.log}.skipped"
     echo "== $name: $log"
     if [ ! -e "$work/$suite.tar" ]; then make_root "$suite" "$work/$suite.tar"; fi
@@ -177,7 +215,12 @@ for name; do
     mkdir "$root"
     tar -x --numeric-owner -f "$work/$suite.tar" -C "$root"
     carry "$root"
-    clone "$root/root/shioenv"
+    if [ "$wheel" ]; then
+        mkdir "$root/root/shioenv"
+        cp "$wheel" docs/how-to/install.md "$root/root/shioenv"
+    else
+        clone "$root/root/shioenv"
+    fi
     status=0
     unshare --mount --pid --fork --kill-child --propagation private \
         "$BASH" "$self" --inside "$root" "$who" >"$log" 2>&1 </dev/null || status=$?

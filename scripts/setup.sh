@@ -12,11 +12,11 @@ PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin # where mkfs.* lie, which ordinary us
 needed='
 gcc: compiles the sandbox helper
 libc6-dev: compiles the sandbox helper
-libseccomp2: filters system calls
 uidmap: maps ids for ordinary users
 mmdebstrap: builds root filesystems
 debian-archive-keyring: verifies Debian packages
-python3-venv: makes the virtual environment'
+python3-venv: makes the virtual environment
+libseccomp2: compiles the system-call filter again, in tests'
 
 # package and program; tests/needs.py says which tests lack them
 for_tests='

@@ -25,7 +25,7 @@ SANITIZED = [
     "-fno-sanitize-recover=all", "-static-libasan", "-static-libubsan",
     "-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=0",
 ]  # fmt: skip
-"""The C library's own checks would hide those of the sanitizers."""
+"""Never linked statically. The C library's own checks would hide those of the sanitizers."""
 
 
 def compile_sanitized(copy: Path) -> None:
@@ -36,7 +36,8 @@ def compile_sanitized(copy: Path) -> None:
     build = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(build)
     sources, flags = build.PROGRAMS["shioenv-sandbox"]
-    build.PROGRAMS["shioenv-sandbox"] = (sources, [*flags, *SANITIZED])
+    dynamic = ["-pie" if flag == "-static-pie" else flag for flag in flags]
+    build.PROGRAMS["shioenv-sandbox"] = (sources, [*dynamic, *SANITIZED])
     build.compile_native(copy)
 
 

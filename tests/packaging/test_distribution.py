@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -12,6 +13,7 @@ import zipfile
 from collections.abc import Iterable, Iterator
 from importlib.metadata import Distribution, PathDistribution, distribution
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from packaging.requirements import Requirement
@@ -56,6 +58,21 @@ def wheel(distributions: Path) -> Path:
     return found
 
 
+@pytest.fixture(scope="module")
+def again(distributions: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same two, built from the source distribution in another place by a stricter user."""
+    place = tmp_path_factory.mktemp("elsewhere")
+    (source,) = distributions.glob("*.tar.gz")
+    with tarfile.open(source) as archive:
+        archive.extractall(place, filter="data")
+    (copy,) = place.iterdir()
+    for path in copy.rglob("*"):
+        os.utime(path, (1_700_000_000, 1_700_000_000))
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", "made", "."]
+    run("sh", "-c", 'umask 077; exec "$@"', "sh", *command, cwd=copy)
+    return copy / "made"
+
+
 def required(names: Iterable[str]) -> Iterator[Distribution]:
     """The distributions that these requirements ask for here, and those that they ask for."""
     waiting, seen = [Requirement(name) for name in names], set()
@@ -93,7 +110,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_wheel_holds_the_programs_the_data_and_the_types(wheel: Path) -> None:
-    assert "-py3-none-linux_" in wheel.name
+    assert wheel.name.endswith("-py3-none-manylinux_2_17_x86_64.whl")
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
         programs = [
@@ -116,6 +133,56 @@ def test_the_wheel_holds_the_programs_the_data_and_the_types(wheel: Path) -> Non
         assert name in names
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert not [name for name in names if name.startswith(("tests", "docs"))]
+
+
+def test_two_builds_are_the_same_bytes(distributions: Path, again: Path) -> None:
+    names = sorted(path.name for path in distributions.iterdir())
+    assert [path.suffix for path in map(Path, names)] == [".whl", ".gz"]
+    for name in names:
+        assert (distributions / name).read_bytes() == (again / name).read_bytes(), name
+
+
+def test_the_native_programs_take_nothing_from_the_host(wheel: Path) -> None:
+    said = run(sys.executable, "-m", "auditwheel", "show", wheel, cwd=wheel.parent)
+    said = " ".join(said.split())
+    assert "references no external versioned symbols" in said
+    assert "requires no external shared libraries" in said
+
+
+def description(wheel: Path) -> str:
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = [name for name in archive.namelist() if name.endswith("dist-info/METADATA")]
+        text = archive.read(name).decode("utf-8")
+    return text.partition("\n\n")[2]
+
+
+def targets(markdown: str) -> list[str]:
+    """Where links and pictures lead."""
+    return re.findall(r'(?:\]\(|(?:src|srcset|href)=")([^)"]*)', markdown)
+
+
+def test_no_link_of_the_long_description_is_relative(wheel: Path) -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    shown = description(wheel)
+    assert "# ShIOEnv" in shown
+    assert [target for target in targets(readme) if not target.startswith("https:")]
+    assert [target for target in targets(shown) if not target.startswith("https:")] == []
+
+
+def test_links_lead_to_the_files_of_that_version(hatch_build: ModuleType) -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    shown = hatch_build.long_description(readme, "https://forge.test/shioenv", "1.2.3")
+    before = [target for target in targets(readme) if not target.startswith("https:")]
+    begins = "https://forge.test/shioenv/"
+    after = [target for target in targets(shown) if target.startswith(begins)]
+    assert [target.removeprefix(begins).split("/", 2)[1] for target in after] == ["v1.2.3"] * len(
+        before
+    )
+    assert [target.removeprefix(begins).split("/", 2)[2] for target in after] == before
+    for target in after:
+        kind = "raw" if target.endswith(".svg") else "blob"
+        assert target.startswith(f"{begins}{kind}/")
+    assert all((ROOT / target).exists() for target in before)
 
 
 def test_every_file_of_the_package_is_in_the_wheel(wheel: Path) -> None:

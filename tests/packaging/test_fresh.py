@@ -36,3 +36,12 @@ def test_a_directory_with_packages_is_mounted_and_copied_from(scheme: str, tmp_p
 def test_an_archive_behind_http_needs_no_directory(tmp_path: Path) -> None:
     assert said("mirror Debian", "http://a.test/debian/", tmp_path) == ["http://a.test/debian"]
     assert said("registry_directories", "http://a.test/debian/", tmp_path) == []
+
+
+def test_what_a_wheel_needs_is_what_the_page_says() -> None:
+    (line,) = [line for line in SCRIPT.read_text().splitlines() if "installed=$(sed" in line]
+    done = subprocess.run(
+        ["bash", "-euc", f"{line}; echo $installed"],
+        cwd=SCRIPT.parents[1] / "docs/how-to", capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert {"python3-venv", "uidmap", "mmdebstrap"} <= set(done.stdout.split())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import shutil
 import subprocess
@@ -17,16 +16,6 @@ from shioenv.system.store import System
 ROOT = Path(__file__).parents[2]
 OLDEST = (2, 31)
 """The oldest glibc whose bash is served: Ubuntu 20.04's and Debian 11's."""
-
-
-@pytest.fixture(scope="module")
-def hatch_build() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("hatch_build", ROOT / "hatch_build.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def allowed() -> set[str]:

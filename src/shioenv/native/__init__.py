@@ -2,7 +2,8 @@
 
 `shioenv-sandbox` makes namespaces and supervises one sandbox. `preload.so` turns the system's own
 bash into a fork server. `shioenv-guest` is process 1 of a microVM; `shioenv-guest-sandbox` is the
-supervisor there. These four are compiled when the package is built.
+supervisor there. These four are compiled when the package is built. They take nothing from the
+host's C library: the programs are linked statically, `preload.so` runs on the system's.
 
 `committed/answers.so` and `committed/processor.so` hold the code that the build of a system writes
 into its C library and into its loader. Inputs can see this code, so it was compiled once, by one
@@ -40,23 +41,13 @@ def preload_library() -> Path:
 
 
 def guest_agent() -> Path:
-    """Process 1 of a microVM, linked against nothing."""
-    return _built_static("shioenv-guest")
+    """Process 1 of a microVM."""
+    return _built("shioenv-guest")
 
 
 def guest_sandbox() -> Path:
-    """The supervisor of a sandbox in a microVM: as `sandbox_program`, linked against nothing."""
-    return _built_static("shioenv-guest-sandbox")
-
-
-def _built_static(name: str) -> Path:
-    if (_BINARIES / "shioenv-sandbox").exists() and not (_BINARIES / name).exists():
-        raise HostError(
-            f"{name} was not compiled with the other helpers: the C library for static linking "
-            "was missing",
-            hint="install it (Debian: libc6-dev, Fedora: glibc-static) and shioenv again",
-        )
-    return _built(name)
+    """The supervisor of a sandbox in a microVM."""
+    return _built("shioenv-guest-sandbox")
 
 
 def answers_code() -> bytes:

@@ -15,7 +15,6 @@ from pathlib import Path
 from shioenv import native
 from shioenv.errors import HostError, ShioenvError
 from shioenv.sandbox.namespaces.lower import LowerForm, file_system_of, form_here
-from shioenv.sandbox.namespaces.seccomp import filter_program
 from shioenv.system import refusals
 from shioenv.system.build import cache_directory
 from shioenv.system.declare import DEFAULT_SYSTEM, SystemDeclaration, load_declaration
@@ -40,11 +39,6 @@ def host_checks() -> Iterator[HostCheck]:
         "compiled helper",
         lambda: f"{native.sandbox_program()}",
         "it makes the namespaces and serves inputs from the system's own bash",
-    )
-    yield try_it(
-        "libseccomp",
-        lambda: f"a filter of {len(filter_program(_declared().session.parent))} bytes",
-        "system calls that reach past the namespaces are refused with it",
     )
     idmap: list[IdMap] = []
 

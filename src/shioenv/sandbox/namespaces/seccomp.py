@@ -25,18 +25,11 @@ namespaces are off by their count.
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import socket
-import tempfile
-from collections.abc import Iterator
+import struct
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
-
-from shioenv.errors import HostError
-
-if TYPE_CHECKING:
-    import pyseccomp
+from pathlib import Path
+from typing import NamedTuple
 
 
 class CallGroup(NamedTuple):
@@ -206,97 +199,28 @@ NETLINK = {
 cryptography."""
 
 
-def _socket_rules() -> Iterator[tuple[int, str, list[pyseccomp.Arg]]]:
-    """(action, call, conditions) for making sockets; a condition compares the whole register."""
-    from pyseccomp import ALLOW, EQ, ERRNO, GT, Arg
-
-    no_family, no_protocol = ERRNO(errno.EAFNOSUPPORT), ERRNO(errno.EPROTONOSUPPORT)
-    netlink = Arg(0, EQ, socket.AF_NETLINK)
-    for call in ("socket", "socketpair"):
-        for family in range(max(FAMILIES) + 1):
-            if call == "socketpair" or family != socket.AF_NETLINK:
-                yield ALLOW if family in FAMILIES else no_family, call, [Arg(0, EQ, family)]
-        yield no_family, call, [Arg(0, GT, max(FAMILIES))]
-    for protocol in range(max(NETLINK) + 1):
-        action = ALLOW if protocol in NETLINK else no_protocol
-        yield action, "socket", [netlink, Arg(2, EQ, protocol)]
-    yield no_protocol, "socket", [netlink, Arg(2, GT, max(NETLINK))]
-
-
 LARGEST_PIPE = 65_536
 """Bytes that a pipe may be made to hold: as many as a new pipe holds. The kernel counts larger
 pipes for each user of the host, and pipes of that user's other sandboxes would become small."""
 
+FILTER = Path(__file__).with_name("filter.txt")
+"""The instructions of the filter, one a line, compiled from the lists above by libseccomp
+(`scripts/filter.py`)."""
 
-def _pipe_rules() -> Iterator[tuple[int, str, list[pyseccomp.Arg]]]:
-    """(action, call, conditions) for `fcntl`, which sets the size of pipes among other things."""
-    from pyseccomp import ALLOW, EQ, ERRNO, GT, LE, LT, MASKED_EQ, Arg
-
-    sets_size = Arg(1, EQ, fcntl.F_SETPIPE_SZ)
-    yield ALLOW, "fcntl", [sets_size, Arg(2, LE, LARGEST_PIPE)]
-    yield ERRNO(errno.EPERM), "fcntl", [sets_size, Arg(2, GT, LARGEST_PIPE)]
-    # All other commands. Whole registers are compared: the kernel reads 32 bits of the command, and
-    # the bits above these could hide a forbidden one. 0x41f lies past all commands of Linux today.
-    whole = 0xFFFF_FFFF_FFFF_FFFF
-    yield ALLOW, "fcntl", [Arg(1, LT, fcntl.F_SETPIPE_SZ)]
-    yield ALLOW, "fcntl", [Arg(1, MASKED_EQ, whole - 0x7, 0x408)]
-    yield ALLOW, "fcntl", [Arg(1, MASKED_EQ, whole - 0xF, 0x410)]
-
-
-def _kill_rules(parent: int) -> Iterator[tuple[int, str, list[pyseccomp.Arg]]]:
-    """(action, call, conditions) for `kill`, which succeeds on the shells' parent without effect.
-
-    That process cannot be killed: without the filter the answer would be that of another user's.
-    """
-    from pyseccomp import ALLOW, EQ, ERRNO, NE, Arg
-
-    yield ALLOW, "kill", [Arg(0, NE, parent)]
-    yield ERRNO(0), "kill", [Arg(0, EQ, parent)]
+PARENT = "parent"
+"""What stands in `filter.txt` for the number of the shells' parent."""
 
 
 @cache
 def filter_program(parent: int) -> bytes:
     """The filter as BPF instructions for prctl(2); `parent` is the number of the shells' parent.
 
-    Calls of another architecture (32-bit, x32) give ENOSYS, as on a kernel without it. Raises
-    HostError where libseccomp is missing or too old.
+    Calls of another architecture (32-bit, x32) give ENOSYS, as on a kernel without it.
     """
-    try:
-        import pyseccomp
-    except (ImportError, OSError, RuntimeError) as error:
-        raise HostError(
-            f"libseccomp cannot be loaded: {error}", hint="apt-get install libseccomp2"
-        ) from error
-    absent, forbidden = pyseccomp.ERRNO(errno.ENOSYS), pyseccomp.ERRNO(errno.EPERM)
-    rules = pyseccomp.SyscallFilter(absent)
-    rules.set_attr(pyseccomp.Attr.ACT_BADARCH, absent)
-    rules.set_attr(pyseccomp.Attr.CTL_OPTIMIZE, 2)  # a tree by number, not one comparison per call
-    for action, groups in (
-        (pyseccomp.ALLOW, ALLOWED),
-        (forbidden, FORBIDDEN),
-        (pyseccomp.ERRNO(0), HOLLOW),
-    ):
-        for name in (name for group in groups for name in group.names):
-            rules.add_rule(action, _number(name))
-    for action, name, conditions in (*_socket_rules(), *_pipe_rules(), *_kill_rules(parent)):
-        rules.add_rule(action, _number(name), *conditions)
-    with tempfile.TemporaryFile() as file:
-        rules.export_bpf(file)
-        file.seek(0)
-        return file.read()
-
-
-def _number(name: str) -> int:
-    """A call's number, negative for one that this processor never had: libseccomp skips it.
-
-    Raises HostError for a name that libseccomp does not know.
-    """
-    import pyseccomp
-
-    number: int = pyseccomp.resolve_syscall(pyseccomp.Arch.NATIVE, name)
-    if number == -1:
-        raise HostError(
-            f"this libseccomp does not know the system call {name}",
-            hint="libseccomp 2.5.4 or newer is needed: apt-get install libseccomp2",
-        )
-    return number
+    program = b""
+    for line in FILTER.read_text(encoding="ascii").splitlines():
+        if not line.startswith("#"):
+            *numbers, constant = line.split()
+            constant = str(parent) if constant == PARENT else constant
+            program += struct.pack("=HBBI", *map(int, numbers), int(constant))
+    return program

@@ -1,0 +1,27 @@
+"""What docs/how-to/first-change.md names is there: files, tests, names of the code."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/how-to/first-change.md").read_text(encoding="utf-8")
+
+
+def test_every_test_to_copy_is_in_the_file_that_is_named() -> None:
+    rows = re.findall(r"^- Test to copy: `(tests/\S+\.py)`(.*)$", PAGE, re.MULTILINE)
+    assert len(rows) == 3
+    for file, rest in rows:
+        for name in re.findall(r"`(test_\w+)`", rest):
+            assert f"def {name}(" in (ROOT / file).read_text(encoding="utf-8"), name
+
+
+def test_files_and_directories_are_there() -> None:
+    named = re.findall(r"\b((?:src|tests)/[\w./-]+|(?:predictors|evaluation)/[\w.]+\.py)", PAGE)
+    assert len(named) > 8
+    for name in named:
+        if "NAME" not in name:
+            places = [ROOT / name, *(ROOT / "src/shioenv").glob(f"{name}")]
+            places += (ROOT / "src/shioenv/evaluation").glob(name)
+            assert any(place.exists() for place in places), name
