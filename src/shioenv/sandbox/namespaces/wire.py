@@ -253,7 +253,7 @@ class Reply(NamedTuple):
             output=output + errors if separate else output,
             stdout=output if separate else None,
             stderr=errors if separate else None,
-            changes=_parse_changes(body[state_end:]) if self.changes_length else (),
+            changes=parse_changes(body[state_end:]) if self.changes_length else (),
             changes_truncated=said.changes_truncated,
             shell=shell,
             cwd=cwd,
@@ -341,7 +341,7 @@ def _unreadable(why: str) -> SandboxError:
     )
 
 
-def _parse_changes(data: memoryview) -> tuple[FileChange, ...]:
+def parse_changes(data: memoryview) -> tuple[FileChange, ...]:
     """The changes in the supervisor's records (`scan.c`), the two sides of each path together."""
     try:
         return _changes(data)
