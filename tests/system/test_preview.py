@@ -17,19 +17,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from needs import needs
+from typer.testing import CliRunner
 
+from shioenv.cli.commands import app
 from shioenv.domain.names import name_text
 from shioenv.errors import UsageError
 from shioenv.preview.preview import USUAL_LIMITS, Preview, preview
-from needs import needs
 
 pytestmark = pytest.mark.xdist_group("preview")
 
 SHIOENV = (sys.executable, "-m", "shioenv", "preview")
 CHANGES = r"""
-echo three >> text; printf '\000\001' > binary; chmod 600 sparse; mkdir -p new/deep; echo x > new/deep/f
-mv old renamed; rm -r gone; ln -sf text link; ln text twin; truncate -s 3 cut; : > empty; rmdir bare; mkfifo pipe2
-touch "$(printf 'a\nb')" "$(printf 'b\377d')" 'c\d'; rm 'to be a directory'; mkdir 'to be a directory'
+echo three >> text; printf '\000\001' > binary; chmod 600 sparse
+mkdir -p new/deep; echo x > new/deep/f
+mv old renamed; rm -r gone; ln -sf text link; ln text twin; truncate -s 3 cut
+: > empty; rmdir bare; mkfifo pipe2
+touch "$(printf 'a\nb')" "$(printf 'b\377d')" 'c\d'
+rm 'to be a directory'; mkdir 'to be a directory'
 rm -r 'to be a file'; echo now > 'to be a file'; mv moved somewhere; chmod 1777 open
 """
 
@@ -60,7 +65,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def digest(top: Path) -> str:
-    """What `lstat` says of everything below a directory but times of access; contents; attributes."""
+    """What there is below a directory: numbers but times of access, contents, attributes."""
     told = hashlib.sha256()
     for directory, names, files in os.walk(bytes(top)):
         names.sort()
@@ -137,7 +142,9 @@ def test_what_is_told_is_what_running_does_and_nothing_is_done(place: Path) -> N
 
 def test_the_host_is_as_before(place: Path) -> None:
     mounts = Path("/proc/self/mountinfo").read_text()
-    made = captured("sh", "-c", "sleep 7531 & echo x > /dev/shm/x; echo y > /tmp/shioenv-preview; :")
+    made = captured(
+        "sh", "-c", "sleep 7531 & echo x > /dev/shm/x; echo y > /tmp/shioenv-preview; :"
+    )
     assert made.behavior.exit_code == 0
     assert Path("/proc/self/mountinfo").read_text() == mounts
     assert not list(running("7531"))
@@ -165,7 +172,9 @@ def test_exit_codes_are_those_of_the_command(place: Path, command: list[str], co
 
 
 def test_time_ends_it(place: Path) -> None:
-    made = captured("sh", "-c", "echo x > y; exec sleep 60", limits=replace(USUAL_LIMITS, wall_seconds=0.3))
+    made = captured(
+        "sh", "-c", "echo x > y; exec sleep 60", limits=replace(USUAL_LIMITS, wall_seconds=0.3)
+    )
     assert made.behavior.timed_out
     assert made.behavior.exit_code == 124
     assert "y" in made.behavior.content_digests
@@ -175,20 +184,25 @@ def test_the_command_line(place: Path) -> None:
     (place / "given").write_text("given\n")
     script = "read line; echo $line; echo changed > /dev/stdin; echo more > more; exit 3"
     with (place / "given").open() as given:
-        done = subprocess.run([*SHIOENV, "--", "sh", "-c", script], stdin=given, capture_output=True)
+        done = subprocess.run(
+            [*SHIOENV, "--", "sh", "-c", script], stdin=given, capture_output=True
+        )
     assert done.returncode == 3
     assert done.stdout == b"given\n"
     assert b"exit code 3\n  added   /fs/more  -rw-r--r-- " in done.stderr
     assert b"+++ b" + bytes(place) + b"/more\n@@ -0,0 +1 @@\n+more\n" in done.stderr
     assert (place / "given").read_text() == "given\n"
-    done = subprocess.run([*SHIOENV, "--json", "sh", "-c", "echo -n out; exit 4"], capture_output=True)
+
+
+def test_the_exit_status_tells_the_command_from_the_preview(place: Path) -> None:
+    script = "echo -n out; exit 4"
+    done = CliRunner().invoke(app, ["preview", "--json", "sh", "-c", script])
     document = json.loads(done.stdout)
-    assert (done.returncode, document["exit_code"], document["output"]) == (4, 4, "out")
+    assert (done.exit_code, document["exit_code"], document["output"]) == (4, 4, "out")
     assert document["context_patch"] == []
-    done = subprocess.run([*SHIOENV, "--no-such-option", "true"], capture_output=True)
-    assert done.returncode == 125
-    done = subprocess.run([*SHIOENV, "--root", "/no/such", "true"], capture_output=True)
-    assert (done.returncode, b"SHIO-U01" in done.stderr) == (125, True)
+    assert CliRunner().invoke(app, ["preview", "--no-such-option", "true"]).exit_code == 125
+    done = CliRunner().invoke(app, ["preview", "--root", "/no/such", "true"])
+    assert (done.exit_code, "SHIO-U01" in done.stderr) == (125, True)
 
 
 def test_hidden_paths(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,13 +229,14 @@ def test_network(place: Path) -> None:
         script = f"exec 3<> /dev/tcp/127.0.0.1/{port}"
         assert captured("bash", "-c", script).behavior.exit_code != 0
         assert captured("bash", "-c", script, network=True).behavior.exit_code == 0
-    own = "import socket; s = socket.create_server(('127.0.0.1', 80)); socket.create_connection(s.getsockname())"
+    own = (
+        "import socket; s = socket.create_server(('127.0.0.1', 80)); "
+        "socket.create_connection(s.getsockname())"
+    )
     assert captured(sys.executable, "-c", own).behavior.exit_code == 0
 
 
-@pytest.mark.parametrize(
-    ("ending", "status"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)]
-)
+@pytest.mark.parametrize(("ending", "status"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
 def test_who_is_interrupted_leaves_nothing_behind(place: Path, ending: int, status: int) -> None:
     before = digest(place)
     script = "echo x > y; (setsid sleep 7541 &); echo ready; exec sleep 7541"
@@ -250,7 +265,9 @@ def test_where_the_root_cannot_be_layered_the_users_directory_is(place: Path) ->
     document = json.loads(done.stdout)
     assert document["whole_root"] is False
     assert document["exit_code"] == 2
-    assert document["output"] == "sh: 6: cannot create /etc/shioenv-preview: Read-only file system\n"
+    assert (
+        document["output"] == "sh: 9: cannot create /etc/shioenv-preview: Read-only file system\n"
+    )
     assert any(place.is_relative_to(layer) for layer in document["layers"])
     assert ["m", "/fs/old", "/fs/renamed"] in document["context_patch"]
     assert "+three\n" in document["diff"]

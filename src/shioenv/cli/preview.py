@@ -100,9 +100,7 @@ def preview(
         limits=limits,
         capture=json,
     )
-    return shared.Printout(
-        document(command, made), _parts(made), status=made.behavior.exit_code
-    )
+    return shared.Printout(document(command, made), _parts(made), status=made.behavior.exit_code)
 
 
 def document(command: list[str], made: Preview) -> dict[str, Any]:

@@ -22,9 +22,12 @@ MOST_LAYERS = 60
 _STAGING = b"/tmp"
 _ROOT = _STAGING + b"/root"
 _OF_THE_KERNEL = frozenset(
-    "autofs binfmt_misc bpf cgroup cgroup2 configfs debugfs devpts devtmpfs efivarfs fusectl "
-    "hugetlbfs mqueue nsfs proc pstore rpc_pipefs securityfs sysfs tracefs".split()
-)
+    {
+        "autofs", "binfmt_misc", "bpf", "cgroup", "cgroup2", "configfs", "debugfs", "devpts",
+        "devtmpfs", "efivarfs", "fusectl", "hugetlbfs", "mqueue", "nsfs", "proc", "pstore",
+        "rpc_pipefs", "securityfs", "sysfs", "tracefs",
+    }
+)  # fmt: skip
 """File systems that hold no files of anybody's."""
 _OWN = (b"/proc", b"/sys", b"/dev")
 _DEVICES = ("null", "zero", "full", "random", "urandom")
@@ -241,16 +244,16 @@ def _new_file(path: bytes) -> None:
 def _make_devices(devices: Mapping[str, int]) -> None:
     """A /dev with what every program needs, and none of the host's disks."""
     made = _STAGING + b"/dev"
-    for name in (b"", b"/pts", b"/shm"):
-        os.mkdir(made + name)
+    for inner in (b"", b"/pts", b"/shm"):
+        os.mkdir(made + inner)
     os.chmod(made + b"/shm", 0o1777)
     for name, target in _LINKS.items():
-        os.symlink(target, made + b"/" + name.encode())
+        os.symlink(target, os.fsdecode(made) + f"/{name}")
     for name in devices:
-        _new_file(made + b"/" + name.encode())
+        _new_file(made + f"/{name}".encode())
     _attach(kernel.clone_mount(made), b"/dev")
     for name, tree in devices.items():
-        _attach(tree, b"/dev/" + name.encode(), read_only=True)
+        _attach(tree, f"/dev/{name}".encode(), read_only=True)
     flags = kernel.MS_NOSUID | kernel.MS_NOEXEC
     kernel.mount("devpts", _ROOT + b"/dev/pts", flags, "newinstance,ptmxmode=0666")
 

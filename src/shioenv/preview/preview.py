@@ -20,7 +20,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from shioenv.behavior.capture import Recorder
 from shioenv.domain.behavior import Behavior
@@ -105,7 +105,7 @@ def preview(
     layers; SandboxError where a helper was killed.
     """
     directory = os.path.realpath(root or ".")
-    if not os.path.isdir(directory):
+    if not Path(directory).is_dir():
         raise UsageError(f"{directory} is no directory")
     if not command:
         raise UsageError("there is no command to preview")
@@ -149,11 +149,11 @@ def _hidden(hide: Iterable[str], show: Iterable[str]) -> tuple[str, ...]:
     home = Path.home()
     paths = {os.path.realpath(home / name) for name in SECRETS}
     for path in hide:
-        if not os.path.lexists(os.path.expanduser(path)):
+        if not os.path.lexists(Path(path).expanduser()):
             raise UsageError(f"there is nothing to hide at {path}")
-        paths.add(os.path.realpath(os.path.expanduser(path)))
+        paths.add(os.path.realpath(Path(path).expanduser()))
     for path in show:
-        real = os.path.realpath(os.path.expanduser(path))
+        real = os.path.realpath(Path(path).expanduser())
         if real not in paths:
             raise UsageError(f"{path} is not hidden", hint=did_you_mean(real, paths))
         paths.remove(real)
@@ -163,7 +163,7 @@ def _hidden(hide: Iterable[str], show: Iterable[str]) -> tuple[str, ...]:
 def _directories(directory: str) -> tuple[str, ...]:
     """The user's directories, the one that has to be layered last."""
     home = os.path.realpath(Path.home())
-    return (home, directory) if os.path.isdir(home) and home != "/" else (directory,)
+    return (home, directory) if home != "/" and Path(home).is_dir() else (directory,)
 
 
 def _may_mount() -> bool:
@@ -187,9 +187,7 @@ def _pivot_root() -> int:
 class _Running:
     """A command on its layers, from the start of its keeper to the end of its last process."""
 
-    def __init__(
-        self, plan: PreviewPlan, limits: Limits, capture: bool, stack: ExitStack
-    ) -> None:
+    def __init__(self, plan: PreviewPlan, limits: Limits, capture: bool, stack: ExitStack) -> None:
         self._plan, self._limits, self._stack = plan, limits, stack
         self._output = bytearray()
         self._drained = 0
@@ -198,10 +196,13 @@ class _Running:
         told, descriptors, _, _ = socket.recv_fds(self._control, _LONGEST, 256)
         for descriptor in descriptors:
             stack.callback(os.close, descriptor)
-        document = json.loads(told) if told else {"refused": "the keeper was killed"}
+        document: dict[str, Any] = (
+            json.loads(told) if told else {"refused": "the keeper was killed"}
+        )
         if "refused" in document:
             raise _refused(document)
-        self._whole, self._read_only = bool(document["whole"]), document["read_only"]
+        self._whole = bool(document["whole"])
+        self._read_only: list[str] = document["read_only"]
         self._layers: list[str] = document["layers"]
         self._roots = [tuple(descriptors[at : at + 3]) for at in range(2, len(descriptors), 3)]
         self._watch = Watch(limits, *descriptors[:2])
@@ -209,7 +210,7 @@ class _Running:
     def _start(self, capture: bool) -> tuple[socket.socket, int | None]:
         stack = self._stack
         ours, theirs = socket.socketpair()
-        options: dict[str, object] = {"cwd": "/", "start_new_session": True}
+        options: dict[str, Any] = {"cwd": "/", "start_new_session": True}
         options["stdin"] = self._standard_input()
         pipe = None
         if capture:
@@ -233,7 +234,7 @@ class _Running:
                     if said := read_line(helper):
                         raise refusals.no_user_namespace(said)
             else:
-                process = subprocess.Popen(words, pass_fds=[theirs.fileno()], **options)  # type: ignore[call-overload]
+                process = subprocess.Popen(words, pass_fds=[theirs.fileno()], **options)
         finally:
             theirs.close()
             if capture:
@@ -360,9 +361,7 @@ class _Running:
                     changes.append(self._placed(change, os.fsencode(layer), roots))
         return [change for change in changes if change.before != change.after], truncated
 
-    def _placed(
-        self, change: FileChange, layer: bytes, roots: tuple[int, ...]
-    ) -> FileChange:
+    def _placed(self, change: FileChange, layer: bytes, roots: tuple[int, ...]) -> FileChange:
         """A change with its absolute path, and with the host's numbers of owners."""
         inside = change.path.lstrip(b"/")
         before, after = change.before, change.after
@@ -420,8 +419,8 @@ def _told(told: BinaryIO) -> tuple[tuple[FileChange, ...], bool]:
 
 def _moved(patch: ContextPatch, start: bytes) -> Collection[bytes]:
     """The absolute paths of files that have another name, and of those that they had."""
-    keys_of = (keys(path)[1] for move in patch.operations if move[0] == "m" for path in move[1:])
-    return {os.path.normpath(os.path.join(start, name_bytes(key))) for key in keys_of}
+    names = (keys(path)[1] for move in patch.operations if move[0] == "m" for path in move[1:])
+    return {os.path.join(start, name_bytes(name)) for name in names}  # noqa: PTH118 - bytes
 
 
 def _refused(document: Mapping[str, object]) -> HostError:

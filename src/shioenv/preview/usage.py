@@ -29,7 +29,7 @@ class Watch:
         if time.monotonic() >= self._end:
             return "wall_seconds"
         ticks = pages = threads = 0
-        for name in filter(str.isdecimal, os.listdir(self._proc)):
+        for name in filter(str.isdecimal, os.listdir(self._proc)):  # noqa: PTH208 - a descriptor
             numbers = self._numbers(name)
             if numbers is None:
                 continue
@@ -58,6 +58,6 @@ class Watch:
     def _read(self, path: str) -> bytes:
         with suppress(OSError):  # the process has ended
             file = os.open(path, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._proc)
-            with open(file, "rb", buffering=0) as opened:
-                return opened.read(4096) or b""
+            with os.fdopen(file, "rb") as opened:
+                return opened.read(4096)
         return b""
