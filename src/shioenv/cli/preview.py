@@ -81,9 +81,9 @@ def preview(
     reaches the host. The command's input and output are those of the terminal; the patch and a
     diff of texts follow on standard error. With --json all of that is one document.
 
-    The exit status is the command's own: 124 where the time ran out, 125 where the preview itself
-    failed, 126 and 127 where the command could not be executed. A preview is a convenience and no
-    wall: docs/threat-model.md says what a hostile command can read and do.
+    The exit status is the command's own. 124 says that the time ran out, 125 that the preview
+    itself failed, 126 and 127 that the command could not be executed. A preview is a convenience
+    and no wall: docs/threat-model.md says what a hostile command can read and do.
     """
     from dataclasses import replace
 

@@ -2,8 +2,8 @@
 
 The keeper is started by `shioenv.preview.preview`: as root, or as id 0 of a user namespace that
 maps an ordinary user alone. It makes the namespaces and stays outside. Process 1 arranges the
-mounts, enters a user namespace in which the command has its caller's id and can mount nothing,
-starts the command, and waits for it. Both end with whoever asked.
+mounts, starts the command, and waits for it. The command has its caller's id, in a user namespace
+in which it can mount nothing. Both processes end with whoever asked.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ from shioenv.preview.plan import PreviewPlan
 from shioenv.preview.texts import read_at, text_diff
 from shioenv.preview.usage import LOOK_SECONDS, Watch
 from shioenv.sandbox.base import GIBIBYTE, MEBIBYTE, Execution, FileChange, FileStat, Limits
-from shioenv.sandbox.namespaces.wire import parse_changes
+from shioenv.sandbox.scanned import parse_changes
 from shioenv.system import refusals
 from shioenv.system.idmap import OwnId, read_line, spawn_mapped
 
