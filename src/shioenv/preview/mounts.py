@@ -190,9 +190,10 @@ def _layer_directories(
             else:  # the layer's own root would belong to the caller
                 kernel.make_read_only(layer.merged)
                 kernel.make_read_only(_directory(_ROOT + path))
-        except OSError:
+        except OSError as error:
             if path == wanted[-1]:
-                raise
+                said = f"{os.fsdecode(path)} cannot be layered: {error.strerror or error}"
+                raise OSError(error.errno, said) from error
             if path in temporary and not any(_inside(each, path) for each in wanted):
                 _attach(_empty(path), path)  # as where somebody mounted something inside
     return arranged

@@ -370,8 +370,8 @@ class _Running:
             after = self._owned(after, roots[2], inside)
         if not inside and before is not None and after is not None:  # the layer's own root
             after = replace(after, inode=before.inode, links=before.links)
-            if self._plan.uid not in (0, before.uid):  # only an owner could change these
-                after = replace(after, mode=before.mode, uid=before.uid, gid=before.gid)
+            if self._plan.uid not in (0, before.uid):  # only an owner could change it
+                after = before
         path = layer.rstrip(b"/") + b"/" + inside if inside else layer
         return FileChange(path, before, after)
 
@@ -428,7 +428,10 @@ def _refused(document: Mapping[str, object]) -> HostError:
     if "mount proc" in reason and (covered := refusals.covered_proc()):
         reason += f"; the kernel gives none where parts are covered: {', '.join(covered[:3])}"
         return HostError(f"no preview on this host: {reason}", hint=refusals.WHOLE_PROC_FIX)
-    hint = "shioenv doctor says what this host lacks; --root DIR names another directory"
+    hint = (
+        "for an ordinary user it takes a directory of the user's own in which nothing is mounted "
+        "(--root DIR); shioenv doctor says what this host lacks"
+    )
     return HostError(f"no preview on this host: {reason}", hint=hint)
 
 
