@@ -14,7 +14,7 @@ import shioenv
 
 LAYERS = (
     "errors", "registration", "seeding", "version", "native", "files", "domain", "bash", "system",
-    "grammar", "synthesis", "sandbox", "behavior", "live", "irreducibility", "recording",
+    "grammar", "synthesis", "sandbox", "behavior", "live", "preview", "irreducibility", "recording",
     "composition", "model", "execution", "env", "dataset", "training", "report", "evaluation",
     "tasks", "fronts", "experiments", "cli",
 )  # fmt: skip

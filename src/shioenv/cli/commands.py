@@ -17,6 +17,7 @@ from shioenv.cli import (
     grammar,
     model,
     predict,
+    preview,
     printing,
     report,
     run,
@@ -102,6 +103,7 @@ shared.command(
     app, "shioenv run 'sort -u documents/names.txt > sorted.txt'", cls=shared.InputCommand
 )(run.run)
 shared.command(app, "shioenv shell --changes")(shell.shell)
+shared.command(app, "shioenv preview -- make install", cls=preview.PreviewCommand)(preview.preview)
 shared.command(app, "shioenv score 'ls -laT 32'", cls=shared.InputCommand)(score.score)
 app.add_typer(grammar.app, name="grammar")
 shared.command(app, "shioenv sample --count 5 --seed 7 --command df")(sample.sample)

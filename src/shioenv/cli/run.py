@@ -82,6 +82,16 @@ def _parts(behavior: Behavior) -> Iterator[bytes]:
     console = printing.console(stderr=True)
     if behavior.output and not behavior.output.endswith(b"\n") and console.is_terminal:
         console.print()
+    told = facts_of(behavior)
+    if not behavior.shell_state_known:
+        told += ", shell state unknown"
+    console.print(Text(told, style="dim"))
+    for operation in behavior.patch.operations:
+        console.print(Text(f"  {describe(operation)}", style="dim"))
+
+
+def facts_of(behavior: Behavior) -> str:
+    """Exit code, and what else there is to know of how an execution ended, on one line."""
     facts = [f"exit code {behavior.exit_code}"]
     if behavior.timed_out:
         facts.append("timed out")
@@ -92,11 +102,7 @@ def _parts(behavior: Behavior) -> Iterator[bytes]:
         facts.append(f"limits reached: {', '.join(reached)}")
     if behavior.patch_truncated:
         facts.append("patch truncated")
-    if not behavior.shell_state_known:
-        facts.append("shell state unknown")
-    console.print(Text(", ".join(facts), style="dim"))
-    for operation in behavior.patch.operations:
-        console.print(Text(f"  {describe(operation)}", style="dim"))
+    return ", ".join(facts)
 
 
 def describe(operation: Operation) -> str:

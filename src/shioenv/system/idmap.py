@@ -59,6 +59,23 @@ class IdMap:
             raise refusals.no_mapping(str(error), _user()) from error
 
 
+@dataclass(frozen=True, slots=True)
+class OwnId:
+    """The caller's own user and group id, as id 0: what every user may map without a range."""
+
+    def write(self, process: int) -> None:
+        """Maps the ids of a user namespace that `process` has just made.
+
+        Raises HostError where the host forbids mapping.
+        """
+        try:
+            Path(f"/proc/{process}/setgroups").write_text("deny")
+            Path(f"/proc/{process}/uid_map").write_text(f"0 {os.geteuid()} 1\n")
+            Path(f"/proc/{process}/gid_map").write_text(f"0 {os.getegid()} 1\n")
+        except OSError as error:
+            raise refusals.no_mapping(str(error), _user()) from error
+
+
 def _user() -> str:
     """The user's name, or number where the user has no name."""
     try:
@@ -118,9 +135,9 @@ def spawn(
 
 
 def spawn_mapped(
-    arguments: Sequence[str], idmap: IdMap, **options: Any
+    arguments: Sequence[str], idmap: IdMap | OwnId, **options: Any
 ) -> tuple[subprocess.Popen[bytes], socket.socket]:
-    """What `spawn` returns for `keep` or `exec`, which run in a mapped user namespace of their own.
+    """What `spawn` returns for `keep`, `exec` or `own`, each in a mapped user namespace of its own.
 
     Raises HostError where the host forbids user namespaces, SandboxError where somebody killed the
     program.

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shioenv.errors import SandboxError
+from shioenv.sandbox import scanned
 from shioenv.sandbox.base import Execution, FileChange, FileStat, Limits
 from shioenv.sandbox.namespaces import wire
 from shioenv.system.refusals import failure, no_user_namespace
@@ -51,7 +52,7 @@ def record(kind: bytes, path: bytes, stat: FileStat) -> bytes:
             kind,
             struct.pack("=I", len(path)),
             path,
-            wire.CHANGE.pack(
+            scanned.CHANGE.pack(
                 *(stat.mode, stat.uid, stat.gid, stat.links, stat.size, seconds, nanoseconds),
                 *(stat.inode, os.major(stat.rdev), os.minor(stat.rdev)),
             ),

@@ -21,7 +21,7 @@ from shioenv import native
 
 SCANNING = r"""
 import ctypes, fcntl, json, os, signal, sys
-from shioenv.sandbox.namespaces.wire import _parse_changes
+from shioenv.sandbox.scanned import parse_changes
 
 class Buffer(ctypes.Structure):
     _fields_ = [("bytes", ctypes.c_void_p), ("length", ctypes.c_size_t), ("room", ctypes.c_size_t)]
@@ -46,7 +46,7 @@ def scan(milliseconds=5000):
     read = bytes_read() - before
     data = ctypes.string_at(out.bytes, out.length) if out.length else b""
     found = {}
-    for change in _parse_changes(memoryview(data)):
+    for change in parse_changes(memoryview(data)):
         sides = [side and [side.inode, side.digest] for side in (change.before, change.after)]
         found[change.path.decode()] = sides
     return {"error": end.error, "truncated": end.truncated, "late": end.late, "read": read,

@@ -52,13 +52,17 @@ static void become_its_root(void)
     prctl(PR_SET_DUMPABLE, 1);
 }
 
-/* Enters a new user namespace and waits until the peer has mapped its ids, then becomes id 0. */
-void enter_user_namespace(void)
+void enter_unmapped_namespace(void)
 {
     CHECK(unshare(CLONE_NEWUSER), "unshare user namespace");
     write_all(control, "U\n", 2);
     char go;
     if (!read_all(control, &go, 1) || go != 'M') _exit(125);
+}
+
+void enter_user_namespace(void)
+{
+    enter_unmapped_namespace();
     become_its_root();
 }
 

@@ -8,6 +8,10 @@ extern int ns_user, ns_pid, ns_time;
 extern pid_t init_pid;
 extern bool init_alive;
 
+/* Enters a new user namespace, and waits until the peer has mapped its ids. */
+void enter_unmapped_namespace(void);
+
+/* The same; then becomes its id 0, in no other group. */
 void enter_user_namespace(void);
 void join_user_namespace(int kept);
 void make_inner_namespaces(uid_t owner);

@@ -43,6 +43,7 @@
 #include "processes.h"
 #include "protocol.h"
 #include "runs.h"
+#include "scan.h"
 #include "traces.h"
 #include "tree.h"
 
@@ -118,14 +119,34 @@ static int keep(char **argv, const char *plain, int user, int mounts)
     return send_with(control, line, strlen(line), kept, 2) ? 0 : 125;
 }
 
-static int execute(char **argv)
+/* Runs a program in a user namespace: as its id 0, or (`own`) as whoever calls, in the groups of whoever calls. */
+static int execute(char **argv, bool own)
 {
-    enter_user_namespace();
+    if (own) enter_unmapped_namespace();
+    else enter_user_namespace();
     close(control);
     signal(SIGINT, SIG_DFL);
     execvp(argv[3], argv + 3);
     perror(argv[3]);
     return 127;
+}
+
+/* Tells what differs between the roots of each three layers: "S<errno> <truncated> <out of time> <bytes>\n", then the
+ * records. */
+static int scan(int argc, char **argv)
+{
+    for (int at = 4; at + 2 < argc; at += 3) {
+        struct buffer records = {0};
+        int lower = atoi(argv[at]), upper = atoi(argv[at + 1]), merged = atoi(argv[at + 2]);
+        struct scan_end end = scan_changes(lower, upper, merged, (uint32_t)atol(argv[3]), &records);
+        char line[64];
+        int length = snprintf(line, sizeof line, "S%d %d %d %zu\n", end.error, end.truncated, end.out_of_time,
+                              records.length);
+        write_all(control, line, (size_t)length);
+        write_all(control, records.bytes, records.length);
+        free(records.bytes);
+    }
+    return 0;
 }
 
 /* A descriptor that the peer named, under a low number: some numbers mean something (FD_GATEWAY, FD_CONTROL). */
@@ -141,7 +162,8 @@ int main(int argc, char **argv)
 {
     if (argc < 3) {
         fprintf(stderr, "usage: %s keep FD UID GID INSTANT FORM [PLAIN] | share FD UID GID INSTANT FORM USER MOUNTS | "
-                        "run FD USER MOUNTS FORM OWNER | exec FD PROGRAM [ARGUMENT...]\n", argv[0]);
+                        "run FD USER MOUNTS FORM OWNER | exec FD PROGRAM [ARGUMENT...] | "
+                        "own FD PROGRAM [ARGUMENT...] | scan FD MILLISECONDS [LOWER UPPER MERGED]...\n", argv[0]);
         return 2;
     }
     control = take(argv[2]);
@@ -154,7 +176,9 @@ int main(int argc, char **argv)
     }
     if (!strcmp(argv[1], "keep")) return argc < 7 ? 2 : keep(argv, argv[7], -1, -1);
     if (!strcmp(argv[1], "share")) return argc < 9 ? 2 : keep(argv, NULL, take(argv[7]), take(argv[8]));
-    if (!strcmp(argv[1], "exec")) return argc < 4 ? 2 : execute(argv);
+    if (!strcmp(argv[1], "exec")) return argc < 4 ? 2 : execute(argv, false);
+    if (!strcmp(argv[1], "own")) return argc < 4 ? 2 : execute(argv, true);
+    if (!strcmp(argv[1], "scan")) return argc < 4 ? 2 : scan(argc, argv);
     if (argc != 7) return 2;
     if (!geteuid()) run_as_any_other();
     int user = take(argv[3]), mounts = take(argv[4]);

@@ -15,8 +15,8 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from shioenv.domain.runner import Order
-from shioenv.errors import SandboxError
-from shioenv.sandbox.base import MEBIBYTE, Execution, FileChange, FileStat, Limits, Request
+from shioenv.sandbox.base import MEBIBYTE, Execution, Limits, Request
+from shioenv.sandbox.scanned import parse_changes, unreadable
 
 
 class ShellMode(StrEnum):
@@ -146,11 +146,9 @@ LONGEST_CHANGES: Final = 32 * MEBIBYTE + (1 << 17)
 RECORD = struct.Struct("=II")
 REQUEST = struct.Struct("=4I2Q5I4x")  # as C pads it
 REPLY = struct.Struct("=iIiIqq5I4x")  # as C pads it
-CHANGE = struct.Struct("=4IQqIQ2I")
 RLIMIT = struct.Struct("=3Q")
 PROCESS = struct.Struct("=3I16s")
 SOCKET = struct.Struct("=3I16s16s64s")
-_LENGTH = struct.Struct("=I")
 
 _ORDERS: Mapping[Order, int] = {"as it comes": 0, "eager": Ask.EAGER, "lazy": Ask.LAZY}
 _LIMITS_HIT = (
@@ -253,7 +251,7 @@ class Reply(NamedTuple):
             output=output + errors if separate else output,
             stdout=output if separate else None,
             stderr=errors if separate else None,
-            changes=_parse_changes(body[state_end:]) if self.changes_length else (),
+            changes=parse_changes(body[state_end:]) if self.changes_length else (),
             changes_truncated=said.changes_truncated,
             shell=shell,
             cwd=cwd,
@@ -327,62 +325,8 @@ def read_reply(receive: Callable[[int, bytes], bytes], limits: Limits) -> tuple[
     longest = (limits.output_bytes, limits.output_bytes, LONGEST_STATE, LONGEST_CHANGES)
     lengths = reply[-4:]
     if any(length > most for length, most in zip(lengths, longest, strict=True)):
-        raise _unreadable(f"lengths of {lengths} bytes, of {longest} at most")
+        raise unreadable(f"lengths of {lengths} bytes, of {longest} at most")
     body = receive(REPLY.size + sum(lengths), said)
     if len(body) > REPLY.size + sum(lengths):
-        raise _unreadable("it goes on where it should have ended")
+        raise unreadable("it goes on where it should have ended")
     return reply, memoryview(body)[REPLY.size :]
-
-
-def _unreadable(why: str) -> SandboxError:
-    return SandboxError(
-        f"the supervisor's reply cannot be read: {why}",
-        hint="where it comes again, build the helpers anew: pip install --force-reinstall shioenv",
-    )
-
-
-def _parse_changes(data: memoryview) -> tuple[FileChange, ...]:
-    """The changes in the supervisor's records (`scan.c`), the two sides of each path together."""
-    try:
-        return _changes(data)
-    except (struct.error, IndexError, OverflowError, ValueError) as error:
-        raise _unreadable(f"change records of {len(data)} bytes: {error}") from error
-
-
-def _changes(data: memoryview) -> tuple[FileChange, ...]:
-    sides: dict[bytes, list[FileStat | None]] = {}
-    at, end = 0, len(data)
-    while at < end:
-        kind = data[at]
-        (length,) = _LENGTH.unpack_from(data, at + 1)
-        at += 5
-        path = bytes(data[at : at + length])
-        at += length
-        mode, uid, gid, links, size, seconds, nanoseconds, inode, major, minor = CHANGE.unpack_from(
-            data, at
-        )
-        at += CHANGE.size
-        (length,) = _LENGTH.unpack_from(data, at)
-        at += 4
-        target = bytes(data[at : at + length]) if length else None
-        at += length
-        has_digest = data[at]
-        at += 1
-        digest = bytes(data[at : at + 32]).hex() if has_digest else None
-        at += 32 if has_digest else 0
-        entry = FileStat(
-            mode,
-            uid,
-            gid,
-            size,
-            links,
-            seconds * 1_000_000_000 + nanoseconds,
-            inode,
-            os.makedev(major, minor),
-            target,
-            digest,
-        )
-        sides.setdefault(path, [None, None])[b"BA".index(kind)] = entry
-    if at > end:
-        raise ValueError("the last one is cut off")
-    return tuple(FileChange(path, before, after) for path, (before, after) in sides.items())

@@ -1,0 +1,122 @@
+"""System calls that Python has no function for, each with the errors of Python's own.
+
+Every function raises OSError with the step as its text where the kernel refuses.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import os
+import signal
+import socket
+import struct
+from collections.abc import Collection
+from pathlib import Path
+
+CLONE_NEWNS = 0x0002_0000
+CLONE_NEWUTS = 0x0400_0000
+CLONE_NEWIPC = 0x0800_0000
+CLONE_NEWUSER = 0x1000_0000
+CLONE_NEWPID = 0x2000_0000
+CLONE_NEWNET = 0x4000_0000
+
+MS_NOSUID, MS_NODEV, MS_NOEXEC = 2, 4, 8
+_MS_REC, _MS_PRIVATE, _MNT_DETACH = 0x4000, 1 << 18, 2
+_OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442  # on every processor
+_OPEN_TREE_CLONE, _AT_EMPTY_PATH, _AT_RECURSIVE = 1, 0x1000, 0x8000
+_MOVE_MOUNT_F_EMPTY_PATH, _MOUNT_ATTR_RDONLY = 4, 1
+_PR_SET_PDEATHSIG, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS = 1, 24, 38
+_SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _checked(result: int, step: str) -> int:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{step}: {os.strerror(number)}")
+    return result
+
+
+def unshare(flags: int) -> None:
+    """Give this process namespaces of its own."""
+    _checked(_libc.unshare(flags), "make namespaces")
+
+
+def end_with_parent(parent: int) -> None:
+    """Have the kernel kill this process when its parent ends.
+
+    The process ends at once where `parent` is not its parent any more. The kernel forgets the
+    request where the process enters a user namespace.
+    """
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(0)
+
+
+def drop_capabilities(kept: Collection[int]) -> None:
+    """Take all capabilities but these from every program that this process executes from now on."""
+    last = int(Path("/proc/sys/kernel/cap_last_cap").read_text())
+    for number in set(range(last + 1)).difference(kept):
+        _checked(_libc.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0), "drop a capability")
+
+
+def no_new_privileges() -> None:
+    """Have set-user-id programs run as whoever calls them."""
+    _checked(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "give up new privileges")
+
+
+def private_mounts() -> None:
+    """Give this process mounts of its own, from which nothing spreads to where they come from."""
+    unshare(CLONE_NEWNS)
+    _checked(_libc.mount(None, b"/", None, _MS_REC | _MS_PRIVATE, None), "make mounts private")
+
+
+def mount(kind: str, target: bytes, flags: int, options: str) -> None:
+    """Mount a new file system of a kind."""
+    arguments = (kind.encode(), target, kind.encode(), flags, options.encode())
+    _checked(_libc.mount(*arguments), f"mount {kind} on {os.fsdecode(target)}")
+
+
+def clone_mount(path: bytes | str, *, recursive: bool = False) -> int:
+    """A descriptor of a copy of what is mounted at a path, attached nowhere.
+
+    Without `recursive`, nothing that is mounted inside is part of the copy.
+    """
+    flags = _OPEN_TREE_CLONE | os.O_CLOEXEC | (_AT_RECURSIVE if recursive else 0)
+    number = _libc.syscall(_OPEN_TREE, -100, os.fsencode(path), flags)
+    return _checked(number, f"copy the mount of {os.fsdecode(path)}")
+
+
+def attach(tree: int, target: bytes) -> None:
+    """Attach a copied mount at a path."""
+    arguments = (tree, b"", -100, target, _MOVE_MOUNT_F_EMPTY_PATH)
+    _checked(_libc.syscall(_MOVE_MOUNT, *arguments), f"attach a mount at {os.fsdecode(target)}")
+
+
+def make_read_only(tree: int) -> None:
+    """Make a copied mount read-only, with all that is mounted inside."""
+    attributes = struct.pack("=4Q", _MOUNT_ATTR_RDONLY, 0, 0, 0)
+    flags = _AT_EMPTY_PATH | _AT_RECURSIVE
+    arguments = (tree, b"", flags, attributes, ctypes.c_size_t(len(attributes)))
+    _checked(_libc.syscall(_MOUNT_SETATTR, *arguments), "make a mount read-only")
+
+
+def enter_root(root: bytes, pivot_root: int) -> None:
+    """Make a mount the root of this process, and detach the root before.
+
+    `pivot_root` is the number of that system call.
+    """
+    os.chdir(root)
+    _checked(_libc.syscall(pivot_root, b".", b"."), "change the root")
+    _checked(_libc.umount2(b".", _MNT_DETACH), "leave the old root")
+    os.chdir("/")
+
+
+def raise_loopback() -> None:
+    """Bring up the interface `lo` of this process's network."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        request = struct.pack("16sH14x", b"lo", 0)
+        name, flags = struct.unpack("16sH14x", fcntl.ioctl(asked, _SIOCGIFFLAGS, request))
+        fcntl.ioctl(asked, _SIOCSIFFLAGS, struct.pack("16sH14x", name, flags | _IFF_UP))

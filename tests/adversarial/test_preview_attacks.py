@@ -1,0 +1,170 @@
+"""What a hostile command of a preview may try against the host, and what the host has of it."""
+
+from __future__ import annotations
+
+import os
+import pty
+import socket
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from needs import needs
+
+from shioenv.preview.preview import USUAL_LIMITS, Preview, preview
+from shioenv.sandbox.base import MEBIBYTE
+
+pytestmark = pytest.mark.xdist_group("preview")
+
+WRITES = r"""
+for root in /proc/self/root /proc/1/root /proc/self/fd/../root; do echo bad > $root@/victim; done
+mount --bind @ /mnt; echo bad > /mnt/victim
+mount -o remount,rw /; umount -l /; umount -l /proc/sys; mount -t proc proc /mnt
+unshare -Ur true && echo GOT a user namespace; unshare -m true && echo GOT mounts
+nsenter -t 1 -m true && echo GOT into process 1
+mknod /tmp/disk b 254 0 && head -c 1 /tmp/disk && echo GOT a disk
+ls /dev | grep -E '^(sd|vd|nvme|mem|kmem|kvm)' && echo GOT a device
+echo 1 > /proc/sys/vm/overcommit_memory && echo GOT a setting
+echo x > /proc/sysrq-trigger && echo GOT the kernel
+echo x > /sys/kernel/uevent_helper && echo GOT sysfs
+head -c 1 /proc/1/environ && echo GOT process 1
+grep NoNewPrivs:.1 /proc/self/status > /dev/null || echo GOT privileges
+kill -9 OUTSIDE && echo GOT a process; kill -9 1; kill -INT 1; kill -TERM 1
+keyctl show > /dev/null 2>&1 && echo GOT keys
+echo still here
+"""
+ESCAPES = r"""
+import ctypes, os
+libc = ctypes.CDLL(None)
+try:
+    outer = os.open("/", os.O_RDONLY)
+    os.mkdir("cell"); os.chroot("cell"); os.fchdir(outer)
+    os.close(outer)
+    for _ in range(64): os.chdir("..")
+    os.chroot(".")
+except OSError as error:
+    print(error)
+open(VICTIM, "w").write("bad")
+for number in range(3, 1024):
+    try: print("GOT descriptor", number, os.readlink(f"/proc/self/fd/{number}"))
+    except OSError: pass
+    try: os.fchdir(number); print("GOT a directory", number)
+    except OSError: pass
+for name in ("/run/shioenv-test", SOCKET):
+    try:
+        import socket
+        socket.socket(socket.AF_UNIX).connect(name); print("GOT a socket")
+    except OSError: pass
+if libc.memfd_create(b"x", 0) >= 0: print("GOT memory")
+print("still here")
+"""
+
+
+@pytest.fixture
+def victim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "victim").write_text("good")
+    return tmp_path / "victim"
+
+
+def captured(*command: str, **limits: Any) -> Preview:
+    return preview(command, capture=True, limits=replace(USUAL_LIMITS, **limits))
+
+
+def test_nothing_that_is_tried_in_a_shell_reaches_the_host(victim: Path) -> None:
+    with subprocess.Popen(["sleep", "600"]) as outside:
+        script = WRITES.replace("@", str(victim.parent)).replace("OUTSIDE", str(outside.pid))
+        made = captured("bash", "-c", script)
+        assert outside.poll() is None
+        outside.kill()
+    assert b"GOT" not in made.behavior.output
+    assert made.behavior.output.endswith(b"still here\n")
+    assert victim.read_text() == "good"
+    assert [path.name for path in victim.parent.iterdir()] == ["victim"]
+
+
+def test_nothing_leads_out_by_descriptors_and_sockets(victim: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(victim.parent / "socket"))
+        server.listen()
+        given = {"VICTIM": str(victim), "SOCKET": str(victim.parent / "socket")}
+        script = ESCAPES
+        for name, value in given.items():
+            script = script.replace(name, repr(value))
+        made = captured(sys.executable, "-c", script)
+    assert b"GOT" not in made.behavior.output
+    assert made.behavior.output.endswith(b"still here\n")
+    assert victim.read_text() == "good"
+    assert "victim" in made.behavior.content_digests
+
+
+def test_a_terminal_takes_no_keys_from_a_command(victim: Path) -> None:
+    ours, theirs = pty.openpty()
+    inject = "import fcntl, termios; fcntl.ioctl(0, termios.TIOCSTI, b'x')"
+    words = [sys.executable, "-m", "shioenv", "preview", "--", sys.executable, "-c", inject]
+    done = subprocess.run(words, stdin=theirs, capture_output=True, preexec_fn=_own_terminal)
+    os.close(ours)
+    os.close(theirs)
+    assert done.returncode == 1
+    assert b"PermissionError: [Errno 1]" in done.stderr
+
+
+def _own_terminal() -> None:
+    import fcntl
+    import termios
+
+    os.setsid()
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
+def test_a_fork_bomb_meets_the_limit(victim: Path) -> None:
+    bomb = "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass\n"
+    made = captured(sys.executable, "-c", bomb, processes=350, cpu_seconds=0.5)
+    assert made.behavior.exit_code == 137
+    assert set(made.behavior.limits_hit) <= {"processes", "cpu_seconds"}
+    assert made.behavior.limits_hit
+
+
+def test_more_processes_than_the_limit_are_not_to_be_had(victim: Path) -> None:
+    many = (
+        "import os, time\n"
+        "try:\n"
+        "    for count in range(10_000):\n"
+        "        if os.fork() == 0: time.sleep(60)\n"
+        "except OSError: print(count)\n"
+    )
+    made = captured(sys.executable, "-c", many, processes=350)
+    refused = made.behavior.output and int(made.behavior.output) <= 352
+    assert refused or made.behavior.limits_hit == ("processes",)
+
+
+def test_a_disk_filler_meets_the_limit(victim: Path) -> None:
+    made = captured("sh", "-c", "cat /dev/zero > full", disk_bytes=8 * MEBIBYTE)
+    assert b"No space left on device" in made.behavior.output
+    assert made.behavior.limits_hit == ("disk_bytes",)
+    assert not Path("full").exists()
+
+
+def test_memory_meets_the_limit(victim: Path) -> None:
+    hungry = "x = bytearray(1 << 30); import time; time.sleep(60)"
+    made = captured(sys.executable, "-c", hungry, memory_bytes=200 * MEBIBYTE)
+    assert made.behavior.limits_hit == ("memory_bytes",)
+    assert made.behavior.exit_code == 137
+
+
+def test_output_without_end_meets_the_limit(victim: Path) -> None:
+    made = captured("yes", drain_bytes=4 * MEBIBYTE, output_bytes=MEBIBYTE)
+    assert made.behavior.output_truncated
+    assert len(made.behavior.output) == MEBIBYTE
+    assert made.behavior.limits_hit == ("output_bytes", "drain_bytes")
+
+
+@needs("root")
+def test_a_set_user_id_program_gives_no_rights(victim: Path, tmp_path: Path) -> None:
+    script = "cp /usr/bin/id own; chown 1:1 own; chmod 6755 own; ./own -u"
+    made = captured("sh", "-c", script)
+    assert made.behavior.output == b"0\n"
+    assert made.behavior.exit_code == 0
