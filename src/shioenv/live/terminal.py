@@ -25,10 +25,11 @@ from shioenv.behavior.lines import Lines
 from shioenv.behavior.rows import Row, RowKind
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import Context
+from shioenv.domain.inputs import started
 from shioenv.domain.names import name_bytes
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.runner import Pristine, State
-from shioenv.errors import TerminalError, UsageError
+from shioenv.errors import SandboxError, TerminalError, UsageError
 from shioenv.sandbox.base import LARGEST, Limits, Request
 
 ROWS: Final = 100
@@ -161,10 +162,13 @@ class Terminal:
         of their shell. Processes that typed rows left behind are ended first. Rows after this one
         find what it did to the machine. `wall_seconds` takes the place of the limit of this name.
 
-        Whoever types as root can still hinder that shell, as any process; the typed shell never
-        answers. Errors: TerminalError where the shell was killed, those of the machine. The row
-        then counts as not run.
+        Where shells stay in the machine, nothing that was typed has a parent, a descriptor or the
+        memory of that shell: the supervisor starts it. Errors: TerminalError where the shell was
+        killed, or the typed shell could not be ended; those of the machine. The row then counts as
+        not run.
         """
+        if self.machine.keeps_shells:
+            return self._asked(row, separate=separate, seconds=wall_seconds)
         last = max((n for n, one in enumerate(self._rows, 1) if not one.beside), default=0)
         before = [one.again for one in self._rows]
         if typed := [*self._history, *before[:last]]:
@@ -254,12 +258,32 @@ class Terminal:
         self._spent = lines.seconds
         return behavior
 
-    def _shell(self) -> Lines:
-        """The shell that stays, in which the history and all rows were run."""
+    def _asked(self, row: str, *, separate: bool, seconds: float | None) -> Behavior:
+        """Runs a row beside the shell that stays, which is ended first with all that it left."""
+        Request(started(self.start.cwd, row)).argument()
+        lines = self._shell(ends=True)
+        self._lines = None  # no row can be typed there any more
+        behavior = lines.beside(row, separate=separate, wall_seconds=seconds)
+        if _was_killed(behavior):
+            raise _killed(row)
+        if not behavior.timed_out:
+            allowed = seconds or self.machine.limits.wall_seconds
+            self._rows.append(_Typed(row, behavior, True, allowed, lines.whole()))
+        return behavior
+
+    def _shell(self, *, ends: bool = False) -> Lines:
+        """The shell that stays, in which the history and all rows were run.
+
+        With `ends` the shell is killed after the last typed row.
+        """
+        last = len(self.start.history)
+        last += max((n for n, one in enumerate(self._rows, 1) if not one.beside), default=0)
         if self._lines is None or self._lines.given_back:
             lines = self.machine.lend_shell(self.start.cwd)
             rows = [*self._history, *(one.again for one in self._rows)]
-            for row in rows:
+            for number, row in enumerate(rows):
+                if ends and number == last:
+                    _kill(lines)
                 if row.how is RowKind.BESIDE_AGAIN:
                     lines.beside(row.text)
                 elif not lines.ended:
@@ -267,6 +291,8 @@ class Terminal:
             if not lines.ended and rows:
                 lines.look()
             self._lines = lines
+        if ends:
+            _kill(self._lines)
         return self._lines
 
     def _run(self, row: Row, rows: list[Row], *, separate: bool, seconds: float | None) -> Behavior:
@@ -276,10 +302,7 @@ class Terminal:
         before = self._alone(rows, patience)
         behavior = whole if before is None else self.machine.since(before, whole, cwd)
         if beside and _was_killed(behavior):
-            raise TerminalError(
-                f"the shell that was to run {row.text!r:.60} was killed",
-                hint="by what was typed before it: undo takes rows back",
-            )
+            raise _killed(row.text)
         if not behavior.timed_out:
             allowed = seconds or self.machine.limits.wall_seconds
             self._rows.append(_Typed(row.text, behavior, beside, allowed, whole))
@@ -303,6 +326,23 @@ def _was_killed(behavior: Behavior) -> bool:
     if "sandboxes" in behavior.limits_hit:
         return True
     return behavior.died_by_signal is not None and not (behavior.timed_out or behavior.limits_hit)
+
+
+def _killed(row: str) -> TerminalError:
+    return TerminalError(
+        f"the shell that was to run {row!r:.60} was killed",
+        hint="by what was typed before it: undo takes rows back",
+    )
+
+
+def _kill(lines: Lines) -> None:
+    try:
+        lines.kill()
+    except SandboxError as error:
+        raise TerminalError(
+            f"the typed shell could not be ended: {error.message}",
+            hint="by what was typed there: undo takes rows back",
+        ) from error
 
 
 def contents(terminal: Terminal, names: Iterable[str]) -> Mapping[str, bytes]:
