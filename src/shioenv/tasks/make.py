@@ -23,8 +23,17 @@ from shioenv.recording.session import ROW_END
 from shioenv.sandbox.base import Limits
 from shioenv.system.store import find_system
 from shioenv.tasks.asking import asks
-from shioenv.tasks.check import Judge, Verdict, date_of, digest_in, is_now, refuse_other
-from shioenv.tasks.prompt import Content, family, gives_away, told, written
+from shioenv.tasks.check import (
+    DATES,
+    Judge,
+    Verdict,
+    date_of,
+    digest_in,
+    is_directory,
+    is_now,
+    refuse_other,
+)
+from shioenv.tasks.prompt import Content, family, gives_away, shows_output, told, written
 from shioenv.tasks.task import Goal, Task
 
 LONGEST_OUTPUT: Final = 4000
@@ -192,7 +201,7 @@ def task_of(record: Record, machine: SandboxRunner, digest: str = "") -> Task | 
     terminal = Terminal(machine, record.cwd, record.history)
     before, instant = terminal.before(), machine.system.declaration.instant
     behavior = terminal.run(solution)
-    patch = _wanted(behavior.patch)
+    patch = _wanted(behavior.patch, before)
     if (behavior.exit_code, behavior.output) != (record.exit_code, record.output_bytes):
         return None  # the input does something else in this shell, or today
     digests = _digests(record, machine, patch, behavior.content_digests)
@@ -221,7 +230,7 @@ def task_of(record: Record, machine: SandboxRunner, digest: str = "") -> Task | 
     )
     prompt = _prompt(draft, terminal, before, instant, output)
     parts = [Input(shell_input.tokens[a:b]).text for a, b in shell_input.spans()]
-    if prompt is None or gives_away(prompt, solution, parts):
+    if prompt is None or gives_away(prompt, solution, parts) or shows_output(prompt, draft.goal):
         return None
     return _proved_with_part(draft, prompt, shell_input, machine)
 
@@ -243,13 +252,21 @@ def _proved_with_part(
     return None
 
 
-def _wanted(patch: ContextPatch) -> ContextPatch:
-    """The patch without `PWD` and `OLDPWD`, as a goal holds it.
+def _wanted(patch: ContextPatch, before: Context) -> ContextPatch:
+    """The patch as a goal holds it: without `PWD`, `OLDPWD` and times of directories.
 
     `PWD` follows the working directory, and nobody wants a shell to have been somewhere before.
+    Whatever is made or removed in a directory changes the directory's time.
     """
-    paths = (pointer("env", "PWD"), pointer("env", "OLDPWD"))
-    return ContextPatch(tuple(one for one in patch.operations if one[1] not in paths))
+    paths = {pointer("env", "PWD"), pointer("env", "OLDPWD")}
+    files = patch.apply(before.document)["fs"]
+
+    def counts(place: str) -> bool:
+        area, *parts = keys(place) or [""]
+        dated = area == "fs" and len(parts) == 2 and parts[1] in DATES
+        return place not in paths and not (dated and is_directory(files[parts[0]]))
+
+    return ContextPatch(tuple(one for one in patch.operations if counts(one[1])))
 
 
 def _output(shell_input: Input, terminal: Terminal, digests: Mapping[str, str]) -> str | None:
