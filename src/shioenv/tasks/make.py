@@ -201,7 +201,7 @@ def task_of(record: Record, machine: SandboxRunner, digest: str = "") -> Task | 
     terminal = Terminal(machine, record.cwd, record.history)
     before, instant = terminal.before(), machine.system.declaration.instant
     behavior = terminal.run(solution)
-    patch = _wanted(behavior.patch, before)
+    patch = wanted(behavior.patch, before)
     if (behavior.exit_code, behavior.output) != (record.exit_code, record.output_bytes):
         return None  # the input does something else in this shell, or today
     digests = _digests(record, machine, patch, behavior.content_digests)
@@ -252,7 +252,7 @@ def _proved_with_part(
     return None
 
 
-def _wanted(patch: ContextPatch, before: Context) -> ContextPatch:
+def wanted(patch: ContextPatch, before: Context) -> ContextPatch:
     """The patch as a goal holds it: without `PWD`, `OLDPWD` and times of directories.
 
     `PWD` follows the working directory, and nobody wants a shell to have been somewhere before.
