@@ -136,6 +136,53 @@ def verify(
     return shared.Printout(document, lines, indent=2, status=1 if faults else 0)
 
 
+@shared.command(app, "shioenv tasks compose ./tasks.jsonl --lines 50 --broken 50 --out more.jsonl")
+def compose(
+    file: File,
+    *,
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The file to write.")],
+    lines: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Tasks of two to four lines, at most.")
+    ] = 50,
+    broken: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Tasks of broken machines, at most.")
+    ] = 50,
+    seed: Annotated[int, typer.Option(metavar="N", help="The seed of what is drawn.")] = 0,
+    workers: shared.Workers = None,
+    system: shared.SystemName = None,
+) -> shared.Printout:
+    """Make longer tasks of tasks: of several lines, and of machines that have to be repaired.
+
+    A task of several lines joins solutions; a later line takes up a file of an earlier one where
+    it can. On a broken machine a task's solution was typed already, and has to be undone. Each
+    task is proved: nothing passes, nor does the solution without one of its lines.
+    """
+    from shioenv.errors import TaskError
+    from shioenv.files.durable import refuse_existing
+    from shioenv.tasks.compose import composed_tasks
+    from shioenv.tasks.task import read_tasks, write_tasks
+
+    refuse_existing(out)
+    with counting("tasks") as report:
+        tasks = composed_tasks(
+            read_tasks(file),
+            lines=lines,
+            broken=broken,
+            seed=seed,
+            system=system,
+            workers=workers,
+            report=report,
+        )
+    if not tasks:
+        raise TaskError("no longer task could be made", hint="more tasks, or another --seed")
+    write_tasks(tasks, out)
+    several = sum(not task.history for task in tasks)
+    document = {"file": str(out), "tasks": len(tasks), "lines": several}
+    document["broken"] = len(tasks) - several
+    line = f"{out}: {several:,} tasks of several lines, {len(tasks) - several:,} of broken machines"
+    return shared.Printout(document, [line], indent=2)
+
+
 @shared.command(app, "shioenv tasks certify ./tasks.jsonl --out certified.jsonl --k 20")
 def certify(
     file: File,

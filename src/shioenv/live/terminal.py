@@ -14,9 +14,12 @@ variables answer as their owner likes.
 
 from __future__ import annotations
 
+import os
+import posixpath
 from base64 import b64decode
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from math import ceil
 from typing import Final, Protocol
 
@@ -28,6 +31,7 @@ from shioenv.domain.context import Context
 from shioenv.domain.inputs import started
 from shioenv.domain.names import name_bytes
 from shioenv.domain.patch import ContextPatch
+from shioenv.domain.pointer import keys
 from shioenv.domain.runner import Pristine, State
 from shioenv.errors import SandboxError, TerminalError, UsageError
 from shioenv.sandbox.base import LARGEST, Limits, Request
@@ -204,7 +208,7 @@ class Terminal:
         if not self._rows:
             return replace(before, output=b"", patch=ContextPatch()) if before else Behavior(0, b"")
         whole = self._rows[-1].whole
-        return whole if before is None else self.machine.since(before, whole, self.start.cwd)
+        return whole if before is None else self._since(before, whole)
 
     def since_start(self, repeated: Behavior | None = None) -> Behavior:
         """What all rows did together, without the history; the output is that of the last row.
@@ -213,7 +217,7 @@ class Terminal:
         """
         whole = repeated or self.repeated()
         before = self._alone(self._history)
-        return whole if before is None else self.machine.since(before, whole, self.start.cwd)
+        return whole if before is None else self._since(before, whole)
 
     def repetitions(self, repeated: Behavior) -> Iterator[tuple[Behavior, Behavior]]:
         """For each row, two behaviors from the pristine state up to the row.
@@ -232,6 +236,18 @@ class Terminal:
         pristine = self.machine.context(self.start.cwd)
         before = self._alone(self._history)
         return Context(before.patch.apply(pristine.document)) if before else pristine
+
+    def _since(self, before: Behavior, whole: Behavior) -> Behavior:
+        """What was done after the history, with digests of what is as it was before the history."""
+        since = self.machine.since(before, whole, self.start.cwd)
+        told = _files(whole.patch, removed=False) | set(whole.content_digests)
+        digests = dict(since.content_digests)
+        for name in (_files(before.patch, removed=True) | set(before.content_digests)) - told:
+            path = posixpath.join(self.start.cwd, os.fsdecode(name_bytes(name)))
+            content = self.machine.read(posixpath.normpath(path))
+            if content is not None:
+                digests[name] = sha256(content).hexdigest()
+        return replace(since, content_digests=digests)
 
     @property
     def _history(self) -> list[Row]:
@@ -326,6 +342,18 @@ def _was_killed(behavior: Behavior) -> bool:
     if "sandboxes" in behavior.limits_hit:
         return True
     return behavior.died_by_signal is not None and not (behavior.timed_out or behavior.limits_hit)
+
+
+def _files(patch: ContextPatch, *, removed: bool) -> set[str]:
+    """Files that a patch removes, or all whose presence or size it tells."""
+    places = ((one[0], keys(one[1])) for one in patch.operations)
+    return {
+        name
+        for code, (area, *parts) in places
+        if area == "fs" and parts
+        for name in parts[:1]
+        if (code == "r" and len(parts) == 1) or (not removed and parts[1:] in ([], ["size"]))
+    }
 
 
 def _killed(row: str) -> TerminalError:

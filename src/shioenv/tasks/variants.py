@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 import posixpath
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache
-from itertools import chain, zip_longest
-from typing import Final
+from functools import cache, partial
+from itertools import chain, islice, permutations, zip_longest
+from typing import Final, TypeAlias
 
+from shioenv.bash.read import read
+from shioenv.bash.scan import Refused
 from shioenv.bash.words import quoted
 from shioenv.domain.argument import Argument
 from shioenv.domain.behavior import Behavior
@@ -40,6 +42,9 @@ ALTERNATIVES: Final = 10
 
 TRIED: Final = 24
 """Most candidates that are run to find them."""
+
+ORDERS: Final = 6
+"""Most orders of a solution's lines that are tried."""
 
 _MODES: Final = dict(zip("rwxsStT-", (4, 2, 1, 1, 0, 1, 0, 0), strict=True))
 
@@ -70,10 +75,16 @@ def near_misses(task: Task, neighbours: Iterable[str], system: System) -> list[s
 
     They are the solution without each of its arguments, and the solutions of other tasks.
     """
-    whole = read_arguments(task.solution, system).input
-    everything = range(whole.n_arguments)
+    lines = lines_of(task.solution)
     shorter = [task.reduced]
-    shorter += [whole.keep(one for one in everything if one != out).text for out in everything]
+    if len(lines) > 1:
+        shorter += ["\n".join((*lines[:n], *lines[n + 1 :])) for n in range(len(lines))]
+    for number, line in enumerate(lines):
+        whole = read_arguments(line, system).input
+        everything = range(whole.n_arguments)
+        for out in everything:
+            part = whole.keep(one for one in everything if one != out).text
+            shorter.append("\n".join((*lines[:number], part, *lines[number + 1 :])))
     found = dict.fromkeys(chain(shorter, neighbours))
     return [text for text in found if text != task.solution][:NEAR_MISSES]
 
@@ -110,20 +121,32 @@ def candidates(task: Task, system: System) -> list[str]:
     The sorts: options spelt otherwise, another order, files named otherwise, the program called
     otherwise, other tools that bring about the goal's facts.
     """
-    whole = read_arguments(task.solution, system).input
-    sorts = (
-        _by_facts(task),
-        _each(whole, _other_spellings),
-        _each(whole, _other_orders),
-        _each(whole, lambda command, arguments: _other_names(arguments, task.cwd)),
-        _called_otherwise(task),
-    )
+    lines = lines_of(task.solution)
+    sorts: list[Iterator[str]] = [_by_facts(task), _called_otherwise(task)]
+    if len(lines) > 1:
+        sorts.append("\n".join(order) for order in islice(permutations(lines), 1, ORDERS))
+    for number, line in enumerate(lines):
+        whole = read_arguments(line, system).input
+        for rewrite in (_other_spellings, _other_orders, partial(_other_names, cwd=task.cwd)):
+            texts = _each(whole, rewrite)
+            sorts.append("\n".join((*lines[:number], text, *lines[number + 1 :])) for text in texts)
     mixed = chain.from_iterable(zip_longest(*sorts))
     found = dict.fromkeys(text for text in mixed if text and text != task.solution)
     return list(found)[:TRIED]
 
 
-Rewrite = Callable[[str, list[Argument]], Iterator[list[Argument]]]
+def lines_of(solution: str) -> list[str]:
+    """The lines of a solution, of which each is an input; else the solution alone."""
+    lines = solution.split("\n")
+    try:
+        for line in lines:
+            read(line)
+    except Refused:
+        return [solution]
+    return lines
+
+
+Rewrite: TypeAlias = Callable[[str, list[Argument]], Iterator[list[Argument]]]
 
 
 def _each(whole: Input, rewrite: Rewrite) -> Iterator[str]:
@@ -201,27 +224,21 @@ def _other_orders(command: str, arguments: list[Argument]) -> Iterator[list[Argu
         yield options + operands[::-1]
 
 
-def _other_names(arguments: list[Argument], cwd: str) -> Iterator[list[Argument]]:
-    """Operands as absolute names, and from the directory itself."""
-    for begin in (cwd.rstrip("/") + "/", "./"):
-        new = [
-            one
-            if one.text.startswith(("-", "/", "~", "$", "'", '"', "+")) or "=" in one.text
-            else Argument(begin + one.text, one.joins_left, one.joins_right)
-            for one in arguments
-        ]
-        if new != arguments:
-            yield new
+def _other_names(command: str, arguments: list[Argument], *, cwd: str) -> Iterator[list[Argument]]:
+    """An operand by its absolute name, and from the directory itself."""
     for number, one in enumerate(arguments):
-        if "/" in one.text and one.text[0].isalnum():
-            yield [*arguments[:number], Argument("./" + one.text), *arguments[number + 1 :]]
+        if one.text.startswith(("-", "/", "~", "$", "'", '"', "+")) or "=" in one.text:
+            continue
+        for begin in (cwd.rstrip("/") + "/", "./"):
+            other = Argument(begin + one.text, one.joins_left, one.joins_right)
+            yield [*arguments[:number], other, *arguments[number + 1 :]]
 
 
 def _called_otherwise(task: Task) -> Iterator[str]:
     """The solution behind `command`, in braces, in a subshell, after looking around."""
     text = task.solution
-    yield f"{{ {text}; }}"
-    if task.commands[0] in names_of_grammars():
+    yield f"{{ {text}\n}}" if "\n" in text else f"{{ {text}; }}"
+    if "\n" not in text and task.commands[0] in names_of_grammars():
         yield f"command {text}"
     if task.kind is GoalKind.OUTPUT:
         yield f"({text}) | cat"
@@ -262,7 +279,7 @@ def _done(task: Task, operation: Operation, *, second: bool) -> str | None:
     if code == "r":
         return f"rm -rf {file}"
     entry = operation[2]
-    kind, mode = entry["perms"][0], _octal(entry["perms"])
+    kind, mode = entry["perms"][0], octal(entry["perms"])
     if second and kind == "d":
         return f"install -d -m {mode} -o {entry['owner']} -g {entry['group']} {file}"
     own = f"chown -h {entry['owner']}:{entry['group']} {file}"
@@ -280,7 +297,7 @@ def _done(task: Task, operation: Operation, *, second: bool) -> str | None:
 def _changed(file: str, key: str, value: object) -> str | None:
     """What gives a file another attribute."""
     if key == "perms":
-        return f"chmod {_octal(str(value))} {file}"
+        return f"chmod {octal(str(value))} {file}"
     if key in ("owner", "group"):
         return f"ch{'own' if key == 'owner' else 'grp'} -h {value} {file}"
     return None
@@ -319,7 +336,7 @@ def _shown(prompt: str, name: str) -> str | None:
 _WITHOUT: Final = "- `{}` holds this (without a newline at its end):\n"
 
 
-def _octal(perms: str) -> str:
+def octal(perms: str) -> str:
     """Permissions as `ls` writes them, as a number of base 8."""
     special = sum(
         bit for bit, letter in zip((4, 2, 1), perms[3:10:3], strict=True) if letter in "sStT"
