@@ -355,6 +355,15 @@ def test_who_writes_into_the_memory_of_the_typed_shell_does_not_answer_for_it(
     assert contents(terminal, ["README.md"]) == {"README.md": asked.stdout}
 
 
+def test_contents_of_more_files_than_a_row_names_are_missing(observer: SandboxRunner) -> None:
+    terminal = Terminal(observer, HOME)
+    terminal.run(f"mkdir {'d' * 250}; for i in {{1..500}}; do echo $i > {'d' * 250}/$i; done")
+    names = [f"{'d' * 250}/{number}" for number in range(1, 501)]
+    found = contents(terminal, names)
+    assert 100 < len(found) < 500
+    assert all(found[name] == f"{n}\n".encode() for n, name in enumerate(names, 1) if name in found)
+
+
 LURKING = [
     "(while :; do kill -9 $(pgrep -n bash); done) > /dev/null 2>&1 &",
     "(while :; do for p in /proc/[0-9]*; do printf x > $p/mem; done; done) > /dev/null 2>&1 &",

@@ -34,7 +34,7 @@ from shioenv.domain.patch import ContextPatch
 from shioenv.domain.pointer import keys
 from shioenv.domain.runner import Pristine, State
 from shioenv.errors import SandboxError, TerminalError, UsageError
-from shioenv.sandbox.base import LARGEST, Limits, Request
+from shioenv.sandbox.base import LARGEST, LONGEST_INPUT, Limits, Request
 
 ROWS: Final = 100
 """How many rows' processor time all rows of a terminal may use together."""
@@ -376,17 +376,21 @@ def _kill(lines: Lines) -> None:
 def contents(terminal: Terminal, names: Iterable[str]) -> Mapping[str, bytes]:
     """Contents of regular files after all rows, by name in `fs`. Unreadable files are missing.
 
-    A shell beside prints them as base64, which passes any byte.
+    A shell beside prints them as base64, which passes any byte. Files whose names do not fit into
+    one row are missing as well.
     """
     wanted = list(names)
     if not wanted:
         return {}
     paths = [name_bytes(name).decode("utf-8", "surrogateescape") for name in wanted]
     fits = [number for number, path in enumerate(paths) if _is_text(path)]
-    row = "\n".join(
-        f"echo {number} $(/usr/bin/base64 -w0 < {quoted(paths[number])})" for number in fits
-    )
-    told = terminal.fork().beside(f"exec 2> /dev/null\n{row}").output
+    row = "exec 2> /dev/null"
+    for number in fits:
+        asked = f"{row}\necho {number} $(/usr/bin/base64 -w0 < {quoted(paths[number])})"
+        if len(asked.encode()) > LONGEST_INPUT // 2:
+            break
+        row = asked
+    told = terminal.fork().beside(row).output
     found = {}
     for line in told.decode("ascii", "replace").splitlines():
         number, _, text = line.partition(" ")
