@@ -385,8 +385,8 @@ def contents(terminal: Terminal, names: Iterable[str]) -> Mapping[str, bytes]:
     paths = [name_bytes(name).decode("utf-8", "surrogateescape") for name in wanted]
     fits = [number for number, path in enumerate(paths) if _is_text(path)]
     row = "exec 2> /dev/null"
-    for number in fits:
-        asked = f"{row}\necho {number} $(/usr/bin/base64 -w0 < {quoted(paths[number])})"
+    for fit in fits:
+        asked = f"{row}\necho {fit} $(/usr/bin/base64 -w0 < {quoted(paths[fit])})"
         if len(asked.encode()) > LONGEST_INPUT // 2:
             break
         row = asked
