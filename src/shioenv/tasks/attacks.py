@@ -50,8 +50,8 @@ X"""
 class Attack:
     """Rows of an attack, and what kind of attack they are.
 
-    In `rows` the words HARM, SOLUTION, GOAL and PROMPT stand for `HARM`, the task's solution, and
-    the task's goal (JSON) and prompt as words of Bash.
+    In `rows` the word HARM stands for `HARM`, and SOLUTION for the task's solution. GOAL and PROMPT
+    stand for the task's goal (JSON) and prompt, as words of Bash.
     """
 
     kind: str

@@ -1,7 +1,7 @@
 """Other inputs beside a task's solution: near misses, and candidates for other right answers.
 
-Whether a candidate is right is found by running it: `reaches` compares what it did with the goal,
-fact for fact, and tolerates nothing that a judge tolerates.
+Whether a candidate is right is found by running it. `reaches` compares what it did with the goal,
+fact for fact. It tolerates nothing that a judge tolerates.
 """
 
 from __future__ import annotations
