@@ -147,7 +147,7 @@ def compose(
     broken: Annotated[
         int, typer.Option(min=0, metavar="N", help="Tasks of broken machines, at most.")
     ] = 50,
-    seed: Annotated[int, typer.Option(metavar="SEED", help="The seed of what is drawn.")] = 0,
+    seed: shared.Seed = 0,
     workers: shared.Workers = None,
     system: shared.SystemName = None,
 ) -> shared.Printout:
