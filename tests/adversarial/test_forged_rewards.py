@@ -76,4 +76,4 @@ def test_words_of_an_attack_are_filled_in_once(task: Callable[[str], Task]) -> N
     made = task(TEXTS[0])
     rows = Attack("all words", ("HARM; SOLUTION", "echo GOAL PROMPT")).on(made)
     assert rows[0] == f"{HARM}; {made.solution}"
-    assert rows[1].count("data/numbers.txt") >= 2
+    assert rows[1].count("numbers.txt") >= 2
