@@ -149,6 +149,14 @@ def test_killing_loses_no_line(tmp_path: Path) -> None:
     assert found["lines told"] > 4
 
 
+def test_no_reward_is_forged(tmp_path: Path) -> None:
+    tasks = Path(__file__).parents[1] / "system/right_answers/tasks.jsonl"
+    options = ("--count", "1", "--workers", "1", "--tasks", str(tasks))
+    status, found = soak("forging.py", *options, work=tmp_path)
+    assert status == 0, found["violations"]
+    assert (found["tasks"], found["kinds of attacks"] >= 40) == (1, True)
+
+
 def test_killing_changes_no_record(system: System, tmp_path: Path) -> None:
     options = ("--count", "4", "--kills", "1", "--seed", "2")
     status, found = soak("faults.py", *options, work=tmp_path)

@@ -20,11 +20,12 @@ from shioenv.dataset.generate import Destination, generate
 from shioenv.domain.inputs import Session
 from shioenv.errors import InputError, TerminalError, UsageError
 from shioenv.irreducibility.scoring import Scoring
-from shioenv.live.terminal import Terminal
+from shioenv.live.terminal import Terminal, contents
 from shioenv.recording.session import SessionRecorder
 from shioenv.recording.text import read_arguments
 from shioenv.sandbox.base import Limits
 from shioenv.synthesis.drawing import Drawing
+from shioenv.system.store import System
 from shioenv.tasks.check import Judge, Verdict
 from shioenv.tasks.make import prove, suits, task_of
 from shioenv.tasks.rephrase import rephrased
@@ -308,13 +309,91 @@ def test_what_is_done_beside_is_there_for_the_shell(observer: SandboxRunner) -> 
     assert terminal.beside("ls again").exit_code == 2
 
 
-def test_a_shell_that_was_killed_with_all_around_it_answers_nothing(
+def test_a_shell_that_killed_itself_leaves_its_machine_to_who_asks(
     observer: SandboxRunner,
 ) -> None:
     terminal = Terminal(observer, HOME)
-    terminal.run("kill -9 $$")
-    with pytest.raises(TerminalError, match="killed"):
-        terminal.beside("true")
+    terminal.run("echo one > made; kill -9 $$")
+    assert terminal.beside("cat made").output == b"one\n"
+
+
+def test_where_no_shell_stays_one_that_was_killed_answers_nothing(system: System) -> None:
+    with open_sandbox(system, Limits(without_shell_state=True)) as machine:
+        terminal = Terminal(machine, HOME)
+        terminal.run("kill -9 $$")
+        with pytest.raises(TerminalError, match="killed"):
+            terminal.beside("true")
+
+
+FORGING = r"""python3 - $$ <<'X'
+import sys
+with open(f"/proc/{sys.argv[1]}/maps") as maps, open(f"/proc/{sys.argv[1]}/mem", "r+b", 0) as mem:
+    for line in maps:
+        begin, end = (int(at, 16) for at in line.split()[0].split("-"))
+        try:
+            mem.seek(begin)
+            text = mem.read(end - begin) if "rw" in line else b""
+        except OSError:
+            continue
+        at = text.find(b"cat README.md")
+        while at >= 0:
+            mem.seek(begin + at)
+            mem.write(b"echo FORGED; ")
+            at = text.find(b"cat README.md", at + 1)
+X"""
+"""A row that writes into the memory of its shell."""
+
+
+def test_who_writes_into_the_memory_of_the_typed_shell_does_not_answer_for_it(
+    observer: SandboxRunner,
+) -> None:
+    terminal = Terminal(observer, HOME)
+    terminal.run(FORGING)
+    asked = terminal.fork().beside("cat README.md", separate=True)
+    assert asked.stdout == observer.read(f"{HOME}/README.md")
+    assert terminal.beside("cat README.md").output == asked.stdout
+    assert contents(terminal, ["README.md"]) == {"README.md": asked.stdout}
+
+
+def test_contents_of_more_files_than_a_row_names_are_missing(observer: SandboxRunner) -> None:
+    terminal = Terminal(observer, HOME)
+    terminal.run(f"mkdir {'d' * 250}; for i in {{1..500}}; do echo $i > {'d' * 250}/$i; done")
+    names = [f"{'d' * 250}/{number}" for number in range(1, 501)]
+    found = contents(terminal, names)
+    assert 100 < len(found) < 500
+    assert all(found[name] == f"{n}\n".encode() for n, name in enumerate(names, 1) if name in found)
+
+
+LURKING = [
+    "(while :; do kill -9 $(pgrep -n bash); done) > /dev/null 2>&1 &",
+    "(while :; do for p in /proc/[0-9]*; do printf x > $p/mem; done; done) > /dev/null 2>&1 &",
+    "PS1=; trap '' TERM; set -n",
+    "trap 'while :; do :; done' EXIT; kill() { :; }; readonly -f kill",
+]
+"""Rows that leave something behind which is after whoever asks."""
+
+
+@pytest.mark.parametrize("row", LURKING)
+def test_nothing_that_lurks_is_there_when_somebody_asks(observer: SandboxRunner, row: str) -> None:
+    terminal = Terminal(observer, HOME)
+    terminal.run(row)
+    try:
+        asked = terminal.beside("ps -e -o args= | grep -c '[w]hile'; cat README.md")
+    except TerminalError:
+        return  # the promise: a shell that is hindered says nothing
+    assert asked.output == b"0\n" + (observer.read(f"{HOME}/README.md") or b"")
+
+
+def test_a_goal_of_the_shell_is_still_judged_after_somebody_asked(
+    observer: SandboxRunner, task: Callable[[str], Task]
+) -> None:
+    made = task("export DB_PORT=100")
+    terminal = Terminal(observer, HOME)
+    terminal.run("export DB_PORT=100")
+    terminal.beside("cat README.md")
+    assert Judge(made, observer).judge(terminal).passed
+    terminal.beside("echo x > left")
+    assert Judge(made, observer).judge(terminal).extra
 
 
 def test_limits_are_those_of_a_row(system: str) -> None:

@@ -11,6 +11,7 @@ import stat
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from typing import Final
 
 from shioenv.behavior.capture import SHELL_FIELDS, Found, Recorder, settled
 from shioenv.behavior.shell_state import ShellDump
@@ -21,6 +22,12 @@ from shioenv.sandbox.base import Execution, FileChange, FileStat, Request, Shell
 
 OF_SHELLS = frozenset({*SHELL_FIELDS, "umask", "groups"})
 """The fields of a context that a shell's dump tells."""
+
+SHELL_PID: Final = 1000
+"""The process id of a shell that stays, in its machine: `SHELL_PID` of `native/around/runs.h`."""
+
+_ENDLESS: Final = "while [[ 1 ]]; do [[ 1 ]]; done"
+_AT_ONCE: Final = 0.001
 
 
 class LineRecorder:
@@ -64,6 +71,10 @@ class LineRecorder:
         fresh = replace(self._found, shell=self._recorder.found.shell, cwd=self._recorder.found.cwd)
         behavior = self._recorder.behavior(replace(execution, changes=changes), fresh)
         self._leave(execution, self._found.shell, self._found.cwd)
+        last = self._last or replace(execution, shell=None, cwd=None)
+        self._last = replace(
+            last, changes=execution.changes, changes_truncated=execution.changes_truncated
+        )
         return behavior
 
     def whole(self) -> Behavior:
@@ -196,19 +207,47 @@ class Lines:
         request = Request(line, cwd=self._cwd, wall_seconds=wall_seconds)
         return self._recorder.printed(self._run(request, blind=True))
 
-    def beside(self, text: str, *, wall_seconds: float | None = None) -> Behavior:
+    def beside(
+        self, text: str, *, separate: bool = False, wall_seconds: float | None = None
+    ) -> Behavior:
         """What an input does in a shell of its own in the same machine, in the start directory.
 
-        The files, the network and the host's name are those that the lines left. Errors:
-        SandboxError, after which the machine is gone.
+        The files, the network and the host's name are those that the lines left. `separate` gives
+        each output channel a pipe. Errors: SandboxError, after which the machine is gone.
         """
-        request = Request(started(self._cwd, text), cwd=self._cwd, wall_seconds=wall_seconds)
+        request = Request(
+            started(self._cwd, text),
+            cwd=self._cwd,
+            separate=separate,
+            wall_seconds=wall_seconds,
+        )
         try:
             execution = self._sandbox.run_beside(request)
         except SandboxError:
             self.ended = True
             raise
         return self._recorder.beside(execution)
+
+    def kill(self) -> None:
+        """Ends the shell and all that it started by force; what they did to the machine stays.
+
+        A shell beside it kills it. Where a process hinders that, the supervisor does it, as for a
+        line whose time is over. No trap of the shell is run. Errors: SandboxError where the shell
+        goes on.
+        """
+        if self.ended:
+            return
+        self.beside(f"kill -9 {SHELL_PID}")
+        endless = Request(_ENDLESS, cwd=self._cwd, wall_seconds=_AT_ONCE)
+        with suppress(ShellEndedError):  # killed, and not yet seen to be when it was looked at
+            for ask in (self._sandbox.look, lambda: self._run(endless)):
+                execution = ask()
+                self._recorder.beside(execution)
+                self.ended = not execution.stays
+                if self.ended:
+                    return
+        if not self.ended:
+            raise SandboxError("it cannot be killed, and does not run what it is given")
 
     def look(self) -> Behavior:
         """What happened since the line before, without a line."""

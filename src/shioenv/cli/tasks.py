@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -130,15 +130,136 @@ def verify(
         for task, proof in zip(tasks, proofs, strict=True)
         if proof.faults
     ]
-    lines = [
-        f"{one['id']}: {printing.printable(str(one['solution']))}: {', '.join(one['faults'])}"
-        for one in faults[:SHOWN]
-    ]
-    if len(faults) > SHOWN:
-        lines.append(f"and {len(faults) - SHOWN} more (--json)")
+    lines = list(_faulty(faults))
     lines.append(f"{len(tasks) - len(faults)} of {len(tasks)} tasks are proved")
     document = {"tasks": len(tasks), "proved": len(tasks) - len(faults), "faulty": faults}
     return shared.Printout(document, lines, indent=2, status=1 if faults else 0)
+
+
+@shared.command(app, "shioenv tasks compose ./tasks.jsonl --lines 50 --broken 50 --out more.jsonl")
+def compose(
+    file: File,
+    *,
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The file to write.")],
+    lines: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Tasks of two to four lines, at most.")
+    ] = 50,
+    broken: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Tasks of broken machines, at most.")
+    ] = 50,
+    seed: shared.Seed = 0,
+    workers: shared.Workers = None,
+    system: shared.SystemName = None,
+) -> shared.Printout:
+    """Make longer tasks of tasks: of several lines, and of machines that have to be repaired.
+
+    A task of several lines joins solutions; a later line takes up a file of an earlier one where
+    it can. On a broken machine a task's solution was typed already, and has to be undone. Each
+    task is proved: nothing passes, nor does the solution without one of its lines.
+    """
+    from shioenv.errors import TaskError
+    from shioenv.files.durable import refuse_existing
+    from shioenv.tasks.compose import composed_tasks
+    from shioenv.tasks.task import read_tasks, write_tasks
+
+    refuse_existing(out)
+    with counting("tasks") as report:
+        tasks = composed_tasks(
+            read_tasks(file),
+            lines=lines,
+            broken=broken,
+            seed=seed,
+            system=system,
+            workers=workers,
+            report=report,
+        )
+    if not tasks:
+        raise TaskError("no longer task could be made", hint="more tasks, or another --seed")
+    write_tasks(tasks, out)
+    several = sum(not task.history for task in tasks)
+    document = {"file": str(out), "tasks": len(tasks), "lines": several}
+    document["broken"] = len(tasks) - several
+    line = f"{out}: {several:,} tasks of several lines, {len(tasks) - several:,} of broken machines"
+    return shared.Printout(document, [line], indent=2)
+
+
+@shared.command(app, "shioenv tasks certify ./tasks.jsonl --out certified.jsonl --k 20")
+def certify(
+    file: File,
+    *,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The file to write: the tasks that pass every line."),
+    ] = None,
+    k: Annotated[
+        int,
+        typer.Option("--k", min=1, metavar="N", help="Runs of the solution, and of nothing."),
+    ] = 20,
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="Check the certificates that the tasks have; write nothing."),
+    ] = False,
+    workers: shared.Workers = None,
+    system: shared.SystemName = None,
+) -> shared.Printout:
+    """Certify tasks: write those that pass every line, each with its certificate.
+
+    A task fails where its solution fails once in k runs, or under load. It fails where nothing or
+    a near miss passes, or another right answer does not. It fails where its prompt leaves the goal
+    open, and where its solution can be read. The judge is attacked first, once for each build. A
+    command that was stopped goes on where it was. The exit status is 1 where a checked certificate
+    no longer holds, else 0.
+    """
+    from shioenv.errors import TaskError, UsageError
+    from shioenv.files.durable import refuse_existing
+    from shioenv.tasks.certify import certify_tasks, recheck_tasks
+    from shioenv.tasks.task import read_tasks, write_tasks
+
+    if check == (out is not None):
+        raise UsageError("either --out or --check is needed", hint="--out FILE")
+    tasks = read_tasks(file)
+    if out is None:
+        with counting("tasks") as report:
+            found = recheck_tasks(tasks, system=system, workers=workers, report=report)
+    else:
+        from shutil import rmtree
+
+        refuse_existing(out)
+        kept = out.with_name(f"{out.name}.partial")
+        with counting("tasks") as report:
+            tasks = certify_tasks(
+                tasks,
+                k=k,
+                kept=kept,
+                system=system,
+                workers=workers,
+                report=report,
+                note=printing.note,
+            )
+        found = [task.certificate.faults if task.certificate else () for task in tasks]
+        passed = [task for task, faults in zip(tasks, found, strict=True) if not faults]
+        if not passed:
+            raise TaskError("no task passes every line", hint="--check names them; more records")
+        write_tasks(passed, out)
+        rmtree(kept)
+    faulty = [
+        {"id": task.id, "solution": task.solution, "faults": list(faults)}
+        for task, faults in zip(tasks, found, strict=True)
+        if faults
+    ]
+    lines = list(_faulty(faulty))
+    lines.append(f"{len(tasks) - len(faulty):,} of {len(tasks):,} tasks are certified")
+    document = {"tasks": len(tasks), "certified": len(tasks) - len(faulty), "faulty": faulty}
+    return shared.Printout(document, lines, indent=2, status=1 if check and faulty else 0)
+
+
+def _faulty(faulty: list[dict[str, Any]]) -> Iterator[str]:
+    """Lines about the first faulty tasks."""
+    for one in faulty[:SHOWN]:
+        faults = printing.printable(", ".join(one["faults"]))
+        yield f"{one['id']}: {printing.printable(one['solution'])}: {faults}"
+    if len(faulty) > SHOWN:
+        yield f"and {len(faulty) - SHOWN} more (--json)"
 
 
 @shared.command(app, "shioenv tasks show ./tasks.jsonl --count 3")

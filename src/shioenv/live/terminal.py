@@ -14,9 +14,12 @@ variables answer as their owner likes.
 
 from __future__ import annotations
 
+import os
+import posixpath
 from base64 import b64decode
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from math import ceil
 from typing import Final, Protocol
 
@@ -25,11 +28,13 @@ from shioenv.behavior.lines import Lines
 from shioenv.behavior.rows import Row, RowKind
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import Context
+from shioenv.domain.inputs import started
 from shioenv.domain.names import name_bytes
 from shioenv.domain.patch import ContextPatch
+from shioenv.domain.pointer import keys
 from shioenv.domain.runner import Pristine, State
-from shioenv.errors import TerminalError, UsageError
-from shioenv.sandbox.base import LARGEST, Limits, Request
+from shioenv.errors import SandboxError, TerminalError, UsageError
+from shioenv.sandbox.base import LARGEST, LONGEST_INPUT, Limits, Request
 
 ROWS: Final = 100
 """How many rows' processor time all rows of a terminal may use together."""
@@ -161,10 +166,13 @@ class Terminal:
         of their shell. Processes that typed rows left behind are ended first. Rows after this one
         find what it did to the machine. `wall_seconds` takes the place of the limit of this name.
 
-        Whoever types as root can still hinder that shell, as any process; the typed shell never
-        answers. Errors: TerminalError where the shell was killed, those of the machine. The row
-        then counts as not run.
+        Where shells stay in the machine, nothing that was typed has a parent, a descriptor or the
+        memory of that shell: the supervisor starts it. Errors: TerminalError where the shell was
+        killed, or the typed shell could not be ended; those of the machine. The row then counts as
+        not run.
         """
+        if self.machine.keeps_shells:
+            return self._asked(row, separate=separate, seconds=wall_seconds)
         last = max((n for n, one in enumerate(self._rows, 1) if not one.beside), default=0)
         before = [one.again for one in self._rows]
         if typed := [*self._history, *before[:last]]:
@@ -200,7 +208,7 @@ class Terminal:
         if not self._rows:
             return replace(before, output=b"", patch=ContextPatch()) if before else Behavior(0, b"")
         whole = self._rows[-1].whole
-        return whole if before is None else self.machine.since(before, whole, self.start.cwd)
+        return whole if before is None else self._since(before, whole)
 
     def since_start(self, repeated: Behavior | None = None) -> Behavior:
         """What all rows did together, without the history; the output is that of the last row.
@@ -209,7 +217,7 @@ class Terminal:
         """
         whole = repeated or self.repeated()
         before = self._alone(self._history)
-        return whole if before is None else self.machine.since(before, whole, self.start.cwd)
+        return whole if before is None else self._since(before, whole)
 
     def repetitions(self, repeated: Behavior) -> Iterator[tuple[Behavior, Behavior]]:
         """For each row, two behaviors from the pristine state up to the row.
@@ -228,6 +236,18 @@ class Terminal:
         pristine = self.machine.context(self.start.cwd)
         before = self._alone(self._history)
         return Context(before.patch.apply(pristine.document)) if before else pristine
+
+    def _since(self, before: Behavior, whole: Behavior) -> Behavior:
+        """What was done after the history, with digests of what is as it was before the history."""
+        since = self.machine.since(before, whole, self.start.cwd)
+        told = _files(whole.patch, removed=False) | set(whole.content_digests)
+        digests = dict(since.content_digests)
+        for name in (_files(before.patch, removed=True) | set(before.content_digests)) - told:
+            path = posixpath.join(self.start.cwd, os.fsdecode(name_bytes(name)))
+            content = self.machine.read(posixpath.normpath(path))
+            if content is not None:
+                digests[name] = sha256(content).hexdigest()
+        return replace(since, content_digests=digests)
 
     @property
     def _history(self) -> list[Row]:
@@ -254,12 +274,32 @@ class Terminal:
         self._spent = lines.seconds
         return behavior
 
-    def _shell(self) -> Lines:
-        """The shell that stays, in which the history and all rows were run."""
+    def _asked(self, row: str, *, separate: bool, seconds: float | None) -> Behavior:
+        """Runs a row beside the shell that stays, which is ended first with all that it left."""
+        Request(started(self.start.cwd, row)).argument()
+        lines = self._shell(ends=True)
+        self._lines = None  # no row can be typed there any more
+        behavior = lines.beside(row, separate=separate, wall_seconds=seconds)
+        if _was_killed(behavior):
+            raise _killed(row)
+        if not behavior.timed_out:
+            allowed = seconds or self.machine.limits.wall_seconds
+            self._rows.append(_Typed(row, behavior, True, allowed, lines.whole()))
+        return behavior
+
+    def _shell(self, *, ends: bool = False) -> Lines:
+        """The shell that stays, in which the history and all rows were run.
+
+        With `ends` the shell is killed after the last typed row.
+        """
+        last = len(self.start.history)
+        last += max((n for n, one in enumerate(self._rows, 1) if not one.beside), default=0)
         if self._lines is None or self._lines.given_back:
             lines = self.machine.lend_shell(self.start.cwd)
             rows = [*self._history, *(one.again for one in self._rows)]
-            for row in rows:
+            for number, row in enumerate(rows):
+                if ends and number == last:
+                    _kill(lines)
                 if row.how is RowKind.BESIDE_AGAIN:
                     lines.beside(row.text)
                 elif not lines.ended:
@@ -267,6 +307,8 @@ class Terminal:
             if not lines.ended and rows:
                 lines.look()
             self._lines = lines
+        if ends:
+            _kill(self._lines)
         return self._lines
 
     def _run(self, row: Row, rows: list[Row], *, separate: bool, seconds: float | None) -> Behavior:
@@ -276,10 +318,7 @@ class Terminal:
         before = self._alone(rows, patience)
         behavior = whole if before is None else self.machine.since(before, whole, cwd)
         if beside and _was_killed(behavior):
-            raise TerminalError(
-                f"the shell that was to run {row.text!r:.60} was killed",
-                hint="by what was typed before it: undo takes rows back",
-            )
+            raise _killed(row.text)
         if not behavior.timed_out:
             allowed = seconds or self.machine.limits.wall_seconds
             self._rows.append(_Typed(row.text, behavior, beside, allowed, whole))
@@ -305,20 +344,53 @@ def _was_killed(behavior: Behavior) -> bool:
     return behavior.died_by_signal is not None and not (behavior.timed_out or behavior.limits_hit)
 
 
+def _files(patch: ContextPatch, *, removed: bool) -> set[str]:
+    """Files that a patch removes, or all whose presence or size it tells."""
+    places = ((one[0], keys(one[1])) for one in patch.operations)
+    return {
+        name
+        for code, (area, *parts) in places
+        if area == "fs" and parts
+        for name in parts[:1]
+        if (code == "r" and len(parts) == 1) or (not removed and parts[1:] in ([], ["size"]))
+    }
+
+
+def _killed(row: str) -> TerminalError:
+    return TerminalError(
+        f"the shell that was to run {row!r:.60} was killed",
+        hint="by what was typed before it: undo takes rows back",
+    )
+
+
+def _kill(lines: Lines) -> None:
+    try:
+        lines.kill()
+    except SandboxError as error:
+        raise TerminalError(
+            f"the typed shell could not be ended: {error.message}",
+            hint="by what was typed there: undo takes rows back",
+        ) from error
+
+
 def contents(terminal: Terminal, names: Iterable[str]) -> Mapping[str, bytes]:
     """Contents of regular files after all rows, by name in `fs`. Unreadable files are missing.
 
-    A shell beside prints them as base64, which passes any byte.
+    A shell beside prints them as base64, which passes any byte. Files whose names do not fit into
+    one row are missing as well.
     """
     wanted = list(names)
     if not wanted:
         return {}
     paths = [name_bytes(name).decode("utf-8", "surrogateescape") for name in wanted]
     fits = [number for number, path in enumerate(paths) if _is_text(path)]
-    row = "\n".join(
-        f"echo {number} $(/usr/bin/base64 -w0 < {quoted(paths[number])})" for number in fits
-    )
-    told = terminal.fork().beside(f"exec 2> /dev/null\n{row}").output
+    row = "exec 2> /dev/null"
+    for fit in fits:
+        asked = f"{row}\necho {fit} $(/usr/bin/base64 -w0 < {quoted(paths[fit])})"
+        if len(asked.encode()) > LONGEST_INPUT // 2:
+            break
+        row = asked
+    told = terminal.fork().beside(row).output
     found = {}
     for line in told.decode("ascii", "replace").splitlines():
         number, _, text = line.partition(" ")

@@ -85,7 +85,7 @@ class Judge:
         - Of the shell itself (working directory, variables, functions, options) only what the goal
           says counts.
         - File times do not count. Two kinds do: times that were set to another time than the
-          session's, and times that are the whole change of a file.
+          session's, and times that are the whole change of a file. Times of directories never do.
         - Regular files have to hold the goal's content.
         - The output of the last row is compared line by line. Runs of blanks count as one, blank
           lines at the end not at all.
@@ -234,6 +234,11 @@ def date_of(entry: Mapping[str, Any]) -> tuple[Any, ...]:
     return tuple(entry.get(key) for key in DATES)
 
 
+def is_directory(entry: Mapping[str, Any]) -> bool:
+    """Whether an entry of `fs` is a directory, whose times count nowhere."""
+    return str(entry.get("perms", "")).startswith("d")
+
+
 def is_now(parts: tuple[Any, ...], instant: datetime) -> bool:
     """Whether a file time (values of `DATES`) is that of a session that begins at the instant."""
     year, month, day, clock = parts
@@ -328,7 +333,8 @@ def _facts(document: Mapping[str, Any]) -> dict[str, Any]:
             for key, item in entry.items():
                 if key not in DATES:
                     facts[f"{place}/{key}"] = item
-            facts[f"{place}/date"] = _Date(date_of(entry))
+            if not is_directory(entry):
+                facts[f"{place}/date"] = _Date(date_of(entry))
     return facts
 
 

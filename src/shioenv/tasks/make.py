@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from functools import partial
 from hashlib import sha256
 from typing import Final
@@ -23,8 +22,17 @@ from shioenv.recording.session import ROW_END
 from shioenv.sandbox.base import Limits
 from shioenv.system.store import find_system
 from shioenv.tasks.asking import asks
-from shioenv.tasks.check import Judge, Verdict, date_of, digest_in, is_now, refuse_other
-from shioenv.tasks.prompt import Content, family, gives_away, told, written
+from shioenv.tasks.check import (
+    DATES,
+    Judge,
+    Verdict,
+    date_of,
+    digest_in,
+    is_directory,
+    is_now,
+    refuse_other,
+)
+from shioenv.tasks.prompt import Content, family, gives_away, shows_output, told, written
 from shioenv.tasks.task import Goal, Task
 
 LONGEST_OUTPUT: Final = 4000
@@ -190,12 +198,12 @@ def task_of(record: Record, machine: SandboxRunner, digest: str = "") -> Task | 
     shell_input = Input.from_marked(record.input_args)
     solution = shell_input.text
     terminal = Terminal(machine, record.cwd, record.history)
-    before, instant = terminal.before(), machine.system.declaration.instant
+    before = terminal.before()
     behavior = terminal.run(solution)
-    patch = _wanted(behavior.patch)
+    patch = wanted(behavior.patch, before)
     if (behavior.exit_code, behavior.output) != (record.exit_code, record.output_bytes):
         return None  # the input does something else in this shell, or today
-    digests = _digests(record, machine, patch, behavior.content_digests)
+    digests = digests_of(machine, record.cwd, record.history, patch, behavior.content_digests)
     output = _output(shell_input, terminal, digests)
     if not patch and not behavior.content_digests and output is None:
         return None
@@ -219,14 +227,14 @@ def task_of(record: Record, machine: SandboxRunner, digest: str = "") -> Task | 
         system=machine.system.name,
         system_digest=digest or machine.system.digest,
     )
-    prompt = _prompt(draft, terminal, before, instant, output)
+    prompt = prompt_of(draft, terminal, machine, before, output)
     parts = [Input(shell_input.tokens[a:b]).text for a, b in shell_input.spans()]
-    if prompt is None or gives_away(prompt, solution, parts):
+    if prompt is None or gives_away(prompt, solution, parts) or shows_output(prompt, draft.goal):
         return None
-    return _proved_with_part(draft, prompt, shell_input, machine)
+    return proved_with_part(draft, prompt, shell_input, machine)
 
 
-def _proved_with_part(
+def proved_with_part(
     draft: Task, prompt: str, shell_input: Input, machine: SandboxRunner
 ) -> Task | None:
     """The task, if it is proved: `reduced` leaves out the first argument that the goal needs."""
@@ -243,13 +251,21 @@ def _proved_with_part(
     return None
 
 
-def _wanted(patch: ContextPatch) -> ContextPatch:
-    """The patch without `PWD` and `OLDPWD`, as a goal holds it.
+def wanted(patch: ContextPatch, before: Context) -> ContextPatch:
+    """The patch as a goal holds it: without `PWD`, `OLDPWD` and times of directories.
 
     `PWD` follows the working directory, and nobody wants a shell to have been somewhere before.
+    Whatever is made or removed in a directory changes the directory's time.
     """
-    paths = (pointer("env", "PWD"), pointer("env", "OLDPWD"))
-    return ContextPatch(tuple(one for one in patch.operations if one[1] not in paths))
+    paths = {pointer("env", "PWD"), pointer("env", "OLDPWD")}
+    files = patch.apply(before.document)["fs"]
+
+    def counts(place: str) -> bool:
+        area, *parts = keys(place) or [""]
+        dated = area == "fs" and len(parts) == 2 and parts[1] in DATES
+        return place not in paths and not (dated and is_directory(files[parts[0]]))
+
+    return ContextPatch(tuple(one for one in patch.operations if counts(one[1])))
 
 
 def _output(shell_input: Input, terminal: Terminal, digests: Mapping[str, str]) -> str | None:
@@ -280,26 +296,40 @@ def _output(shell_input: Input, terminal: Terminal, digests: Mapping[str, str]) 
     return asks(Input(shell_input.tokens[begin:]))
 
 
-def _digests(
-    record: Record, machine: SandboxRunner, patch: ContextPatch, changed: Mapping[str, str]
+def digests_of(
+    machine: SandboxRunner,
+    cwd: str,
+    history: Sequence[str],
+    patch: ContextPatch,
+    changed: Mapping[str, str],
 ) -> dict[str, str]:
-    """Digests of the files whose content the goal says, by name.
+    """Digests of the files whose content a goal says, by name; `changed` are those of a behavior.
 
-    A moved file is among them only where the record has no history and the file can be read.
+    A moved file is among them only where there is no history and the file can be read.
     """
     digests = dict(changed)
     for operation in patch.operations:
-        if operation[0] == "m" and not record.history:
-            known = digest_in(machine, record.cwd, keys(operation[1])[1])
+        if operation[0] == "m" and not history:
+            known = digest_in(machine, cwd, keys(operation[1])[1])
             if known is not None:
                 digests[keys(operation[2])[1]] = known
     return dict(sorted(digests.items()))
 
 
-def _prompt(
-    draft: Task, terminal: Terminal, before: Context, instant: datetime, output: str | None
+def prompt_of(
+    draft: Task,
+    terminal: Terminal,
+    machine: SandboxRunner,
+    before: Context,
+    output: str | None = None,
+    kind: str | None = None,
 ) -> str | None:
-    """The prompt of a task; None where the goal cannot be told."""
+    """The prompt of a task; None where the goal cannot be told.
+
+    The terminal has reached the goal, and began in the context `before`. `output` is the output
+    that is asked for, in words. `kind` is the sentence for the kind of work (None: `family`).
+    """
+    instant = machine.system.declaration.instant
     patch = draft.patch
     held = contents(terminal, draft.goal.digests)
     described = {}
@@ -313,7 +343,7 @@ def _prompt(
     return written(
         user=str(before.document["user"]),
         cwd=draft.cwd,
-        kind=family(draft.commands, {keys(one[1])[0] for one in patch.operations}),
+        kind=kind or family(draft.commands, {keys(one[1])[0] for one in patch.operations}),
         state=lines,
         asked=output,
     )

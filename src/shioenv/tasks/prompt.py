@@ -7,6 +7,7 @@ follow, each as a fact about the end. An output is described by `asking`, never 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -16,6 +17,8 @@ from shioenv.domain.pointer import keys
 from shioenv.grammar.arguments import on_files
 from shioenv.grammar.library import load_grammar, shipped_headers
 from shioenv.grammar.traits import OF_FILES
+from shioenv.tasks.check import is_directory
+from shioenv.tasks.task import Goal, GoalKind
 
 LONGEST: Final = 2000
 """Most characters of all contents together that a prompt shows."""
@@ -179,7 +182,7 @@ def _entry(entry: Mapping[str, Any], is_now: Callable[[Mapping[str, Any]], bool]
         said += f", {entry['size']} bytes"
         if entry["links"] > 1:
             said += f", with {entry['links']} hard links"
-    return said if is_now(entry) else f"{said}, {_date(entry)}"
+    return said if is_directory(entry) or is_now(entry) else f"{said}, {_date(entry)}"
 
 
 def _date(entry: Mapping[str, Any]) -> str:
@@ -267,3 +270,14 @@ def _at(document: Mapping[str, Any], names: Sequence[str]) -> Any:
 def gives_away(prompt: str, solution: str, segments: Sequence[str]) -> bool:
     """Whether a prompt holds the solution, or one of its commands with all its arguments."""
     return any(text in prompt for text in (solution, *segments) if " " in text.strip())
+
+
+def shows_output(prompt: str, goal: Goal) -> bool:
+    """Whether a goal is an output alone, and a prompt holds each line of that output.
+
+    Whoever prints what was told has then looked at nothing.
+    """
+    if goal.kind is not GoalKind.OUTPUT or goal.output is None:
+        return False
+    lines = {" ".join(line.split()) for line in goal.output.splitlines()} - {""}
+    return all(re.search(rf"(?<!\w){re.escape(line)}(?!\w)", prompt) for line in lines)

@@ -19,6 +19,7 @@ from shioenv.errors import PatchError, TaskError
 from shioenv.files.durable import new_file
 from shioenv.files.regular import LARGEST_LIST, read_regular
 from shioenv.files.schema import fault
+from shioenv.tasks.certificate import Certificate
 
 SCHEMA_VERSION: Final = 1
 
@@ -83,6 +84,8 @@ class Task(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The name of the system that the task is done on."""
     system_digest: str
     """That system's digest."""
+    certificate: Certificate | None = None
+    """What `shioenv tasks certify` found out about the task; None: it was not asked."""
     schema_version: int = SCHEMA_VERSION
 
     @property

@@ -1,0 +1,70 @@
+"""Rewards that nobody earned: every attack of `shioenv.tasks.attacks` on many tasks.
+
+    python soak/forging.py [--count TASKS] [--seed S] [--tasks FILE] [--workers N] [--json]
+
+The tasks are those of a file, spread over it, or are made of records that are drawn for this. An
+attack does nothing of its task, or harm besides. So a reward that is paid is forged.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+from common import Progress, parser, report
+
+from shioenv.dataset.generate import Destination, generate
+from shioenv.dataset.read import read_records
+from shioenv.execution.job import NumberedJob
+from shioenv.execution.lanes import Lane
+from shioenv.execution.local import LocalExecutor
+from shioenv.live.terminal import for_rows
+from shioenv.synthesis.drawing import Drawing
+from shioenv.tasks.attacks import ATTACKS, forgeries
+from shioenv.tasks.make import make_tasks
+from shioenv.tasks.task import Task, read_tasks
+
+RECORDS = 8
+"""Records drawn for a task: one in five makes one."""
+
+
+def made(count: int, seed: int, system: str | None) -> list[Task]:
+    """Tasks of records that are drawn for this, at least `count` where enough records make one."""
+    with tempfile.TemporaryDirectory() as place:
+        directory = Path(place) / "dataset"
+        drawing = Drawing(seed=seed)
+        generate(Destination(directory), count=max(count * RECORDS, 40), drawing=drawing)
+        return make_tasks(read_records(directory), system=system)
+
+
+def attacked(lane: Lane, task: tuple[int, Task]) -> list[str]:
+    """The kinds of attacks that were paid on a task."""
+    return forgeries(task[1], lane.open())  # type: ignore[arg-type]
+
+
+def main() -> int:
+    """Exit status 1 where a reward was forged."""
+    options = parser(__doc__, count=50)
+    options.add_argument("--tasks", type=Path, help="a file of tasks (default: made for this)")
+    options.add_argument("--workers", type=int, help="processes (default: one a processor)")
+    asked = options.parse_args()
+    tasks = read_tasks(asked.tasks) if asked.tasks else made(asked.count, asked.seed, asked.system)
+    count = min(asked.count, len(tasks))
+    chosen = [tasks[number * len(tasks) // count] for number in range(count)]
+    progress, violations = Progress("tasks attacked", count), []
+    system = asked.system or chosen[0].system
+    with LocalExecutor(asked.workers) as executor:
+        job = NumberedJob(attacked, system=system, limits=for_rows(None))
+        for number, paid in executor.map(job, enumerate(chosen)):
+            task = chosen[number]
+            violations += [{"task": task.id, "solution": task.solution, "paid": x} for x in paid]
+            progress.step()
+    kinds = Counter(task.kind.value for task in chosen)
+    facts = {"kinds of attacks": len(ATTACKS), "tasks": count, **kinds, "forged": len(violations)}
+    return report(facts, violations, as_json=asked.json)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,400 @@
+"""Certifies tasks: finds out about each what a `Certificate` holds, and checks it again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import posixpath
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+import shioenv
+from shioenv.behavior.observe import SandboxRunner
+from shioenv.domain.behavior import Behavior
+from shioenv.errors import TaskError
+from shioenv.execution.job import NumberedJob
+from shioenv.execution.lanes import Lane
+from shioenv.execution.local import LocalExecutor
+from shioenv.files.durable import atomic_write, locked, sha256_of, storage_errors
+from shioenv.files.journal import Journal
+from shioenv.live.terminal import Terminal, for_rows
+from shioenv.system.build import cache_directory
+from shioenv.system.store import System, find_system
+from shioenv.tasks.attacks import ATTACKS, forgeries, kinds
+from shioenv.tasks.certificate import Certificate, JudgeCertificate, digest_of
+from shioenv.tasks.check import Judge, refuse_other
+from shioenv.tasks.determined import leaks, lines_of, untold
+from shioenv.tasks.make import Report
+from shioenv.tasks.task import Task
+from shioenv.tasks.variants import ALTERNATIVES, candidates, near_misses, neighbours, reaches
+
+ATTACKED: Final = 50
+"""Tasks on which the attacks are tried; all tasks of a file that has fewer."""
+
+NOTHING: Final = ":"
+"""The row of who does nothing."""
+
+BATCH: Final = 256
+"""Tasks between two changes from an idle machine to a loaded one."""
+
+_BURN: Final = "import select\nwhile not select.select([0], [], [], 0)[0]: pass"
+
+_JUDGE: Final = ("domain", "tasks/check.py", "tasks/task.py")
+_CHANNEL: Final = ("behavior", "sandbox", "native/bin", "live/terminal.py")
+"""Files of the package that judge, and those by which they see; directories with all in them."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A task, and other tasks' solutions that are near it."""
+
+    task: Task
+    near: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.task.id}: {self.task.solution}"
+
+
+def certify_tasks(
+    tasks: Iterable[Task],
+    *,
+    k: int,
+    kept: Path | None = None,
+    system: str | None = None,
+    workers: int | None = None,
+    report: Report = lambda done, total: None,
+    note: Callable[[str], None] = lambda text: None,
+) -> list[Task]:
+    """The tasks, each with a new certificate, in order.
+
+    A certificate may have `faults`. The judge is certified first: by the attacks on `ATTACKED` of
+    the tasks, unless this build of the judge has stood them before. `kept` is a directory for what
+    was found so far, which a later call with the same tasks goes on from. `system` is another name
+    of the system that the tasks are done on, which is the same for all.
+
+    Errors: TaskError for tasks of several systems, or of another build; those of `find_system` and
+    sandboxes; DatasetStorageError.
+    """
+    tasks = [replace(task, certificate=None) for task in tasks]
+    built = _system_of(tasks, system)
+    name = system or built.name
+    judged_by = certified_judge(tasks, built, name, workers, note)
+    near = neighbours(tasks)
+    found: dict[int, Certificate] = {}
+    with _journal(kept, digest_of([k, msgspec.to_builtins([judged_by, *tasks])]), note) as journal:
+        if journal is not None:
+            found |= journal.values
+        left = [number for number in range(len(tasks)) if number not in found]
+        with LocalExecutor(workers) as executor:
+            for begin in range(0, len(left), BATCH):
+                batch = left[begin : begin + BATCH]
+                asked = ((n, _Asked(tasks[n], tuple(near[n]))) for n in batch)
+                job = _job(partial(_certified, k=k, judged_by=judged_by), name, built)
+                fresh: dict[int, Certificate] = {}
+                for number, certificate in executor.map(job, asked):
+                    fresh[number] = certificate
+                    report(len(found) + len(fresh), len(tasks))
+                with _load():
+                    again = ((n, tasks[n]) for n in batch if fresh[n].solved == k)
+                    for number, passed in executor.map(_job(_loaded, name, built), again):
+                        fresh[number] = replace(fresh[number], loaded=passed)
+                for number, certificate in fresh.items():
+                    found[number] = certificate
+                    if journal is not None:
+                        content = msgspec.json.encode([number, certificate])
+                        journal.append(number, certificate, content)
+    return [replace(task, certificate=found[number]) for number, task in enumerate(tasks)]
+
+
+def recheck_tasks(
+    tasks: Iterable[Task],
+    *,
+    system: str | None = None,
+    workers: int | None = None,
+    report: Report = lambda done, total: None,
+) -> list[tuple[str, ...]]:
+    """What is wrong with each task's certificate now, in order; empty for nothing.
+
+    Each line of the certificate is found out once more, with all inputs that it names, each once. A
+    task without a certificate has that fault. Errors: as `certify_tasks` raises them.
+    """
+    tasks = list(tasks)
+    built = _system_of(tasks, system)
+    faults: dict[int, tuple[str, ...]] = {}
+    with LocalExecutor(workers) as executor:
+        job = _job(_rechecked, system or built.name, built)
+        for done, (number, found) in enumerate(executor.map(job, enumerate(tasks)), 1):
+            faults[number] = found
+            report(done, len(tasks))
+    return [faults[number] for number in range(len(tasks))]
+
+
+def certified_judge(
+    tasks: Sequence[Task],
+    built: System,
+    name: str,
+    workers: int | None,
+    note: Callable[[str], None] = lambda text: None,
+) -> JudgeCertificate:
+    """How this build of the judge stands the attacks, on some of the tasks, spread over them.
+
+    What was found out before, on as many tasks, is taken from the user's cache directory.
+    """
+    judge, channel = judge_digests()
+    count = min(ATTACKED, len(tasks))
+    path = cache_directory() / "judges" / f"{judge:.16}-{channel:.16}-{built.digest:.16}.json"
+    if path.exists():
+        known = msgspec.json.decode(path.read_bytes(), type=JudgeCertificate)
+        if known.tasks >= count and (known.judge, known.channel) == (judge, channel):
+            return known
+    note(f"{len(ATTACKS)} kinds of attacks on {count} tasks come first, once for this judge")
+    chosen = [tasks[number * len(tasks) // count] for number in range(count)]
+    paid: dict[int, list[str]] = {}
+    job = _job(_attacked, name, built)
+    with LocalExecutor(workers) as executor:
+        for number, forged in executor.map(job, enumerate(chosen)):
+            paid[number] = forged
+    forged = [f"{chosen[number].id}: {kind}" for number in sorted(paid) for kind in paid[number]]
+    found = JudgeCertificate(
+        judge=judge, channel=channel, attacks=len(ATTACKS), tasks=count, forged=tuple(forged)
+    )
+    with storage_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        atomic_write(path, msgspec.json.encode(found))
+    return found
+
+
+@cache
+def judge_digests() -> tuple[str, str]:
+    """The digests of the judge and of the channel of evidence, as this package has them."""
+    root = Path(shioenv.__file__).parent
+
+    def digest(names: Iterable[str]) -> dict[str, str]:
+        found = {}
+        for name in names:
+            path = root / name
+            files = sorted(path.rglob("*")) if path.is_dir() else [path]
+            for file in files:
+                if file.is_file() and "__pycache__" not in file.parts:
+                    found[str(file.relative_to(root))] = sha256_of(file)
+        return found
+
+    return digest_of([digest(_JUDGE), kinds()]), digest_of(digest(_CHANNEL))
+
+
+def certificate_of(
+    task: Task,
+    near: Iterable[str],
+    machine: SandboxRunner,
+    *,
+    k: int,
+    judged_by: JudgeCertificate,
+) -> Certificate:
+    """The certificate of a task, without the runs under load. Errors: those of `Judge`."""
+    trial = _Trial(task, machine)
+    solved = sum(trial.passes(task.solution) for _ in range(k))
+    idle = sum(trial.passes(NOTHING) for _ in range(k))
+    misses: list[str] = []
+    mistaken: list[str] = []
+    right: list[str] = []
+    refused: list[str] = []
+    for text in near_misses(task, near, machine.system):
+        passed, exact = trial.tried(text)
+        if not exact:
+            misses.append(text)
+            mistaken += [text] if passed else []
+        elif len(right) < ALTERNATIVES:
+            right.append(text)
+            refused += [] if passed else [text]
+    for text in candidates(task, machine.system):
+        if len(right) >= ALTERNATIVES:
+            break
+        if text in right or text in misses:
+            continue
+        passed, exact = trial.tried(text)
+        if exact:
+            right.append(text)
+            refused += [] if passed else [text]
+    return Certificate(
+        k=k,
+        solved=solved,
+        idle=idle,
+        loaded=0,
+        near_misses=tuple(misses),
+        mistaken=tuple(mistaken),
+        alternatives=tuple(right),
+        refused=tuple(refused),
+        untold=tuple(trial.untold()),
+        leaks=tuple(leaks(task, _lines_of(machine))),
+        judged_by=judged_by,
+        **_digests(task, (*misses, *right)),
+    )
+
+
+def faults_now(task: Task, machine: SandboxRunner) -> tuple[str, ...]:
+    """What is wrong with a task's certificate, found out once more. Errors: those of `Judge`."""
+    known = task.certificate
+    if known is None:
+        return ("there is no certificate",)
+    digests = _digests(task, (*known.near_misses, *known.alternatives))
+    faults = [
+        f"the {name} was changed since" for name in digests if digests[name] != getattr(known, name)
+    ]
+    if (known.judged_by.judge, known.judged_by.channel) != judge_digests():
+        faults.append("the judge was changed since")
+    trial = _Trial(task, machine)
+    now = replace(
+        known,
+        k=1,
+        solved=int(trial.passes(task.solution)),
+        idle=int(trial.passes(NOTHING)),
+        mistaken=tuple(text for text in known.near_misses if trial.passes(text)),
+        refused=tuple(text for text in known.alternatives if not trial.passes(text)),
+        untold=tuple(trial.untold()),
+        leaks=tuple(leaks(task, _lines_of(machine))),
+    )
+    return (*faults, *now.faults)
+
+
+class _Trial:
+    """Runs inputs as answers to a task, each on a pristine machine."""
+
+    def __init__(self, task: Task, machine: SandboxRunner) -> None:
+        self._task, self._machine = task, machine
+        self._judge = Judge(task, machine)
+        self._before = Terminal(machine, task.cwd, task.history).before()
+
+    def passes(self, text: str) -> bool:
+        return self.tried(text)[0]
+
+    def tried(self, text: str) -> tuple[bool, bool]:
+        """Whether an input passes the check, and whether it does just what the goal says."""
+        terminal = Terminal(self._machine, self._task.cwd, self._task.history)
+        behavior: Behavior = terminal.run(text)
+        passed = self._judge.judge(terminal).passed
+        return passed, reaches(self._task, behavior, self._before)
+
+    def untold(self) -> Iterator[str]:
+        def read(name: str) -> bytes | None:
+            if self._task.history:
+                return None
+            return self._machine.read(posixpath.normpath(posixpath.join(self._task.cwd, name)))
+
+        instant = self._machine.system.declaration.instant
+        return untold(self._task, self._before.document, read, instant)
+
+
+def _digests(task: Task, inputs: Iterable[str]) -> dict[str, str]:
+    return {
+        "goal": digest_of(msgspec.to_builtins(task.goal)),
+        "prompt": hashlib.sha256(task.prompt.encode()).hexdigest(),
+        "system": task.system_digest,
+        "tests": digest_of([task.cwd, task.history, task.solution, *inputs]),
+    }
+
+
+_lines: dict[str, Mapping[str, str]] = {}
+
+
+def _lines_of(machine: SandboxRunner) -> Mapping[str, str]:
+    digest = machine.system.digest
+    if digest not in _lines:
+        _lines[digest] = lines_of(machine.system, machine.read)
+    return _lines[digest]
+
+
+def _system_of(tasks: Sequence[Task], system: str | None) -> System:
+    names = {system or task.system for task in tasks}
+    if len(names) > 1:
+        raise TaskError(
+            f"the tasks are of several systems: {', '.join(sorted(names))}",
+            hint="certify those of each system by themselves",
+        )
+    built = find_system(names.pop())
+    for task in tasks:
+        refuse_other(task, built)
+    return built
+
+
+def _job(do: Callable[..., object], name: str, built: System) -> NumberedJob[Any, Any]:
+    return NumberedJob(do, system=name, limits=for_rows(None), digest=built.digest, what="task")
+
+
+def _sandbox(lane: Lane) -> SandboxRunner:
+    sandbox = lane.open()
+    assert isinstance(sandbox, SandboxRunner)
+    return sandbox
+
+
+def _certified(
+    lane: Lane, asked: tuple[int, _Asked], *, k: int, judged_by: JudgeCertificate
+) -> Certificate:
+    one = asked[1]
+    return certificate_of(one.task, one.near, _sandbox(lane), k=k, judged_by=judged_by)
+
+
+def _loaded(lane: Lane, task: tuple[int, Task]) -> int:
+    trial = _Trial(task[1], _sandbox(lane))
+    return sum(trial.passes(task[1].solution) for _ in range(2))
+
+
+def _rechecked(lane: Lane, task: tuple[int, Task]) -> tuple[str, ...]:
+    return faults_now(task[1], _sandbox(lane))
+
+
+def _attacked(lane: Lane, task: tuple[int, Task]) -> list[str]:
+    return forgeries(task[1], _sandbox(lane))
+
+
+@contextmanager
+def _load() -> Iterator[None]:
+    """Two processes that compute, on each processor, until the end of the block."""
+    count = 2 * len(os.sched_getaffinity(0))
+    busy = [
+        subprocess.Popen([sys.executable, "-c", _BURN], stdin=subprocess.PIPE) for _ in range(count)
+    ]
+    try:
+        yield
+    finally:
+        for process in busy:
+            process.communicate()  # the end of their input, which is also that of this process
+
+
+@contextmanager
+def _journal(
+    directory: Path | None, key: str, note: Callable[[str], None]
+) -> Iterator[Journal[Certificate] | None]:
+    """The journal of what was found about these tasks; what was found about others is removed."""
+    if directory is None:
+        yield None
+        return
+    with storage_errors(directory):
+        directory.mkdir(parents=True, exist_ok=True)
+    path, mark = directory / "certificates.ndjson", directory / "key"
+    with locked(directory), storage_errors(path):
+        if not mark.exists() or mark.read_text() != key:
+            path.unlink(missing_ok=True)
+            atomic_write(mark, key.encode())
+        journal: Journal[Certificate] = Journal(path, _decoded, note)
+        try:
+            yield journal
+        finally:
+            journal.close()
+
+
+def _decoded(content: bytes) -> tuple[int, Certificate] | None:
+    try:
+        number, certificate = json.loads(content)
+        return int(number), msgspec.convert(certificate, Certificate)
+    except (ValueError, TypeError, msgspec.ValidationError):
+        return None

@@ -1,0 +1,104 @@
+"""Tasks of several lines, and of machines that are broken."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+from typer.testing import CliRunner
+
+from shioenv.behavior.observe import SandboxRunner
+from shioenv.cli.main import app
+from shioenv.live.terminal import Terminal
+from shioenv.seeding import generator
+from shioenv.tasks.certificate import JudgeCertificate
+from shioenv.tasks.certify import certificate_of
+from shioenv.tasks.check import Judge
+from shioenv.tasks.compose import of_lines, repair_of
+from shioenv.tasks.episode import Episode
+from shioenv.tasks.task import GoalKind, Task, read_tasks
+from shioenv.tasks.variants import lines_of
+
+pytestmark = [pytest.mark.usefixtures("system"), pytest.mark.xdist_group("tasks")]
+
+FILE = Path(__file__).parent / "right_answers/tasks.jsonl"
+STOOD = JudgeCertificate(judge="", channel="", attacks=60, tasks=50)
+
+
+@pytest.fixture(scope="module")
+def tasks(observer: SandboxRunner) -> list[Task]:
+    digest = observer.system.digest
+    read = [replace(task, system_digest=digest) for task in read_tasks(FILE)]
+    return [task for task in read if task.kind is GoalKind.STATE]
+
+
+def named(tasks: list[Task], words: str) -> Task:
+    return next(task for task in tasks if words in task.solution)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_every_line_is_needed(seed: int, tasks: list[Task], observer: SandboxRunner) -> None:
+    made = of_lines(tasks, generator(seed, "test"), observer)
+    assert made is not None
+    lines = lines_of(made.solution)
+    assert 2 <= len(lines) <= 4
+    judge = Judge(made, observer)
+    for left_out in range(len(lines)):
+        terminal = Terminal(observer, made.cwd)
+        for number, line in enumerate(lines):
+            if number != left_out:
+                terminal.run(line)
+        assert not judge.judge(terminal).passed
+    episode = Episode(made, observer)
+    for line in lines:
+        episode.act(line)
+    assert episode.verdict.passed
+    found = certificate_of(made, (), observer, k=1, judged_by=STOOD)
+    assert replace(found, loaded=2).faults == ()
+    assert of_lines(tasks, generator(seed, "test"), observer) == made
+
+
+@pytest.mark.parametrize(
+    ("harm", "other"),
+    [
+        ("chmod g-rx scripts/backup.sh", "chmod --reference=scripts/cleanup.sh scripts/backup.sh"),
+        ("unlink archives/site.zip", None),
+        ("tee -a documents/todo.txt", "sed -i '$d' documents/todo.txt"),
+        ("chgrp -v -h root", "chown -h :ubuntu images/photo_link.png"),
+    ],
+)
+def test_what_was_done_has_to_be_undone(
+    harm: str, other: str | None, tasks: list[Task], observer: SandboxRunner
+) -> None:
+    task = named(tasks, harm)
+    made = repair_of(task, observer)
+    assert made is not None
+    assert made.history == [task.solution]
+    assert "has to be undone" in made.prompt
+    episode = Episode(made, observer)
+    assert not episode.act("ls").done
+    assert not episode.act(f"{task.solution} > /dev/null; ls").done
+    for row in filter(None, (made.solution, other)):
+        terminal = Terminal(observer, made.cwd, made.history)
+        terminal.run(row)
+        assert Judge(made, observer).judge(terminal).passed, row
+    found = certificate_of(made, (), observer, k=1, judged_by=STOOD)
+    assert replace(found, loaded=2).faults == ()
+
+
+def test_what_nobody_can_write_again_is_no_task(tasks: list[Task], observer: SandboxRunner) -> None:
+    assert repair_of(named(tasks, "ip link del"), observer) is None
+
+
+def test_a_command_makes_both(observer: SandboxRunner, tmp_path: Path) -> None:
+    file, out = tmp_path / "tasks.jsonl", tmp_path / "more.jsonl"
+    lines = FILE.read_text().replace(read_tasks(FILE)[0].system_digest, observer.system.digest)
+    file.write_text(lines)
+    options = ["--lines", "2", "--broken", "2", "--workers", "1", "--json"]
+    made = CliRunner().invoke(app, ["tasks", "compose", str(file), "--out", str(out), *options])
+    assert made.exit_code == 0, made.output
+    document = json.loads(made.stdout)
+    assert (document["lines"], document["broken"]) == (2, 2)
+    assert [task.id for task in read_tasks(out)] == ["n000000", "n000001", "b000000", "b000001"]

@@ -1,0 +1,122 @@
+"""What is a goal, and what is none: found by a review, each with the input that showed it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import permutations
+from random import Random
+from unittest.mock import patch
+
+import pytest
+
+from shioenv.behavior.observe import SandboxRunner
+from shioenv.domain.inputs import Session
+from shioenv.irreducibility.scoring import Scoring
+from shioenv.live.terminal import Terminal
+from shioenv.recording.session import SessionRecorder
+from shioenv.recording.text import read_arguments
+from shioenv.tasks.check import Judge
+from shioenv.tasks.episode import Episode
+from shioenv.tasks.make import task_of
+from shioenv.tasks.task import Task
+
+pytestmark = [pytest.mark.usefixtures("system"), pytest.mark.xdist_group("tasks")]
+
+HOME = "/home/ubuntu"
+
+
+@pytest.fixture(scope="module")
+def task(observer: SandboxRunner) -> Callable[[str], Task | None]:
+    def made(text: str) -> Task | None:
+        shell_input = read_arguments(text, observer.system).input
+        recorder = SessionRecorder(scoring=Scoring(budget=8))
+        recorded = recorder.record(Session(HOME, (shell_input,)), observer, Random(0))
+        record = recorded.record(1, system=observer.system.name, sampler="test")
+        return task_of(record, observer)
+
+    return made
+
+
+@pytest.mark.parametrize(
+    "text", ["tar -xf archives/backup.tar.gz", "touch data documents", "touch -d 2020-01-02 data"]
+)
+def test_times_of_directories_alone_are_no_goal(
+    text: str, task: Callable[[str], Task | None]
+) -> None:
+    assert task(text) is None
+
+
+def test_times_of_directories_count_nowhere(
+    observer: SandboxRunner, task: Callable[[str], Task | None]
+) -> None:
+    made = task("mv data/empty logs/empty")
+    assert made is not None
+    assert "just now" not in made.prompt
+    for rows in (
+        ["mv data/empty logs/empty"],
+        ["mkdir logs/empty; chown ubuntu:ubuntu logs/empty", "rmdir data/empty"],
+        ["cp -a data/empty logs/ && rm -r data/empty; touch -d 2020-01-02 documents"],
+    ):
+        episode = Episode(made, observer)
+        for row in rows:
+            episode.act(row)
+        assert episode.verdict.passed, (rows, episode.verdict)
+    episode = Episode(made, observer)
+    assert not episode.act("cp -a data/empty logs/").done
+
+
+@pytest.mark.parametrize(
+    "text", ["printenv USER", "id --user -n", "pwd -P", "ls logs/syslog.log", "whoami --help"]
+)
+def test_what_can_be_read_off_the_prompt_is_no_task(
+    text: str, task: Callable[[str], Task | None]
+) -> None:
+    assert task(text) is None
+
+
+def test_what_has_to_be_looked_up_is_a_task(task: Callable[[str], Task | None]) -> None:
+    for text in ("printenv LANG PWD", "sort documents/names.txt", "wc -l data/users.csv"):
+        assert task(text) is not None, text
+
+
+BROKEN = ('echo "$(', "cat <<EOF", "if true; then")
+
+
+@pytest.mark.parametrize("rows", list(permutations(BROKEN)))
+def test_rows_that_cannot_be_read_end_no_episode(
+    rows: tuple[str, ...], observer: SandboxRunner, task: Callable[[str], Task | None]
+) -> None:
+    made = task("chmod 600 data/numbers.txt")
+    assert made is not None
+    episode = Episode(made, observer)
+    for row in (*rows, *rows):
+        assert not episode.act(row).done
+    assert episode.act("echo on").text == "on\n"
+    assert episode.act("chmod 600 data/numbers.txt").done
+
+
+def test_what_is_done_after_the_row_is_not_done(
+    observer: SandboxRunner, task: Callable[[str], Task | None]
+) -> None:
+    made = task("chmod 600 data/numbers.txt")
+    assert made is not None
+    episode = Episode(made, observer)
+    assert not episode.act("trap 'chmod 600 data/numbers.txt' EXIT").done
+    assert episode.act("exit").done
+    terminal = Terminal(observer, HOME)
+    terminal.run("trap 'chmod 600 data/numbers.txt' EXIT")
+    assert not Judge(made, observer).judge(terminal).passed
+
+
+def test_rows_are_not_run_again_until_the_goal_is_reached(
+    observer: SandboxRunner, task: Callable[[str], Task | None]
+) -> None:
+    made = task("chmod 600 data/numbers.txt")
+    assert made is not None
+    with patch.object(observer, "type", wraps=observer.type) as runs:
+        episode = Episode(made, observer)
+        for _ in range(6):
+            episode.act(":")
+        assert runs.call_count == 0
+        assert episode.act("chmod 600 data/numbers.txt").done
+        assert runs.call_count == 1
