@@ -307,6 +307,7 @@ def repair(
         str | None,
         typer.Option(metavar="FILE", help="The policy's file, if a policy's file drew the inputs."),
     ] = None,
+    grammars: shared.GrammarDirectory = None,
     system: shared.SystemName = None,
 ) -> shared.Printout:
     """Make damaged or missing shards of a generated dataset again.
@@ -323,6 +324,7 @@ def repair(
             directory,
             system=system,
             policy=policy,
+            own_grammars=None if grammars is None else str(grammars),
             executor=LocalExecutor(workers),
             report=meter.report,
         )

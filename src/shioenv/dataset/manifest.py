@@ -28,13 +28,14 @@ from shioenv.sandbox.base import Limits, limits_from
 from shioenv.synthesis.drawing import Drawing
 
 FORMAT = "shioenv-dataset"
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 """The version of the manifest, raised whenever a key is added, removed, or changes its meaning."""
-READ = (4, 5, SCHEMA_VERSION)
+READ = (4, 5, 6, SCHEMA_VERSION)
 """Versions of manifests that are read.
 
 In version 4 a missing `estimator` is the paper's. Before version 6 `session_length` is called
-`history`, and limits have a key of their own for the sandbox `inside` a microVM."""
+`history`, and limits have a key of their own for the sandbox `inside` a microVM. Before version 7
+there are no own grammars, and no merged and no split datasets."""
 
 MANIFEST = "manifest.json"
 DATA = "data"
@@ -102,7 +103,9 @@ class Plan:
     def to_json(self) -> dict[str, Any]:
         """The plan as the manifest holds it."""
         drawing = msgspec.to_builtins(self.drawing)
-        commands = drawing.pop("commands")
+        grammar = {"digest": self.grammar_digest, "commands": drawing.pop("commands")}
+        if own := drawing.pop("own_grammars"):
+            grammar["own"] = own
         for name, usual in _LATER.items():
             if drawing[name] == usual:
                 del drawing[name]
@@ -114,7 +117,7 @@ class Plan:
                 "digest": self.system_digest,
                 "packages": dict(sorted(self.packages.items())),
             },
-            "grammar": {"digest": self.grammar_digest, "commands": commands},
+            "grammar": grammar,
             **drawing,
             "limits": msgspec.to_builtins(self.limits),
             "versions": {"shioenv": self.version},
@@ -128,12 +131,14 @@ class Plan:
 
         Errors for another document: KeyError, TypeError, ValueError, LimitsError, UsageError.
         """
-        names = [item.name for item in fields(Drawing) if item.name != "commands"]
+        beside = ("commands", "own_grammars")  # which stand under `grammar`
+        names = [item.name for item in fields(Drawing) if item.name not in beside]
         grammar = _part(document["grammar"], _Grammar, "$.grammar")
         if "history" in document:
             document = {**document, "session_length": document["history"]}
         document = {**_LATER, **document}
-        drawn = {name: document[name] for name in names} | {"commands": grammar.commands}
+        drawn = {name: document[name] for name in names}
+        drawn |= {"commands": grammar.commands, "own_grammars": grammar.own}
         system = _part(document["system"], _System, "$.system")
         limits = document["limits"]
         named = {}  # the limits that are texts
@@ -214,6 +219,7 @@ class _System(Struct, forbid_unknown_fields=True):
 class _Grammar(Struct, forbid_unknown_fields=True):
     digest: str
     commands: tuple[str, ...]
+    own: str = ""
 
 
 class _Parent(Struct):

@@ -62,7 +62,7 @@ from shioenv.system.links import resolve
 PROGRAMS = {"ip": "iproute2", "nft": "nftables", "uname": "coreutils"}
 """Programs that record inside a system what an input changed, with Debian's package of each."""
 
-_DEFAULT_PATH = "/usr/local/bin:/usr/local/sbin:/usr/bin:/usr/sbin:/bin:/sbin"
+DEFAULT_PATH = "/usr/local/bin:/usr/local/sbin:/usr/bin:/usr/sbin:/bin:/sbin"
 """Where Debian's bash looks for programs without a PATH in its environment."""
 
 
@@ -314,7 +314,7 @@ def _check_programs(
 ) -> None:
     """RootfsTarError or SystemBuildError where the session would not find one of `PROGRAMS`."""
     at = {f"/{entry.path}": entry for entry in entries}
-    path = declaration.session.environment.get("PATH", _DEFAULT_PATH)
+    path = declaration.session.environment.get("PATH", DEFAULT_PATH)
 
     def target(place: str) -> str | None:
         return at[place].target if place in at else None

@@ -239,6 +239,23 @@ class System:
 
         return resolve(path, target)
 
+    @cached_property
+    def programs(self) -> frozenset[str]:
+        """The names of all programs that a session finds in its PATH."""
+        path = self.declaration.session.environment.get("PATH", building.DEFAULT_PATH)
+        places = {self.resolve(directory) for directory in path.split(":") if directory}
+        names = set()
+        for entry in self.index.values():
+            directory, _, name = entry.path.rpartition("/")
+            if (directory or "/") in places and self._runs(entry.path):
+                names.add(name)
+        return frozenset(names)
+
+    def _runs(self, path: str) -> bool:
+        """Whether a path leads to a file that may be executed."""
+        entry = self.index.get(self.resolve(path) or "")
+        return entry is not None and stat.S_ISREG(entry.mode) and bool(entry.mode & 0o111)
+
     def is_directory(self, path: str) -> bool:
         """Whether `path` leads to a directory."""
         entry = self.index.get(self.resolve(path) or "")
