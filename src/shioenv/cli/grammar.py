@@ -464,6 +464,9 @@ def _parsed_lines(description: Description) -> Iterator[str]:
             mark = "" if argument.derivable or not segment.grammar else "not in the grammar"
             mark += f": {argument.cause}" if mark else ""
             yield f"  {argument.kind.value:10} {argument.text:24} {option:24} {mark}".rstrip()
+        alone = all(argument.derivable for argument in segment.arguments)
+        if segment.grammar and alone and not segment.derivable:
+            yield "  not derived: no start line of the grammar has these arguments together"
         for operator, target in segment.redirections:
             yield f"  {'redirected':10} {operator} {target or ''}".rstrip()
 

@@ -69,8 +69,8 @@ _OPERANDS: tuple[tuple[str, str, str, str, str], ...] = (
 )  # fmt: skip
 """Operands that usage lines have.
 
-Each has its names there (a pattern), its notation where it stands once and where it may be
-repeated, its text in the example, and its role in the header."""
+Each has its names there (a pattern), its notation where it stands once, and the one where it may be
+repeated. Then come its text in the example and its role in the header."""
 
 _ANYTHING = "<Word> | <count>"
 

@@ -6,7 +6,7 @@ import re
 import zlib
 from collections.abc import Iterator
 
-LARGEST = 4 << 20
+LARGEST = 1 << 20
 """Bytes of a manual page that are read, at most, before and after it is unpacked (ours)."""
 
 _TAG = re.compile(r"\.(?:TP|IP|It|HP)\b ?(.*)")

@@ -43,8 +43,8 @@ def own_grammars(directory: str | Path | None = None) -> OwnGrammars | None:
 
     Each file `NAME.grammar` is a grammar, and all else in the directory is left alone. Errors:
     UsageError where the directory cannot be read or holds no grammar. UsageError too for more than
-    `MOST` grammars, a file of more than `LARGEST` bytes or that is no regular file, and a name that
-    no command has.
+    `MOST` grammars, and for a name that no command has. The same for a file of more than `LARGEST`
+    bytes, and for one that is not regular.
     """
     chosen = directory or os.environ.get(VARIABLE)
     if not chosen:
