@@ -81,24 +81,93 @@ def build(
     return shared.Printout(_facts(system))
 
 
+@shared.command(app, "shioenv system import web ./machine.tar", "import")
+def import_(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What the new system is called.")],
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="SOURCE",
+            help="A tarball of a root filesystem, or the directory of an OCI layout.",
+        ),
+    ],
+    profile: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            autocompletion=shared.complete_systems,
+            help="The declared system, or TOML file, whose machine, accounts, session and home "
+            "tree the new one gets (default: debian-12).",
+        ),
+    ] = None,
+) -> shared.Printout:
+    """Make a system of a tarball or a container image, in one step.
+
+    It needs Bash and `uname`. What else the shipped grammars name and the system lacks is printed,
+    as is what was left out of the tarball. A name that is taken is refused.
+    """
+    from shioenv.grammar.library import load_grammars
+    from shioenv.sandbox.default import prove
+    from shioenv.synthesis.sample import lacking
+    from shioenv.system.importing import import_system
+
+    imported = import_system(name, source, profile=profile, report=printing.note)
+    system = imported.system
+    prove(system, printing.note, anew=True)
+    grammars = load_grammars(versions=system.versions)
+    missing = lacking(system, grammars)
+    document = {
+        **_facts(system),
+        "left_out": dict(imported.left_out.counts),
+        "lacking": list(missing),
+        "unread": list(imported.unread),
+    }
+    rows = {
+        "system": f"{system.name}, digest {system.digest[:12]}",
+        "made of": system.declaration.title,
+        "left out": str(imported.left_out),
+        "commands": f"{len(grammars) - len(missing)} of {len(grammars)} with a grammar are there",
+        "lacking": ", ".join(missing) or "none",
+        "unread": "; ".join(imported.unread) or "nothing",
+        "next": f"shioenv generate ./records --system {system.name} --count 1000",
+    }
+    return shared.Printout(document, printing.rows(rows), indent=2)
+
+
 @shared.command(app, "shioenv system list", name="list")
 def list_() -> shared.Printout:
     """List the systems that are declared or built."""
+    from shioenv.errors import ShioenvError, SystemNotBuiltError
     from shioenv.system.store import list_systems
 
-    systems = list_systems()
     table = printing.table(("system", "digest", "root filesystem"), left=3, no_wrap=True)
     document = []
-    for name, system in systems:
-        digest, rootfs = (system.digest, str(system.rootfs)) if system else (None, None)
-        document.append(
-            {"name": name, "built": system is not None, "digest": digest, "rootfs": rootfs}
-        )
-        if digest is None:
-            table.add_row(name, "-", f"not built: shioenv system build {name}", style="dim")
+    for name, system in list_systems():
+        if not isinstance(system, ShioenvError):
+            facts = {"digest": system.digest, "rootfs": str(system.rootfs), "why": None}
+            table.add_row(name, system.digest[:12], str(system.rootfs))
         else:
-            table.add_row(name, digest[:12], rootfs)
+            facts = {"digest": None, "rootfs": None, "why": system.message}
+            absent = isinstance(system, SystemNotBuiltError)
+            shown = f"{system.message}; {system.hint}" if absent else system.message
+            table.add_row(name, "-", shown, style="dim" if absent else "yellow")
+        document.append({"name": name, "built": facts["why"] is None, **facts})
     return shared.Printout(document, [table])
+
+
+@shared.command(app, "shioenv system prune")
+def prune() -> shared.Printout:
+    """Remove what no built system needs from the cache.
+
+    These are systems whose name stands for another build now, packages of such systems, and what
+    killed builds left. Datasets stay.
+    """
+    from shioenv.system.store import prune_systems
+
+    removed = prune_systems(printing.note)
+    document = [{"path": str(one.path), "bytes": one.bytes} for one in removed]
+    total = sum(one.bytes for one in removed)
+    return shared.Printout(document, [f"{len(removed)} removed, {total / 1e6:,.0f} MB"])
 
 
 @shared.command(app, "shioenv system show debian-12 --json")
