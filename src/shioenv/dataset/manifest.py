@@ -40,7 +40,7 @@ there are no own grammars, and no merged and no split datasets."""
 MANIFEST = "manifest.json"
 DATA = "data"
 CONTEXTS = "contexts"
-ORIGINS = ("filter", "commands", "records", "released")
+ORIGINS = ("filter", "merge", "commands", "records", "released")
 """Kinds of datasets that no sampler drew here."""
 COMPRESSIONS = {"zstd": SUFFIX}
 """Compressions of shards by name, with the ending that they add to the shards' names."""
@@ -87,8 +87,9 @@ class Plan:
     origin: Mapping[str, Any] | None = None
     """Where the inputs come from; None where a sampler drew them here.
 
-    `kind` is one of `ORIGINS`. `filter` is a selection from a parent, `commands` a list of inputs,
-    `records` an export without its manifest, `released` records of the paper's authors."""
+    `kind` is one of `ORIGINS`. `filter` is a selection from a parent, or a part of a split; `merge`
+    is several datasets put together. `commands` is a list of inputs, `records` an export without
+    its manifest, `released` records of the paper's authors."""
 
     @property
     def kind(self) -> str:
@@ -225,6 +226,10 @@ class _Grammar(Struct, forbid_unknown_fields=True):
 class _Parent(Struct):
     manifest_sha256: str
     records: int
+
+
+class _MergedOrigin(Struct):
+    parents: list[_Parent]
 
 
 class _Filtered(Struct):
@@ -478,6 +483,8 @@ def _origin(value: Any) -> Mapping[str, Any] | None:
         raise ValueError(f"origin is {value!r:.60}")
     if value["kind"] == "filter":
         _part(value, _Filtered, "$.origin")
+    if value["kind"] == "merge":
+        _part(value, _MergedOrigin, "$.origin")
     return value
 
 

@@ -48,6 +48,7 @@ INSTEAD = {
     "records": "import the same records again: shioenv dataset import SRC --out DIR",
     "released": "import the same files: shioenv dataset import SRC --out DIR --format released",
     "filter": "select from its parent again: shioenv dataset filter SRC --out DIR",
+    "merge": "merge its sources again: shioenv dataset merge SRC SRC --out DIR",
 }
 """By kind of dataset: how a dataset is made again that was not generated."""
 

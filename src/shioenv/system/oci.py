@@ -150,8 +150,9 @@ class _Entry:
 def write_flat(layers: list[Path], out: Path) -> None:
     """Write layers, the lowest first, as one tarball in which no whiteout is left.
 
-    `layers` are plain tarballs. Errors: RootfsTarError for an archive that cannot be read, for a
-    name that leads out of it, and for a hard link to what is not there.
+    `layers` are plain tarballs. Errors: RootfsTarError for an archive that cannot be read.
+    RootfsTarError too for a name that leads out of it, a sparse file, and a hard link to what is
+    not there.
     """
     tree: dict[str, _Entry] = {}
     with ExitStack() as stack:
