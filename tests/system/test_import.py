@@ -20,7 +20,7 @@ from shioenv.errors import (
 )
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.sample import grammars_for, notes_on
-from shioenv.system.importing import ImportedSystem, import_system
+from shioenv.system.importing import ImportedSystem, import_system, unread
 from shioenv.system.store import (
     System,
     find_system,
@@ -72,7 +72,7 @@ def test_a_tarball_becomes_a_system_under_its_name(cache: Path, web: ImportedSys
         "files in /tmp": 1,
         "logs, caches and files of the builder": 1,
     }
-    assert [line.rpartition(" ")[2] for line in web.unread] == ["ip", "nft"]
+    assert [line.rpartition(" ")[2] for line in unread(system)] == ["ip", "nft"]
     assert not [path for path in cache.iterdir() if path.name.startswith(".import-")]
 
 

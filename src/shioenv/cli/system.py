@@ -106,32 +106,42 @@ def import_(
     It needs Bash and `uname`. What else the shipped grammars name and the system lacks is printed,
     as is what was left out of the tarball. A name that is taken is refused.
     """
-    from shioenv.grammar.library import load_grammars
     from shioenv.sandbox.default import prove
-    from shioenv.synthesis.sample import lacking
     from shioenv.system.importing import import_system
 
     imported = import_system(name, source, profile=profile, report=printing.note)
     system = imported.system
     prove(system, printing.note, anew=True)
-    grammars = load_grammars(versions=system.versions)
-    missing = lacking(system, grammars)
-    document = {
-        **_facts(system),
-        "left_out": dict(imported.left_out.counts),
-        "lacking": list(missing),
-        "unread": list(imported.unread),
-    }
+    lacking, lacking_rows = _lacking(system)
     rows = {
         "system": f"{system.name}, digest {system.digest[:12]}",
         "made of": system.declaration.title,
         "left out": str(imported.left_out),
-        "commands": f"{len(grammars) - len(missing)} of {len(grammars)} with a grammar are there",
-        "lacking": ", ".join(missing) or "none",
-        "unread": "; ".join(imported.unread) or "nothing",
+        **lacking_rows,
         "next": f"shioenv generate ./records --system {system.name} --count 1000",
     }
+    left_out = dict(imported.left_out.counts)
+    document = {**_facts(system), **lacking, "left_out": left_out}
     return shared.Printout(document, printing.rows(rows), indent=2)
+
+
+def _lacking(system: System) -> tuple[dict[str, list[str]], dict[str, str]]:
+    """What of the shipped grammars' commands a system lacks, and what is not read of it.
+
+    Both as a document, and as rows.
+    """
+    from shioenv.grammar.library import load_grammars
+    from shioenv.synthesis.sample import lacking
+    from shioenv.system.importing import unread
+
+    grammars = load_grammars(versions=system.versions)
+    missing, unseen = lacking(system, grammars), unread(system)
+    rows = {
+        "commands": f"{len(grammars) - len(missing)} of {len(grammars)} with a grammar are there",
+        "lacking": ", ".join(missing) or "none",
+        "unread": "; ".join(unseen) or "nothing",
+    }
+    return {"lacking": list(missing), "unread": list(unseen)}, rows
 
 
 @shared.command(app, "shioenv system list", name="list")
@@ -176,7 +186,8 @@ def show(name: Name = None) -> shared.Printout:
     from shioenv.system.store import find_system
 
     system = find_system(name)
-    facts = _facts(system)
+    lacking, lacking_rows = _lacking(system)
+    facts = _facts(system) | lacking
     machine = facts["machine"]
     rows = {
         "name": facts["name"],
@@ -204,6 +215,7 @@ def show(name: Name = None) -> shared.Printout:
         else f"the host's for loaders: {system.answers.why_processor}",
         "session": f"{facts['session']['user']} in "
         + ", ".join(facts["session"]["start_directories"]),
+        **lacking_rows,
     }
     return shared.Printout(facts, printing.rows(rows, max(map(len, rows)) + 1), indent=2)
 
@@ -315,7 +327,7 @@ def _microvm(system: System) -> dict[str, Any] | None:
 
 
 def _facts(system: System) -> dict[str, Any]:
-    """What `system build --json` and `system show --json` print."""
+    """What `system build --json` prints, and most of what `system show --json` does."""
     from contextlib import suppress
     from json import loads
 

@@ -40,6 +40,11 @@ UNREAD = {
 """By program: what an imported system without it is not asked."""
 
 
+def unread(system: System) -> tuple[str, ...]:
+    """What inputs change on the system and nobody reads, a line each, for want of a program."""
+    return tuple(line for program, line in UNREAD.items() if program not in system.programs)
+
+
 @dataclass(frozen=True, slots=True)
 class LeftOut:
     """What of a tarball did not become part of the system, by what it was."""
@@ -56,8 +61,6 @@ class ImportedSystem:
 
     system: System
     left_out: LeftOut
-    unread: tuple[str, ...]
-    """What inputs change and nobody reads, a line each, for want of a program."""
 
 
 def import_system(
@@ -112,8 +115,7 @@ def import_system(
         )
         left_out = LeftOut(tuple(_counted(plain, entries)))
     system = find_system(name)
-    unread = tuple(line for program, line in UNREAD.items() if program not in system.programs)
-    return ImportedSystem(system, left_out, unread)
+    return ImportedSystem(system, left_out)
 
 
 def _check_free(name: str) -> None:

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from shioenv.domain.inputs import Input, Session
+from shioenv.env.scorer import is_declared_volatile
 from shioenv.errors import UnknownGrammarError, UsageError
 from shioenv.grammar.bind import stand_in_catalogue
 from shioenv.grammar.faults import FaultyGrammarError
@@ -59,6 +61,14 @@ def test_an_own_grammar_takes_the_place_of_a_shipped_one(tmp_path: Path) -> None
     own = own_grammars(write(tmp_path / "mine", "df"))
     (df,) = load_grammars(["df"], own=own)
     assert {name for option in df.options for name in option.names} == {"-l", "--loud"}
+
+
+def test_environments_ask_an_own_grammar_whether_a_command_is_volatile(tmp_path: Path) -> None:
+    text = GRAMMAR.format(name="say").replace("volatile  no", "volatile  yes: it says the time")
+    (tmp_path / "say.grammar").write_text(text)
+    session = Session("/", (Input.from_marked(["say", "3"]),))
+    assert is_declared_volatile(session, own_grammars(tmp_path))
+    assert not is_declared_volatile(session)
 
 
 def test_the_digest_is_of_names_and_contents_alone(tmp_path: Path) -> None:
