@@ -247,7 +247,8 @@ def _told(records: Iterator[Record], count: int, report: Report) -> Iterator[Rec
 
 def _write_lines(lines: Iterable[bytes], path: Path, suffix: str) -> None:
     with path.open("wb") as file, _compressed(file, suffix) as stream:
-        stream.writelines(lines)
+        for line in lines:  # zstandard's writer has no `writelines`
+            stream.write(line)
 
 
 def _compressed(file: IO[bytes], suffix: str) -> AbstractContextManager[IO[bytes]]:

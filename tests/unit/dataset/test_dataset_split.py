@@ -21,6 +21,7 @@ from shioenv.dataset.split import Shares, group_of, split
 from shioenv.dataset.verify import verify
 from shioenv.domain.record import Record
 from shioenv.errors import UsageError
+from shioenv.files.compressed import unpacking
 from shioenv.synthesis.traces import Sample
 
 WORDS = ("sort", "head", "wc", "uniq", "touch", "echo", "ls", "cat")
@@ -79,6 +80,11 @@ def test_parts_that_would_be_empty_are_refused(dataset: Path, tmp_path: Path) ->
     for shares in ({"test": 0}, {"test": 1}, {"test": 0.6, "validation": 0.4}, {"test": -0.1}):
         with pytest.raises(UsageError):
             Shares(**shares)
+
+
+def unpacked(path: Path) -> bytes:
+    with unpacking(path) as stream:
+        return stream.read()
 
 
 def record(text: str, *history: str) -> Record:
@@ -160,6 +166,8 @@ def test_a_chat_is_exported_whole(dataset: Path, tmp_path: Path) -> None:
     done = export(dataset, tmp_path / "chat.jsonl", format="chat")
     lines = (tmp_path / "chat.jsonl").read_bytes().splitlines()
     assert len(lines) == done.records == 336
+    export(dataset, tmp_path / "chat.jsonl.zst", format="chat")
+    assert unpacked(tmp_path / "chat.jsonl.zst") == (tmp_path / "chat.jsonl").read_bytes()
     for name in ("chat.parquet", "chat.txt", "chat"):
         with pytest.raises(UsageError, match="ends"):
             export(dataset, tmp_path / name, format="chat")
