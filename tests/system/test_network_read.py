@@ -78,3 +78,18 @@ def test_a_hosts_name_that_cannot_be_read_is_an_error(
         with pytest.raises(SandboxError, match="host's name could not be read"):
             sandbox.run(Request("hostname other"))
         assert sandbox.run(Request("true")).exit_code == 0
+
+
+def test_a_network_that_nobody_reads_is_empty(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs = system.programs
+    for lacking, known in (({"ip", "nft"}, set()), ({"ip"}, {"firewall"})):
+        monkeypatch.setitem(system.__dict__, "programs", programs - lacking)
+        with NamespaceSandbox(system) as sandbox:
+            assert json.loads(sandbox.network()).keys() == known
+    monkeypatch.setitem(system.__dict__, "programs", programs - {"nft"})
+    with NamespaceSandbox(system) as sandbox:
+        network = json.loads(sandbox.network())
+    assert network["links"]
+    assert network["firewall"] == []

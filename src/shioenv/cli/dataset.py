@@ -235,6 +235,8 @@ def _record(record: Record) -> Iterator[Text]:
 shared.command(app, "shioenv dataset filter ./gcs --out ./high --min-irreducibility 0.5", "filter")(
     dataset_tools.filter_
 )
+shared.command(app, "shioenv dataset split ./dataset --out ./parts --test 0.1")(dataset_tools.split)
+shared.command(app, "shioenv dataset merge ./one ./two --out ./both")(dataset_tools.merge)
 shared.command(app, "shioenv dataset export ./dataset --out ./published --format hf")(
     dataset_tools.export
 )

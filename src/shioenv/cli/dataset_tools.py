@@ -1,4 +1,4 @@
-"""`shioenv dataset`: its subcommands filter, export, import, score, repair and leakage."""
+"""`shioenv dataset`: filter, split, merge, export, import, score, repair and leakage."""
 
 from __future__ import annotations
 
@@ -128,6 +128,71 @@ def filter_(
     return shared.Printout(document, [line])
 
 
+def split(
+    source: Source,
+    out: Annotated[
+        Path, typer.Option("--out", metavar="DIR", help="Holds the parts; must not exist.")
+    ],
+    test: Annotated[
+        float, typer.Option(min=0, max=1, metavar="SHARE", help="Share of the test set.")
+    ] = 0.1,
+    validation: Annotated[
+        float, typer.Option(min=0, max=1, metavar="SHARE", help="Share of a validation set.")
+    ] = 0.0,
+    seed: Annotated[int, typer.Option(help="Draws which groups are in which part.")] = 0,
+) -> shared.Printout:
+    """Split a dataset into DIR/train, DIR/test and perhaps DIR/validation.
+
+    Inputs that differ in numbers, names, bundles and the order of words alone are in one part, and
+    so are those of one session. Each part is a dataset, with records as they were. Shares hold for
+    groups of such inputs, and for records about.
+    """
+    from shioenv.dataset.split import Shares
+    from shioenv.dataset.split import split as split_dataset
+
+    shares = Shares(test=test, validation=validation)
+    with counting("records") as report:
+        parts = split_dataset(source, out, shares, seed=seed, report=report)
+    total = sum(manifest.records for manifest in parts.values())
+    document = {
+        "source": str(source),
+        "directory": str(out),
+        "parts": {name: manifest.records for name, manifest in parts.items()},
+    }
+    rows = {
+        name: f"{manifest.records:,} records ({share(manifest.records, total)}) in {out / name}"
+        for name, manifest in parts.items()
+    }
+    return shared.Printout(document, printing.rows(rows))
+
+
+def merge(
+    sources: Annotated[
+        list[Path], typer.Argument(metavar="SRC...", help="The datasets to read, two at least.")
+    ],
+    destination: Annotated[
+        Path, typer.Option("--out", metavar="NEW", help="The new dataset; must not exist.")
+    ],
+) -> shared.Printout:
+    """Put datasets of one system together.
+
+    System, limits, scoring, sampler and release have to be the same. Records get new numbers. Of
+    equal inputs the first is kept.
+    """
+    from shioenv.dataset.merge import merge as merge_datasets
+
+    with counting("records") as report:
+        merged = merge_datasets(sources, destination, report=report)
+    document = {
+        "sources": [str(source) for source in sources],
+        "directory": str(destination),
+        "records": merged.manifest.records,
+        "equal": merged.equal,
+    }
+    line = f"{merged.manifest.records:,} records in {destination}; {merged.equal:,} equal ones out"
+    return shared.Printout(document, [line])
+
+
 def export(
     source: shared.Directory,
     output: Annotated[
@@ -139,9 +204,10 @@ def export(
         typer.Option(
             "--format",
             metavar="NAME",
-            autocompletion=shared.completing("parquet", "hf", "jsonl"),
+            autocompletion=shared.completing("parquet", "hf", "jsonl", "chat"),
             help="parquet (one file), hf (a directory for datasets.load_dataset), jsonl (one file; "
-            "compressed where OUT ends in .gz or .zst).",
+            "compressed where OUT ends in .gz or .zst), chat. A chat is a file of conversations "
+            "as JSON Lines.",
             show_default="the format that OUT ends in; hf for an OUT without ending",
         ),
     ] = None,
@@ -307,6 +373,7 @@ def repair(
         str | None,
         typer.Option(metavar="FILE", help="The policy's file, if a policy's file drew the inputs."),
     ] = None,
+    grammars: shared.GrammarDirectory = None,
     system: shared.SystemName = None,
 ) -> shared.Printout:
     """Make damaged or missing shards of a generated dataset again.
@@ -323,6 +390,7 @@ def repair(
             directory,
             system=system,
             policy=policy,
+            own_grammars=None if grammars is None else str(grammars),
             executor=LocalExecutor(workers),
             report=meter.report,
         )

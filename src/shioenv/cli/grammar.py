@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from shioenv.cli import printing, shared
+from shioenv.cli.draft import draft, executing, opened
 from shioenv.report.text import share
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from shioenv.grammar.coverage import Coverage
     from shioenv.grammar.describe import DescribedSegment, Description
     from shioenv.grammar.examples import ExampleResult
-    from shioenv.grammar.faults import Fault
+    from shioenv.grammar.own import OwnGrammars
     from shioenv.grammar.symbols import Grammar
     from shioenv.report.grammar_report import GrammarReport
 
@@ -36,22 +37,25 @@ def check(
         typer.Argument(
             metavar="[FILES]...",
             autocompletion=shared.complete_commands,
-            help="Names of shipped grammars, or paths of .grammar files (default: all shipped).",
+            help="Names of grammars, or paths of .grammar files (default: all of --grammars, else "
+            "all shipped).",
         ),
     ] = None,
     run: Annotated[
         bool, typer.Option("--run", help="Also run every example on the system.")
     ] = False,
+    own: shared.GrammarDirectory = None,
     system: shared.SystemName = None,
 ) -> shared.Printout:
     """Check grammars: every fault with file, line and column, examples included.
 
     The exit status is 1 where there is a fault.
     """
-    from shioenv.grammar.library import names_of_grammars
+    from shioenv.grammar.library import check_grammars
+    from shioenv.grammar.own import own_grammars
 
-    asked = grammars or list(names_of_grammars())
-    faults = [fault for name in asked for fault in _faults(name)]
+    asked = _asked(grammars, own_grammars(own))
+    faults = [fault for name, there in asked for fault in check_grammars([name], directory=there)]
     failed = _failed(asked, system) if run and not faults else []
     document = {
         "grammars": len(asked),
@@ -82,61 +86,42 @@ def check(
     return shared.Printout(document, lines, status=1 if bad else 0)
 
 
-def _place(name: str) -> tuple[str, Path]:
-    """Name and directory of a grammar given by name or path."""
+def _place(name: str, own: OwnGrammars | None = None) -> tuple[str, Path]:
+    """Name and directory of a grammar given by name or path; an own grammar comes first."""
     from shioenv.grammar.library import COMMANDS
 
     path = Path(name)
     if path.suffix == ".grammar" or "/" in name:
         return path.name.removesuffix(".grammar"), path.parent
-    return name, COMMANDS
+    return name, own.directory if own and name in own.names else COMMANDS
 
 
-def _faults(name: str) -> tuple[Fault, ...]:
-    from shioenv.grammar.library import check_grammars
+def _asked(names: list[str] | None, own: OwnGrammars | None) -> list[tuple[str, Path]]:
+    """Names and directories of the grammars asked for, by default the own ones, else all."""
+    from shioenv.grammar.library import names_of_grammars
 
-    stem, directory = _place(name)
-    return check_grammars([stem], directory=directory)
+    return [_place(name, own) for name in names or (own.names if own else names_of_grammars())]
 
 
-def _loaded(names: Iterable[str], sandbox: SandboxRunner) -> list[Grammar]:
-    """The grammars of these names, for the versions of the programs in a sandbox."""
+def _loaded(places: Iterable[tuple[str, Path]], sandbox: SandboxRunner) -> list[Grammar]:
+    """The grammars at these places, for the versions of the programs in a sandbox."""
     from shioenv.grammar.library import load_grammar
 
     versions = sandbox.system.versions
-    places = map(_place, names)
     return [load_grammar(stem, versions=versions, directory=there) for stem, there in places]
 
 
-def _opened(system: str | None) -> SandboxRunner:
-    """A sandbox that tells outputs and exit codes, but no shell state."""
-    from shioenv.behavior.observe import open_sandbox
-    from shioenv.sandbox.base import Limits
-
-    return open_sandbox(system, Limits(without_shell_state=True))
-
-
-def _executing(sandbox: SandboxRunner) -> Callable[[str], tuple[int, str]]:
-    """A function that executes a text and gives its exit code and output."""
-
-    def execute(text: str) -> tuple[int, str]:
-        behavior = sandbox.run(text)
-        return behavior.exit_code, behavior.text
-
-    return execute
-
-
-def _failed(asked: list[str], system: str | None) -> list[ExampleResult]:
+def _failed(asked: list[tuple[str, Path]], system: str | None) -> list[ExampleResult]:
     """The results of the examples that do something else on the system than they say."""
     from shioenv.grammar.examples import run_examples
 
-    with _opened(system) as sandbox:
-        results = run_examples(_loaded(asked, sandbox), _executing(sandbox))
+    with opened(system) as sandbox:
+        results = run_examples(_loaded(asked, sandbox), executing(sandbox))
         return [result for result in results if result.failures]
 
 
 @shared.command(app, "shioenv grammar stats")
-def stats(system: shared.SystemName = None) -> shared.Printout:
+def stats(own: shared.GrammarDirectory = None, system: shared.SystemName = None) -> shared.Printout:
     """Count nonterminals, productions, options and examples, per command and together.
 
     Grounded productions are those that a built system's own names add. Without a built system they
@@ -146,6 +131,7 @@ def stats(system: shared.SystemName = None) -> shared.Printout:
 
     from shioenv.grammar.bind import bind_all
     from shioenv.grammar.library import load_grammars
+    from shioenv.grammar.own import own_grammars
     from shioenv.grammar.symbols import count
     from shioenv.system.catalogue import catalogue
     from shioenv.system.store import find_system
@@ -156,7 +142,8 @@ def stats(system: shared.SystemName = None) -> shared.Printout:
         if system is not None:
             raise
         built = None
-    grammars = load_grammars(versions=built.versions if built else None)
+    versions = built.versions if built else None
+    grammars = load_grammars(versions=versions, own=own_grammars(own))
     grounded = count(bind_all(grammars, catalogue(built))).grounded if built else None
     together = _counts(grammars)
     by_command = {grammar.name: _counts([grammar]) for grammar in grammars}
@@ -199,9 +186,11 @@ def coverage(
         typer.Argument(
             metavar="[COMMANDS]...",
             autocompletion=shared.complete_commands,
-            help="Names of grammars, or paths of .grammar files (default: all shipped).",
+            help="Names of grammars, or paths of .grammar files (default: all of --grammars, else "
+            "all shipped).",
         ),
     ] = None,
+    own: shared.GrammarDirectory = None,
     system: shared.SystemName = None,
 ) -> shared.Printout:
     """Compare grammars with the options that the system's own help texts document.
@@ -211,10 +200,11 @@ def coverage(
     is 1 where an option is missing or unknown.
     """
     from shioenv.grammar.coverage import coverage as covered
-    from shioenv.grammar.library import names_of_grammars
+    from shioenv.grammar.own import own_grammars
 
-    with _opened(system) as sandbox:
-        loaded = _loaded(grammars or names_of_grammars(), sandbox)
+    asked = _asked(grammars, own_grammars(own))
+    with opened(system) as sandbox:
+        loaded = _loaded(asked, sandbox)
         results = [covered(grammar, lambda text: sandbox.run(text).text) for grammar in loaded]
     document = {
         "commands": len(results),
@@ -349,6 +339,7 @@ def usage(
     about: Annotated[
         str, typer.Option(metavar="TEXT", help="Says in the table where the inputs are from.")
     ] = "",
+    own: shared.GrammarDirectory = None,
 ) -> shared.Printout:
     """Count how commands are used in a list of inputs, as a policy for `--policy FILE.json`.
 
@@ -360,10 +351,11 @@ def usage(
 
     from shioenv.grammar.describe import Describer
     from shioenv.grammar.library import load_grammars
+    from shioenv.grammar.own import own_grammars
     from shioenv.synthesis.policy import NAMED
     from shioenv.synthesis.usage import count_usage
 
-    describer = Describer(load_grammars())
+    describer = Describer(load_grammars(own=own_grammars(own)))
     made = count_usage(map(describer.describe, _lines(file)), about)
     document = replace(NAMED["people"], usage=made, utility_share=1.0).to_json()
     return shared.Printout(document, [json.dumps(document, indent=1, ensure_ascii=False).encode()])
@@ -377,43 +369,7 @@ def _goals(made: GrammarReport) -> Iterator[str]:
         yield f"most misuse, {name}: {', '.join(worst)}"
 
 
-@shared.command(app, "shioenv grammar draft nl")
-def draft(
-    command: Annotated[str, typer.Argument(help="A program of the system, or a builtin of bash.")],
-    system: shared.SystemName = None,
-) -> None:
-    """Write a first grammar of a command from the system's own help text.
-
-    The grammar has every option that the help shows, and passes `grammar check`. Values, weights
-    and examples are a beginning. Redirect the grammar into NAME.grammar and go on from there.
-    """
-    from shioenv.grammar.draft import draft as drafted
-
-    with _opened(system) as sandbox:
-        execute = _executing(sandbox)
-        packages = sandbox.system.packages
-        package = _package(command, packages, execute)
-        version = packages.get(package, "0")
-        text = drafted(command, execute, package=package, version=_upstream(version))
-    printing.write(text.encode())
-
-
-def _package(
-    command: str, packages: Mapping[str, str], execute: Callable[[str], tuple[int, str]]
-) -> str:
-    """The package that ships a command, by dpkg's lists on the system; else `bash`."""
-    program = command.partition("-")[0] if command.startswith("ip-") else command
-    paths = f"/bin/{program} /usr/bin/{program} /sbin/{program} /usr/sbin/{program}"
-    code, output = execute(
-        f"for f in {paths}; do grep -lx $f /var/lib/dpkg/info/*.list; done 2>/dev/null | head -n 1"
-    )
-    name = output.strip().rpartition("/")[2].removesuffix(".list").partition(":")[0]
-    return name if code == 0 and name in packages else "bash"
-
-
-def _upstream(version: str) -> str:
-    """A package's version without epoch and distribution suffix: `1:9.1-1+b1` -> `9.1`."""
-    return version.rpartition(":")[2].partition("-")[0]
+shared.command(app, "shioenv grammar draft nl > nl.grammar")(draft)
 
 
 @shared.command(app, "shioenv grammar parse 'ls -laT 32 | wc -l'")
@@ -433,6 +389,7 @@ def parse(
             "--any-system", help="Accept any word where a system's own names would stand."
         ),
     ] = False,
+    own: shared.GrammarDirectory = None,
     system: shared.SystemName = None,
 ) -> Iterator[shared.Printout]:
     """Take inputs apart: commands, operators, redirections, and what each argument is.
@@ -444,6 +401,7 @@ def parse(
     from shioenv.errors import UsageError
     from shioenv.grammar.describe import Describer
     from shioenv.grammar.library import load_grammars
+    from shioenv.grammar.own import own_grammars
     from shioenv.synthesis.sample import grammars_on
     from shioenv.system.store import find_system
 
@@ -451,7 +409,10 @@ def parse(
         raise UsageError(
             "give either an input or --file", hint="shioenv grammar parse 'ls -l', or --file FILE"
         )
-    describer = Describer(load_grammars() if any_system else grammars_on(find_system(system)))
+    directory = own_grammars(own)
+    describer = Describer(
+        load_grammars(own=directory) if any_system else grammars_on(find_system(system), directory)
+    )
     if text is not None:
         described = [describer.describe(text)]
     else:
@@ -503,6 +464,9 @@ def _parsed_lines(description: Description) -> Iterator[str]:
             mark = "" if argument.derivable or not segment.grammar else "not in the grammar"
             mark += f": {argument.cause}" if mark else ""
             yield f"  {argument.kind.value:10} {argument.text:24} {option:24} {mark}".rstrip()
+        alone = all(argument.derivable for argument in segment.arguments)
+        if segment.grammar and alone and not segment.derivable:
+            yield "  not derived: no start line of the grammar has these arguments together"
         for operator, target in segment.redirections:
             yield f"  {'redirected':10} {operator} {target or ''}".rstrip()
 
@@ -535,11 +499,13 @@ def show(
     productions: Annotated[
         bool, typer.Option("--productions", help="Print the productions, not the file.")
     ] = False,
+    own: shared.GrammarDirectory = None,
 ) -> shared.Printout:
     """Show the grammar of a command: the file as it is written, or what it means."""
     from shioenv.grammar.library import load_grammar
+    from shioenv.grammar.own import own_grammars
 
-    stem, directory = _place(command)
+    stem, directory = _place(command, own_grammars(own))
     grammar = load_grammar(stem, directory=directory)
     parts: list[str | bytes] = [(directory / f"{stem}.grammar").read_bytes()]
     if productions:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from shioenv.cli import shared
+from shioenv.cli import printing, shared
 
 
 def sample(
@@ -23,11 +23,13 @@ def sample(
 ) -> Iterator[shared.Printout]:
     """Write inputs with a sampler, without executing them; one a line."""
     from shioenv.domain.inputs import Session
-    from shioenv.synthesis.sample import sample_on
+    from shioenv.synthesis.sample import notes_on, sample_on
     from shioenv.system.store import find_system
 
     built = find_system(system)
     drawing = replace(drawing, sampler=sampler, seed=seed)
+    for note in notes_on(built, drawing):
+        printing.note(note)
     for drawn in sample_on(built, drawing, count):
         text = Session(drawn.cwd, (drawn.input,)).text
         document = {

@@ -29,6 +29,7 @@ def score(
     scoring: shared.ScoringOptions,
     seed: Annotated[int, typer.Option(help="Draws the sub-inputs where not all are run.")] = 0,
     limits: shared.LimitsOptions,
+    grammars: shared.GrammarDirectory = None,
 ) -> shared.Printout:
     """Score an input: its irreducibility, and what each argument does to its behavior.
 
@@ -37,12 +38,14 @@ def score(
     error.
     """
     from shioenv.behavior.observe import open_sandbox
+    from shioenv.grammar.own import own_grammars
     from shioenv.irreducibility.scoring import Scoring
     from shioenv.recording.text import read_arguments
     from shioenv.recording.text import score as score_input
 
+    own = own_grammars(grammars)
     with open_sandbox(system, limits) as sandbox:
-        reading = read_arguments(shell_input, sandbox.system)
+        reading = read_arguments(shell_input, sandbox.system, own)
         scored = score_input(
             reading.input, cwd=cwd, scoring=scoring(Scoring()), seed=seed, runner=sandbox
         )

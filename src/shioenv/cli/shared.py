@@ -346,6 +346,16 @@ CommandNames = Annotated[
 ]
 
 
+GrammarDirectory = Annotated[
+    Path | None,
+    typer.Option(
+        "--grammars",
+        metavar="DIR",
+        envvar="SHIOENV_GRAMMARS",
+        help="A directory of grammars of your own, NAME.grammar, beside the shipped ones.",
+    ),
+]
+
 PolicyName = Annotated[
     str,
     typer.Option(
@@ -475,6 +485,7 @@ def _drawing(
     policy: PolicyName = "default",
     mistakes: Mistakes = 0.0,
     session_length: SessionLength = 1,
+    grammars: GrammarDirectory = None,
 ) -> Drawing:
     from shioenv.errors import UsageError
     from shioenv.synthesis.drawing import Drawing
@@ -483,6 +494,7 @@ def _drawing(
         raise UsageError(f"--composites is off or on, not {composites!r}")
     return Drawing(
         commands=tuple(command or ()),
+        own_grammars="" if grammars is None else str(grammars),
         horizon=horizon,
         composite_share=0.0 if composites == "off" else composite_share,
         policy=policy,

@@ -81,24 +81,103 @@ def build(
     return shared.Printout(_facts(system))
 
 
+@shared.command(app, "shioenv system import web ./machine.tar", "import")
+def import_(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What the new system is called.")],
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="SOURCE",
+            help="A tarball of a root filesystem, or the directory of an OCI layout.",
+        ),
+    ],
+    profile: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            autocompletion=shared.complete_systems,
+            help="The declared system, or TOML file, whose machine, accounts, session and home "
+            "tree the new one gets (default: debian-12).",
+        ),
+    ] = None,
+) -> shared.Printout:
+    """Make a system of a tarball or a container image, in one step.
+
+    It needs Bash and `uname`. What else the shipped grammars name and the system lacks is printed,
+    as is what was left out of the tarball. A name that is taken is refused.
+    """
+    from shioenv.sandbox.default import prove
+    from shioenv.system.importing import import_system
+
+    imported = import_system(name, source, profile=profile, report=printing.note)
+    system = imported.system
+    prove(system, printing.note, anew=True)
+    lacking, lacking_rows = _lacking(system)
+    rows = {
+        "system": f"{system.name}, digest {system.digest[:12]}",
+        "made of": system.declaration.title,
+        "left out": str(imported.left_out),
+        **lacking_rows,
+        "next": f"shioenv generate ./records --system {system.name} --count 1000",
+    }
+    left_out = dict(imported.left_out.counts)
+    document = {**_facts(system), **lacking, "left_out": left_out}
+    return shared.Printout(document, printing.rows(rows), indent=2)
+
+
+def _lacking(system: System) -> tuple[dict[str, list[str]], dict[str, str]]:
+    """What of the shipped grammars' commands a system lacks, and what is not read of it.
+
+    Both as a document, and as rows.
+    """
+    from shioenv.grammar.library import load_grammars
+    from shioenv.synthesis.sample import lacking
+    from shioenv.system.importing import unread
+
+    grammars = load_grammars(versions=system.versions)
+    missing, unseen = lacking(system, grammars), unread(system)
+    rows = {
+        "commands": f"{len(grammars) - len(missing)} of {len(grammars)} with a grammar are there",
+        "lacking": ", ".join(missing) or "none",
+        "unread": "; ".join(unseen) or "nothing",
+    }
+    return {"lacking": list(missing), "unread": list(unseen)}, rows
+
+
 @shared.command(app, "shioenv system list", name="list")
 def list_() -> shared.Printout:
     """List the systems that are declared or built."""
+    from shioenv.errors import ShioenvError, SystemNotBuiltError
     from shioenv.system.store import list_systems
 
-    systems = list_systems()
     table = printing.table(("system", "digest", "root filesystem"), left=3, no_wrap=True)
     document = []
-    for name, system in systems:
-        digest, rootfs = (system.digest, str(system.rootfs)) if system else (None, None)
-        document.append(
-            {"name": name, "built": system is not None, "digest": digest, "rootfs": rootfs}
-        )
-        if digest is None:
-            table.add_row(name, "-", f"not built: shioenv system build {name}", style="dim")
+    for name, system in list_systems():
+        if not isinstance(system, ShioenvError):
+            facts = {"digest": system.digest, "rootfs": str(system.rootfs), "why": None}
+            table.add_row(name, system.digest[:12], str(system.rootfs))
         else:
-            table.add_row(name, digest[:12], rootfs)
+            facts = {"digest": None, "rootfs": None, "why": system.message}
+            absent = isinstance(system, SystemNotBuiltError)
+            shown = f"{system.message}; {system.hint}" if absent else system.message
+            table.add_row(name, "-", shown, style="dim" if absent else "yellow")
+        document.append({"name": name, "built": facts["why"] is None, **facts})
     return shared.Printout(document, [table])
+
+
+@shared.command(app, "shioenv system prune")
+def prune() -> shared.Printout:
+    """Remove what no built system needs from the cache.
+
+    These are systems whose name stands for another build now, packages of such systems, and what
+    killed builds left. Datasets stay.
+    """
+    from shioenv.system.store import prune_systems
+
+    removed = prune_systems(printing.note)
+    document = [{"path": str(one.path), "bytes": one.bytes} for one in removed]
+    total = sum(one.bytes for one in removed)
+    return shared.Printout(document, [f"{len(removed)} removed, {total / 1e6:,.0f} MB"])
 
 
 @shared.command(app, "shioenv system show debian-12 --json")
@@ -107,7 +186,8 @@ def show(name: Name = None) -> shared.Printout:
     from shioenv.system.store import find_system
 
     system = find_system(name)
-    facts = _facts(system)
+    lacking, lacking_rows = _lacking(system)
+    facts = _facts(system) | lacking
     machine = facts["machine"]
     rows = {
         "name": facts["name"],
@@ -135,6 +215,7 @@ def show(name: Name = None) -> shared.Printout:
         else f"the host's for loaders: {system.answers.why_processor}",
         "session": f"{facts['session']['user']} in "
         + ", ".join(facts["session"]["start_directories"]),
+        **lacking_rows,
     }
     return shared.Printout(facts, printing.rows(rows, max(map(len, rows)) + 1), indent=2)
 
@@ -246,7 +327,7 @@ def _microvm(system: System) -> dict[str, Any] | None:
 
 
 def _facts(system: System) -> dict[str, Any]:
-    """What `system build --json` and `system show --json` print."""
+    """What `system build --json` prints, and most of what `system show --json` does."""
     from contextlib import suppress
     from json import loads
 

@@ -43,8 +43,8 @@ def material(
         list[Path] | None,
         typer.Option(
             metavar="INPUTS",
-            help="A file of inputs, one a line, as text or as JSON. How many of these inputs "
-            "the material holds is printed. The option may be given again.",
+            help="A file of inputs, one a line, as text or as JSON (- is stdin). How many of these "
+            "inputs the material holds is printed. The option may be given again.",
         ),
     ] = None,
     system: shared.SystemName = None,
@@ -59,6 +59,7 @@ def material(
     from shioenv.execution.engines import executor_named
     from shioenv.training.material import make_material
 
+    lists = [str(shared.given(each)) for each in against or ()]
     stopped = f"stopped; what is finished is kept in {out}, the same command goes on"
     with Meter(lasting=True, stopped=stopped) as meter:
         made = make_material(
@@ -70,7 +71,7 @@ def material(
                 f"records of {part}", done, total, kept
             ),
         )
-    found = _compared(made.directories, [PUBLIC, *map(str, against or ())])
+    found = _compared(made.directories, [PUBLIC, *lists])
     document = {
         "directory": str(out),
         "datasets": [str(each) for each in made.directories],

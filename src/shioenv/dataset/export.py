@@ -19,6 +19,7 @@ from typing import IO, Any
 
 from msgspec import Struct, inspect, to_builtins
 
+from shioenv.dataset.chat import chats
 from shioenv.dataset.contexts import read_contexts, write_context
 from shioenv.dataset.manifest import Manifest, finished_manifest
 from shioenv.dataset.read import read_records
@@ -28,7 +29,7 @@ from shioenv.errors import MissingExtraError, UsageError, did_you_mean
 from shioenv.files.compressed import writing
 from shioenv.files.durable import atomic_write, new_directory, new_file
 
-FORMATS = ("parquet", "hf", "jsonl")
+FORMATS = ("parquet", "hf", "jsonl", "chat")
 
 ENDINGS: Mapping[str, str] = {
     ".parquet": "parquet",
@@ -113,6 +114,7 @@ def export(
       identifier as the Hugging Face hub knows them;
     - `jsonl`: one file of the records as they are, compressed where its name ends in `.gz` or
       `.zst`;
+    - `chat`: such a file with a conversation on each line (`shioenv.dataset.chat`);
     - None: the format that `ENDINGS` has for the end of the name `output`; `hf` for a name without
       an ending.
 
@@ -129,7 +131,7 @@ def export(
     manifest = finished_manifest(directory)
     if not manifest.records:
         raise UsageError(f"{directory} has no records", hint="nothing is there to export")
-    if format != "jsonl":
+    if format not in {"jsonl", "chat"}:
         parquet_library(_PARQUET)  # fails before anything is written where the library is missing
     contexts = read_contexts(directory)
     records = _told(read_records(directory, check=True), manifest.records, report)
@@ -141,7 +143,9 @@ def export(
     else:
         with new_file(output) as temporary:
             if format == "jsonl":
-                _write_lines(records, temporary, output.suffix)
+                _write_lines(map(encode, records), temporary, output.suffix)
+            elif format == "chat":
+                _write_lines(chats(records), temporary, output.suffix)
             else:
                 _write_parquet(records, temporary)
     size = sum(path.stat().st_size for path in written)
@@ -159,7 +163,9 @@ def _format_of(output: Path, asked: str | None) -> str:
             f"{output} ends in {output.suffix!r}, which says no format",
             hint=f"{endings}. --format NAME writes under any other name",
         )
-    if asked is not None and said not in (None, asked):
+    if asked == "chat" and said is None and output.suffix != ".jsonl":
+        raise UsageError(f"{output} ends in {output.suffix!r}, and a chat is JSON", hint=endings)
+    if asked is not None and said not in (None, "jsonl" if asked == "chat" else asked):
         raise UsageError(f"{output} ends as {said} does, not {asked}", hint=endings)
     return asked or said or "hf"
 
@@ -239,10 +245,10 @@ def _told(records: Iterator[Record], count: int, report: Report) -> Iterator[Rec
         report(done, count)
 
 
-def _write_lines(records: Iterator[Record], path: Path, suffix: str) -> None:
+def _write_lines(lines: Iterable[bytes], path: Path, suffix: str) -> None:
     with path.open("wb") as file, _compressed(file, suffix) as stream:
-        for record in records:
-            stream.write(encode(record))
+        for line in lines:  # zstandard's writer has no `writelines`
+            stream.write(line)
 
 
 def _compressed(file: IO[bytes], suffix: str) -> AbstractContextManager[IO[bytes]]:
@@ -349,4 +355,6 @@ def _origin(origin: Mapping[str, Any]) -> str:
         bounds = ", ".join(f"{name} {value}" for name, value in origin["selection"].items())
         parent = origin["parent"]["manifest_sha256"]
         return f"selection ({bounds or 'everything'}) from the dataset with manifest `{parent}`"
+    if origin["kind"] == "merge":
+        return f"merge of {len(origin['parents'])} datasets"
     return f"import ({origin['kind']})"

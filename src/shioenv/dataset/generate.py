@@ -31,7 +31,7 @@ from shioenv.domain.inputs import session_text
 from shioenv.errors import UnknownDatasetError, UsageError, did_you_mean
 from shioenv.execution.job import Executor
 from shioenv.execution.local import LocalExecutor
-from shioenv.grammar.library import load_grammars
+from shioenv.grammar.own import own_grammars
 from shioenv.grammar.symbols import Grammar
 from shioenv.irreducibility.scoring import USUAL, Scoring
 from shioenv.recording.bounds import LIMITS
@@ -41,7 +41,7 @@ from shioenv.sandbox.base import Limits
 from shioenv.sandbox.default import kernel_of
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.policy import policy_label
-from shioenv.synthesis.sample import sample_on
+from shioenv.synthesis.sample import grammars_for, notes_on, sample_on
 from shioenv.synthesis.traces import Sample
 from shioenv.system.catalogue import catalogue
 from shioenv.system.store import System, find_system
@@ -157,7 +157,7 @@ def generate(
     """
     place = directory if isinstance(directory, Destination) else Destination(directory)
     built = find_system(system)
-    grammars = load_grammars(drawing.commands or None, versions=built.versions)
+    grammars = grammars_for(built, drawing)
     scoring = scoring or scoring_there(place.directory)
     plan = plan_of(built, grammars, drawing, scoring, limits)
     samples = sample_on(
@@ -171,6 +171,7 @@ def generate(
         system=system or built.name,
         executor=executor,
         report=report,
+        notes=tuple(notes_on(built, drawing)),
     )
 
 
@@ -192,7 +193,8 @@ def plan_of(
 ) -> Plan:
     """The plan of a dataset drawn from these grammars on this system.
 
-    Errors: StartDirectoryError, and UsageError for an unknown or faulty policy.
+    Errors: StartDirectoryError, UsageError for an unknown or faulty policy, and those of
+    `own_grammars`.
     """
     directories = drawing.start_directories or system.declaration.session.start_directories
     tokens = {directory: catalogue(system, directory) for directory in directories}
@@ -201,6 +203,7 @@ def plan_of(
             drawing,
             policy=policy_label(drawing.policy),
             commands=tuple(grammar.name for grammar in grammars),
+            own_grammars=_label(drawing.own_grammars),
             start_directories=tuple(directories),
         ),
         scoring=scoring,
@@ -211,6 +214,17 @@ def plan_of(
         limits=limits or LIMITS,
         version=package_version(),
     )
+
+
+_OWN = "sha256:"
+
+
+def _label(directory: str) -> str:
+    """What a dataset keeps of a directory of own grammars: the digest of its grammars."""
+    if not directory or directory.startswith(_OWN):
+        return directory
+    own = own_grammars(directory)
+    return f"{_OWN}{own.sha256}" if own else ""
 
 
 def grammar_digest(
@@ -246,11 +260,13 @@ def run(
     system: str,
     executor: Executor | None = None,
     report: Callable[[Progress], None] = _silent,
+    notes: Sequence[str] = (),
 ) -> Summary:
     """Do the work of `generate` once plan and samples are known: record the first `count` samples.
 
-    `system` is the name or file of the plan's system, which must have the plan's digest. Errors:
-    those of `generate`, and UsageError where there are fewer samples.
+    `system` is the name or file of the plan's system, which must have the plan's digest. `notes`
+    are for a person, and reported first. Errors: those of `generate`, and UsageError where there
+    are fewer samples.
     """
     if count < 1:
         raise UsageError(f"cannot generate {count} records", hint="at least 1")
@@ -271,7 +287,8 @@ def run(
             Store(directory, plan, count, kernel=kernel, report=teller.tell)
         )
         teller.kept = store.kept
-        teller.tell()
+        for note in notes or (None,):
+            teller.tell(note)
         contexts: Iterable[tuple[int, Wanted | str]] = store.missing_contexts()
         tasks = chain(contexts, missing(store, teller.drawn(samples), count))
         for number, answer in executor.map(job, tasks, teller.tell):

@@ -28,18 +28,19 @@ from shioenv.sandbox.base import Limits, limits_from
 from shioenv.synthesis.drawing import Drawing
 
 FORMAT = "shioenv-dataset"
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 """The version of the manifest, raised whenever a key is added, removed, or changes its meaning."""
-READ = (4, 5, SCHEMA_VERSION)
+READ = (4, 5, 6, SCHEMA_VERSION)
 """Versions of manifests that are read.
 
 In version 4 a missing `estimator` is the paper's. Before version 6 `session_length` is called
-`history`, and limits have a key of their own for the sandbox `inside` a microVM."""
+`history`, and limits have a key of their own for the sandbox `inside` a microVM. Before version 7
+there are no own grammars, and no merged and no split datasets."""
 
 MANIFEST = "manifest.json"
 DATA = "data"
 CONTEXTS = "contexts"
-ORIGINS = ("filter", "commands", "records", "released")
+ORIGINS = ("filter", "merge", "commands", "records", "released")
 """Kinds of datasets that no sampler drew here."""
 COMPRESSIONS = {"zstd": SUFFIX}
 """Compressions of shards by name, with the ending that they add to the shards' names."""
@@ -86,8 +87,9 @@ class Plan:
     origin: Mapping[str, Any] | None = None
     """Where the inputs come from; None where a sampler drew them here.
 
-    `kind` is one of `ORIGINS`. `filter` is a selection from a parent, `commands` a list of inputs,
-    `records` an export without its manifest, `released` records of the paper's authors."""
+    `kind` is one of `ORIGINS`. `filter` is a selection from a parent, or a part of a split; `merge`
+    is several datasets put together. `commands` is a list of inputs, `records` an export without
+    its manifest, `released` records of the paper's authors."""
 
     @property
     def kind(self) -> str:
@@ -102,7 +104,9 @@ class Plan:
     def to_json(self) -> dict[str, Any]:
         """The plan as the manifest holds it."""
         drawing = msgspec.to_builtins(self.drawing)
-        commands = drawing.pop("commands")
+        grammar = {"digest": self.grammar_digest, "commands": drawing.pop("commands")}
+        if own := drawing.pop("own_grammars"):
+            grammar["own"] = own
         for name, usual in _LATER.items():
             if drawing[name] == usual:
                 del drawing[name]
@@ -114,7 +118,7 @@ class Plan:
                 "digest": self.system_digest,
                 "packages": dict(sorted(self.packages.items())),
             },
-            "grammar": {"digest": self.grammar_digest, "commands": commands},
+            "grammar": grammar,
             **drawing,
             "limits": msgspec.to_builtins(self.limits),
             "versions": {"shioenv": self.version},
@@ -128,12 +132,14 @@ class Plan:
 
         Errors for another document: KeyError, TypeError, ValueError, LimitsError, UsageError.
         """
-        names = [item.name for item in fields(Drawing) if item.name != "commands"]
+        beside = ("commands", "own_grammars")  # which stand under `grammar`
+        names = [item.name for item in fields(Drawing) if item.name not in beside]
         grammar = _part(document["grammar"], _Grammar, "$.grammar")
         if "history" in document:
             document = {**document, "session_length": document["history"]}
         document = {**_LATER, **document}
-        drawn = {name: document[name] for name in names} | {"commands": grammar.commands}
+        drawn = {name: document[name] for name in names}
+        drawn |= {"commands": grammar.commands, "own_grammars": grammar.own}
         system = _part(document["system"], _System, "$.system")
         limits = document["limits"]
         named = {}  # the limits that are texts
@@ -214,11 +220,16 @@ class _System(Struct, forbid_unknown_fields=True):
 class _Grammar(Struct, forbid_unknown_fields=True):
     digest: str
     commands: tuple[str, ...]
+    own: str = ""
 
 
 class _Parent(Struct):
     manifest_sha256: str
     records: int
+
+
+class _MergedOrigin(Struct):
+    parents: list[_Parent]
 
 
 class _Filtered(Struct):
@@ -472,6 +483,8 @@ def _origin(value: Any) -> Mapping[str, Any] | None:
         raise ValueError(f"origin is {value!r:.60}")
     if value["kind"] == "filter":
         _part(value, _Filtered, "$.origin")
+    if value["kind"] == "merge":
+        _part(value, _MergedOrigin, "$.origin")
     return value
 
 

@@ -27,14 +27,13 @@ from shioenv.dataset.store import Store
 from shioenv.dataset.verify import record_problems
 from shioenv.domain.context import Context
 from shioenv.domain.record import Record, decode, different_fields, encode
-from shioenv.errors import DatasetMismatchError, RecordError, RepairError
+from shioenv.errors import DatasetMismatchError, RecordError, RepairError, UsageError
 from shioenv.execution.job import Executor
 from shioenv.execution.local import LocalExecutor
 from shioenv.files.compressed import lines, reading, sha256_of
-from shioenv.grammar.library import load_grammars
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.recording.line import Line
-from shioenv.synthesis.sample import sample_on
+from shioenv.synthesis.sample import grammars_for, sample_on
 from shioenv.synthesis.traces import Sample
 from shioenv.system.store import find_system
 
@@ -49,6 +48,7 @@ INSTEAD = {
     "records": "import the same records again: shioenv dataset import SRC --out DIR",
     "released": "import the same files: shioenv dataset import SRC --out DIR --format released",
     "filter": "select from its parent again: shioenv dataset filter SRC --out DIR",
+    "merge": "merge its sources again: shioenv dataset merge SRC SRC --out DIR",
 }
 """By kind of dataset: how a dataset is made again that was not generated."""
 
@@ -80,15 +80,18 @@ def repair(
     *,
     system: str | None = None,
     policy: str | None = None,
+    own_grammars: str | None = None,
     executor: Executor | None = None,
     report: Callable[[Progress], None] = lambda progress: None,
 ) -> tuple[Repaired, ...]:
     """Make the damaged shards and contexts of a generated dataset again; () where none is damaged.
 
     `system` names the system where it was built from a file. `policy` is the policy's file where
-    the inputs were drawn by one. `executor` is as `generate` takes it.
+    the inputs were drawn by one. `own_grammars` is the directory of own grammars where the inputs
+    were drawn from such. `executor` is as `generate` takes it.
 
     Errors: RepairError for a dataset that was not generated, or for bytes that nothing explains.
+    UsageError where the inputs were drawn from own grammars, and no directory of them is given.
     DatasetCorruptError for other inputs or contexts than the manifest describes.
     DatasetMismatchError where system, grammars or version are others. UnknownDatasetError,
     DatasetBusyError, DatasetStorageError, those of `find_system` and of opening a sandbox. After an
@@ -105,9 +108,18 @@ def repair(
             f"{directory} was not made by shioenv generate, so its records cannot be drawn again",
             hint=INSTEAD[plan.kind],
         )
+    if plan.drawing.own_grammars and not own_grammars:
+        raise UsageError(
+            f"{directory} was drawn from own grammars ({plan.drawing.own_grammars})",
+            hint="give their directory: --grammars DIR",
+        )
     built = find_system(system or plan.system)
-    drawing = replace(plan.drawing, policy=policy or plan.drawing.policy)
-    grammars = load_grammars(drawing.commands, versions=built.versions)
+    drawing = replace(
+        plan.drawing,
+        policy=policy or plan.drawing.policy,
+        own_grammars=own_grammars if plan.drawing.own_grammars and own_grammars else "",
+    )
+    grammars = grammars_for(built, drawing)
     now = plan_of(built, grammars, drawing, plan.scoring or Scoring(), plan.limits)
     differences = plan.differences(now)
     if differences:

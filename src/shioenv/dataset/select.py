@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from shioenv.dataset.contexts import read_contexts
-from shioenv.dataset.manifest import MANIFEST, Manifest, finished_manifest
+from shioenv.dataset.manifest import MANIFEST, Manifest, Plan, finished_manifest
 from shioenv.dataset.read import read_records
 from shioenv.dataset.write import ShardWriter
 from shioenv.domain.record import Record
@@ -105,18 +105,13 @@ def select(
     manifest, and the selection. The same source and selection give the same bytes. `report` is
     called with the number of records read and in all.
 
-    Errors: UsageError where a command of the selection has no record, or the source is not
-    finished. DatasetCorruptError where a shard is not as the manifest says. UnknownDatasetError,
-    OutputExistsError, DatasetStorageError.
+    Errors: UsageError where no record is selected, a command of the selection has no record, or
+    the source is not finished. DatasetCorruptError where a shard is not as the manifest says.
+    UnknownDatasetError, OutputExistsError, DatasetStorageError.
     """
     source, directory = Path(source), Path(directory)
     manifest = finished_manifest(source)
-    digest = hashlib.sha256(read_regular(source / MANIFEST)).hexdigest()
-    parent: dict[str, Any] = {"manifest_sha256": digest, "records": manifest.records}
-    if manifest.plan.origin is not None:
-        parent["origin"] = manifest.plan.origin
-    origin = {"kind": "filter", "parent": parent, "selection": selection.to_json()}
-    plan = replace(manifest.plan, origin=origin)
+    plan = selected_plan(source, manifest, selection.to_json())
     seen: set[str] = set()
     with new_directory(directory) as temporary:
         writer = ShardWriter(temporary, plan, manifest.kernels, manifest.layers)
@@ -133,4 +128,19 @@ def select(
                 raise UsageError(
                     f"no record has the command {name!r}", hint=did_you_mean(name, seen)
                 )
+        if not kept:
+            raise UsageError(
+                f"none of the {manifest.records:,} records of {source} meets all conditions",
+                hint="loosen one of them; shioenv dataset stats shows what the records are like",
+            )
         return writer.finish()
+
+
+def selected_plan(source: Path, manifest: Manifest, selection: Mapping[str, Any]) -> Plan:
+    """The plan of a selection from the dataset `source`, whose manifest is given."""
+    digest = hashlib.sha256(read_regular(source / MANIFEST)).hexdigest()
+    parent: dict[str, Any] = {"manifest_sha256": digest, "records": manifest.records}
+    if manifest.plan.origin is not None:
+        parent["origin"] = manifest.plan.origin
+    origin = {"kind": "filter", "parent": parent, "selection": dict(selection)}
+    return replace(manifest.plan, origin=origin)

@@ -71,6 +71,7 @@ _MADE_BY = {
     "records": "shioenv dataset import",
     "released": "shioenv dataset import",
     "filter": "shioenv dataset filter",
+    "merge": "shioenv dataset merge",
 }
 _SHA256 = re.compile(r"[0-9a-f]{64}\Z")
 _CLOSE = 1e-9

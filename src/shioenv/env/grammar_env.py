@@ -18,6 +18,7 @@ from shioenv.env.spaces import MAX_ARGUMENT_LENGTH
 from shioenv.env.tables import START, Catalogue, GrammarTables, place_named, shared_tables
 from shioenv.errors import ActionError, EnvironmentOptionError, did_you_mean
 from shioenv.grammar.library import load_grammars
+from shioenv.grammar.own import own_grammars
 from shioenv.grammar.symbols import Grammar, Production, Symbol
 from shioenv.synthesis.compose import command_tokens
 from shioenv.synthesis.derivation import BREAK, Derivation
@@ -101,8 +102,8 @@ class GrammarEnv(SessionEnv[Observation, SupportsInt]):
     ) -> None:
         """Make the environment: load and bind grammars; nothing is executed.
 
-        Environments of a process with the same shipped grammars share them. `commands` names the
-        grammars to load (default: all shipped), `grammars` replaces these. With `command` every
+        Environments of a process with the same grammars share them. `commands` names the grammars
+        to load (default: all shipped and own ones), `grammars` replaces these. With `command` every
         episode begins with its command chosen: the named one, or with `uniform` one that each reset
         draws anew. `catalogue` holds the values of system tokens, or is called with a start
         directory and gives them (default: the values of the built system). The other options are as
@@ -121,8 +122,9 @@ class GrammarEnv(SessionEnv[Observation, SupportsInt]):
         self.sampler = "env-grammar" if sampler == GCS else f"env-grammar-{sampler}"
         self._grammatical = sampler == GCS
         directories = self.start_directories
+        own = own_grammars(options.get("own_grammars"))
         if grammars is None and catalogue is None:
-            self.tables = shared_tables(find_system(system), commands, directories, sampler)
+            self.tables = shared_tables(find_system(system), commands, directories, sampler, own)
         else:
             versions = None
             if catalogue is None:
@@ -130,7 +132,7 @@ class GrammarEnv(SessionEnv[Observation, SupportsInt]):
                 versions, catalogue = built.versions, partial(catalogue_of, built)
             loaded = grammars
             if loaded is None:
-                loaded = load_grammars(commands, versions=versions)
+                loaded = load_grammars(commands, versions=versions, own=own)
             self.tables = GrammarTables(loaded, catalogue, directories, sampler)
         self.productions: tuple[Production, ...] = self.tables.productions
         """The production of each action."""

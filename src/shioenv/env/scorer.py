@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, Protocol, TypeAlias, TypedDict, Unpack, cast
 
 from msgspec import to_builtins
@@ -17,8 +18,8 @@ from shioenv.domain.record import Record, behavior_fields, output_text
 from shioenv.domain.runner import Executing, Runner, executing
 from shioenv.errors import EnvironmentOptionError, UnknownSystemError
 from shioenv.execution.lanes import Reopened
-from shioenv.grammar.library import COMMANDS, names_of_grammars
-from shioenv.grammar.load import read_grammar
+from shioenv.grammar.library import load_grammars, names_of_grammars
+from shioenv.grammar.own import OwnGrammars, own_grammars
 from shioenv.irreducibility.score import Score
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.recording.executions import MemoryCache
@@ -50,6 +51,8 @@ class ScoringOptions(TypedDict, total=False):
     """Bounds of every run in the sandbox (None: `Limits()`)."""
     wall_seconds: float | None
     """Short for `limits` with this one field; never given together with `limits`."""
+    own_grammars: str | Path | None
+    """The directory of own grammars (None: `$SHIOENV_GRAMMARS`, where that is set)."""
     runner: RunnerSource | None
     """What runs inputs in place of the sandbox: a runner, or a callable that opens one."""
     record: bool
@@ -180,6 +183,7 @@ class SessionScorer:
         self._system = system
         self._scoring = scoring_of(options)
         self._limits = limits_of(options)
+        self._own = own_grammars(options.get("own_grammars"))
         self._records = options.get("record", True)
         runner = options.get("runner")
         self._given = executing(cast("Runner", runner)) if is_open(runner) else None
@@ -210,7 +214,7 @@ class SessionScorer:
             recorder = SessionRecorder(
                 scoring=self._scoring, cache=cache, orders=(), thorough=self._records
             )
-            volatile = is_declared_volatile(session)
+            volatile = is_declared_volatile(session, self._own)
             recorded = recorder.record(session, runner, random.Random(seed), volatile=volatile)
             record = None
             if self._records:
@@ -254,9 +258,12 @@ def declaration_of(system: str | None) -> SystemDeclaration:
         return find_system(system).declaration
 
 
-def is_declared_volatile(session: Session) -> bool:
-    """Whether the grammar of a command in `session` says that two runs may differ (D-2v)."""
-    return any(_is_volatile(_command(part)) for row in session.rows for part in row.segments)
+def is_declared_volatile(session: Session, own: OwnGrammars | None = None) -> bool:
+    """Whether the grammar of a command in `session` says that two runs may differ (D-2v).
+
+    `own` grammars stand before the shipped ones.
+    """
+    return any(_is_volatile(_command(part), own) for row in session.rows for part in row.segments)
 
 
 def _command(segment: Segment) -> str:
@@ -266,11 +273,11 @@ def _command(segment: Segment) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _is_volatile(command: str) -> bool:
-    if command not in names_of_grammars():
+def _is_volatile(command: str, own: OwnGrammars | None) -> bool:
+    if command not in names_of_grammars(own=own):
         return False
-    path = COMMANDS / f"{command}.grammar"
-    return read_grammar(path.read_text(encoding="utf-8"), path.name).grammar.header.volatile
+    (grammar,) = load_grammars([command], own=own)
+    return grammar.header.volatile
 
 
 _FIELDS = ("budget", "noise_runs", "estimator", "target_se", "process_budget")

@@ -14,9 +14,11 @@ from numpy.typing import NDArray
 
 from shioenv.errors import EnvironmentOptionError, UnboundTokenError, did_you_mean
 from shioenv.grammar.bind import bind
-from shioenv.grammar.library import load_grammars
+from shioenv.grammar.own import OwnGrammars
 from shioenv.grammar.symbols import Grammar, Nonterminal, Production, Symbol
 from shioenv.synthesis.derivation import CompiledChoices, ProductionTable
+from shioenv.synthesis.drawing import Drawing
+from shioenv.synthesis.sample import grammars_for
 from shioenv.synthesis.samplers import permitted_by, united
 from shioenv.system.catalogue import catalogue as catalogue_of
 from shioenv.system.store import System
@@ -111,17 +113,24 @@ _lock: Final = threading.Lock()
 
 
 def shared_tables(
-    system: System, commands: Sequence[str] | None, directories: Sequence[str], sampler: str
+    system: System,
+    commands: Sequence[str] | None,
+    directories: Sequence[str],
+    sampler: str,
+    own: OwnGrammars | None = None,
 ) -> GrammarTables:
-    """The tables of shipped grammars (None: all) on a built system; a process keeps `SHARED` sets.
+    """The tables of grammars on a built system; a process keeps `SHARED` sets.
 
-    Errors: UnknownGrammarError, and those of `GrammarTables`.
+    `commands` names the shipped and `own` grammars (None: all whose commands the system has).
+    Errors: UnknownGrammarError, UsageError where the system lacks a named command, and those of
+    `GrammarTables`.
     """
     names = None if commands is None else tuple(commands)
-    key = (system.digest, names, tuple(directories), sampler)
+    key = (system.digest, names, tuple(directories), sampler, own)
     with _lock:
         if key not in _shared:
-            loaded = load_grammars(names, versions=system.versions)
+            drawing = Drawing(commands=names or (), own_grammars=str(own.directory) if own else "")
+            loaded = () if names == () else grammars_for(system, drawing)
             _shared[key] = GrammarTables(
                 loaded, partial(catalogue_of, system), directories, sampler
             )

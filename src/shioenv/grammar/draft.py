@@ -1,20 +1,22 @@
-"""A first grammar of a command, written from the target system's own help text.
+"""A first grammar of a command, written from the target system's own help text and manual page.
 
-The draft has every option with values of a likely kind, and operands as the usage line shows them.
-It has one example that was run, or two. The draft passes `grammar check`. Its author is left to
-choose values that make a difference.
+The draft has every option with values of a likely kind, and operands as the usage lines show them.
+It has one example that was run, or two. It says in comments what was guessed. The draft passes
+`grammar check`. Its author is left to choose values that make a difference.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from shioenv.bash.words import quoted
 from shioenv.errors import GrammarError, nearest
 from shioenv.grammar.help import HelpOption, read_help
 from shioenv.grammar.library import shipped_headers
+from shioenv.grammar.synopsis import UsageForm, named_values, usage_forms
 
 Execute: TypeAlias = Callable[[str], tuple[int, str]]
 """Runs an input on the target system: its exit code and its output."""
@@ -50,17 +52,27 @@ _VALUES: Mapping[str, str] = {
 }
 """The shared definition or system token for each name that help texts have for values."""
 
-_OPERANDS: tuple[tuple[str, str, str, str], ...] = (
-    (r"FILE|file", "<files>", "documents/notes.txt", "file*"),
-    (r"DIR|dir|path|PATH|NAME", "<paths>", "documents", "path*"),
-    (r"STRING|string|arg|ARG|TEXT", "<Word>*", "the", "text*"),
-    (r"USER|user", "<Username>", "root", "user?"),
-    (r"DEV|dev", "<Interface>", "lo", "interface?"),
-)
+_OPERANDS: tuple[tuple[str, str, str, str, str], ...] = (
+    (r"OUT(?:FILE|PUT)?|DEST(?:INATION)?|TARGET", "<NewFile>", "<NewFile>+", "new.txt", ""),
+    (r"\w*FILE(?:NAME)?|INPUT|SOURCE|SRC", "<TextFile>", "<files>", "documents/notes.txt", "file"),
+    (r"DIR(?:ECTORY)?", "<Directory>", "<Directory>+", "documents", ""),
+    (r"PATH(?:NAME)?|NAME", "<path-operand>", "<paths>", "documents", "path"),
+    (r"STRING|ARG(?:UMENT)?|TEXT|WORD|MESSAGE|SET", "<Word>", "<Word>+", "the", "text"),
+    (r"USER(?:NAME)?|LOGIN", "<Username>", "<Username>+", "root", "user"),
+    (r"GROUP", "<Groupname>", "<Groupname>+", "root", ""),
+    (r"DEV(?:ICE)?|INTERFACE|IFACE", "<Interface>", "<Interface>+", "lo", "interface"),
+    (r"HOST(?:NAME)?", "<Hostname>", "<Hostname>+", "localhost", ""),
+    (r"PID", "<Pid>", "<Pid>+", "1", ""),
+    (r"PATTERN|REGEXP?", "<Pattern>", "<Pattern>+", "the", ""),
+    (r"NUM(?:BER)?|N|COUNT|FIRST|LAST|INCREMENT|SKIP|LIMIT|SECONDS?", "<number>", "<number>+", "3",
+     "number"),
+)  # fmt: skip
 """Operands that usage lines have.
 
-Each has its names there (a pattern), its notation in the draft, its text in the example, and its
-role in the header."""
+Each has its names there (a pattern), its notation where it stands once, and the one where it may be
+repeated. Then come its text in the example and its role in the header."""
+
+_ANYTHING = "<Word> | <count>"
 
 _INDENT = 38
 
@@ -76,67 +88,143 @@ def _instead(command: str, execute: Execute) -> str:
     )
 
 
-def draft(command: str, execute: Execute, *, package: str, version: str) -> str:
+def draft(command: str, execute: Execute, *, package: str, version: str, manual: str = "") -> str:
     """The text of a first grammar file of `command`.
 
     `package` is the package that ships the command, `version` that package's version; both are for
-    the header. Errors: GrammarError where the system has no command of the name up to its first
-    dash.
+    the header. `manual` is the text of its manual page (`manual_text`): operands, options and
+    values that the help lacks are taken from there. Errors: GrammarError where the system has no
+    command of this name, nor of the name up to its first dash.
     """
-    known, _ = execute(f"type -t {command.partition('-')[0]}")
+    whole = execute(f"type -t -- {quoted(command)}")[1].strip()
+    known = 0 if whole else execute(f"type -t -- {quoted(command.partition('-')[0])}")[0]
     if known:
         raise GrammarError(
             f"the system has no command {command!r}", hint=_instead(command, execute)
         )
-    builtin = execute(f"type -t {command}")[1].strip() == "builtin"
     shipped = shipped_headers().get(command)
-    asking = f"help {command}" if builtin else f"{command} --help"
+    asking = [f"help {command}"] if whole == "builtin" else [f"{command} --help", f"{command} -h"]
     if shipped is not None and shipped.traits.help:
-        asking = shipped.traits.help
-    _, text = execute(f"{asking} 2>&1")
-    return "\n".join(_lines(command, asking, text, execute, package, version)) + "\n"
+        asking = [shipped.traits.help]
+    text = ""
+    for asked in asking:
+        _, told = execute(f"{asked} 2>&1 < /dev/null")
+        text = text or told
+        if read_help(command, told).options or usage_forms(command, told):
+            text = told
+            break
+    return "\n".join(_lines(command, text, manual, execute, package, version)) + "\n"
 
 
 def _lines(
-    command: str, asking: str, text: str, execute: Execute, package: str, version: str
+    command: str, text: str, manual: str, execute: Execute, package: str, version: str
 ) -> Iterator[str]:
+    guessed: list[str] = []
     options = read_help(command, text).options
-    operand, example, roles = _operand(command, text)
+    if manual and not options:
+        options = read_help(command, manual).options
+        if options:
+            guessed.append("the options are those of the manual page, which the help lacks")
+    values: dict[str, str] = {}
+    forms = _forms(command, text, manual, values, guessed)
     token = command.replace("-", " ", 1) if command.startswith("ip-") else command
     dashed = list(_with_names(options, "-"))
     plain = list(_with_names(options, ""))
-    start = [token, *(["<word>*"] if plain else []), "<option>*", *([operand] if operand else [])]
-    if not dashed:
-        start.remove("<option>*")
+    fixed = [token, *(["<word>*"] if plain else []), *(["<option>*"] if dashed else [])]
+    roles = {form.role for form in forms}
     yield f"# {_summary(command, text)}"
     yield f"command   {command}"
     yield f"manual    {command}(1), {package} {version}"
     yield f"package   {package}"
     yield "volatile  no"
-    if roles:
-        yield f"operands  {roles}"
+    if len(forms) == 1 and (role := roles.pop()):
+        yield f"operands  {role}"
     yield ""
-    yield "start     " + " ".join(start)
-    values: dict[str, str] = {}
+    for form in forms:
+        yield "start     " + " ".join([*fixed, *form.notation])
+    told = f"{text}\n{manual}"
+    blocks: list[str] = []
     if dashed:
-        yield ""
-        yield "options"
+        blocks += ["", "options"]
         for option in dashed:
-            yield from _option_lines(option, values)
+            blocks += _option_lines(option, values, told)
     if plain:
-        yield ""
-        yield "<word> ="
-        for option in plain:
-            yield f"  {_word(option, values)}"
+        blocks += ["", "<word> ="]
+        blocks += [f"  {_word(option, values, told)}" for option in plain]
+    yield from blocks
     if values:
         yield ""
         yield "# Values still to be chosen: what makes a difference on the system?"
         for name, texts in values.items():
             yield f"<{name}> = {texts}"
+            if texts == _ANYTHING:
+                guessed.append(f"<{name}> holds any word or number")
+    if guessed:
+        yield ""
+        yield "# Guessed, so look at it first:"
+        yield from (f"# - {guess}" for guess in guessed)
+    example = forms[0].example
     yield ""
     yield from _example(token, example, execute)
     if any("--help" in option.names and option.value == "none" for option in dashed):
         yield from _example(token, f"--help {example}".strip(), execute)
+
+
+@dataclass(frozen=True, slots=True)
+class _DraftedForm:
+    """The operands of one start line: notation, texts of the example, role in the header."""
+
+    notation: tuple[str, ...] = ()
+    example: str = ""
+    role: str = ""
+
+
+def _forms(
+    command: str, text: str, manual: str, values: dict[str, str], guessed: list[str]
+) -> list[_DraftedForm]:
+    """A form for each usage line, by the help or else the manual; one without operands at least."""
+    usage = usage_forms(command, text)
+    if not any(form.operands for form in usage):
+        usage = usage_forms(command, manual) or usage
+    forms: dict[tuple[str, ...], _DraftedForm] = {}
+    for form in usage:
+        drafted = _drafted(form, values, guessed)
+        if drafted.notation not in forms:
+            forms[drafted.notation] = drafted
+            said = " ".join(form.text.split())
+            if form.operands and len(said) < 120 and said.isprintable():
+                guessed.append(
+                    f"operands {' '.join(drafted.notation)}, from the usage `{command} {said}`"
+                )
+    if not usage:
+        guessed.append("no operands: no usage line was found")
+    return list(forms.values()) or [_DraftedForm()]
+
+
+def _drafted(form: UsageForm, values: dict[str, str], guessed: list[str]) -> _DraftedForm:
+    notation: list[str] = []
+    texts: list[str] = []
+    role = ""
+    for operand in form.operands:
+        name = operand.name.upper().rstrip("S0123456789") or operand.name.upper()
+        known = next((row for row in _OPERANDS if re.fullmatch(row[0], name)), None)
+        if known is not None:
+            _, once, often, example, role = known
+        else:
+            once = _named(operand.name, values)
+            often, example, role = f"{once}+", "the", ""
+        if operand.repeated:
+            notation.append(often if often.endswith((">", "+")) else f"{often}+")
+            if operand.optional and often.endswith("+"):
+                notation[-1] = f"{often[:-1]}*"
+        else:
+            notation.append(f"{once}?" if operand.optional else once)
+        if not operand.optional or not texts:
+            texts.append(example)
+    if len(form.operands) != 1 or not role:
+        return _DraftedForm(tuple(notation), " ".join(texts))
+    sign = "*" if form.operands[0].repeated else "?"
+    return _DraftedForm(tuple(notation), " ".join(texts), f"{role}{sign}")
 
 
 def _with_names(options: Iterable[HelpOption], dash: str) -> Iterator[HelpOption]:
@@ -151,22 +239,13 @@ def _summary(command: str, text: str) -> str:
     """The sentence of the help text that says what the command does."""
     for line in text.splitlines():
         bare = line.strip()
-        if re.match(r"[A-Z][a-z]+ .*[a-z]", bare) and not bare.lower().startswith(("usage", "try")):
+        sentence = re.match(r"[A-Z][a-z]+ .*[a-z]", bare) and "\t" not in bare
+        if sentence and not bare.lower().startswith(("usage", "try")):
             return bare.rstrip(".:") + "."
     return f"What {command} does."
 
 
-def _operand(command: str, text: str) -> tuple[str, str, str]:
-    """The operands behind the options, by the usage line: notation, example's text and roles."""
-    usage = next((line for line in text.splitlines() if re.search(rf"\b{command}\b.*\[", line)), "")
-    rest = re.sub(r"\[?OPTIONS?\]?|\[options\]", "", usage.partition(command)[2])
-    for pattern, items, example, roles in _OPERANDS:
-        if re.search(rf"\b(?:{pattern})", rest):
-            return items, example, roles
-    return "", "", ""
-
-
-def _option_lines(option: HelpOption, values: dict[str, str]) -> Iterator[str]:
+def _option_lines(option: HelpOption, values: dict[str, str], told: str) -> Iterator[str]:
     """The lines of a block for an option; the option `-NUM` has a line of its own."""
     names = [name for name in option.names if name != "-NUM"]
     if option.any_of:
@@ -175,7 +254,7 @@ def _option_lines(option: HelpOption, values: dict[str, str]) -> Iterator[str]:
         yield "  -<count>"
     if not names:
         return
-    value = _value(option, values) if option.value != "none" else ""
+    value = _value(option, values, told) if option.value != "none" else ""
     long = any(name.startswith("--") for name in names)
     if option.value == "required":
         ending = f"={value}" if long else f" {value}"
@@ -186,32 +265,39 @@ def _option_lines(option: HelpOption, values: dict[str, str]) -> Iterator[str]:
     yield f"{line:<{_INDENT}}  %weight 0.15" if rare else line
 
 
-def _word(option: HelpOption, values: dict[str, str]) -> str:
+def _word(option: HelpOption, values: dict[str, str], told: str) -> str:
     """A word without a dash: `bs=<bytes>`, or in braces with its value: `{dev <Interface>}`."""
     name = option.names[0]
     if option.value == "none":
         return name
-    value = _value(option, values) if option.metavar else _named(name, values)
+    value = _value(option, values, told) if option.metavar else _named(name, values)
     return f"{name}{value}" if name.endswith("=") else f"{{{name} {value}}}"
 
 
-def _value(option: HelpOption, values: dict[str, str]) -> str:
-    """A nonterminal for the value; a nonterminal still to be defined is noted in `values`."""
+def _value(option: HelpOption, values: dict[str, str], told: str) -> str:
+    """A nonterminal for the value; a nonterminal still to be defined is noted in `values`.
+
+    `told` is what help and manual say of all options.
+    """
     metavar = option.metavar.upper()
+    said = named_values(told, option.names) if "|" not in option.metavar else ()
+    if len(said) > 1:
+        return _named(option.names[-1], values, " | ".join(said))
     if metavar in _VALUES:
         return _VALUES[metavar]
     for part in re.findall(r"[A-Z]+", metavar):
         if part in _VALUES and len(part) > 1:
             return _VALUES[part]
     choices = re.findall(r"[A-Za-z][\w-]*", option.metavar) if "|" in option.metavar else []
-    return _named(option.names[-1], values, " | ".join(dict.fromkeys(choices)))
+    texts = " | ".join(dict.fromkeys(choices)) or " | ".join([*said, _ANYTHING] if said else [])
+    return _named(option.names[-1], values, texts)
 
 
 def _named(name: str, values: dict[str, str], texts: str = "") -> str:
     """A nonterminal called after the option, noted in `values` with texts to begin with."""
     base = re.sub(r"[^a-z0-9-]+", "-", name.lower()).strip("-")
     base = f"{base}-value" if base[:1].isalpha() else f"option-{base}-value".replace("--", "-")
-    values.setdefault(base, texts or "<Word> | <count>")
+    values.setdefault(base, texts or _ANYTHING)
     return f"<{base}>"
 
 

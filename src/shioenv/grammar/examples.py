@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TypeAlias
@@ -53,14 +53,24 @@ def check_examples(grammar: Grammar) -> Iterator[Fault]:
     for example in grammar.examples:
         words = [example.command, *(argument.marked for argument in example.arguments)]
         if not recogniser.derives(words):
-            unknown = [word for word in words[1:] if not recogniser.derives_argument(word)]
-            reason = f": no alternative makes {', '.join(unknown)}" if unknown else ""
-            yield fault(example, f"the grammar does not derive `{example_text(example)}`{reason}")
+            reason = _why_not(recogniser, words)
+            yield fault(example, f"the grammar does not derive `{example_text(example)}`: {reason}")
         tokens = parser.parse(render(example.command, example.arguments)).tokens
         if tokens != Input.from_marked(words).tokens:
             parsed = (token.argument for token in tokens if token.role is not Role.COMMAND)
             shown = ", ".join(argument.marked for argument in parsed)
             yield fault(example, f"parsing the example gives other arguments: {shown}")
+
+
+def _why_not(recogniser: Recogniser, words: Sequence[str]) -> str:
+    """Which argument keeps a grammar from deriving these words, as far as one does."""
+    unknown = [word for word in words[1:] if not recogniser.derives_argument(word)]
+    if unknown:
+        return f"no alternative makes {', '.join(unknown)}"
+    for place in range(len(words) - 1, 0, -1):
+        if recogniser.derives([*words[:place], *words[place + 1 :]]):
+            return f"no start line has room for {words[place]} (argument {place})"
+    return "each argument is derived alone, and no start line has them together"
 
 
 def check_values(grammar: Grammar) -> Iterator[Fault]:

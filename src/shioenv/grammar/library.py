@@ -1,8 +1,9 @@
-"""The shipped grammars, by name."""
+"""Grammars by name: the shipped ones, and own ones beside them."""
 
 from __future__ import annotations
 
 import gc
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache, lru_cache
@@ -14,14 +15,18 @@ from shioenv.grammar.examples import check_examples, check_values
 from shioenv.grammar.faults import Fault, FaultyGrammarError
 from shioenv.grammar.fitting import check_traits
 from shioenv.grammar.load import Loaded, read_grammar, read_header
+from shioenv.grammar.own import OwnGrammars, content_of
 from shioenv.grammar.symbols import Grammar, Header
 
 COMMANDS = Path(__file__).parent / "commands"
 
 
-def names_of_grammars(directory: Path = COMMANDS) -> tuple[str, ...]:
-    """The names of all grammar files, sorted."""
-    return tuple(sorted(path.stem for path in directory.glob("*.grammar")))
+def names_of_grammars(
+    directory: Path = COMMANDS, own: OwnGrammars | None = None
+) -> tuple[str, ...]:
+    """The names of all grammar files in `directory` and of all own grammars, sorted."""
+    names = {path.stem for path in directory.glob("*.grammar")}
+    return tuple(sorted(names.union(own.names if own else ())))
 
 
 def load_grammar(
@@ -54,10 +59,13 @@ def _checked(name: str, versions: Mapping[str, str] | None, directory: Path) -> 
     return loaded.grammar
 
 
-def _unknown(name: str, directory: Path) -> UnknownGrammarError:
-    known = names_of_grammars(directory)
+def _unknown(name: str, directory: Path, own: OwnGrammars | None = None) -> UnknownGrammarError:
+    known = names_of_grammars(directory, own)
     if directory == COMMANDS:
-        return UnknownGrammarError(f"no grammar is called {name!r}", hint=did_you_mean(name, known))
+        hint = did_you_mean(name, known)
+        if nearest(name, known) is None and re.fullmatch(r"[\w.+-]+", name):
+            hint = f"shioenv grammar draft {name} > DIR/{name}.grammar, then --grammars DIR"
+        return UnknownGrammarError(f"no grammar is called {name!r}", hint=hint)
     path, like = directory / f"{name}.grammar", nearest(name, known)
     hint = f"shioenv grammar draft {name} > {path} writes a first one"
     if like is not None:
@@ -67,7 +75,7 @@ def _unknown(name: str, directory: Path) -> UnknownGrammarError:
 
 def _read(path: Path, versions: Mapping[str, str] | None) -> Loaded:
     # bytes that are no text become U+FFFD, which is a fault of its line like any other
-    text = path.read_text(encoding="utf-8-sig", errors="replace").replace("\0", "\ufffd")
+    text = content_of(path).decode("utf-8-sig", "replace").replace("\0", "\ufffd")
     return read_grammar(text, path.name, versions)
 
 
@@ -76,15 +84,17 @@ def load_grammars(
     *,
     versions: Mapping[str, str] | None = None,
     directory: Path = COMMANDS,
+    own: OwnGrammars | None = None,
 ) -> tuple[Grammar, ...]:
     """These grammars (default: all), checked, in the order given (default: by name).
 
-    `versions` is as `load_grammar` takes it. Errors: UnknownGrammarError; FaultyGrammarError with
-    the faults of *all* the files.
+    `own` grammars stand beside those of `directory`, and before those of the same name. `versions`
+    is as `load_grammar` takes it. Errors: UnknownGrammarError; FaultyGrammarError with the faults
+    of *all* the files.
     """
     faults: list[Fault] = []
     with _uncollected():
-        grammars = tuple(_faultless(names, versions, directory, faults))
+        grammars = tuple(_faultless(names, versions, directory, faults, own))
     if faults:
         raise FaultyGrammarError(faults)
     return grammars
@@ -110,11 +120,15 @@ def _faultless(
     versions: Mapping[str, str] | None,
     directory: Path,
     faults: list[Fault],
+    own: OwnGrammars | None = None,
 ) -> Iterator[Grammar]:
     """The grammars without a fault; the faults of the other grammars are put into `faults`."""
-    for name in names if names is not None else names_of_grammars(directory):
+    for name in names if names is not None else names_of_grammars(directory, own):
+        there = own.directory if own and name in own.names else directory
+        if own and not (there / f"{name}.grammar").is_file():
+            raise _unknown(name, directory, own)
         try:
-            yield load_grammar(name, versions=versions, directory=directory)
+            yield load_grammar(name, versions=versions, directory=there)
         except FaultyGrammarError as error:
             faults += error.faults
 

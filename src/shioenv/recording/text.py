@@ -10,6 +10,7 @@ from shioenv.behavior.observe import open_sandbox
 from shioenv.domain.inputs import Input
 from shioenv.domain.runner import Runner, State
 from shioenv.grammar.library import load_grammars, names_of_grammars
+from shioenv.grammar.own import OwnGrammars
 from shioenv.grammar.parse import InputParser, command_place
 from shioenv.irreducibility.score import Score, estimate_irreducibility
 from shioenv.irreducibility.scoring import Scoring
@@ -42,16 +43,20 @@ class Reading:
         ]
 
 
-def read_arguments(text: str, system: System | None = None) -> Reading:
+def read_arguments(
+    text: str, system: System | None = None, own: OwnGrammars | None = None
+) -> Reading:
     """The input in a line of shell, with its arguments told apart.
 
-    The arguments of a command are told by its grammar, in the version that `system` has. Where a
-    command has no grammar, every shell word is an argument. Never fails: a line that bash will
-    refuse is an input too.
+    The arguments of a command are told by its grammar, in the version that `system` has; `own`
+    grammars stand before the shipped ones. Where a command has no grammar, every shell word is an
+    argument. Never fails: a line that bash will refuse is an input too.
     """
     words = {word.rpartition("/")[2] for word in re.findall(r"[\w./-]+", text)}
-    names = [name for name in names_of_grammars() if name in words or name.split("-")[0] in words]
-    parser = InputParser(load_grammars(names, versions=system.versions if system else None))
+    known = names_of_grammars(own=own)
+    names = [name for name in known if name in words or name.split("-")[0] in words]
+    versions = system.versions if system else None
+    parser = InputParser(load_grammars(names, versions=versions, own=own))
     shell_input = parser.parse(text)
     unknown, by_words = [], []
     for segment in shell_input.segments:
@@ -60,8 +65,8 @@ def read_arguments(text: str, system: System | None = None) -> Reading:
         if grammar is None:
             by_words.extend([command] if segment.arguments else [])
             continue
-        own = segment.arguments[: command_place(grammar, segment.arguments)]
-        if options := parser.splitter(grammar).unknown(own):
+        before = segment.arguments[: command_place(grammar, segment.arguments)]
+        if options := parser.splitter(grammar).unknown(before):
             unknown.append((command, tuple(options)))
     return Reading(shell_input, tuple(unknown), tuple(by_words))
 

@@ -22,6 +22,7 @@ from shioenv.report.text import count
 ORIGINS = {
     "generate": "Each was written by the grammars, executed on a pristine system, and scored.",
     "filter": "They were selected from another dataset.",
+    "merge": "They were put together from several datasets.",
     "commands": "They come from a list; each was executed on a pristine system, and scored.",
     "records": "They were exported from a dataset; what its manifest said was not.",
     "released": "They were executed and scored elsewhere, and are shown as they were released.",

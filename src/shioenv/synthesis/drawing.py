@@ -27,7 +27,11 @@ class Drawing:
     seed: int = 0
     """Seed of everything drawn: inputs, and the sub-inputs that are scored."""
     commands: tuple[str, ...] = ()
-    """Names of the grammars; none named: all that are shipped."""
+    """Names of the grammars; none named: all that are shipped, and all own ones."""
+    own_grammars: str = ""
+    """The directory of own grammars (`shioenv.grammar.own`); "" for none.
+
+    In a manifest it is `sha256:` and the digest of the directory's grammars."""
     start_directories: tuple[str, ...] = ()
     """Where inputs start; each input draws one of them. None named: the system's own."""
     horizon: int = HORIZON

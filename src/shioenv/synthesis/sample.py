@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from random import Random
 
+from shioenv.bash.builtins import BUILTINS, KEYWORDS
 from shioenv.domain.inputs import REDIRECTIONS, SEPARATORS, Input, Role, Token
 from shioenv.errors import SamplesExhaustedError, UnboundTokenError, UsageError
 from shioenv.grammar.bind import bind, values_of, with_vocabulary
-from shioenv.grammar.library import load_grammars
+from shioenv.grammar.library import load_grammars, names_of_grammars
+from shioenv.grammar.own import OwnGrammars, own_grammars
 from shioenv.grammar.parse import InputParser
 from shioenv.grammar.spelling import spelt
 from shioenv.grammar.symbols import Grammar, Nonterminal
@@ -62,17 +64,63 @@ class _NoSuchLengthError(Exception):
     """No input of a command was found that has the length asked for."""
 
 
-def grammars_on(system: System) -> tuple[Grammar, ...]:
-    """The shipped grammars, bound to a built system's names in its first start directory.
+def grammars_on(system: System, own: OwnGrammars | None = None) -> tuple[Grammar, ...]:
+    """The shipped and own grammars, bound to a built system's names in its first start directory.
 
-    A grammar by which no input can be written there stays as it is shipped.
+    A grammar by which no input can be written there stays as it is in its file.
     """
     values = system_catalogue(system, system.declaration.session.start_directories[0])
-    grammars = {grammar.name: grammar for grammar in load_grammars(versions=system.versions)}
+    loaded = load_grammars(versions=system.versions, own=own)
+    grammars = {grammar.name: grammar for grammar in loaded}
     for name, grammar in grammars.items():
         with suppress(UnboundTokenError):
             grammars[name] = bind(grammar, values)
     return tuple(grammars.values())
+
+
+def lacking(system: System, grammars: Iterable[Grammar]) -> tuple[str, ...]:
+    """The names of grammars whose command is no program and no builtin on the system, in order."""
+    there = system.programs | BUILTINS | KEYWORDS
+    return tuple(
+        grammar.name
+        for grammar in grammars
+        if all(token.split()[0] not in there for token in grammar.command_tokens)
+    )
+
+
+def grammars_for(system: System, drawing: Drawing) -> tuple[Grammar, ...]:
+    """The grammars that the drawing names, for a built system.
+
+    Where it names none: all shipped and own ones whose commands the system has. Errors: UsageError
+    where a named command is not on the system, or none is. Those of `load_grammars` and
+    `own_grammars`.
+    """
+    own = own_grammars(drawing.own_grammars) if drawing.own_grammars else None
+    names = drawing.commands or None
+    grammars = load_grammars(names, versions=system.versions, own=own)
+    missing = lacking(system, grammars)
+    if missing and (names or len(missing) == len(grammars)):
+        raise UsageError(
+            f"the system {system.name} has no {' and no '.join(missing[:8])}",
+            hint="`shioenv system show` names the commands that a system lacks",
+        )
+    return tuple(grammar for grammar in grammars if grammar.name not in missing)
+
+
+def notes_on(system: System, drawing: Drawing) -> Iterator[str]:
+    """What a person should know of the grammars that are drawn from, a line each.
+
+    Commands are left out where the system lacks them and the drawing names none. An own grammar may
+    stand in the place of a shipped one. Errors: those of `grammars_for`.
+    """
+    own = own_grammars(drawing.own_grammars) if drawing.own_grammars else None
+    if not drawing.commands:
+        missing = lacking(system, load_grammars(versions=system.versions, own=own))
+        if missing:
+            yield f"left out, because {system.name} lacks them: {', '.join(missing)}"
+    replaced = set(own.names).intersection(names_of_grammars()) if own else ()
+    if own and replaced:
+        yield f"in place of shipped grammars, from {own.directory}: {', '.join(sorted(replaced))}"
 
 
 def sample_on(
@@ -84,7 +132,8 @@ def sample_on(
 ) -> Iterator[Sample]:
     """`sample` with a built system's names, package versions and start directories.
 
-    Start directories that the drawing names are used instead. Errors: as in `sample`.
+    Start directories that the drawing names are used instead. `grammars` replaces those that
+    `grammars_for` gives. Errors: those of `sample` and `grammars_for`.
     """
     directories = drawing.start_directories or system.declaration.session.start_directories
     return sample(
@@ -92,7 +141,7 @@ def sample_on(
         count=count,
         catalogue=lambda directory: system_catalogue(system, directory),
         versions=system.versions,
-        grammars=grammars,
+        grammars=grammars_for(system, drawing) if grammars is None else grammars,
     )
 
 

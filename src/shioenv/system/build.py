@@ -25,7 +25,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from subprocess import DEVNULL
@@ -62,8 +62,20 @@ from shioenv.system.links import resolve
 PROGRAMS = {"ip": "iproute2", "nft": "nftables", "uname": "coreutils"}
 """Programs that record inside a system what an input changed, with Debian's package of each."""
 
-_DEFAULT_PATH = "/usr/local/bin:/usr/local/sbin:/usr/bin:/usr/sbin:/bin:/sbin"
+IMPORTING = ".import-"
+"""How the names of directories begin in which an import unpacks."""
+
+DEFAULT_PATH = "/usr/local/bin:/usr/local/sbin:/usr/bin:/usr/sbin:/bin:/sbin"
 """Where Debian's bash looks for programs without a PATH in its environment."""
+
+
+@dataclass(frozen=True, slots=True)
+class TarBase:
+    """A tarball that a system is made from."""
+
+    path: Path
+    needed: Mapping[str, str] = field(default_factory=lambda: PROGRAMS)
+    """The programs of `PROGRAMS` that it has to have."""
 
 
 def silent(line: str) -> None:
@@ -158,7 +170,7 @@ def build(
     *,
     tree: tuple[home_files.HomeEntry, ...],
     cache: Path,
-    rootfs_tar: Path | None,
+    tar: TarBase | None,
     fresh: bool,
     report: Progress,
 ) -> str:
@@ -173,7 +185,7 @@ def build(
     _sweep(cache)
     work = Path(tempfile.mkdtemp(prefix=".build-", dir=cache / "systems"))
     try:
-        return _build(declaration, text, tree, cache, work, rootfs_tar, fresh, report)
+        return _build(declaration, text, tree, cache, work, tar, fresh, report)
     finally:
         remove_tree(work)
 
@@ -184,23 +196,23 @@ def _build(
     tree: tuple[home_files.HomeEntry, ...],
     cache: Path,
     work: Path,
-    rootfs_tar: Path | None,
+    tar: TarBase | None,
     fresh: bool,
     report: Progress,
 ) -> str:
-    if rootfs_tar is None:
+    if tar is None:
         _keep_other(declaration.name, cache, "mmdebstrap:")
         base_path, source = bootstrap(declaration, cache, work, fresh, report)
     else:
-        report(f"reading {rootfs_tar}")
-        base_path, source = _plain_tar(rootfs_tar, work)
+        report(f"reading {tar.path}")
+        base_path, source = plain_tar(tar.path, work)
         _keep_other(declaration.name, cache, source)
     report("adding the home tree and the machine profile")
     final = work / "system"
     final.mkdir()
     with base_path.open("rb") as base, (work / "rootfs.tar").open("wb") as out:
         base_entries = image.read_base(base_path, image.base_time(declaration))
-        if rootfs_tar is not None and declaration.name in declared_names():
+        if tar is not None and declaration.name in declared_names():
             _check_distribution(declaration, base_entries, base)
         packages = image.package_versions(base_entries, base)
         entries = image.compose(
@@ -214,7 +226,7 @@ def _build(
         entries, told = processor.install(declaration, entries, base, told)
         rootfs_digest = image.write_tar(entries, base, out)
         accounts = image.read_accounts(entries, base)
-    _check_programs(declaration, entries, source)
+    _check_programs(declaration, entries, source, tar.needed if tar else PROGRAMS)
     if told.clock != declaration.clock:
         report(f"programs of this system are told the host's time and kernel: {told.why}")
     in_proc = proc.proc_files(declaration, told)
@@ -310,11 +322,14 @@ def _check_distribution(
 
 
 def _check_programs(
-    declaration: SystemDeclaration, entries: list[image.ImageEntry], source: str
+    declaration: SystemDeclaration,
+    entries: list[image.ImageEntry],
+    source: str,
+    needed: Mapping[str, str],
 ) -> None:
-    """RootfsTarError or SystemBuildError where the session would not find one of `PROGRAMS`."""
+    """RootfsTarError or SystemBuildError where the session would not find a needed program."""
     at = {f"/{entry.path}": entry for entry in entries}
-    path = declaration.session.environment.get("PATH", _DEFAULT_PATH)
+    path = declaration.session.environment.get("PATH", DEFAULT_PATH)
 
     def target(place: str) -> str | None:
         return at[place].target if place in at else None
@@ -324,7 +339,7 @@ def _check_programs(
         found = [at[way] for way in ways if way in at]
         return any(entry.kind == stat.S_IFREG and entry.mode & 0o111 for entry in found)
 
-    missing = {program: PROGRAMS[program] for program in PROGRAMS if not runs(program)}
+    missing = {program: needed[program] for program in needed if not runs(program)}
     if not missing:
         return
     said = (
@@ -492,7 +507,7 @@ def _set_access_times(
 # Where the base comes from
 
 
-def _plain_tar(path: Path, work: Path) -> tuple[Path, str]:
+def plain_tar(path: Path, work: Path) -> tuple[Path, str]:
     """The tarball uncompressed, and the name of the source: `tar:` and the tarball's sha256."""
     import bz2
     import lzma

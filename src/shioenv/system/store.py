@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import stat
 import tarfile
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -14,8 +16,10 @@ from types import MappingProxyType
 from typing import Any
 
 from shioenv.errors import (
+    ShioenvError,
     SystemCorruptError,
     SystemNotBuiltError,
+    SystemStorageError,
     UnknownSystemError,
     UsageError,
     did_you_mean,
@@ -239,6 +243,23 @@ class System:
 
         return resolve(path, target)
 
+    @cached_property
+    def programs(self) -> frozenset[str]:
+        """The names of all programs that a session finds in its PATH."""
+        path = self.declaration.session.environment.get("PATH", building.DEFAULT_PATH)
+        places = {self.resolve(directory) for directory in path.split(":") if directory}
+        names = set()
+        for entry in self.index.values():
+            directory, _, name = entry.path.rpartition("/")
+            if (directory or "/") in places and self._runs(entry.path):
+                names.add(name)
+        return frozenset(names)
+
+    def _runs(self, path: str) -> bool:
+        """Whether a path leads to a file that may be executed."""
+        entry = self.index.get(self.resolve(path) or "")
+        return entry is not None and stat.S_ISREG(entry.mode) and bool(entry.mode & 0o111)
+
     def is_directory(self, path: str) -> bool:
         """Whether `path` leads to a directory."""
         entry = self.index.get(self.resolve(path) or "")
@@ -318,8 +339,17 @@ def find_system(name: str | None = None) -> System:
 
 
 def _known_names(cache: Path) -> set[str]:
-    """Names of all declared and built systems."""
-    return {*declared_names(), *(path.stem for path in (cache / "names").glob("[!.]*.json"))}
+    """Names of all declared and built systems. Errors: OSError where they may not be read."""
+    return {*declared_names(), *(path.stem for path in _name_files(cache))}
+
+
+def _name_files(cache: Path) -> list[Path]:
+    """The files that say which system a name stands for. OSError where they may not be listed."""
+    try:
+        listed = sorted((cache / "names").iterdir())
+    except FileNotFoundError:
+        return []
+    return [path for path in listed if path.suffix == ".json" and not path.name.startswith(".")]
 
 
 def _open(
@@ -386,7 +416,7 @@ def build_system(
         declaration = replace(declaration, name=called)
     tree = load_home(declaration)  # a faulty tree is told before anybody waits
     cache = building.cache_directory()
-    tar = None if rootfs_tar is None else Path(rootfs_tar).absolute()
+    tar = None if rootfs_tar is None else building.TarBase(Path(rootfs_tar).absolute())
     with building.storage_errors(cache), building.build_lock(cache, report):
         if not fresh and tar is None:
             built = _reusable(name)
@@ -394,7 +424,7 @@ def build_system(
                 report(f"already built: {built.path}")
                 return built
         building.build(
-            declaration, text, tree=tree, cache=cache, rootfs_tar=tar, fresh=fresh, report=report
+            declaration, text, tree=tree, cache=cache, tar=tar, fresh=fresh, report=report
         )
     system = find_system(called or name)
     report(f"built {system.name}: {system.path}")
@@ -425,15 +455,84 @@ def _reusable(asked: str) -> System | None:
     return system if building.damage(system.path) is None else None
 
 
-def list_systems() -> list[tuple[str, System | None]]:
-    """Names of all declared and built systems, sorted, each with the built system or None."""
-    systems: list[tuple[str, System | None]] = []
-    for name in sorted(_known_names(building.cache_directory())):
+def list_systems() -> list[tuple[str, System | ShioenvError]]:
+    """Names of all declared and built systems, sorted, each with the system or its error.
+
+    SystemNotBuiltError where it is not there, SystemCorruptError where it is damaged,
+    SystemStorageError where its files may not be read. Errors: SystemStorageError where the names
+    may not be read.
+    """
+    systems: list[tuple[str, System | ShioenvError]] = []
+    cache = building.cache_directory()
+    with building.storage_errors(cache):
+        names = sorted(_known_names(cache))
+    for name in names:
         try:
             systems.append((name, find_system(name)))
-        except (SystemNotBuiltError, SystemCorruptError):
-            systems.append((name, None))
+        except (SystemNotBuiltError, SystemCorruptError, SystemStorageError) as error:
+            systems.append((name, error))
     return systems
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """A directory or file of the cache that was removed."""
+
+    path: Path
+    bytes: int
+    """Bytes that its files had, as `lstat` told them."""
+
+
+def prune_systems(report: Progress = building.silent) -> tuple[Pruned, ...]:
+    """Remove what no built system needs from the cache, and say what that was.
+
+    That are systems that no name stands for, bases that no system was made from, and what killed
+    builds and imports left. Nothing is removed where a name cannot be read: its system may be
+    needed. Errors: SystemCorruptError for such a name, SystemStorageError.
+    """
+    cache = building.cache_directory()
+    removed: list[Pruned] = []
+    if not cache.exists():
+        return ()
+    with building.storage_errors(cache), building.build_lock(cache, report):
+        needed: set[str] = set()
+        bases: set[str] = set()
+        for path in _name_files(cache):
+            try:
+                named = building.read_json(path)
+                needed.add(str(named["digest"]))
+                bases.add(str(named["source"]).partition(":")[2])
+            except PermissionError:
+                raise
+            except (OSError, ValueError, KeyError) as error:
+                raise _corrupt(path.stem, path, error) from error
+        left = [*cache.glob(f"{building.IMPORTING}*"), *(cache / "bases").glob("*.part")]
+        left += [path for path in (cache / "systems").glob("*") if path.name not in needed]
+        left += [
+            path for path in (cache / "bases").glob("*.tar")
+            if path.stem.rpartition("-")[2] not in bases
+        ]  # fmt: skip
+        for path in sorted(left):
+            size = _size(path)
+            report(f"removing {path}")
+            if path.is_dir() and not path.is_symlink():
+                building.remove_tree(path)
+            else:
+                path.unlink()
+            removed.append(Pruned(path, size))
+    return tuple(removed)
+
+
+def _size(path: Path) -> int:
+    """Bytes of a file, or of all files beneath a directory as far as they may be looked at."""
+    if not path.is_dir() or path.is_symlink():
+        return path.lstat().st_size
+    total = 0
+    for directory, _, names in os.walk(path):
+        for name in names:
+            with suppress(OSError):
+                total += os.lstat(os.path.join(directory, name)).st_size  # noqa: PTH118
+    return total
 
 
 def remove_system(name: str) -> bool:

@@ -286,7 +286,7 @@ def test_a_directory_of_somebody_else_is_left_alone(tmp_path: Path, name: str) -
         (b"{}", "is not the manifest"),
         (b'{"name": "package"}', "is not the manifest"),
         (b'{"format": "shioenv-dataset"}', "lacks 'schema_version'"),
-        (b'{"format": "shioenv-dataset", "schema_version": 99}', "schema_version is 99, this is 6"),
+        (b'{"format": "shioenv-dataset", "schema_version": 99}', "schema_version is 99, this is 7"),
     ],
 )
 def test_a_damaged_manifest_is_refused(tmp_path: Path, content: bytes, message: str) -> None:

@@ -17,6 +17,7 @@ from shioenv.env.shio_env import ShIOEnv
 from shioenv.env.tables import GrammarTables, shared_tables
 from shioenv.errors import EnvironmentOptionError, EpisodeError, UnknownSamplerError, UsageError
 from shioenv.grammar.bind import stand_in_catalogue
+from shioenv.grammar.library import names_of_grammars
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.sandbox.base import Limits
 
@@ -220,6 +221,7 @@ class Built:
 
     def __init__(self, digest: str) -> None:
         self.digest, self.versions = digest, None
+        self.programs = frozenset(names_of_grammars())
 
 
 def test_tables_are_made_once_for_the_same_options(monkeypatch: pytest.MonkeyPatch) -> None:

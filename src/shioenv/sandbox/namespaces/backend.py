@@ -55,11 +55,14 @@ _GRACE_SECONDS = 120.0
 """How long the supervisor may stay silent, past a run's wall and background time, until it counts
 as broken."""
 
-_NETWORK_PROBE = Request(
+_PROBE_LINKS = (
     r"ip -json -force -batch - <<< $'link show\naddress show'; printf '\0'; "
     r"ip -4 -json -force -batch - <<< $'route show table all\nrule show'; printf '\0'; "
     r"ip -6 -json -force -batch - <<< $'route show table all\nrule show'; printf '\0'; "
-    r"nft list ruleset 2>/dev/null",
+)
+_PROBE_RULES = "nft list ruleset 2>/dev/null"
+_NETWORK_PROBE = Request(
+    _PROBE_LINKS + _PROBE_RULES,
     cwd="/",
     wall_seconds=30.0,  # the probe takes a thousandth of it
 )
@@ -253,12 +256,26 @@ class NamespaceSandbox:
         if reply.error or meaning(reply.flags).needs_new_sandbox:
             self._end()
 
+    def _network_probe(self) -> Request | None:
+        """The network probe without what the system has no program for, as an imported one may.
+
+        None where nothing is left.
+        """
+        links, rules = (name in self.system.programs for name in ("ip", "nft"))
+        if links and rules:
+            return _NETWORK_PROBE
+        text = f"{_PROBE_LINKS}true" if links else _PROBE_RULES
+        return replace(_NETWORK_PROBE, text=text) if links or rules else None
+
     def _read_network(self, ask: Ask) -> bytes:
-        read = self._run(_NETWORK_PROBE, ask)
+        probe = self._network_probe()
+        if probe is None:
+            return b"{}"
+        read = self._run(probe, ask)
         try:
             if read.exit_code != 0:
                 raise ValueError(f"nft ended with exit code {read.exit_code}")
-            return _network_document(read.output)
+            return _network_document(read.output, links="ip" in self.system.programs)
         except ValueError as error:
             self._end()
             needed = " and ".join(f"{name} ({package})" for name, package in PROGRAMS.items())
@@ -428,12 +445,15 @@ def _directory(path: str) -> bytes:
     return where
 
 
-def _network_document(printed: bytes) -> bytes:
-    """The output of the network probe as one JSON object.
+def _network_document(printed: bytes, *, links: bool = True) -> bytes:
+    """The output of the network probe as one JSON object; without `links` it has rules alone.
 
     Raises ValueError where something could not be listed. The lists for IPv6 alone may be left out,
     since a kernel may be without IPv6.
     """
+    if not links:
+        rules = printed.decode("utf-8", "replace").splitlines()
+        return json.dumps({"firewall": rules}).encode()
     *listed, firewall = printed.decode("utf-8", "replace").split("\0", len(_LISTED))
     if len(listed) != len(_LISTED):
         raise ValueError("not all of it was printed")

@@ -1,0 +1,126 @@
+"""A dataset split into parts of which none gives another away."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from shioenv.bash.normal import normal
+from shioenv.dataset.contexts import read_contexts
+from shioenv.dataset.manifest import Manifest, finished_manifest
+from shioenv.dataset.read import read_records
+from shioenv.dataset.select import selected_plan
+from shioenv.dataset.write import ShardWriter
+from shioenv.domain.inputs import started
+from shioenv.domain.record import Record
+from shioenv.errors import UsageError
+from shioenv.files.durable import new_directory
+
+REST = "train"
+"""The part of all that is in no other part."""
+
+_BUNDLE = re.compile(r"-[A-Za-z]{2,}")
+_NUMBER = re.compile(r"\d+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shares:
+    """How much of a dataset goes into each part, 0 to 1; `train` gets the rest.
+
+    Errors: UsageError where nothing is left for `train`, or nothing is split off.
+    """
+
+    test: float = 0.1
+    validation: float = 0.0
+
+    def __post_init__(self) -> None:
+        parts = (self.test, self.validation)
+        if any(not 0 <= part < 1 for part in parts) or not 0 < sum(parts) < 1:
+            raise UsageError(
+                f"shares of {self.test:g} and {self.validation:g} leave one part without records",
+                hint="such as --test 0.1 --validation 0.05",
+            )
+
+    def part(self, place: float) -> str:
+        """The part of what stands at a place from 0 to 1."""
+        if place < self.test:
+            return "test"
+        return "validation" if place < self.test + self.validation else REST
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The parts that get something."""
+        return (REST, "test", *(["validation"] if self.validation else []))
+
+
+def split(
+    source: str | Path,
+    directory: str | Path,
+    shares: Shares = Shares(),
+    *,
+    seed: int = 0,
+    report: Callable[[int, int], None] = lambda done, count: None,
+) -> Mapping[str, Manifest]:
+    """Make a directory of datasets, `train`, `test` and perhaps `validation`, of all records.
+
+    Records that `group_of` takes for one group go into one part. The seed and the group alone
+    decide which: a longer dataset of the same inputs keeps its parts. So shares are of groups, and
+    hold for records about. Records stay as they are, numbers included, and each part is a selection
+    of `source`. Returned are the manifests by part. `report` is called with the number of records
+    read and in all.
+
+    Errors: UsageError where a part would be empty, or the source is not finished. Those of
+    `select`.
+    """
+    source, directory = Path(source), Path(directory)
+    manifest = finished_manifest(source)
+    contexts = read_contexts(source)
+    writers: dict[str, ShardWriter] = {}
+    with ExitStack() as stack:
+        top = stack.enter_context(new_directory(directory))
+        for name in shares.names:
+            said: dict[str, Any] = {"part": name, "seed": seed}
+            said |= {"test": shares.test, "validation": shares.validation}
+            (top / name).mkdir()
+            plan = selected_plan(source, manifest, said)
+            writers[name] = ShardWriter(top / name, plan, manifest.kernels, manifest.layers)
+            writers[name].keep_contexts(contexts.values())
+        for done, record in enumerate(read_records(source, check=True), 1):
+            writers[shares.part(_place(group_of(record), seed))].add(record)
+            report(done, manifest.records)
+        empty = [name for name, writer in writers.items() if not writer.written]
+        if empty:
+            raise UsageError(
+                f"{source} has no record for {' and '.join(empty)}: it is too small",
+                hint="larger shares, another --seed, or more records",
+            )
+        return {name: writer.finish() for name, writer in writers.items()}
+
+
+def _place(group: str, seed: int) -> float:
+    digest = hashlib.sha256(f"{seed}\0{group}".encode("utf-8", "surrogatepass")).digest()
+    return int.from_bytes(digest[:8]) / 2**64
+
+
+def group_of(record: Record) -> str:
+    """The group of a record: inputs that differ in numbers, names and the order of words are one.
+
+    It is the set of words of the normal form, letters of a bundle taken apart. An input without a
+    normal form is its own group, but for its numbers. A record with a history is in the group of
+    the first input of its session, so that a session stays together.
+    """
+    typed = (
+        record.history[0] if record.history else record.input.removeprefix(started(record.cwd, ""))
+    )
+    form = normal(typed)
+    if form is None:
+        return _NUMBER.sub("0", typed)
+    words: set[str] = set()
+    for word in form.split():
+        words |= {f"-{letter}" for letter in word[1:]} if _BUNDLE.fullmatch(word) else {word}
+    return " ".join(sorted(words))

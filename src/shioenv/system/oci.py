@@ -1,0 +1,222 @@
+"""A container image's OCI layout as one tarball: its layers, one over the other.
+
+Read as the OCI image specification 1.1 says it. Each blob has to have the size and SHA-256 that the
+layout says. `.wh.NAME` removes what lower layers have under that name, and `.wh..wh..opq` all that
+they have in its directory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import tarfile
+from collections.abc import Iterator, Mapping, Set
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from shioenv.errors import RootfsTarError
+from shioenv.files.documents import parse_json
+from shioenv.files.regular import open_regular, read_regular
+
+MOST_LAYERS = 128
+"""Layers of one image at most: as many as container engines stack."""
+
+MOST_BYTES = 16 << 30
+"""Bytes of all layers at most, unpacked (ours)."""
+
+_LARGEST_DOCUMENT = 4 << 20
+_WHITEOUT, _OPAQUE = ".wh.", ".wh..wh..opq"
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}\Z")
+_MANIFESTS = frozenset(
+    {
+        "application/vnd.oci.image.manifest.v1+json",
+        "application/vnd.docker.distribution.manifest.v2+json",
+    }
+)
+_INDEXES = frozenset(
+    {
+        "application/vnd.oci.image.index.v1+json",
+        "application/vnd.docker.distribution.manifest.list.v2+json",
+    }
+)
+
+
+def is_layout(path: Path) -> bool:
+    """Whether a directory is an OCI layout."""
+    return path.is_dir() and (path / "oci-layout").is_file() and (path / "index.json").is_file()
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """An image in a layout."""
+
+    digest: str
+    """`sha256:` and the digest of the image's manifest."""
+    layers: tuple[str, ...]
+    """Digests of the layers, the lowest first."""
+
+
+def find_image(layout: Path, architecture: str = "amd64") -> Image:
+    """The one image of a layout for an architecture.
+
+    Errors: RootfsTarError where the layout cannot be read or its blobs are not as it says. The same
+    where it has no image for the architecture, or several.
+    """
+    found = [*_manifests(layout, _document(layout, layout / "index.json"), architecture, 0)]
+    if len(found) != 1:
+        said = f"{len(found)} images" if found else "no image"
+        raise RootfsTarError(
+            f"{layout} holds {said} for {architecture}",
+            hint="skopeo copy oci:DIR:TAG oci:ONE makes a layout of one image",
+        )
+    digest, manifest = found[0]
+    layers = manifest.get("layers")
+    if not isinstance(layers, list) or not 0 < len(layers) <= MOST_LAYERS:
+        raise _damaged(layout, f"the manifest names no layers, or more than {MOST_LAYERS}")
+    for layer in layers:
+        if "nondistributable" in str(layer.get("mediaType")) and not _blob(layout, layer).exists():
+            raise _damaged(layout, "a layer lies elsewhere (nondistributable)")
+    return Image(digest, tuple(str(_checked(layout, layer)["digest"]) for layer in layers))
+
+
+def _manifests(
+    layout: Path, index: Mapping[str, Any], architecture: str, depth: int
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The manifests of images for an architecture, with their digests."""
+    listed = index.get("manifests")
+    if not isinstance(listed, list) or depth > 2:
+        raise _damaged(layout, "index.json lists no manifests")
+    for entry in listed:
+        _checked(layout, entry)
+        kind, platform = entry.get("mediaType"), entry.get("platform")
+        if isinstance(platform, dict) and platform.get("architecture") != architecture:
+            continue  # attestations are of the architecture `unknown`
+        if kind in _INDEXES:
+            inner = _document(layout, _blob(layout, entry))
+            yield from _manifests(layout, inner, architecture, depth + 1)
+        elif kind in _MANIFESTS:
+            manifest = _document(layout, _blob(layout, entry))
+            config = _document(layout, _blob(layout, _checked(layout, manifest.get("config"))))
+            if config.get("architecture", architecture) == architecture:
+                yield str(entry["digest"]), manifest
+
+
+def _checked(layout: Path, descriptor: Any) -> Mapping[str, Any]:
+    """The descriptor of a blob that has the size and the digest that the descriptor says."""
+    if not isinstance(descriptor, dict) or not _DIGEST.match(str(descriptor.get("digest"))):
+        raise _damaged(layout, "a blob is named by no SHA-256")
+    path, size = _blob(layout, descriptor), descriptor.get("size")
+    try:
+        with open_regular(path) as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            there = file.tell()
+    except OSError as error:
+        raise _damaged(layout, f"{path.name[:12]} cannot be read: {error.strerror}") from error
+    if f"sha256:{digest}" != descriptor["digest"] or there != size:
+        raise _damaged(layout, f"the blob {path.name[:12]} has another size or SHA-256")
+    return descriptor
+
+
+def _blob(layout: Path, descriptor: Mapping[str, Any]) -> Path:
+    return layout / "blobs" / "sha256" / str(descriptor["digest"]).removeprefix("sha256:")
+
+
+def _document(layout: Path, path: Path) -> dict[str, Any]:
+    try:
+        document = parse_json(read_regular(path, _LARGEST_DOCUMENT))
+    except (OSError, ValueError) as error:
+        raise _damaged(layout, f"{path.name[:12]} cannot be read: {error}") from error
+    if not isinstance(document, dict):
+        raise _damaged(layout, f"{path.name[:12]} holds no object")
+    return document
+
+
+def _damaged(layout: Path, why: str) -> RootfsTarError:
+    return RootfsTarError(
+        f"{layout} is no sound OCI layout: {why}", hint="copy or pull the image again"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """What stands at one path: a member of an archive, and the archive that has its content."""
+
+    member: tarfile.TarInfo
+    archive: tarfile.TarFile
+
+
+def write_flat(layers: list[Path], out: Path) -> None:
+    """Write layers, the lowest first, as one tarball in which no whiteout is left.
+
+    `layers` are plain tarballs. Errors: RootfsTarError for an archive that cannot be read.
+    RootfsTarError too for a name that leads out of it, a sparse file, and a hard link to what is
+    not there.
+    """
+    tree: dict[str, _Entry] = {}
+    with ExitStack() as stack:
+        for number, layer in enumerate(layers):
+            try:
+                archive = stack.enter_context(tarfile.open(layer, "r:"))
+                _apply(tree, archive, number)
+            except (tarfile.TarError, OSError, EOFError, ValueError) as error:
+                raise RootfsTarError(f"layer {number} cannot be read as a tar: {error}") from error
+        with tarfile.open(out, "w", format=tarfile.GNU_FORMAT) as flat:
+            for path in sorted(tree, key=lambda path: path.split("/")):
+                entry = tree[path]
+                member = entry.member.replace(name=f"./{path}", deep=False)
+                member.pax_headers = {}
+                content: IO[bytes] | None = None
+                if entry.member.isreg():
+                    content = entry.archive.extractfile(entry.member)
+                flat.addfile(member, content)
+
+
+def _apply(tree: dict[str, _Entry], archive: tarfile.TarFile, number: int) -> None:
+    """Lay one layer over the tree. Its whiteouts are about lower layers alone."""
+    members = []
+    for member in archive:
+        parts = [part for part in member.name.split("/") if part not in ("", ".")]
+        if ".." in parts:
+            raise RootfsTarError(f"layer {number} holds {member.name!r}, which leads out of it")
+        if parts:
+            members.append((parts, member))
+    gone: set[str] = set()
+    emptied: set[str] = set()
+    for parts, member in members:
+        path, name = "/".join(parts), parts[-1]
+        if name == _OPAQUE:
+            emptied.add("/".join(parts[:-1]))
+        elif name.startswith(_WHITEOUT):
+            gone.add("/".join([*parts[:-1], name.removeprefix(_WHITEOUT)]))
+        elif not member.isdir() and path in tree and tree[path].member.isdir():
+            gone.add(path)
+    for path in [path for path in tree if _is_covered(path, gone, emptied)]:
+        del tree[path]
+    for parts, member in members:
+        if parts[-1].startswith(_WHITEOUT):
+            continue
+        path = "/".join(parts)
+        if member.issparse():
+            raise RootfsTarError(f"layer {number} holds {path!r} as a sparse file")
+        entry = _Entry(member, archive)
+        if member.islnk():
+            origin = "/".join(part for part in member.linkname.split("/") if part not in ("", "."))
+            if origin not in tree or tree[origin].member.isdir():
+                raise RootfsTarError(
+                    f"layer {number}: {path!r} is a hard link to {origin!r}, which is not there"
+                )
+            entry = tree[origin]
+        tree[path] = entry
+
+
+def _is_covered(path: str, gone: Set[str], emptied: Set[str]) -> bool:
+    """Whether a path is gone, lies beneath one that is, or beneath an emptied directory."""
+    if path in gone:
+        return True
+    while path:
+        path = path.rpartition("/")[0]
+        if path in emptied or (path and path in gone):
+            return True
+    return False

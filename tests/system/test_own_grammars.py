@@ -1,0 +1,104 @@
+"""A dataset of own grammars: made, made longer, and mended with a copy of the directory."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from shioenv.behavior.observe import open_sandbox
+from shioenv.dataset.generate import generate
+from shioenv.dataset.repair import repair
+from shioenv.dataset.verify import verify
+from shioenv.env.grammar_env import GrammarEnv
+from shioenv.errors import DatasetMismatchError, UsageError
+from shioenv.execution.local import SerialExecutor
+from shioenv.grammar.draft import draft
+from shioenv.grammar.library import check_grammars, names_of_grammars
+from shioenv.irreducibility.scoring import Scoring
+from shioenv.synthesis.drawing import Drawing
+from shioenv.synthesis.sample import grammars_for
+from shioenv.system.store import System
+
+SCORING = Scoring(budget=2)
+
+
+@pytest.fixture(scope="module")
+def mine(system: System, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the grammar of a command that no shipped grammar is of, as it is drafted."""
+    directory = tmp_path_factory.mktemp("own") / "mine"
+    directory.mkdir()
+    with open_sandbox(system) as sandbox:
+
+        def execute(text: str) -> tuple[int, str]:
+            behavior = sandbox.run(text)
+            return behavior.exit_code, behavior.text
+
+        text = draft("seq", execute, package="coreutils", version="9.1")
+    (directory / "seq.grammar").write_text(text)
+    return directory
+
+
+def test_a_draft_has_a_form_for_each_usage_line(mine: Path) -> None:
+    text = (mine / "seq.grammar").read_text()
+    assert [line for line in text.splitlines() if line.startswith("start")] == [
+        "start     seq <option>* <number>",
+        "start     seq <option>* <number> <number>",
+        "start     seq <option>* <number> <number> <number>",
+    ]
+    assert "# - operands <number>, from the usage `seq [OPTION]... LAST`" in text
+    assert check_grammars(["seq"], directory=mine) == ()
+
+
+def drawing(directory: Path) -> Drawing:
+    return Drawing(commands=("seq",), own_grammars=str(directory))
+
+
+def test_a_dataset_goes_on_and_is_mended_with_a_copy(
+    system: System, mine: Path, tmp_path: Path
+) -> None:
+    made, executor = tmp_path / "made", SerialExecutor()
+    generate(made, count=4, drawing=drawing(mine), scoring=SCORING, executor=executor)
+    there = tmp_path / "there"
+    shutil.copytree(mine, there)
+    generate(made, count=6, drawing=drawing(there), executor=executor)
+    manifest = json.loads((made / "manifest.json").read_text())
+    assert manifest["grammar"]["commands"] == ["seq"]
+    assert manifest["grammar"]["own"].startswith("sha256:")
+    assert str(there) not in json.dumps(manifest)
+    assert verify(made).ok
+    shard = made / "data" / "00000.ndjson"
+    content = shard.read_bytes()
+    assert all(b'"seq' in line or b"; seq" in line for line in content.splitlines())
+    shard.unlink()
+    with pytest.raises(UsageError, match="own grammars"):
+        repair(made, executor=executor)
+    (repaired,) = repair(made, own_grammars=str(there), executor=executor)
+    assert repaired.identical
+    assert shard.read_bytes() == content
+    with (there / "seq.grammar").open("a") as file:
+        file.write("# another\n")
+    with pytest.raises(DatasetMismatchError, match=r"grammar\.own"):
+        generate(made, count=7, drawing=drawing(there), executor=executor)
+    shard.unlink()
+    with pytest.raises(DatasetMismatchError, match=r"grammar\.own"):
+        repair(made, own_grammars=str(there), executor=executor)
+
+
+def test_own_commands_stand_beside_the_shipped_ones(system: System, mine: Path) -> None:
+    names = {grammar.name for grammar in grammars_for(system, Drawing(own_grammars=str(mine)))}
+    assert names == {*names_of_grammars(), "seq"}
+
+
+def test_environments_write_with_own_grammars(
+    system: System, mine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(Exception, match="no grammar is called 'seq'"):
+        GrammarEnv(commands=["seq"])
+    named = GrammarEnv(commands=["seq"], own_grammars=mine)
+    monkeypatch.setenv("SHIOENV_GRAMMARS", str(mine))
+    meant = GrammarEnv(commands=["seq"])
+    assert named.productions == meant.productions
+    assert any("seq" in str(production) for production in named.productions)

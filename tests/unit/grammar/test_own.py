@@ -1,0 +1,150 @@
+"""Grammars of a directory of one's own, beside the shipped ones."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from shioenv.domain.inputs import Input, Session
+from shioenv.env.scorer import is_declared_volatile
+from shioenv.errors import UnknownGrammarError, UsageError
+from shioenv.grammar.bind import stand_in_catalogue
+from shioenv.grammar.faults import FaultyGrammarError
+from shioenv.grammar.library import check_grammars, load_grammars, names_of_grammars
+from shioenv.grammar.own import LARGEST, MOST, VARIABLE, own_grammars
+from shioenv.recording.text import read_arguments
+from shioenv.synthesis.drawing import Drawing
+from shioenv.synthesis.sample import sample
+
+GRAMMAR = """# Says a word.
+command   {name}
+manual    {name}(1), words 1.0
+package   words
+volatile  no
+
+start     {name} <option>* <number>
+
+options
+  -l, --loud
+
+example {name} -l 3
+"""
+
+
+def write(directory: Path, *names: str) -> Path:
+    directory.mkdir(exist_ok=True)
+    for name in names:
+        (directory / f"{name}.grammar").write_text(GRAMMAR.format(name=name))
+    return directory
+
+
+def test_own_grammars_stand_beside_the_shipped_ones(tmp_path: Path) -> None:
+    own = own_grammars(write(tmp_path / "mine", "say", "tell"))
+    assert own is not None
+    assert own.names == ("say", "tell")
+    assert set(names_of_grammars(own=own)) == {*names_of_grammars(), "say", "tell"}
+    assert [grammar.name for grammar in load_grammars(["say", "df"], own=own)] == ["say", "df"]
+    assert check_grammars(own.names, directory=own.directory) == ()
+
+
+def test_inputs_are_drawn_from_an_own_grammar_and_taken_apart_by_it(tmp_path: Path) -> None:
+    own = own_grammars(write(tmp_path / "mine", "say"))
+    grammars = load_grammars(["say"], own=own)
+    drawing = Drawing(start_directories=("/",), composite_share=0)
+    drawn = sample(drawing, count=5, catalogue=stand_in_catalogue(), grammars=grammars)
+    assert all(one.input.text.startswith("say ") for one in drawn)
+    assert read_arguments("say -l 3", own=own).notes == []
+    assert read_arguments("say -l 3").notes == ["say has no grammar: every word is an argument"]
+
+
+def test_an_own_grammar_takes_the_place_of_a_shipped_one(tmp_path: Path) -> None:
+    own = own_grammars(write(tmp_path / "mine", "df"))
+    (df,) = load_grammars(["df"], own=own)
+    assert {name for option in df.options for name in option.names} == {"-l", "--loud"}
+
+
+def test_environments_ask_an_own_grammar_whether_a_command_is_volatile(tmp_path: Path) -> None:
+    text = GRAMMAR.format(name="say").replace("volatile  no", "volatile  yes: it says the time")
+    (tmp_path / "say.grammar").write_text(text)
+    session = Session("/", (Input.from_marked(["say", "3"]),))
+    assert is_declared_volatile(session, own_grammars(tmp_path))
+    assert not is_declared_volatile(session)
+
+
+def test_the_digest_is_of_names_and_contents_alone(tmp_path: Path) -> None:
+    one = own_grammars(write(tmp_path / "one", "say"))
+    two = own_grammars(write(tmp_path / "two", "say"))
+    (tmp_path / "two" / "README").write_text("notes")
+    assert one is not None
+    assert two is not None
+    assert one.sha256 == two.sha256 == getattr(own_grammars(tmp_path / "two"), "sha256", None)
+    with (tmp_path / "two" / "say.grammar").open("a") as file:
+        file.write("# more\n")
+    assert getattr(own_grammars(tmp_path / "two"), "sha256", None) != one.sha256
+
+
+def test_the_variable_names_the_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert own_grammars() is None
+    monkeypatch.setenv(VARIABLE, str(write(tmp_path / "mine", "say")))
+    own = own_grammars()
+    assert own is not None
+    assert own.names == ("say",)
+    other = own_grammars(write(tmp_path / "other", "tell"))
+    assert other is not None
+    assert other.names == ("tell",)
+
+
+def test_hostile_directories_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="No such file"):
+        own_grammars(tmp_path / "nowhere")
+    with pytest.raises(UsageError, match="holds no grammar"):
+        own_grammars(write(tmp_path / "empty"))
+    many = write(tmp_path / "many", *(f"c{number}" for number in range(MOST + 1)))
+    with pytest.raises(UsageError, match="1,001 grammars"):
+        own_grammars(many)
+    for name in ("-rf", "a b", "a\nb", "ü", "x" * 65):
+        place = write(tmp_path / f"name{len(name)}{ord(name[0])}", name)
+        with pytest.raises(UsageError, match="no command has this name"):
+            own_grammars(place)
+
+
+def test_hostile_files_are_refused(tmp_path: Path) -> None:
+    place = write(tmp_path / "mine")
+    os.mkfifo(place / "say.grammar")
+    with pytest.raises(UsageError, match="a named pipe"):
+        own_grammars(place)
+    (place / "say.grammar").unlink()
+    (place / "say.grammar").symlink_to("/dev/zero")
+    with pytest.raises(UsageError, match="a device"):
+        own_grammars(place)
+    (place / "say.grammar").unlink()
+    with (place / "say.grammar").open("wb") as file:
+        file.truncate(LARGEST + 1)
+    with pytest.raises(UsageError, match="larger than"):
+        own_grammars(place)
+    (place / "say.grammar").write_bytes(b"\x7fELF\x00\xff\xfe")
+    with pytest.raises(FaultyGrammarError):
+        load_grammars(["say"], own=own_grammars(place))
+
+
+def test_an_unknown_command_is_told_how_it_gets_a_grammar(tmp_path: Path) -> None:
+    with pytest.raises(UnknownGrammarError) as caught:
+        load_grammars(["zzyzx"], own=own_grammars(write(tmp_path / "mine", "say")))
+    assert "shioenv grammar draft zzyzx > DIR/zzyzx.grammar" in str(caught.value)
+    with pytest.raises(UnknownGrammarError, match="did you mean say"):
+        load_grammars(["sya"], own=own_grammars(tmp_path / "mine"))
+
+
+@pytest.mark.parametrize(
+    ("example", "reason"),
+    [
+        ("say -x 3", "no alternative makes -x"),
+        ("say 3 5", "no start line has room for 5 (argument 2)"),
+        ("say -l", "each argument is derived alone, and no start line has them together"),
+    ],
+)
+def test_what_is_not_derived_is_named(tmp_path: Path, example: str, reason: str) -> None:
+    text = GRAMMAR.format(name="say").replace("example say -l 3", f"example {example}")
+    (tmp_path / "say.grammar").write_text(text)
+    faults = [str(fault) for fault in check_grammars(["say"], directory=tmp_path)]
+    assert any(reason in fault for fault in faults), faults
