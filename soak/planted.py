@@ -5,8 +5,8 @@ a file's mode. The machine answers through a program (`--answer`), which changes
 about. A fault is found where a finding comes of it. Asked about is every case, so a fault is missed
 where no case has what it is about, or where the comparison does not see it.
 
-What is counted as a violation: a planted fault that no finding comes of, and a finding that comes of
-none.
+What is counted as a violation: a planted fault that no finding comes of, and a finding that comes
+of none. Where only some commands are asked about, faults without a case are no violations.
 """
 
 from __future__ import annotations
@@ -141,8 +141,11 @@ def faulty(text: str, did: Behavior) -> tuple[Behavior, list[str]]:
     return did, names
 
 
-def answer() -> None:
-    """Answers questions on standard input until it ends, as `docs/how-to/judge.md` has them."""
+def answer() -> int:
+    """Answers questions on standard input until it ends, as `docs/how-to/judge.md` has them.
+
+    Gives the exit status.
+    """
     with open_sandbox(sys.argv[2], limits=LIMITS) as sandbox:
         for line in sys.stdin:
             question = json.loads(line)
@@ -153,6 +156,7 @@ def answer() -> None:
                 did, names = faulty(question["input"], sandbox.run(question["input"], state))
                 said = {**behavior_json(did), "source": "; ".join(names)}
             print(json.dumps(said), flush=True)
+    return 0
 
 
 def main() -> int:
@@ -170,11 +174,6 @@ def main() -> int:
         seed=chosen.seed,
         level=Level.FULL,
     )
-    wanted = [
-        name
-        for name, (pattern, _) in FAULTS.items()
-        if not chosen.command or any(re.search(pattern, f"{one} ") for one in chosen.command)
-    ]
     found = Counter(name for one in done.findings for name in one.compared.said.why.split("; "))
     cases = Counter(name for one in done.verdicts for name in one.said.why.split("; "))
     wrong = [
@@ -191,6 +190,7 @@ def main() -> int:
         "found": sum(bool(found[name]) for name in FAULTS),
     }
     rows = [(name, cases[name], found[name]) for name in FAULTS]
+    wanted = [name for name in FAULTS if cases[name] or not chosen.command]
     missed = [{"missed": name} for name in wanted if not found[name]]
     tables = [("planted", ("fault", "cases", "findings"), rows)]
     return report(facts, [*missed, *wrong], as_json=chosen.json, tables=tables)

@@ -2,7 +2,8 @@
 
 A stream of cases is systematic where plain samples are random. It has every option of every grammar
 without other options, then pairs of options. Between these stand operands without options,
-mistakes, composites, and lines that follow other lines in the same shell.
+mistakes, composites, and lines that follow other lines in the same shell. What a grammar declares
+volatile is drawn only for options that have nothing else.
 """
 
 from __future__ import annotations
@@ -211,15 +212,20 @@ class CaseStream:
     ) -> DrawnCase | None:
         """A case with just these options and the others; None where none was found."""
         writer = self._place.writer(name)
+        if writer.grammar.header.volatile and kind != OPTION:
+            return None
+        found = None
         for start in writer.grammar.starts:
             plan = writer.options.plan(start, frozenset({*options, *others}))
-            if plan is None:
-                continue
-            for _ in range(ATTEMPTS):
+            for _ in range(ATTEMPTS if plan is not None else 0):
+                assert plan is not None
                 written = writer.write(start, plan, random, horizon=HORIZON, spelling=None)
-                if written is not None:
-                    return self._case(kind, name, start, written.words, random, options)
-        return None
+                if written is None or (written.volatile and kind != OPTION):
+                    continue
+                found = self._case(kind, name, start, written.words, random, options)
+                if not written.volatile:
+                    return found
+        return found
 
     def _free(self, name: str, random: Random) -> DrawnCase | None:
         """A case of any options, each as likely as any other."""
@@ -281,7 +287,7 @@ class CaseStream:
         try:
             for one in sample_on(self._system, drawing, grammars=self._grammars):
                 about = {MISTAKE: one.mistake, COMPOSITE: one.input.operators, LINES: one.history}
-                if about[kind]:
+                if about[kind] and not one.volatile:
                     command = one.trace[0].grammar
                     yield DrawnCase(kind, command, one.input, one.cwd, (), one.history)
         except SamplesExhaustedError:

@@ -157,8 +157,10 @@ def _completed(
         missing = [number for number in range(count) if number not in known]
         tasks = ((number, TruthCase(drawn[number], None).asked) for number in missing)
         for done, (number, behavior) in enumerate(machine.behaviors(tasks), 1):
-            case = TruthCase(drawn[number], behavior)
-            journal.append(number, case, _encoded(number, case))
+            line = _encoded(number, TruthCase(drawn[number], behavior))
+            kept = _decoded(line)  # what another run reads, which says less than an execution
+            assert kept is not None
+            journal.append(number, kept[1], line)
             report(count - len(missing) + done, count)
     return [known[number] for number in range(count)]
 
