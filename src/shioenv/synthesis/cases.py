@@ -81,7 +81,10 @@ class DrawnCase:
         return self.cwd, self.history, self.input.text
 
     def has(self, option: str) -> bool:
-        """Whether an argument is the option, alone or with a value attached to it."""
+        """Whether an argument is the option, alone or with a value.
+
+        A letter with a value attached to it that begins with a letter is not recognised.
+        """
         return any(
             _is(option, token.argument)
             for token in self.input.tokens
@@ -97,9 +100,7 @@ def _is(option: str, argument: Argument) -> bool:
     if rest == text:
         return False
     letter = len(option) == 2
-    return not rest or not (
-        rest[0].isalpha() or rest[0] in "-." or (rest[0].isdigit() and not letter)
-    )
+    return not rest or (not rest[0].isalpha() if letter else rest[0] in " =")
 
 
 class CaseStream:

@@ -153,9 +153,9 @@ def compare(
 ) -> Comparison:
     """The comparison of a predictor, by name or as a command, with a system's machine.
 
-    `level` is what is compared; None: the most that the predictor knows. An answer that does not
-    come in time, is none, or is lost with the predictor's process is a difference, and the
-    predictor is started anew. Errors: those of `find_system`, `truth_of` and `PredictorPool`;
+    `level` is what is compared; None: the most that the predictor knows. An answer that is late or
+    none is a difference, and so is one that is lost with the predictor's process. The predictor is
+    started anew then. Errors: those of `find_system`, `truth_of` and `PredictorPool`;
     PredictorError for a level of which the predictor knows less.
     """
     if cases < 1:

@@ -80,8 +80,10 @@ class Sides:
 
 
 TRIES = 4
-"""Smaller ones of a difference that are tried in one round (ours): more keep the workers busy where
-few differences are left, and are tried in vain where the first would do."""
+"""Smaller ones of a difference that are tried in one round (ours).
+
+More keep the workers busy where few differences are left. Where the first would do, the others are
+tried in vain."""
 
 
 @dataclass(slots=True)

@@ -27,10 +27,10 @@ class CommandPredictor:
 
     The first line asks the program who it is: `{"hello": true, "root": DIR}`. Below DIR lie the
     files of the pristine system (`laid_out`). There is no `root` where the system is not built
-    here. The answer is a JSON object. It may have `version`, `patch_level`, `training` (a dataset,
-    or a file of the inputs that the program was trained on), `install` and `shell` (as `Ready` has
-    them). Errors: PredictorError for a text that is no command, or another answer to the first
-    line. Those of `LineProcess`.
+    here. The answer is a JSON object. It may have `version`, `patch_level`, `install` and
+    `shell`, as `Ready` has them. It may have `training`: a dataset, or a file of the inputs that
+    the program was trained on. Errors: PredictorError for a text that is no command, or another
+    answer to the first line. Those of `LineProcess`.
     """
 
     def __init__(self, setting: Setting) -> None:
