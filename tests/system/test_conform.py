@@ -31,18 +31,22 @@ for line in sys.stdin:
     if "hello" in question:
         assert open(question["root"] + "/etc/debian_version").read().startswith("12")
         said = {"version": "1", "patch_level": "files", "shell": "sh -c", "install": "true"}
-    elif "--version" in question["input"]:
-        HOSTILE
     else:
-        said = {"output": "", "exit_code": 0}
+        HOSTILE
     print(json.dumps(said), flush=True)
 """
-HOSTILE = {
-    "hangs": "time.sleep(60)",
-    "dies": "os._exit(3)",
-    "floods": "sys.stdout.write('x' * (9 << 20)); sys.stdout.flush(); os._exit(0)",
-    "answers nonsense": "said = {'exitCode': 0}",
-    "answers twice": "print('{\"output\": \"\"}'); said = {'output': ''}",
+HOSTILE = """\
+what = question["input"]
+        if what == "whoami --version": time.sleep(60)
+        if what == "whoami --help": os._exit(3)
+        if what == "arch --version":
+            sys.stdout.write("x" * (9 << 20)); sys.stdout.flush(); os._exit(0)
+        said = {"exitCode": 0} if what == "arch --help" else {"output": ""}"""
+LOST = {
+    "whoami --version": "timed_out",
+    "whoami --help": "crashed",
+    "arch --version": "invalid",
+    "arch --help": "invalid",
 }
 
 
@@ -101,28 +105,29 @@ def number_of(line: bytes) -> int:
     return int(json.loads(line[9:])["number"])
 
 
-@pytest.mark.parametrize("kind", HOSTILE)
-def test_a_hostile_program_loses_a_case_and_never_the_run(kind: str, tmp_path: Path) -> None:
+def test_a_hostile_program_loses_its_cases_and_never_the_run(tmp_path: Path) -> None:
+    """It hangs, dies, floods and answers nonsense."""
     done = compare(
-        program(tmp_path, HOSTILE[kind]),
-        commands=("whoami",),
-        cases=8,
-        workers=1,
+        program(tmp_path, HOSTILE),
+        commands=("whoami", "arch"),
+        cases=10,
+        workers=2,
         bounds=Bounds(answer=1.0),
     )
-    for verdict in done.verdicts:
-        asked = verdict.case.drawn.input.text
-        lost = {"answer"} == {*verdict.classes}
-        if kind == "answers twice":  # the answer behind it is none as well
-            assert lost or "--version" not in asked or not verdict.right
-        else:
-            assert lost == ("--version" in asked), asked
-    assert any("--version" in one.case.drawn.input.text for one in done.verdicts)
-    assert any(one.reduced.asked.input.text == "whoami --version" for one in done.findings)
+    lost = {
+        one.case.drawn.input.text: one.said.status.value
+        for one in done.verdicts
+        if "answer" in one.classes
+    }
+    assert {text: lost[text] for text in lost if text in LOST} == lost
+    assert len(lost) >= 3
+    assert len(done.verdicts) > len(lost)
+    found = {one.reduced.asked.input.text for one in done.findings}
+    assert found >= lost.keys()
 
 
 def compared(tmp_path: Path) -> Comparison:
-    return compare(program(tmp_path), commands=("wc", "mkdir"), cases=40, workers=2)
+    return compare(program(tmp_path), commands=("wc", "mkdir"), cases=20, workers=2)
 
 
 def test_a_finding_is_minimal_and_its_script_shows_it(
@@ -132,9 +137,10 @@ def test_a_finding_is_minimal_and_its_script_shows_it(
     assert done.level is Level.FILES
     assert sum(one.count for one in done.findings) == sum(not one.right for one in done.verdicts)
     finding = next(
-        one for one in done.findings if one.reduced.asked.input.text.split()[:1] == ["wc"]
-        and not one.reduced.asked.history and len(one.reduced.asked.input.text.split()) == 2
-    )  # fmt: skip
+        one
+        for one in done.findings
+        if one.reduced.asked.input.text.startswith("wc") and not one.reduced.asked.history
+    )
     shown = done.shown(finding)
     assert any(line.startswith("-") for line in shown[2:])
     # a root of Debian in which nothing lies in the start directory
@@ -162,7 +168,7 @@ def test_a_comparison_is_written_for_programs_and_people(tmp_path: Path) -> None
     )
     root = ElementTree.parse(out / "junit.xml").getroot()
     failures = root.findall("testsuite/testcase/failure")
-    assert len(root.findall("testsuite/testcase")) == 40
+    assert len(root.findall("testsuite/testcase")) == 20
     assert len(failures) == sum(not one.right for one in done.verdicts)
     assert len([*(out / "findings").iterdir()]) == len(done.findings)
     assert "<script>" in (out / "report.html").read_text()

@@ -23,6 +23,7 @@ from shioenv.evaluation.conform.shrink import (
 )
 from shioenv.evaluation.conform.verdicts import Classes, Level, Verdict
 from shioenv.evaluation.mask import text_of
+from shioenv.evaluation.metrics import Said, Status
 from shioenv.evaluation.patches import changed_files, operations
 from shioenv.report.samples import changes
 from shioenv.report.tables import grouped
@@ -70,35 +71,56 @@ def findings_of(
     """The findings behind verdicts that are not right, the commonest first.
 
     Equal minimal differences are one finding. Findings of equal count stand in the order of their
-    first cases. `report` is told how many steps are done, and of how many.
+    first cases. What was late is not made smaller: each try could take as long again. `report` is
+    told how many steps are done, and of how many.
     """
     wrong = [verdict for verdict in verdicts if not verdict.right]
     for one in wrong:
         behavior = one.case.behavior
         assert behavior is not None
         sides.known[one.case.asked.key] = Compared(behavior, one.said, one.classes)
+    early = [one for one in wrong if not _late(one.said)]
     small = shrunk(
-        sides, [(Reduced(one.case.asked), one.classes) for one in wrong], less_input, report
+        sides, [(Reduced(one.case.asked), one.classes) for one in early], less_input, report
     )
+    late = [one for one in wrong if _late(one.said)]
+    small += [Reduced(one.case.asked) for one in late]
+    wrong = [*early, *late]
     pairs = zip(small, wrong, strict=True)
     merged = grouped(pairs, lambda pair: (pair[0].asked.key, _classes(sides, pair[0])))
     firsts = [group[0][0] for group in merged.values()]
-    with_files = [(one, _classes(sides, one)) for one in firsts]
-    smallest = shrunk(sides, with_files, files.less, report)
-    again = sides.said({number: one.whole for number, one in enumerate(smallest)})
+    in_time = [one for one in firsts if not _late(_compared(sides, one).said)]
+    fewer = shrunk(sides, [(one, _classes(sides, one)) for one in in_time], files.less, report)
+    with_files = dict(zip((one.asked.key for one in in_time), fewer, strict=True))
+    smallest = [with_files.get(one.asked.key, one) for one in firsts]
+    again = sides.said(
+        {
+            number: one.whole
+            for number, one in enumerate(smallest)
+            if not _late(_compared(sides, one).said)
+        }
+    )
     found = []
     for number, (reduced, group) in enumerate(zip(smallest, merged.values(), strict=True)):
-        compared = sides.known[reduced.whole.key]
-        assert compared is not None
-        recurs = bool(sides.classes(compared.truth, again[number]))
+        compared = _compared(sides, reduced)
+        said = again.get(number, compared.said)
+        recurs = bool(sides.classes(compared.truth, said))
         found.append(Finding(reduced, compared, tuple(verdict for _, verdict in group), recurs))
     return sorted(found, key=lambda one: -one.count)
 
 
-def _classes(sides: Sides, reduced: Reduced) -> Classes:
+def _late(said: Said) -> bool:
+    return said.status is Status.TIMED_OUT
+
+
+def _compared(sides: Sides, reduced: Reduced) -> Compared:
     compared = sides.known[reduced.whole.key]
     assert compared is not None
-    return compared.classes
+    return compared
+
+
+def _classes(sides: Sides, reduced: Reduced) -> Classes:
+    return _compared(sides, reduced).classes
 
 
 def difference(finding: Finding, level: Level, machine: str, other: str) -> list[str]:
