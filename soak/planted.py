@@ -2,7 +2,7 @@
 
 Each fault is what some emulator does: an option that is ignored, a width, a message, an exit code,
 a file's mode. The machine answers through a program (`--answer`), which changes what a fault is
-about. A fault is found where a finding comes of it. Asked about is every case, so a fault is missed
+about. A fault is found where a finding comes of it. AskedCase about is every case, so a fault is missed
 where no case has what it is about, or where the comparison does not see it.
 
 What is counted as a violation: a planted fault that no finding comes of, and a finding that comes
@@ -27,6 +27,7 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch, Operation
 from shioenv.domain.runner import State
 from shioenv.evaluation.conform.comparison import compare
+from shioenv.evaluation.conform.truth import Choice
 from shioenv.evaluation.conform.verdicts import Level
 from shioenv.recording.bounds import LIMITS
 
@@ -169,9 +170,7 @@ def main() -> int:
     done = compare(
         f"command:{program}",
         system=system,
-        commands=tuple(chosen.command or ()),
-        cases=chosen.count,
-        seed=chosen.seed,
+        choice=Choice(tuple(chosen.command or ()), chosen.count, chosen.seed),
         level=Level.FULL,
     )
     found = Counter(name for one in done.findings for name in one.compared.said.why.split("; "))

@@ -16,8 +16,8 @@ from shioenv.behavior.observe import SandboxRunner
 from shioenv.domain.runner import State
 from shioenv.errors import PredictorError, UsageError
 from shioenv.evaluation.asking import Bounds
-from shioenv.evaluation.conform.comparison import Comparison, compare
-from shioenv.evaluation.conform.truth import Machine, TruthCase, truth_of
+from shioenv.evaluation.conform.comparison import CaseComparison, compare
+from shioenv.evaluation.conform.truth import Choice, CaseMachine, TruthCase, truth_of
 from shioenv.evaluation.conform.verdicts import Level
 from shioenv.evaluation.conform.write import write_comparison
 from shioenv.system.store import System
@@ -56,7 +56,7 @@ def program(directory: Path, hostile: str = "said = {'output': ''}") -> str:
     return shlex.join([sys.executable, str(path)])
 
 
-class Unused(Machine):
+class Unused(CaseMachine):
     """A machine that must not be asked."""
 
     def behaviors(self, tasks: object) -> Iterator[tuple[int, None]]:
@@ -72,7 +72,17 @@ def cache(system: System, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_the_machine_does_what_the_machine_does(system: System) -> None:
-    done = compare("sandbox", commands=("wc", "mkdir"), cases=40, workers=2)
+    done = compare(
+        "sandbox",
+        choice=Choice(
+            (
+                "wc",
+                "mkdir",
+            ),
+            40,
+        ),
+        workers=2,
+    )
     assert (done.share, done.findings, done.level) == (1.0, (), Level.FULL)
     assert len(done.verdicts) >= 37
     kinds = done.document["kinds"]
@@ -80,24 +90,24 @@ def test_the_machine_does_what_the_machine_does(system: System) -> None:
 
 
 def test_truth_is_executed_once(system: System, tmp_path: Path) -> None:
-    with Machine(system, 1) as machine:
-        first = truth_of(machine, 12, commands=("wc",))
+    with CaseMachine(system, 1) as machine:
+        first = truth_of(machine, Choice(("wc",), 12))
     with Unused(system, 1) as unused:
-        assert truth_of(unused, 12, commands=("wc",)) == first
-        assert truth_of(unused, 5, commands=("wc",)) == first[:5]
+        assert truth_of(unused, Choice(("wc",), 12)) == first
+        assert truth_of(unused, Choice(("wc",), 5)) == first[:5]
     (kept,) = (tmp_path / "cache").rglob("cases.ndjson")
     lines = kept.read_bytes().splitlines(keepends=True)
     kept.write_bytes(b"".join((*lines[:4], b"00000000 {}\n", *lines[5:-1], lines[-1][:-20])))
     asked: list[int] = []
 
-    class Counted(Machine):
+    class Counted(CaseMachine):
         def behaviors(self, tasks):  # type: ignore[no-untyped-def]
             given = list(tasks)
             asked.extend(number for number, _ in given)
             return super().behaviors(given)
 
     with Counted(system, 1) as machine:
-        assert truth_of(machine, 12, commands=("wc",)) == first
+        assert truth_of(machine, Choice(("wc",), 12)) == first
     assert sorted(asked) == sorted((number_of(lines[4]), number_of(lines[-1])))
 
 
@@ -109,8 +119,7 @@ def test_a_hostile_program_loses_its_cases_and_never_the_run(tmp_path: Path) -> 
     """It hangs, dies, floods and answers nonsense."""
     done = compare(
         program(tmp_path, HOSTILE),
-        commands=("whoami", "arch"),
-        cases=10,
+        choice=Choice(("whoami", "arch"), 10),
         workers=2,
         bounds=Bounds(answer=1.0),
     )
@@ -126,8 +135,18 @@ def test_a_hostile_program_loses_its_cases_and_never_the_run(tmp_path: Path) -> 
     assert found >= lost.keys()
 
 
-def compared(tmp_path: Path) -> Comparison:
-    return compare(program(tmp_path), commands=("wc", "mkdir"), cases=20, workers=2)
+def compared(tmp_path: Path) -> CaseComparison:
+    return compare(
+        program(tmp_path),
+        choice=Choice(
+            (
+                "wc",
+                "mkdir",
+            ),
+            20,
+        ),
+        workers=2,
+    )
 
 
 def test_a_finding_is_minimal_and_its_script_shows_it(
@@ -176,12 +195,12 @@ def test_a_comparison_is_written_for_programs_and_people(tmp_path: Path) -> None
 
 def test_a_program_that_knows_files_is_not_asked_for_more(tmp_path: Path) -> None:
     with pytest.raises(PredictorError, match="knows which files change"):
-        compare(program(tmp_path), commands=("wc",), cases=1, level=Level.FULL, workers=1)
+        compare(program(tmp_path), choice=Choice(("wc",), 1), level=Level.FULL, workers=1)
 
 
 def test_there_is_at_least_one_case() -> None:
     with pytest.raises(UsageError):
-        compare("sandbox", cases=0)
+        compare("sandbox", choice=Choice(count=0))
 
 
 def test_the_exit_status_says_whether_enough_is_right(tmp_path: Path) -> None:
@@ -199,7 +218,7 @@ def test_the_exit_status_says_whether_enough_is_right(tmp_path: Path) -> None:
 
 
 def test_a_case_knows_what_is_asked(system: System) -> None:
-    with Machine(system, 1) as machine:
-        (case,) = truth_of(machine, 1, commands=("whoami",))
+    with CaseMachine(system, 1) as machine:
+        (case,) = truth_of(machine, Choice(("whoami",), 1))
     assert isinstance(case, TruthCase)
     assert case.asked.task == (case.drawn.input.text, State(cwd="/home/ubuntu"))

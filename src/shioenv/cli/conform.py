@@ -94,6 +94,7 @@ def conform(
     from shioenv.errors import UsageError
     from shioenv.evaluation.asking import Bounds
     from shioenv.evaluation.conform.comparison import compare
+    from shioenv.evaluation.conform.truth import Choice
     from shioenv.evaluation.conform.verdicts import Level
     from shioenv.evaluation.conform.write import write_comparison
 
@@ -108,9 +109,7 @@ def conform(
         done = compare(
             against if against is not None else f"sandbox:{against_system}",
             system=system,
-            commands=tuple(command or ()),
-            cases=cases,
-            seed=seed,
+            choice=Choice(tuple(command or ()), cases, seed),
             level=None if level is None else Level(level),
             workers=workers,
             bounds=Bounds(timeout, start_timeout),

@@ -13,7 +13,7 @@ from shioenv.domain.patch import ContextPatch
 from shioenv.domain.runner import State
 from shioenv.evaluation.conform.comparison import predictor_of
 from shioenv.evaluation.conform.shrink import Reduced, Sides, less_input, shrunk
-from shioenv.evaluation.conform.truth import Asked
+from shioenv.evaluation.conform.truth import AskedCase
 from shioenv.evaluation.conform.verdicts import Level, classes_of
 from shioenv.evaluation.metrics import Said, Status
 
@@ -69,7 +69,7 @@ class Scripted:
         self.asked: list[object] = []
 
     def behaviors(
-        self, tasks: Iterable[tuple[int, Asked]]
+        self, tasks: Iterable[tuple[int, AskedCase]]
     ) -> Iterator[tuple[int, Behavior | None]]:
         for number, one in tasks:
             self.asked.append(one.key)
@@ -80,10 +80,10 @@ class Scripted:
             yield number, Said(behavior=Behavior(0, self._said(text, state.history)))
 
 
-def left_of(both: Any, *words: str, history: tuple[str, ...] = ()) -> Asked:
+def left_of(both: Any, *words: str, history: tuple[str, ...] = ()) -> AskedCase:
     """What is left of an input; `both` is a `Scripted`."""
     sides = Sides(both, both, Level.FULL)
-    asked = Asked("/", history, Input.from_marked(words))
+    asked = AskedCase("/", history, Input.from_marked(words))
     sides.compare([asked])
     compared = sides.known[asked.key]
     assert compared is not None
@@ -142,7 +142,7 @@ def test_a_difference_stays_in_its_class() -> None:
 
 
 def test_files_are_left_out_by_a_first_line() -> None:
-    asked = Asked("/home/u", ("cd x",), Input.from_marked(("ls",)))
+    asked = AskedCase("/home/u", ("cd x",), Input.from_marked(("ls",)))
     whole = Reduced(asked, ("a", "b c")).whole
     assert whole.history == ("rm -rf -- a 'b c'", "cd x")
     assert Reduced(asked).whole == asked

@@ -8,18 +8,24 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from shioenv.errors import PredictorError, UsageError
+from shioenv.errors import PredictorError
 from shioenv.evaluation.asking import Bounds, PredictorPool, Ready
 from shioenv.evaluation.conform.findings import (
-    Finding,
+    CaseFinding,
     difference,
     finding_json,
     findings_of,
     script,
 )
 from shioenv.evaluation.conform.shrink import Files, Sides
-from shioenv.evaluation.conform.truth import Machine, TruthCase, truth_of
-from shioenv.evaluation.conform.verdicts import DifferenceClass, Level, Verdict, classes_of, most
+from shioenv.evaluation.conform.truth import Choice, CaseMachine, TruthCase, truth_of
+from shioenv.evaluation.conform.verdicts import (
+    DifferenceClass,
+    Level,
+    CaseVerdict,
+    classes_of,
+    most,
+)
 from shioenv.evaluation.metrics import PatchLevel, Said
 from shioenv.evaluation.predictor import predictor_names
 from shioenv.execution.job import Tell, processes_here, silent
@@ -27,17 +33,15 @@ from shioenv.report.text import rounded
 from shioenv.synthesis.cases import KINDS
 from shioenv.system.store import System, find_system
 
-CASES = 2000
-"""Cases of a comparison by default (ours): all options of some ten commands, or a third of all."""
-
 USUAL = Bounds()
+EVERYTHING = Choice()
 
 Progress = Callable[[str, int, int], None]
 """Called with what is being counted, how many of it are done, and of how many."""
 
 
 @dataclass(frozen=True)
-class Comparison:
+class CaseComparison:
     """What came of comparing an implementation, the other side, with the machine."""
 
     system: System
@@ -48,9 +52,9 @@ class Comparison:
     seed: int
     truth: tuple[TruthCase, ...]
     """All cases that were drawn."""
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[CaseVerdict, ...]
     """Of the cases whose truth is steady, in their order."""
-    findings: tuple[Finding, ...]
+    findings: tuple[CaseFinding, ...]
 
     @property
     def share(self) -> float:
@@ -63,11 +67,11 @@ class Comparison:
         """The other side and its version, for people."""
         return f"{self.name} {self.other.version}".strip()
 
-    def shown(self, finding: Finding) -> list[str]:
+    def shown(self, finding: CaseFinding) -> list[str]:
         """The diff of a finding."""
         return difference(finding, self.level, self.system.name, self.title)
 
-    def script(self, finding: Finding) -> str:
+    def script(self, finding: CaseFinding) -> str:
         """The script of a finding."""
         return script(finding, self.system, self._files, self.other, self.name)
 
@@ -129,7 +133,7 @@ class Comparison:
         return {option: self.counted(by_option[option]) for option in sorted(by_option)}
 
     @cached_property
-    def _verdict(self) -> dict[int, Verdict]:
+    def _verdict(self) -> dict[int, CaseVerdict]:
         return {id(one.case): one for one in self.verdicts}
 
 
@@ -142,15 +146,13 @@ def compare(
     against: str,
     *,
     system: str | None = None,
-    commands: Sequence[str] = (),
-    cases: int = CASES,
-    seed: int = 0,
+    choice: Choice = EVERYTHING,
     level: Level | None = None,
     workers: int | None = None,
     bounds: Bounds = USUAL,
     progress: Progress = lambda what, done, total: None,
     tell: Tell = silent,
-) -> Comparison:
+) -> CaseComparison:
     """The comparison of a predictor, by name or as a command, with a system's machine.
 
     `level` is what is compared; None: the most that the predictor knows. An answer that is late or
@@ -158,22 +160,16 @@ def compare(
     started anew then. Errors: those of `find_system`, `truth_of` and `PredictorPool`;
     PredictorError for a level of which the predictor knows less.
     """
-    if cases < 1:
-        raise UsageError(f"{cases} cases", hint="at least 1")
     built = find_system(system)
     name = predictor_of(against)
     count = processes_here(workers)
     start = built.declaration.start_directory
-    with Machine(built, workers) as machine:
+    with CaseMachine(built, workers) as machine:
         tell(f"{name} is started: {bounds.ready:g} s at most (--start-timeout)")
         with PredictorPool(name, system or built.name, start, count, bounds) as pool:
             level = _level(level, pool.ready.level, name)
             truth = truth_of(
-                machine,
-                cases,
-                commands=commands,
-                seed=seed,
-                report=lambda done, total: progress("cases executed", done, total),
+                machine, choice, lambda done, total: progress("cases executed", done, total)
             )
             steady = [(number, one) for number, one in enumerate(truth) if one.behavior is not None]
             said: dict[int, Said] = {}
@@ -186,14 +182,14 @@ def compare(
             findings = findings_of(
                 sides, verdicts, files, lambda done, total: progress("differences", done, total)
             )
-            return Comparison(
-                built, name, pool.ready, level, seed, tuple(truth), verdicts, tuple(findings)
+            return CaseComparison(
+                built, name, pool.ready, level, choice.seed, tuple(truth), verdicts, tuple(findings)
             )
 
 
-def _verdict(case: TruthCase, said: Said, level: Level) -> Verdict:
+def _verdict(case: TruthCase, said: Said, level: Level) -> CaseVerdict:
     assert case.behavior is not None
-    return Verdict(case, said, classes_of(case.behavior, said, level))
+    return CaseVerdict(case, said, classes_of(case.behavior, said, level))
 
 
 def _level(level: Level | None, known: PatchLevel, name: str) -> Level:

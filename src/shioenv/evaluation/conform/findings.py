@@ -21,7 +21,7 @@ from shioenv.evaluation.conform.shrink import (
     less_input,
     shrunk,
 )
-from shioenv.evaluation.conform.verdicts import Classes, Level, Verdict
+from shioenv.evaluation.conform.verdicts import Classes, Level, CaseVerdict
 from shioenv.evaluation.mask import text_of
 from shioenv.evaluation.metrics import Said, Status
 from shioenv.evaluation.patches import changed_files, operations
@@ -41,12 +41,12 @@ SCRIPT_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CaseFinding:
     """A minimal difference."""
 
     reduced: Reduced
     compared: Compared
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[CaseVerdict, ...]
     """The cases that it was found in, in their order."""
     recurs: bool = True
     """Whether the other side, asked once more about the minimal one, still differs."""
@@ -64,10 +64,10 @@ class Finding:
 
 def findings_of(
     sides: Sides,
-    verdicts: Sequence[Verdict],
+    verdicts: Sequence[CaseVerdict],
     files: Files,
     report: Callable[[int, int], None] = lambda done, total: None,
-) -> list[Finding]:
+) -> list[CaseFinding]:
     """The findings behind verdicts that are not right, the commonest first.
 
     Equal minimal differences are one finding. Findings of equal count stand in the order of their
@@ -105,7 +105,7 @@ def findings_of(
         compared = _compared(sides, reduced)
         said = again.get(number, compared.said)
         recurs = bool(sides.classes(compared.truth, said))
-        found.append(Finding(reduced, compared, tuple(verdict for _, verdict in group), recurs))
+        found.append(CaseFinding(reduced, compared, tuple(verdict for _, verdict in group), recurs))
     return sorted(found, key=lambda one: -one.count)
 
 
@@ -123,7 +123,7 @@ def _classes(sides: Sides, reduced: Reduced) -> Classes:
     return _compared(sides, reduced).classes
 
 
-def difference(finding: Finding, level: Level, machine: str, other: str) -> list[str]:
+def difference(finding: CaseFinding, level: Level, machine: str, other: str) -> list[str]:
     """Both answers as one unified diff: output, exit code, changes; the machine's lines are `-`."""
     said = finding.compared.said
     theirs = [f"no answer: {said.status.value.replace('_', ' ')}, {said.why}"]
@@ -152,7 +152,7 @@ def _shown(behavior: Behavior, level: Level) -> Iterator[str]:
             yield f"content of {visible(name)} {digest[:16]}"
 
 
-def script(finding: Finding, system: System, files: Files, other: Ready, name: str) -> str:
+def script(finding: CaseFinding, system: System, files: Files, other: Ready, name: str) -> str:
     """A Bash script that shows the difference on a root of Debian, where it makes the files anew.
 
     Its exit status is 0 where the two differ, 1 where they do the same, 2 where it would overwrite
@@ -196,7 +196,7 @@ def _typed(history: Sequence[str], text: str) -> str:
     return f"{before}{text}"
 
 
-def _other(other: Ready, finding: Finding) -> Iterator[str]:
+def _other(other: Ready, finding: CaseFinding) -> Iterator[str]:
     if other.shell:
         yield "answered=yes"
         yield f'other() {{ {other.shell} "$input"; }}'
@@ -240,7 +240,7 @@ def _attributes(entry: IndexEntry, path: str) -> Iterator[str]:
     yield f"chown {entry.uid}:{entry.gid} {path}; chmod {mode} {path}"
 
 
-def finding_json(finding: Finding, shown: Sequence[str], text: str) -> dict[str, Any]:
+def finding_json(finding: CaseFinding, shown: Sequence[str], text: str) -> dict[str, Any]:
     """A finding for programs, with its diff and its script."""
     reduced = finding.reduced
     return {

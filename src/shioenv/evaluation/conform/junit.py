@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
-from shioenv.evaluation.conform.comparison import Comparison
-from shioenv.evaluation.conform.verdicts import Verdict
+from shioenv.evaluation.conform.comparison import CaseComparison
+from shioenv.evaluation.conform.verdicts import CaseVerdict
 from shioenv.report.tables import grouped
 from shioenv.report.text import visible
 
 
-def junit(comparison: Comparison) -> bytes:
+def junit(comparison: CaseComparison) -> bytes:
     """A test suite for each command, and in it a test for each case.
 
     A case that differs is a failure, with the diff of the finding that it came down to. A case
@@ -51,7 +51,7 @@ def junit(comparison: Comparison) -> bytes:
     return content
 
 
-def _classes(verdict: Verdict) -> str:
+def _classes(verdict: CaseVerdict) -> str:
     return ", ".join(sorted(verdict.classes))
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from shioenv.evaluation.conform.comparison import Comparison
+from shioenv.evaluation.conform.comparison import CaseComparison
 from shioenv.report.drawing import require_libraries
 from shioenv.report.samples import script_json
 from shioenv.report.template import LIBRARIES, rendered
 from shioenv.report.text import visible
 
 
-def page(comparison: Comparison) -> str:
+def page(comparison: CaseComparison) -> str:
     """The page, which needs no network and no other file.
 
     Errors: MissingExtraError where the extra `report` is not installed.

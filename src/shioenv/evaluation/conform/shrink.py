@@ -17,7 +17,7 @@ from shioenv.bash.words import quoted
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import REDIRECTIONS, SEPARATORS, Input, Role
 from shioenv.evaluation.asking import PredictorPool
-from shioenv.evaluation.conform.truth import Asked, Machine
+from shioenv.evaluation.conform.truth import AskedCase, CaseMachine
 from shioenv.evaluation.conform.verdicts import Classes, Level, classes_of
 from shioenv.evaluation.metrics import Said
 from shioenv.system.store import IndexEntry, System
@@ -36,13 +36,13 @@ class Compared:
 class Reduced:
     """What is left of a case."""
 
-    asked: Asked
+    asked: AskedCase
     """The case, its lines before and its arguments; the files are still there."""
     gone: tuple[str, ...] = ()
     """Files of the start directory that are left out, named relative to it, sorted."""
 
     @property
-    def whole(self) -> Asked:
+    def whole(self) -> AskedCase:
         """What both sides are asked: files are left out by a first line, `rm -rf`."""
         if not self.gone:
             return self.asked
@@ -53,12 +53,12 @@ class Reduced:
 class Sides:
     """The machine and the other side, asked about the same; every answer is remembered."""
 
-    def __init__(self, machine: Machine, other: PredictorPool, level: Level) -> None:
+    def __init__(self, machine: CaseMachine, other: PredictorPool, level: Level) -> None:
         self._machine, self._other, self._level = machine, other, level
         self.known: dict[tuple[str, tuple[str, ...], str], Compared | None] = {}
-        """What was compared, by `Asked.key`; None where the machine's own runs disagree."""
+        """What was compared, by `AskedCase.key`; None where the machine's own runs disagree."""
 
-    def compare(self, asked: Iterable[Asked]) -> None:
+    def compare(self, asked: Iterable[AskedCase]) -> None:
         """Asks both sides about what is not known yet. Errors: those of executors and pools."""
         new = list({one.key: one for one in asked if one.key not in self.known}.values())
         truths: dict[int, Behavior] = {}
@@ -74,7 +74,7 @@ class Sides:
         """Where an answer differs, at the level of the comparison."""
         return classes_of(truth, said, self._level)
 
-    def said(self, asked: Mapping[int, Asked]) -> dict[int, Said]:
+    def said(self, asked: Mapping[int, AskedCase]) -> dict[int, Said]:
         """What the other side says of each, asked anew. Errors: those of `PredictorPool.said`."""
         return dict(self._other.said([(number, one.task) for number, one in asked.items()]))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -15,7 +15,7 @@ from shioenv.domain.answers import behavior_json, behavior_of
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Input, Session
 from shioenv.domain.runner import State
-from shioenv.errors import ShioenvError
+from shioenv.errors import ShioenvError, UsageError
 from shioenv.evaluation.mask import text_of
 from shioenv.evaluation.predictors.lines import waiting
 from shioenv.execution.job import NumberedJob
@@ -39,7 +39,7 @@ Report = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskedCase:
     """An input in the state that both sides are asked in."""
 
     cwd: str
@@ -71,15 +71,15 @@ class TruthCase:
     Where something was written on standard error, `stdout` is what was written beside it."""
 
     @property
-    def asked(self) -> Asked:
+    def asked(self) -> AskedCase:
         """What both sides are asked."""
-        return Asked(self.drawn.cwd, self.drawn.history, self.drawn.input)
+        return AskedCase(self.drawn.cwd, self.drawn.history, self.drawn.input)
 
 
-Tasks: TypeAlias = Iterable[tuple[int, Asked]]
+Tasks: TypeAlias = Iterable[tuple[int, AskedCase]]
 
 
-class Machine:
+class CaseMachine:
     """Executes inputs on a pristine system in worker processes; a context manager."""
 
     def __init__(self, system: System, workers: int | None = None) -> None:
@@ -102,14 +102,14 @@ class Machine:
         """
         return self._executor.map(self._job, tasks)
 
-    def __enter__(self) -> Machine:
+    def __enter__(self) -> CaseMachine:
         return self
 
     def __exit__(self, *exception: object) -> None:
         self._executor.close()
 
 
-def _behavior(lane: Lane, task: tuple[int, Asked]) -> Behavior | None:
+def _behavior(lane: Lane, task: tuple[int, AskedCase]) -> Behavior | None:
     asked = task[1]
     recorder = SessionRecorder(scoring=RUNS, alone=lane.alone)
     session = Session(asked.cwd, (asked.input,), asked.history)
@@ -117,42 +117,47 @@ def _behavior(lane: Lane, task: tuple[int, Asked]) -> Behavior | None:
     return None if did.volatile or did.output_truncated or did.patch_truncated else did
 
 
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which cases are asked about."""
+
+    commands: tuple[str, ...] = ()
+    """Names of grammars; none named: all."""
+    count: int = 2000
+    """How many, at least 1; the first of the stream."""
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.count < 1:
+            raise UsageError(f"{self.count} cases", hint="at least 1")
+
+
 def truth_of(
-    machine: Machine,
-    count: int,
-    *,
-    commands: Sequence[str] = (),
-    seed: int = 0,
-    report: Report = lambda done, total: None,
+    machine: CaseMachine, choice: Choice, report: Report = lambda done, total: None
 ) -> list[TruthCase]:
-    """The first `count` cases of a stream, or all where it has fewer, each with what it did.
+    """The chosen cases, or all where there are fewer, each with what the machine did.
 
     What was executed before is read from the cache directory, and what is missing is executed and
     kept there. Cases are kept for a system, the code that draws and executes, the commands and the
     seed. Errors: those of `CaseStream` and executors; DatasetStorageError.
     """
-    path = _kept(machine.system, commands, seed)
+    path = _kept(machine.system, choice)
     with storage_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with waiting(path.parent):
             journal = Journal(path, _decoded)
             try:
-                return _completed(journal, machine, count, commands, seed, report)
+                return _completed(journal, machine, choice, report)
             finally:
                 journal.close()
 
 
 def _completed(
-    journal: Journal[TruthCase],
-    machine: Machine,
-    count: int,
-    commands: Sequence[str],
-    seed: int,
-    report: Report,
+    journal: Journal[TruthCase], machine: CaseMachine, choice: Choice, report: Report
 ) -> list[TruthCase]:
-    known = journal.values
+    known, count = journal.values, choice.count
     if any(number not in known for number in range(count)):
-        drawn = list(islice(CaseStream(machine.system, commands, seed), count))
+        drawn = list(islice(CaseStream(machine.system, choice.commands, choice.seed), count))
         count = len(drawn)
         missing = [number for number in range(count) if number not in known]
         tasks = ((number, TruthCase(drawn[number], None).asked) for number in missing)
@@ -165,8 +170,8 @@ def _completed(
     return [known[number] for number in range(count)]
 
 
-def _kept(system: System, commands: Sequence[str], seed: int) -> Path:
-    drawing = [sorted(commands), seed, sources_digest(("grammar", "synthesis"))]
+def _kept(system: System, choice: Choice) -> Path:
+    drawing = [choice.commands, choice.seed, sources_digest(("grammar", "synthesis"))]
     about = [system.digest, asdict(LIMITS), asdict(RUNS), executor_digest(), drawing]
     digest = hashlib.sha256(json.dumps(about).encode()).hexdigest()
     return cache_directory() / "truths" / digest[:24] / "cases.ndjson"

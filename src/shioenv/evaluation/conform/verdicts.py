@@ -46,7 +46,7 @@ Classes = frozenset[DifferenceClass]
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class CaseVerdict:
     """A case, what the other side said of it, and where that differs."""
 
     case: TruthCase

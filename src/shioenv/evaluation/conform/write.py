@@ -6,7 +6,7 @@ import json
 from importlib.util import find_spec
 from pathlib import Path
 
-from shioenv.evaluation.conform.comparison import Comparison
+from shioenv.evaluation.conform.comparison import CaseComparison
 from shioenv.evaluation.conform.junit import junit
 from shioenv.evaluation.conform.page import page
 from shioenv.files.durable import atomic_write, storage_errors
@@ -16,7 +16,7 @@ RESULTS, JUNIT, PAGE, SCRIPTS = "results.json", "junit.xml", "report.html", "fin
 """The files of the directory, and the directory in it with a script for each finding."""
 
 
-def write_comparison(comparison: Comparison, directory: Path) -> None:
+def write_comparison(comparison: CaseComparison, directory: Path) -> None:
     """Writes the files of a comparison, in place of those of an earlier one.
 
     The page is left out where the extra `report` is not installed. Errors: DatasetStorageError.
