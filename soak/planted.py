@@ -2,7 +2,7 @@
 
 Each fault is what some emulator does: an option that is ignored, a width, a message, an exit code,
 a file's mode. The machine answers through a program (`--answer`), which changes what a fault is
-about. A fault is found where a finding comes of it. AskedCase about is every case, so a fault is missed
+about. A fault is found where a finding comes of it. Every case is asked about, so a fault is missed
 where no case has what it is about, or where the comparison does not see it.
 
 What is counted as a violation: a planted fault that no finding comes of, and a finding that comes

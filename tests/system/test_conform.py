@@ -17,7 +17,7 @@ from shioenv.domain.runner import State
 from shioenv.errors import PredictorError, UsageError
 from shioenv.evaluation.asking import Bounds
 from shioenv.evaluation.conform.comparison import CaseComparison, compare
-from shioenv.evaluation.conform.truth import Choice, CaseMachine, TruthCase, truth_of
+from shioenv.evaluation.conform.truth import CaseMachine, Choice, TruthCase, truth_of
 from shioenv.evaluation.conform.verdicts import Level
 from shioenv.evaluation.conform.write import write_comparison
 from shioenv.system.store import System

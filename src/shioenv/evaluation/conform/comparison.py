@@ -18,11 +18,11 @@ from shioenv.evaluation.conform.findings import (
     script,
 )
 from shioenv.evaluation.conform.shrink import Files, Sides
-from shioenv.evaluation.conform.truth import Choice, CaseMachine, TruthCase, truth_of
+from shioenv.evaluation.conform.truth import CaseMachine, Choice, TruthCase, truth_of
 from shioenv.evaluation.conform.verdicts import (
+    CaseVerdict,
     DifferenceClass,
     Level,
-    CaseVerdict,
     classes_of,
     most,
 )

@@ -21,7 +21,7 @@ from shioenv.evaluation.conform.shrink import (
     less_input,
     shrunk,
 )
-from shioenv.evaluation.conform.verdicts import Classes, Level, CaseVerdict
+from shioenv.evaluation.conform.verdicts import CaseVerdict, Classes, Level
 from shioenv.evaluation.mask import text_of
 from shioenv.evaluation.metrics import Said, Status
 from shioenv.evaluation.patches import changed_files, operations
