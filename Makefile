@@ -96,7 +96,7 @@ evaluate: setup ## judge every predictor that runs here by the public test suite
 	@mv docs/experiments/evaluation.md.new docs/experiments/evaluation.md
 
 soak: setup ## the long checks of truth and safety, at full size: about an hour on two idle cores
-	@for check in sanitizers determinism flags completeness fidelity composition fuzz leaks faults lines forging; do \
+	@for check in sanitizers determinism flags completeness fidelity composition fuzz leaks faults lines forging planted; do \
 		echo "== soak/$$check.py"; $(BIN)/python soak/$$check.py || failed="$$failed $$check"; \
 	done; [ -z "$$failed" ] || { echo "failed:$$failed" >&2; exit 1; }
 

@@ -110,4 +110,6 @@ def test_a_line_of_the_changelog_is_short_and_the_newest_section_is_this_version
     assert project["version"] == (others[0] if version == "Unreleased" else version)
     assert f"`git tag v{project['version']}`" in (ROOT / "CONTRIBUTING.md").read_text()
     titles = re.split(r"^## ", page, flags=re.MULTILINE)[1]
-    assert re.findall(r"^### (.*)$", titles, re.MULTILINE) == ["Added", "Changed", "Fixed"]
+    found = re.findall(r"^### (.*)$", titles, re.MULTILINE)
+    wanted = ["Added", "Changed", "Fixed"]
+    assert found == (wanted if version != "Unreleased" else [one for one in wanted if one in found])

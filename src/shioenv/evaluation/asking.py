@@ -50,6 +50,12 @@ class Ready:
     level: PatchLevel
     training: str = ""
     """The data that the predictor was trained on; empty where it does not say."""
+    install: str = ""
+    """A line of shell that installs just this version; empty where it does not say."""
+    shell: str = ""
+    """The shell's words that run it, to which an input is added as the last one.
+
+    It works in the current directory of a real file system. Empty where it cannot be run so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,8 +256,9 @@ def main() -> None:
     except Exception as error:
         connection.send(unable(error))
         return
-    training = str(getattr(predictor, "training", ""))
-    ready = Ready(str(getattr(predictor, "version", "")), level, training)
+    names = ("training", "install", "shell")
+    about = {name: str(getattr(predictor, name, "")) for name in names}
+    ready = Ready(str(getattr(predictor, "version", "")), level, **about)
     make_ready = getattr(predictor, "make_ready", lambda: None)
     try:
         with suppress(EOFError, OSError):

@@ -268,15 +268,20 @@ class _View:
         self._of.update(self._cwd, behaviors)
 
 
-@cache
 def executor_digest() -> str:
     """SHA-256 (hex) of the sources in this package that turn an input into a behavior.
 
     The sources are hashed because somebody would have to raise a version number by hand.
     """
+    return sources_digest(_SOURCES)
+
+
+@cache
+def sources_digest(packages: tuple[str, ...]) -> str:
+    """SHA-256 (hex) of all files of some of this package's packages, but for compiled ones."""
     digest = hashlib.sha256()
     root = Path(__file__).parents[1]
-    for package in _SOURCES:
+    for package in packages:
         for path in sorted((root / package).rglob("*")):
             if path.is_file() and path.suffix != ".pyc":
                 digest.update(f"{path.relative_to(root)}\0".encode())

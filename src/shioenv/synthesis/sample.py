@@ -198,7 +198,7 @@ def sample(
     if not grammars:
         raise UsageError("sampling needs at least one command")
     sampler = partial(Sampler, drawing.sampler, policy=chooser, horizon=horizon)
-    place = partial(_place, sampler, grammars, InputParser(grammars), settings)
+    place = partial(place_of, sampler, grammars, InputParser(grammars), settings)
     if callable(catalogue):
         places = {directory: place(catalogue(directory)) for directory in start_directories}
     else:
@@ -288,13 +288,18 @@ def _in_a_row(
             history = typed
 
 
-def _place(
+def place_of(
     sampler: Callable[[Sequence[Grammar]], Sampler],
     grammars: Sequence[Grammar],
     parser: InputParser,
     settings: PolicySettings,
     catalogue: Catalogue,
 ) -> DrawingPlace:
+    """What can be drawn with a catalogue's values by settings.
+
+    A grammar by which no input can be written there is left out. Errors: UnboundTokenError where it
+    is the only one.
+    """
     bound: dict[str, Grammar] = {}
     for grammar in grammars:
         try:

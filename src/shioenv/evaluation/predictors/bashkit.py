@@ -35,6 +35,18 @@ WATCHED = ("/home", "/tmp", "/root", "/etc", "/var", "/srv", "/opt", "/mnt", "/m
 Loaded = list[tuple[IndexEntry, bytes | None]]
 
 
+_SHELL = """\
+import sys, os, bashkit
+here = {"host_path": os.getcwd(), "vfs_path": os.getcwd(), "writable": True}
+etc = {"host_path": "/etc", "vfs_path": "/etc", "writable": False}
+bash = bashkit.Bash(username="root", cwd=os.getcwd(), mounts=[here, etc])
+done = bash.execute_sync("{ " + sys.argv[1] + "\\n} 2>&1")
+print(done.stdout + done.stderr, end="")
+sys.exit(done.exit_code & 255)
+"""
+"""A program that runs an input in bashkit, in the current directory."""
+
+
 class Bashkit:
     """Answers by running inputs in bashkit, each in a new interpreter with the system's files.
 
@@ -43,6 +55,7 @@ class Bashkit:
     """
 
     patch_level = PatchLevel.FILES
+    shell = f"python3 -c {quoted(_SHELL)}"
 
     def __init__(self, setting: Setting) -> None:
         try:
@@ -51,6 +64,7 @@ class Bashkit:
             raise MissingExtraError("the predictor bashkit", "evaluation", "bashkit") from None
         self._bashkit: Any = bashkit
         self.version = _version()
+        self.install = f"pip install bashkit=={self.version}"
         system = find_system(setting.text or setting.system)
         self._start = setting.start
         self._hostname = system.declaration.machine.hostname
@@ -58,6 +72,8 @@ class Bashkit:
         self._home = [pair for pair in loaded(system) if not _is_under(pair[0].path, MOUNTED)]
         self._under = {top: [*_beneath(system, top)] for top in MOUNTED}
         self._mounts = {top: self._filled(top) for top in MOUNTED}
+        self._pristine: dict[str, ShownFile] | None = None
+        """The files of a new interpreter, which are the same each time."""
 
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
         """What the input does in bashkit, after the history in the same interpreter."""
@@ -65,7 +81,10 @@ class Bashkit:
         bash = self._fresh(cwd)
         for text in state.history if state else ():
             bash.execute_sync(f"{text}\n")
-        before = self._tree(bash)
+        if state and state.history:
+            before = self._tree(bash)
+        else:
+            before = self._pristine = self._pristine or self._tree(bash)
         done = bash.execute_sync(f"{{ {shell_input}\n}} 2>&1")
         after = self._tree(bash)
         patch = changes(before, after, cwd)
@@ -73,6 +92,7 @@ class Bashkit:
             if any(_is_under(path, (top,)) and before.get(path) != after.get(path)
                    for path in {*before, *after}):  # fmt: skip
                 self._mounts[top] = self._filled(top)
+                self._pristine = None  # bashkit makes some files of its own, which are new then
         output = f"{done.stdout}{done.stderr}".encode("utf-8", "surrogateescape")
         return Behavior(exit_code=done.exit_code & 0xFF, output=output, patch=patch)
 
@@ -105,10 +125,12 @@ class Bashkit:
             for entry in files.read_dir(directory):
                 path, facts = f"{directory}/{entry['name']}", entry["metadata"]
                 kind = facts["file_type"]
-                found[path] = ShownFile(kind, facts["mode"], facts["modified"], facts["size"])
                 if kind == "directory":
                     found[path] = ShownFile(kind, facts["mode"], 0.0)
                     waiting.append(path)
+                else:  # links have the time at which they were loaded
+                    modified = facts["modified"] if kind == "file" else 0.0
+                    found[path] = ShownFile(kind, facts["mode"], modified, facts["size"])
         return found
 
 

@@ -11,10 +11,12 @@ from pathlib import Path
 from shioenv.domain.answers import answer_from
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import Answer, State
-from shioenv.errors import PredictorError
+from shioenv.errors import PredictorError, ShioenvError
 from shioenv.evaluation.metrics import PatchLevel
 from shioenv.evaluation.predictor import Setting
 from shioenv.evaluation.predictors.lines import LineProcess
+from shioenv.evaluation.predictors.tree import laid_out
+from shioenv.system.store import find_system
 
 
 class CommandPredictor:
@@ -23,10 +25,12 @@ class CommandPredictor:
     A question has `input`, `cwd` and `history`. The program is started once and asked about one
     input at a time. What it writes on standard error is shown to the user.
 
-    The first line asks the program who it is: `{"hello": true}`. The answer is a JSON object. It
-    may have `version`, `patch_level` and `training` (a dataset, or a file of the inputs that the
-    program was trained on). Errors: PredictorError for a text that is no command, or another answer
-    to the first line. Those of `LineProcess`.
+    The first line asks the program who it is: `{"hello": true, "root": DIR}`. Below DIR lie the
+    files of the pristine system (`laid_out`). There is no `root` where the system is not built
+    here. The answer is a JSON object. It may have `version`, `patch_level`, `install` and
+    `shell`, as `Ready` has them. It may have `training`: a dataset, or a file of the inputs that
+    the program was trained on. Errors: PredictorError for a text that is no command, or another
+    answer to the first line. Those of `LineProcess`.
     """
 
     def __init__(self, setting: Setting) -> None:
@@ -38,12 +42,15 @@ class CommandPredictor:
             raise PredictorError("no program is named", hint="command:./predict.py")
         self._start = setting.start
         self.version, self.patch_level = _version(self._words), PatchLevel.FULL.value
-        self.training = ""
-        self._process = LineProcess(self._words, {"hello": True}, setting)
+        self.training = self.install = self.shell = ""
+        first = {"hello": True, **_root(setting.system)}
+        self._process = LineProcess(self._words, first, setting)
         try:
             self.version = self._said("version", self.version)
             self.patch_level = self._said("patch_level", self.patch_level)
             self.training = self._said("training", "")
+            self.install = self._said("install", "")
+            self.shell = self._said("shell", "")
         except PredictorError:
             self.close()
             raise
@@ -83,6 +90,18 @@ class CommandPredictor:
     def close(self) -> None:
         """Ends the program."""
         self._process.close()
+
+
+def _root(system: str) -> dict[str, str]:
+    """The directory with the pristine files, for the first line; none where it is unknown.
+
+    A suite may be of a system that is built elsewhere.
+    """
+    try:
+        built = find_system(system)
+    except ShioenvError:
+        return {}
+    return {"root": str(laid_out(built))}
 
 
 def _version(words: list[str]) -> str:

@@ -32,6 +32,8 @@ class JustBash:
 
     patch_level = PatchLevel.FILES
     version = VERSION
+    install = f"npm install --global just-bash@{VERSION}"
+    shell = 'just-bash --root "$PWD" --allow-write -c'
 
     def __init__(self, setting: Setting) -> None:
         node = shutil.which("node")

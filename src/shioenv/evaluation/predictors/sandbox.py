@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shioenv.bash.words import quoted
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import State
@@ -17,6 +18,7 @@ class SandboxPredictor:
     def __init__(self, runner: SandboxRunner) -> None:
         self._runner = runner
         self.version = f"{runner.system.name} {runner.system.digest[:12]}"
+        self.install = f"shioenv system build {quoted(runner.system.name)}"
 
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
         """What the input does on the machine."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from shioenv.domain.names import file_key
 from shioenv.domain.patch import ContextPatch, Operation
 from shioenv.domain.pointer import escape
+from shioenv.evaluation.predictors.lines import installed
 from shioenv.system.store import DEVICES, IndexEntry, System
 
 LARGEST = 64 * 1024
@@ -48,6 +51,32 @@ def loaded(system: System) -> Iterator[tuple[IndexEntry, bytes | None]]:
             yield entry, system.read(path) if entry.size <= LARGEST else b""
         elif stat.S_ISDIR(entry.mode) or stat.S_ISLNK(entry.mode):
             yield entry, None
+
+
+def laid_out(system: System) -> Path:
+    """The directory in the cache where the system's files (`loaded`) lie, made on first use.
+
+    Files have their modes and times, and belong to whoever made the directory. Programs for whom
+    they are laid out share the directory, and must not write there. Errors: those of `installed`.
+    """
+    return installed(f"root-{system.digest[:16]}", lambda top: _lay_out(system, top))
+
+
+def _lay_out(system: System, top: Path) -> None:
+    entries = list(loaded(system))
+    for entry, content in entries:
+        path = top / entry.path.lstrip("/")
+        if stat.S_ISLNK(entry.mode):
+            path.symlink_to(entry.target)
+        elif content is None:
+            path.mkdir(exist_ok=True)
+        else:
+            path.write_bytes(content)
+    for entry, _ in reversed(entries):  # what lies in a directory comes before the directory
+        path = top / entry.path.lstrip("/")
+        if not stat.S_ISLNK(entry.mode):
+            path.chmod(stat.S_IMODE(entry.mode))
+        os.utime(path, (entry.mtime, entry.mtime), follow_symlinks=False)
 
 
 def changes(before: Tree, after: Tree, start: str) -> ContextPatch:

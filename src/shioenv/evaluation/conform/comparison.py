@@ -1,0 +1,200 @@
+"""An implementation compared with the machine: cases, verdicts, findings, and their counts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from shioenv.errors import PredictorError
+from shioenv.evaluation.asking import Bounds, PredictorPool, Ready
+from shioenv.evaluation.conform.findings import (
+    CaseFinding,
+    difference,
+    finding_json,
+    findings_of,
+    script,
+)
+from shioenv.evaluation.conform.shrink import Files, Sides
+from shioenv.evaluation.conform.truth import CaseMachine, Choice, TruthCase, truth_of
+from shioenv.evaluation.conform.verdicts import (
+    CaseVerdict,
+    DifferenceClass,
+    Level,
+    classes_of,
+    most,
+)
+from shioenv.evaluation.metrics import PatchLevel, Said
+from shioenv.evaluation.predictor import predictor_names
+from shioenv.execution.job import Tell, processes_here, silent
+from shioenv.report.text import rounded
+from shioenv.synthesis.cases import KINDS
+from shioenv.system.store import System, find_system
+
+USUAL = Bounds()
+EVERYTHING = Choice()
+
+Progress = Callable[[str, int, int], None]
+"""Called with what is being counted, how many of it are done, and of how many."""
+
+
+@dataclass(frozen=True)
+class CaseComparison:
+    """What came of comparing an implementation, the other side, with the machine."""
+
+    system: System
+    name: str
+    """The other side as it was named."""
+    other: Ready
+    level: Level
+    seed: int
+    truth: tuple[TruthCase, ...]
+    """All cases that were drawn."""
+    verdicts: tuple[CaseVerdict, ...]
+    """Of the cases whose truth is steady, in their order."""
+    findings: tuple[CaseFinding, ...]
+
+    @property
+    def share(self) -> float:
+        """The share of verdicts that are right, 0 to 1; 1 where there are none."""
+        right = sum(one.right for one in self.verdicts)
+        return right / len(self.verdicts) if self.verdicts else 1.0
+
+    @property
+    def title(self) -> str:
+        """The other side and its version, for people."""
+        return f"{self.name} {self.other.version}".strip()
+
+    def shown(self, finding: CaseFinding) -> list[str]:
+        """The diff of a finding."""
+        return difference(finding, self.level, self.system.name, self.title)
+
+    def script(self, finding: CaseFinding) -> str:
+        """The script of a finding."""
+        return script(finding, self.system, self._files, self.other, self.name)
+
+    @cached_property
+    def _files(self) -> Files:
+        return Files(self.system)
+
+    @cached_property
+    def document(self) -> dict[str, Any]:
+        """Everything for programs.
+
+        `commands`, `kinds` and `options` (by command) hold for each name the counts of `counted`.
+        `findings` hold a diff and a script each.
+        """
+        kinds = {kind: [one for one in self.truth if one.drawn.kind == kind] for kind in KINDS}
+        commands: dict[str, list[TruthCase]] = {}
+        for case in self.truth:
+            commands.setdefault(case.drawn.command, []).append(case)
+        return {
+            "system": self.system.name,
+            "system_digest": self.system.digest,
+            "against": self.name,
+            "version": self.other.version,
+            "level": self.level.value,
+            "seed": self.seed,
+            **self.counted(self.truth),
+            "commands": {name: self.counted(commands[name]) for name in sorted(commands)},
+            "kinds": {kind: self.counted(cases) for kind, cases in kinds.items() if cases},
+            "options": {name: self._options(commands[name]) for name in sorted(commands)},
+            "statuses": dict(Counter(one.said.status.value for one in self.verdicts)),
+            "findings": [
+                finding_json(one, self.shown(one), self.script(one)) for one in self.findings
+            ],
+        }
+
+    def counted(self, cases: Iterable[TruthCase]) -> dict[str, Any]:
+        """Of some cases: how many were drawn, are steady and right, and how others differ.
+
+        A case that differs in several classes counts for each. `share` is of the steady cases, None
+        where there is none.
+        """
+        drawn = list(cases)
+        verdicts = [self._verdict[id(one)] for one in drawn if one.behavior is not None]
+        right = sum(one.right for one in verdicts)
+        classes = Counter(name for one in verdicts for name in one.classes)
+        return {
+            "drawn": len(drawn),
+            "steady": len(verdicts),
+            "right": right,
+            "share": rounded(right / len(verdicts)) if verdicts else None,
+            "differ": {name.value: classes[name] for name in DifferenceClass},
+        }
+
+    def _options(self, cases: Sequence[TruthCase]) -> dict[str, Any]:
+        by_option: dict[str, list[TruthCase]] = {}
+        for case in cases:
+            for option in case.drawn.options:
+                by_option.setdefault(option, []).append(case)
+        return {option: self.counted(by_option[option]) for option in sorted(by_option)}
+
+    @cached_property
+    def _verdict(self) -> dict[int, CaseVerdict]:
+        return {id(one.case): one for one in self.verdicts}
+
+
+def predictor_of(against: str) -> str:
+    """The predictor that a text names, which may be a command without `command:` before it."""
+    return against if against.partition(":")[0] in predictor_names() else f"command:{against}"
+
+
+def compare(
+    against: str,
+    *,
+    system: str | None = None,
+    choice: Choice = EVERYTHING,
+    level: Level | None = None,
+    workers: int | None = None,
+    bounds: Bounds = USUAL,
+    progress: Progress = lambda what, done, total: None,
+    tell: Tell = silent,
+) -> CaseComparison:
+    """The comparison of a predictor, by name or as a command, with a system's machine.
+
+    `level` is what is compared; None: the most that the predictor knows. An answer that is late or
+    none is a difference, and so is one that is lost with the predictor's process. The predictor is
+    started anew then. Errors: those of `find_system`, `truth_of` and `PredictorPool`;
+    PredictorError for a level of which the predictor knows less.
+    """
+    built = find_system(system)
+    name = predictor_of(against)
+    count = processes_here(workers)
+    start = built.declaration.start_directory
+    with CaseMachine(built, workers) as machine:
+        tell(f"{name} is started: {bounds.ready:g} s at most (--start-timeout)")
+        with PredictorPool(name, system or built.name, start, count, bounds) as pool:
+            level = _level(level, pool.ready.level, name)
+            truth = truth_of(
+                machine, choice, lambda done, total: progress("cases executed", done, total)
+            )
+            steady = [(number, one) for number, one in enumerate(truth) if one.behavior is not None]
+            said: dict[int, Said] = {}
+            for number, answer in pool.said([(number, one.asked.task) for number, one in steady]):
+                said[number] = answer
+                progress("answers", len(said), len(steady))
+            verdicts = tuple(_verdict(one, said[number], level) for number, one in steady)
+            sides = Sides(machine, pool, level)
+            files = Files(built)
+            findings = findings_of(
+                sides, verdicts, files, lambda done, total: progress("differences", done, total)
+            )
+            return CaseComparison(
+                built, name, pool.ready, level, choice.seed, tuple(truth), verdicts, tuple(findings)
+            )
+
+
+def _verdict(case: TruthCase, said: Said, level: Level) -> CaseVerdict:
+    assert case.behavior is not None
+    return CaseVerdict(case, said, classes_of(case.behavior, said, level))
+
+
+def _level(level: Level | None, known: PatchLevel, name: str) -> Level:
+    if level is Level.FULL and known is PatchLevel.FILES:
+        raise PredictorError(
+            f"{name} knows which files change, and nothing else of a patch", hint="--level files"
+        )
+    return most(known) if level is None else level

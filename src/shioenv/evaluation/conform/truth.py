@@ -1,0 +1,216 @@
+"""Truth: what the machine did with cases, executed once and kept in the cache directory."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
+from itertools import islice
+from pathlib import Path
+from random import Random
+from typing import Any, TypeAlias
+
+from shioenv.domain.answers import behavior_json, behavior_of
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.inputs import Input, Session
+from shioenv.domain.runner import State
+from shioenv.errors import ShioenvError, UsageError
+from shioenv.evaluation.mask import text_of
+from shioenv.evaluation.predictors.lines import waiting
+from shioenv.execution.job import NumberedJob
+from shioenv.execution.lanes import LANES, Lane
+from shioenv.execution.local import LocalExecutor
+from shioenv.files.durable import storage_errors
+from shioenv.files.journal import Journal
+from shioenv.irreducibility.scoring import Scoring
+from shioenv.recording.bounds import LIMITS
+from shioenv.recording.cache import executor_digest, sources_digest
+from shioenv.recording.session import SessionRecorder
+from shioenv.synthesis.cases import CaseStream, DrawnCase
+from shioenv.system.build import cache_directory
+from shioenv.system.store import System
+
+RUNS = Scoring(budget=0, noise_runs=2)
+"""Each case runs twice at least, once of these with two pipes, and no sub-input of it is scored."""
+
+Report = Callable[[int, int], None]
+"""Called with how many cases are done, and of how many."""
+
+
+@dataclass(frozen=True, slots=True)
+class AskedCase:
+    """An input in the state that both sides are asked in."""
+
+    cwd: str
+    history: tuple[str, ...]
+    input: Input
+
+    @property
+    def key(self) -> tuple[str, tuple[str, ...], str]:
+        """What tells one from another, whatever the arguments are."""
+        return self.cwd, self.history, self.input.text
+
+    @property
+    def task(self) -> tuple[str, State]:
+        """What a predictor is asked."""
+        return self.input.text, State(cwd=self.cwd, history=self.history)
+
+    def __str__(self) -> str:
+        return self.input.text
+
+
+@dataclass(frozen=True, slots=True)
+class TruthCase:
+    """A drawn case with what the machine did."""
+
+    drawn: DrawnCase
+    behavior: Behavior | None
+    """None: the machine's own runs disagree, so that nothing can be held against it.
+
+    Where something was written on standard error, `stdout` is what was written beside it."""
+
+    @property
+    def asked(self) -> AskedCase:
+        """What both sides are asked."""
+        return AskedCase(self.drawn.cwd, self.drawn.history, self.drawn.input)
+
+
+Tasks: TypeAlias = Iterable[tuple[int, AskedCase]]
+
+
+class CaseMachine:
+    """Executes inputs on a pristine system in worker processes; a context manager."""
+
+    def __init__(self, system: System, workers: int | None = None) -> None:
+        self.system = system
+        self._executor = LocalExecutor(workers)
+        self._job = NumberedJob(
+            _behavior,
+            system=system.name,
+            limits=LIMITS,
+            digest=system.digest,
+            lanes=LANES,
+            what="case",
+            made="the truth",
+        )
+
+    def behaviors(self, tasks: Tasks) -> Iterator[tuple[int, Behavior | None]]:
+        """The number of each task with what the machine did, in the order they are finished.
+
+        None where its runs disagree, or reached a limit. Errors: those of executors.
+        """
+        return self._executor.map(self._job, tasks)
+
+    def __enter__(self) -> CaseMachine:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._executor.close()
+
+
+def _behavior(lane: Lane, task: tuple[int, AskedCase]) -> Behavior | None:
+    asked = task[1]
+    recorder = SessionRecorder(scoring=RUNS, alone=lane.alone)
+    session = Session(asked.cwd, (asked.input,), asked.history)
+    did = recorder.record(session, lane, Random(0)).behavior
+    return None if did.volatile or did.output_truncated or did.patch_truncated else did
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which cases are asked about."""
+
+    commands: tuple[str, ...] = ()
+    """Names of grammars; none named: all."""
+    count: int = 2000
+    """How many, at least 1; the first of the stream."""
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.count < 1:
+            raise UsageError(f"{self.count} cases", hint="at least 1")
+
+
+def truth_of(
+    machine: CaseMachine, choice: Choice, report: Report = lambda done, total: None
+) -> list[TruthCase]:
+    """The chosen cases, or all where there are fewer, each with what the machine did.
+
+    What was executed before is read from the cache directory, and what is missing is executed and
+    kept there. Cases are kept for a system, the code that draws and executes, the commands and the
+    seed. Errors: those of `CaseStream` and executors; DatasetStorageError.
+    """
+    path = _kept(machine.system, choice)
+    with storage_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with waiting(path.parent):
+            journal = Journal(path, _decoded)
+            try:
+                return _completed(journal, machine, choice, report)
+            finally:
+                journal.close()
+
+
+def _completed(
+    journal: Journal[TruthCase], machine: CaseMachine, choice: Choice, report: Report
+) -> list[TruthCase]:
+    known, count = journal.values, choice.count
+    if any(number not in known for number in range(count)):
+        drawn = list(islice(CaseStream(machine.system, choice.commands, choice.seed), count))
+        count = len(drawn)
+        missing = [number for number in range(count) if number not in known]
+        tasks = ((number, TruthCase(drawn[number], None).asked) for number in missing)
+        for done, (number, behavior) in enumerate(machine.behaviors(tasks), 1):
+            line = _encoded(number, TruthCase(drawn[number], behavior))
+            kept = _decoded(line)  # what another run reads, which says less than an execution
+            assert kept is not None
+            journal.append(number, kept[1], line)
+            report(count - len(missing) + done, count)
+    return [known[number] for number in range(count)]
+
+
+def _kept(system: System, choice: Choice) -> Path:
+    drawing = [choice.commands, choice.seed, sources_digest(("grammar", "synthesis"))]
+    about = [system.digest, asdict(LIMITS), asdict(RUNS), executor_digest(), drawing]
+    digest = hashlib.sha256(json.dumps(about).encode()).hexdigest()
+    return cache_directory() / "truths" / digest[:24] / "cases.ndjson"
+
+
+def _encoded(number: int, case: TruthCase) -> bytes:
+    drawn, behavior = case.drawn, case.behavior
+    document: dict[str, Any] = {
+        "number": number,
+        "kind": drawn.kind,
+        "command": drawn.command,
+        "input_args": drawn.input.input_args,
+        "cwd": drawn.cwd,
+        "options": drawn.options,
+        "history": drawn.history,
+        "behavior": None if behavior is None else behavior_json(behavior),
+    }
+    if behavior is not None and behavior.stderr and behavior.stdout is not None:
+        document["stdout"] = text_of(behavior.stdout)
+    return json.dumps(document).encode()
+
+
+def _decoded(line: bytes) -> tuple[int, TruthCase] | None:
+    """The case of a journal's line; None for a line that holds none."""
+    try:
+        document = json.loads(line)
+        said = document["behavior"]
+        behavior = None if said is None else behavior_of(said)
+        if behavior is not None and "stdout" in document:
+            stdout = document["stdout"].encode("utf-8", "surrogateescape")
+            behavior = replace(behavior, stdout=stdout)
+        drawn = DrawnCase(
+            document["kind"],
+            document["command"],
+            Input.from_marked(document["input_args"]),
+            document["cwd"],
+            tuple(document["options"]),
+            tuple(document["history"]),
+        )
+        return document["number"], TruthCase(drawn, behavior)
+    except (ValueError, KeyError, TypeError, ShioenvError):
+        return None

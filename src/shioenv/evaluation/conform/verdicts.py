@@ -1,0 +1,101 @@
+"""Verdicts: whether an answer is what the machine did, and where it differs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from shioenv.domain.behavior import Behavior
+from shioenv.evaluation.conform.truth import TruthCase
+from shioenv.evaluation.mask import text_of
+from shioenv.evaluation.metrics import PatchLevel, Said, Status
+from shioenv.evaluation.patches import changed_files, operations
+
+
+class DifferenceClass(StrEnum):
+    """Where an answer differs from what the machine did."""
+
+    ANSWER = "answer"
+    """There is none: the other side hung, died, declined, or said nonsense."""
+    EXIT_CODE = "exit code"
+    OUTPUT = "output"
+    STANDARD_ERROR = "standard error"
+    """The output differs, and all that the machine wrote on standard output stands in it.
+
+    What differs then stands in the place of what the machine wrote on standard error."""
+    PATCH = "patch"
+
+
+class Level(StrEnum):
+    """How much of an answer is compared, beside output and exit code."""
+
+    OUTPUT = "output"
+    """Nothing else."""
+    FILES = "files"
+    """Which files were added, removed, changed."""
+    FULL = "full"
+    """The whole context patch, and the contents of files where the answer says their digests."""
+
+
+def most(level: PatchLevel) -> Level:
+    """The most that can be compared with answers of a patch level."""
+    return Level(level.value)
+
+
+Classes = frozenset[DifferenceClass]
+
+
+@dataclass(frozen=True, slots=True)
+class CaseVerdict:
+    """A case, what the other side said of it, and where that differs."""
+
+    case: TruthCase
+    said: Said
+    classes: Classes
+
+    @property
+    def right(self) -> bool:
+        """Whether the other side did what the machine did."""
+        return not self.classes
+
+
+def classes_of(truth: Behavior, said: Said, level: Level) -> Classes:
+    """Where an answer differs from what the machine did; empty where nowhere.
+
+    Outputs are compared as texts with CR LF as LF, nothing stripped. Directories that a patch tells
+    of and times count at the level `full` alone.
+    """
+    behavior = said.behavior
+    if behavior is None or said.status is not Status.ANSWERED:
+        return frozenset({DifferenceClass.ANSWER})
+    found = set()
+    if behavior.exit_code != truth.exit_code:
+        found.add(DifferenceClass.EXIT_CODE)
+    if text_of(behavior.output) != text_of(truth.output):
+        found.add(_class_of_output(truth, behavior))
+    if _patches_differ(truth, behavior, level):
+        found.add(DifferenceClass.PATCH)
+    return frozenset(found)
+
+
+def _class_of_output(truth: Behavior, behavior: Behavior) -> DifferenceClass:
+    """Standard error where the machine wrote there, and its standard output is there line by line.
+
+    The channels of an answer are not known. What is known is which lines of the machine's output
+    came through standard error: those that its standard output lacks.
+    """
+    if truth.stdout is None or truth.stdout == truth.output:
+        return DifferenceClass.OUTPUT
+    said = iter(text_of(behavior.output).splitlines())
+    there = all(line in said for line in text_of(truth.stdout).splitlines())
+    return DifferenceClass.STANDARD_ERROR if there else DifferenceClass.OUTPUT
+
+
+def _patches_differ(truth: Behavior, behavior: Behavior, level: Level) -> bool:
+    if level is Level.OUTPUT:
+        return False
+    ours, theirs = operations(truth.patch), operations(behavior.patch)
+    if level is Level.FILES:
+        return changed_files(ours) != changed_files(theirs)
+    digests = behavior.content_digests
+    return ours != theirs or bool(digests and digests != truth.content_digests)

@@ -1,0 +1,154 @@
+"""Where answers differ from the machine, and how differences are made small, without a sandbox."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import pytest
+
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.inputs import Input
+from shioenv.domain.patch import ContextPatch
+from shioenv.domain.runner import State
+from shioenv.evaluation.conform.comparison import predictor_of
+from shioenv.evaluation.conform.shrink import Reduced, Sides, less_input, shrunk
+from shioenv.evaluation.conform.truth import AskedCase
+from shioenv.evaluation.conform.verdicts import Level, classes_of
+from shioenv.evaluation.metrics import Said, Status
+
+MESSAGE = b"cat: x: No such file or directory\n"
+MIXED = Behavior(1, b"one\n" + MESSAGE, stdout=b"one\n", stderr=MESSAGE)
+PLAIN = Behavior(0, b"one\n", stdout=b"one\n", stderr=b"")
+MADE = ContextPatch((("a", "/fs/new", {"perms": "-rw-r--r--", "size": 0}),))
+OTHER = ContextPatch((("a", "/fs/new", {"perms": "-rwxr-xr-x", "size": 0}),))
+
+
+@pytest.mark.parametrize(
+    ("truth", "answer", "classes"),
+    [
+        (PLAIN, Behavior(0, b"one\r\n"), set()),
+        (PLAIN, Behavior(0, b"one"), {"output"}),
+        (PLAIN, Behavior(3, b"one\n"), {"exit code"}),
+        (PLAIN, Behavior(0, b"one\nwarning\n"), {"output"}),
+        (MIXED, Behavior(1, b"one\n"), {"standard error"}),
+        (MIXED, Behavior(1, b"cat: x: not found\none\n"), {"standard error"}),
+        (MIXED, Behavior(1, MESSAGE), {"output"}),
+        (MIXED, Behavior(0, b"two\n" + MESSAGE), {"output", "exit code"}),
+    ],
+)
+def test_a_difference_has_classes(truth: Behavior, answer: Behavior, classes: set[str]) -> None:
+    assert set(classes_of(truth, Said(behavior=answer), Level.FILES)) == classes
+
+
+@pytest.mark.parametrize("status", [one for one in Status if one is not Status.ANSWERED])
+def test_what_is_no_answer_differs_in_that_alone(status: Status) -> None:
+    assert set(classes_of(PLAIN, Said(status, PLAIN), Level.FULL)) == {"answer"}
+
+
+def test_a_level_says_how_much_of_a_patch_is_compared() -> None:
+    truth = Behavior(0, b"", MADE, {"new": "1"})
+    nothing, mode = Said(behavior=Behavior(0, b"")), Said(behavior=Behavior(0, b"", OTHER))
+    content = Said(behavior=Behavior(0, b"", MADE, {"new": "2"}))
+    for level, differing in (
+        (Level.OUTPUT, ()),
+        (Level.FILES, (nothing,)),
+        (Level.FULL, (nothing, mode, content)),
+    ):
+        for said in (nothing, mode, content):
+            expected = {"patch"} if said in differing else set()
+            assert set(classes_of(truth, said, level)) == expected
+
+
+class Scripted:
+    """A machine that prints nothing, and another side that prints what `said` gives."""
+
+    def __init__(self, said: Callable[[str, tuple[str, ...]], bytes]) -> None:
+        self._said = said
+        self.unsteady: set[str] = set()
+        self.asked: list[object] = []
+
+    def behaviors(
+        self, tasks: Iterable[tuple[int, AskedCase]]
+    ) -> Iterator[tuple[int, Behavior | None]]:
+        for number, one in tasks:
+            self.asked.append(one.key)
+            yield number, None if one.input.text in self.unsteady else Behavior(0, b"")
+
+    def said(self, tasks: Iterable[tuple[int, tuple[str, State]]]) -> Iterator[tuple[int, Said]]:
+        for number, (text, state) in tasks:
+            yield number, Said(behavior=Behavior(0, self._said(text, state.history)))
+
+
+def left_of(both: Any, *words: str, history: tuple[str, ...] = ()) -> AskedCase:
+    """What is left of an input; `both` is a `Scripted`."""
+    sides = Sides(both, both, Level.FULL)
+    asked = AskedCase("/", history, Input.from_marked(words))
+    sides.compare([asked])
+    compared = sides.known[asked.key]
+    assert compared is not None
+    (left,) = shrunk(sides, [(Reduced(asked), compared.classes)], less_input)
+    assert len(both.asked) == len({*both.asked}), "something was executed twice"
+    return left.asked
+
+
+def test_arguments_are_left_out_until_none_can_go() -> None:
+    def said(text: str, history: tuple[str, ...]) -> bytes:
+        return b"!" if {"-x", "b"} <= {*text.split()} else b""
+
+    assert left_of(Scripted(said), "ls", "-a", "-x", "a", "b", "c").input.text == "ls -x b"
+
+
+def test_commands_and_redirections_are_left_out() -> None:
+    def said(text: str, history: tuple[str, ...]) -> bytes:
+        return b"!" if "sort" in text.split() else b""
+
+    words = ("cat", "a", "|", "sort", "-r", ">", "out", "&&", "ls")
+    assert left_of(Scripted(said), *words).input.text == "sort"
+
+
+def test_a_command_in_the_middle_is_left_out() -> None:
+    def said(text: str, history: tuple[str, ...]) -> bytes:
+        return b"!" if {"first", "last"} <= {*text.split()} else b""
+
+    assert left_of(Scripted(said), "first", ";", "second", ";", "last").input.text == "first ; last"
+    assert left_of(Scripted(said), "last", "|", "first", "|", "second").input.text == "last | first"
+
+
+def test_lines_before_are_left_out() -> None:
+    def said(text: str, history: tuple[str, ...]) -> bytes:
+        return b"!" if "b" in history else b""
+
+    assert left_of(Scripted(said), "ls", history=("a", "b", "c")).history == ("b",)
+
+
+def test_what_the_machine_itself_disagrees_about_is_never_left() -> None:
+    both = Scripted(lambda text, history: b"!")
+    both.unsteady = {"ls", "ls a"}
+    assert left_of(both, "ls", "a", "b", "c").input.text == "ls b"
+
+
+def test_a_difference_stays_in_its_class() -> None:
+    """Without an argument there is another difference, which is not the one looked at."""
+
+    class Failing(Scripted):
+        def said(
+            self, tasks: Iterable[tuple[int, tuple[str, State]]]
+        ) -> Iterator[tuple[int, Said]]:
+            for number, (text, _) in tasks:
+                yield number, Said(behavior=Behavior(text == "ls", b"" if text == "ls" else b"!"))
+
+    assert left_of(Failing(lambda text, history: b""), "ls", "a", "b").input.text == "ls b"
+
+
+def test_files_are_left_out_by_a_first_line() -> None:
+    asked = AskedCase("/home/u", ("cd x",), Input.from_marked(("ls",)))
+    whole = Reduced(asked, ("a", "b c")).whole
+    assert whole.history == ("rm -rf -- a 'b c'", "cd x")
+    assert Reduced(asked).whole == asked
+
+
+def test_what_is_no_predictor_is_a_command() -> None:
+    assert predictor_of("sandbox:x") == "sandbox:x"
+    assert predictor_of("command:./a b") == "command:./a b"
+    assert predictor_of("./a b") == "command:./a b"
