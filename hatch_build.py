@@ -28,6 +28,12 @@ PROGRAMS = {
         ("around/*.c", "inside/server.c"),
         ["-static-pie", "-fPIE", "-Wl,-z,relro,-z,now", "-Wl,--build-id=none", *FORTIFIED],
     ),
+    # Modules for the sshd of a system: linked against none of its libraries, as `preload.so`.
+    "ssh-names.so": (("ssh/names.c",), ["-shared", "-fPIC", "-nostdlib", "-U_FORTIFY_SOURCE"]),
+    "ssh-passwords.so": (
+        ("ssh/passwords.c",),
+        ["-shared", "-fPIC", "-nostdlib", "-U_FORTIFY_SOURCE"],
+    ),
     # For microVMs, where no library is.
     "shioenv-guest": (
         ("guest/*.c", "around/configuration.c", "around/scan.c", "around/sha256.c"),
@@ -37,6 +43,9 @@ PROGRAMS = {
         ("around/*.c", "inside/server.c"),
         ["-static", "-Wl,--build-id=none", *FORTIFIED],
     ),
+    # Beside the sshd of a system.
+    "ssh-keeper": (("ssh/keeper.c",), ["-static"]),
+    "ssh-session": (("ssh/session.c",), ["-static"]),
 }
 """By name: where its sources are below `native`, and how they are compiled and linked. None takes
 anything from a C library of the host, so that one wheel runs on every distribution."""

@@ -27,6 +27,7 @@ cpio cpio
 e2fsprogs mkfs.ext4
 nodejs node
 npm npm
+openssh-client ssh
 qemu-system-x86 qemu-system-x86_64
 xfsprogs mkfs.xfs
 zstd zstd'

@@ -78,6 +78,7 @@ PROGRAMS = {
     "node": "nodejs",
     "npm": "npm",
     "qemu-system-x86_64": "qemu-system-x86",
+    "ssh": "openssh-client",
     "zstd": "zstd",
 }
 """The Debian package of each program."""

@@ -452,6 +452,12 @@ class ConversationTooLongError(ShioenvError):
     code = "SHIO-W02"
 
 
+class ServingError(ShioenvError):
+    """A server cannot be started so, or what it is made of is gone."""
+
+    code = "SHIO-W03"
+
+
 # models
 
 

@@ -120,6 +120,8 @@ def test_the_wheel_holds_the_programs_the_data_and_the_types(wheel: Path) -> Non
     assert programs[0].external_attr >> 16 & 0o111, "the helper must be executable"
     for name in (
         "shioenv/native/bin/preload.so",
+        "shioenv/native/bin/ssh-names.so",
+        "shioenv/native/bin/ssh-passwords.so",
         "shioenv/native/committed/answers.so",
         "shioenv/native/committed/processor.so",
         "shioenv/py.typed",

@@ -208,18 +208,24 @@ class Lines:
         return self._recorder.printed(self._run(request, blind=True))
 
     def beside(
-        self, text: str, *, separate: bool = False, wall_seconds: float | None = None
+        self,
+        text: str,
+        *,
+        wall_seconds: float | None = None,
+        separate: bool = False,
+        stdin: bytes = b"",
     ) -> Behavior:
         """What an input does in a shell of its own in the same machine, in the start directory.
 
-        The files, the network and the host's name are those that the lines left. `separate` gives
-        each output channel a pipe. Errors: SandboxError, after which the machine is gone.
+        The files, the network and the host's name are those that the lines left. `separate` and
+        `stdin` are those of `Request`. Errors: SandboxError, after which the machine is gone.
         """
         request = Request(
             started(self._cwd, text),
             cwd=self._cwd,
-            separate=separate,
             wall_seconds=wall_seconds,
+            separate=separate,
+            stdin=stdin,
         )
         try:
             execution = self._sandbox.run_beside(request)
@@ -249,6 +255,23 @@ class Lines:
         if not self.ended:
             raise SandboxError("it cannot be killed, and does not run what it is given")
 
+    def start_terminal(self, text: str, *, idle_seconds: float) -> int:
+        """Starts another shell, which runs an input on a terminal of the machine as it was left.
+
+        The descriptor of the terminal's other end is the caller's to close. A shell that waits for
+        a line is ended before. Errors: those of `look`.
+        """
+        try:
+            if not self.ended:
+                self._sandbox.run_line(Request("exit", cwd=self._cwd), blind=True)
+            request = Request(started(self._cwd, text), cwd=self._cwd)
+            terminal = self._sandbox.start_terminal(request, idle_seconds=idle_seconds)
+        except (SandboxError, ShellEndedError):
+            self.ended = True
+            raise
+        self.ended = False
+        return terminal
+
     def look(self) -> Behavior:
         """What happened since the line before, without a line."""
         try:
@@ -277,6 +300,10 @@ class Lines:
     def given_back(self) -> bool:
         """Whether `end` was called."""
         return self._give_back is None
+
+    def interrupt(self) -> None:
+        """Ends the machine at once, from any thread; a call that waits raises SandboxError."""
+        self._sandbox.interrupt()
 
     def end(self) -> None:
         """Ends the shell and all that it left; ending it twice does nothing."""

@@ -166,6 +166,104 @@ def openai(
         serve(front.application(), door, printing.note, refusal)
 
 
+@shared.command(app, "shioenv serve ssh ./visits --port 2222 --policy try:3")
+def ssh(
+    directory: Annotated[
+        Path,
+        typer.Argument(
+            metavar="DIR", help="Gets log, recordings and uploads; holds the server's host keys."
+        ),
+    ],
+    *,
+    host: Host = "127.0.0.1",
+    port: Port = 2222,
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            metavar="POLICY",
+            help="Which passwords pass: any, never, try:N (an address's Nth), or list:FILE of "
+            "lines NAME:PASSWORD. Needed where the server listens elsewhere than on 127.0.0.1 "
+            "(default there: any).",
+        ),
+    ] = None,
+    keys: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Keys that pass, as a file authorized_keys has them."),
+    ] = None,
+    system: shared.SystemName = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODEL",
+            autocompletion=shared.completing("shioenv.model.files:model_names"),
+            help="Let a model answer instead of a machine: a name, or a file.",
+        ),
+    ] = None,
+    machine_below: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            max=1,
+            metavar="P",
+            help="With --model: run what the model is less sure of than P on a machine.",
+        ),
+    ] = None,
+    connections: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Connections at once.")
+    ] = 200,
+    per_address: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Connections of one address at once.")
+    ] = 20,
+    seconds: Annotated[
+        float, typer.Option(min=1, metavar="SECONDS", help="How long a connection may last.")
+    ] = 3600,
+    delay: Annotated[
+        tuple[float, float],
+        typer.Option(
+            metavar="LEAST MOST", help="Seconds that an answer is held back, drawn for each line."
+        ),
+    ] = (0, 0),
+) -> None:
+    """Be an OpenSSH server with a machine of its own behind each visitor, until Ctrl-C.
+
+    The server is the system's own sshd, in namespaces without a network. Whoever is let in can run
+    anything in the machine, which nothing leaves, and which is thrown away afterwards. The log has
+    Cowrie's events, with what each line changed.
+    """
+    import asyncio
+    import socket
+
+    from shioenv.errors import UsageError
+    from shioenv.files.regular import read_regular
+    from shioenv.fronts.ssh.policy import policy_of
+    from shioenv.fronts.ssh.server import ServerBounds, SshServer
+    from shioenv.fronts.ssh.shells import Asking
+    from shioenv.system.store import find_system
+
+    if policy is None and host not in {"127.0.0.1", "::1", "localhost"}:
+        raise UsageError(
+            f"who is let in at {host}?", hint="name it: --policy any, never, try:3, list:FILE"
+        )
+    try:
+        accepted = read_regular(keys) if keys else b""
+        kind = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listener = socket.create_server((host, port), family=kind, backlog=128)
+    except OSError as error:
+        raise UsageError(f"the server cannot be started: {error}") from None
+    with listener:
+        served = SshServer(
+            find_system(system),
+            policy_of(policy or "any"),
+            directory,
+            bounds=ServerBounds(connections, per_address, seconds),
+            accepted_keys=accepted,
+            asking=Asking(model, machine_below) if model else None,
+            delay=delay,
+        )
+        printing.note(f"listening on {host} port {listener.getsockname()[1]}; log: {directory}")
+        asyncio.run(served.serve(listener))
+
+
 def _keys(given: list[str], file: Path | None, door: Door) -> list[str]:
     """The keys that clients have to show. Errors: UsageError where they are wanted or wrong."""
     from shioenv.errors import UsageError

@@ -141,6 +141,10 @@ class ResidentShell(Closing):
         with storage_errors(Path(file)):
             atomic_write(Path(file), f"{text}\n".encode())
 
+    def interrupt(self) -> None:
+        """Ends the machine at once, from any thread; a line that runs raises SandboxError."""
+        self._lines.interrupt()
+
     def close(self) -> None:
         """See `Shell.close`."""
         self._lines.end()

@@ -2,8 +2,10 @@
 
 `shioenv-sandbox` makes namespaces and supervises one sandbox. `preload.so` turns the system's own
 bash into a fork server. `shioenv-guest` is process 1 of a microVM; `shioenv-guest-sandbox` is the
-supervisor there. These four are compiled when the package is built. They take nothing from the
-host's C library: the programs are linked statically, `preload.so` runs on the system's.
+supervisor there. `ssh-keeper`, `ssh-session`, `ssh-names.so` and `ssh-passwords.so` go beside an
+sshd (`shioenv serve ssh`). All of these are compiled when the package is built. They take
+nothing from the host's C library: the programs are linked statically, and the libraries run on the
+system's.
 
 `committed/answers.so` and `committed/processor.so` hold the code that the build of a system writes
 into its C library and into its loader. Inputs can see this code, so it was compiled once, by one
@@ -48,6 +50,17 @@ def guest_agent() -> Path:
 def guest_sandbox() -> Path:
     """The supervisor of a sandbox in a microVM."""
     return _built("shioenv-guest-sandbox")
+
+
+def ssh_programs() -> dict[str, bytes]:
+    """What goes beside an sshd: `keeper` and `session`, and the modules `names` and `passwords`."""
+    keeper, session = _built("ssh-keeper"), _built("ssh-session")
+    return {
+        "keeper": keeper.read_bytes(),
+        "session": session.read_bytes(),
+        "names": _built("ssh-names.so").read_bytes(),
+        "passwords": _built("ssh-passwords.so").read_bytes(),
+    }
 
 
 def answers_code() -> bytes:

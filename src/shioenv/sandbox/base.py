@@ -376,6 +376,13 @@ class ShellSandbox(Sandbox, Protocol):
         """What changed since the shell was started; nothing is run. Errors: those of `run`."""
         ...
 
+    def interrupt(self) -> None:
+        """Ends the machine at once. Any thread may call this while another one waits for a call.
+
+        That call raises SandboxError.
+        """
+        ...
+
     def end_shell(self) -> None:
         """Ends the shell with every process of the machine, which is pristine afterwards."""
         ...

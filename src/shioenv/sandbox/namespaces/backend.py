@@ -167,6 +167,12 @@ class NamespaceSandbox:
         self._end()
         self._kept = None
 
+    def interrupt(self) -> None:
+        """Ends the machine under a call; see `ShellSandbox.interrupt`."""
+        process = self._process
+        if process is not None:
+            process.kill()
+
     def _end(self) -> None:
         """Ends the supervisor and with it all of the sandbox; the next run starts a new one."""
         process, self._process = self._process, None

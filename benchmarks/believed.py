@@ -1,0 +1,269 @@
+"""Is the server of `shioenv serve ssh` told from a stock sshd of the same package, by the wire?
+
+    python benchmarks/believed.py [--json]
+
+64 openings are sent to both, before any login: what detectors of honeypots send, and what no
+client sends. Compared are all bytes that come back, and how the connection ends. Of a KEXINIT the
+16 random bytes are left out. An opening counts as different where it differs three times: a
+connection that is reset may lose its last bytes. The group that a server draws for `GEX 8192` is
+random, so that this opening differs between two stock servers too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from shioenv.system.idmap import find_idmap, spawn_mapped
+from shioenv.system.store import System, find_system
+
+BANNER = b"SSH-2.0-OpenSSH_9.2p1 Debian-2+deb12u10\r\n"
+PATIENCE = 15.0
+TRIES = 3
+SILENCE = 4.0
+"""Seconds after which a server that says nothing is taken to keep the connection open."""
+
+
+def packet(payload: bytes, padding: int | None = None) -> bytes:
+    """A packet before encryption."""
+    if padding is None:
+        padding = 8 - (5 + len(payload)) % 8
+        padding += 8 if padding < 4 else 0
+    head = struct.pack(">IB", len(payload) + 1 + padding, padding)
+    return head + payload + bytes(padding)
+
+
+def texts(*words: str) -> bytes:
+    """Texts with their lengths before them."""
+    return b"".join(struct.pack(">I", len(word)) + word.encode() for word in words)
+
+
+def kexinit(
+    kex: str = "curve25519-sha256", key: str = "ssh-ed25519", cipher: str = "aes128-ctr",
+    mac: str = "hmac-sha2-256", compression: str = "none",
+) -> bytes:  # fmt: skip
+    """A client's proposal."""
+    lists = texts(kex, key, cipher, cipher, mac, mac, compression, compression, "", "")
+    return b"\x14" + b"\1" * 16 + lists + bytes(5)
+
+
+GROUPS = packet(kexinit(kex="diffie-hellman-group-exchange-sha256"))
+
+
+def head(length: int, padding: int = 4) -> bytes:
+    """The beginning of a packet of a stated length."""
+    return struct.pack(">IB", length, padding) + bytes(11)
+
+
+OPENINGS: dict[str, tuple[bytes, ...]] = {
+    "nothing, and the end": (b"",),
+    "SSH-1111": (b"SSH-1111-OpenSSH_9.0\r\n",),
+    "SSH-1111 without a newline": (b"SSH-1111-OpenSSH_9.0",),
+    "SSH-1.5": (b"SSH-1.5-x\r\n",),
+    "SSH-1.99": (b"SSH-1.99-x\r\n",),
+    "SSH-3.0": (b"SSH-3.0-x\r\n",),
+    "SSH-2.1": (b"SSH-2.1-x\r\n",),
+    "SSH-2.0 alone": (b"SSH-2.0\r\n",),
+    "SSH-2.0 without software": (b"SSH-2.0-\r\n",),
+    "ssh-2.0": (b"ssh-2.0-x\r\n",),
+    "LF alone": (b"SSH-2.0-x\n",),
+    "a comment in UTF-8": ("SSH-2.0-ü ö\r\n".encode(),),
+    "eight newlines (Metasploit)": (BANNER + b"\n" * 8,),
+    "eight newlines, later": (BANNER, b"\n" * 8),
+    "two banners": (BANNER * 2,),
+    "two banners, apart": (BANNER, BANNER),
+    "three banners": (BANNER * 3,),
+    "libssh": (b"SSH-2.0-libssh-0.6.3\r\n",),
+    "a probe": (b"SSH-2.0-Probe-x\r\n",),
+    "a scanner": (b"SSH-2.0-SSH-Version-Mapper\r\n",),
+    "HTTP": (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",),
+    "TLS": (bytes.fromhex("16030100c8010000c40303") + b"\x11" * 200,),
+    "zeros": (bytes(64),),
+    "all bytes": (bytes(range(256)),),
+    "a line of 300": (b"A" * 300 + b"\r\n",),
+    "a banner of 255": (b"SSH-2.0-" + b"x" * 245 + b"\r\n",),
+    "a banner of 310": (b"SSH-2.0-" + b"x" * 300 + b"\r\n",),
+    "1,100 lines": (b"x\r\n" * 1100,),
+    "a line of 10,000": (b"B" * 10_000,),
+    "NUL in the banner": (b"SSH-2.0-a\0b\r\n",),
+    "lines before the banner": (b"hello\r\nworld\r\n" + BANNER,),
+    "length ffffffff": (BANNER, b"\xff" * 16),
+    "length 0": (BANNER, bytes(16)),
+    "length 1": (BANNER, head(1, 0)),
+    "length 5": (BANNER, head(5)),
+    "length 35,000": (BANNER, head(35_000)),
+    "length 262,145": (BANNER, head(262_145)),
+    "length 262,140": (BANNER, head(262_140)),
+    "more padding than packet": (BANNER, head(12, 200)),
+    "no padding": (BANNER, packet(b"\x14" + b"x" * 10, 0)),
+    "no common key exchange": (BANNER, packet(kexinit(kex="diffie-hellman-group1-sha1"))),
+    "no common host key": (BANNER, packet(kexinit(key="ssh-dss"))),
+    "no common cipher": (BANNER, packet(kexinit(cipher="3des-cbc"))),
+    "no common MAC": (BANNER, packet(kexinit(mac="hmac-md5"))),
+    "no common compression": (BANNER, packet(kexinit(compression="zlib"))),
+    "KEXINIT": (BANNER, packet(kexinit())),
+    "KEXINIT twice": (BANNER, packet(kexinit()) * 2),
+    "KEXINIT, cut": (BANNER, packet(kexinit()[:40])),
+    "KEXINIT of empty lists": (BANNER, packet(b"\x14" + b"\1" * 16 + bytes(45))),
+    "NEWKEYS first": (BANNER, packet(b"\x15")),
+    "SERVICE_REQUEST first": (BANNER, packet(b"\x05" + texts("ssh-userauth"))),
+    "USERAUTH first": (BANNER, packet(b"\x32" + texts("root", "ssh-connection", "none"))),
+    "DISCONNECT": (BANNER, packet(b"\x01" + struct.pack(">I", 11) + texts("bye", ""))),
+    "IGNORE": (BANNER, packet(b"\x02" + texts("x"))),
+    "DEBUG": (BANNER, packet(b"\x04\1" + texts("x", ""))),
+    "UNIMPLEMENTED": (BANNER, packet(b"\x03\0\0\0\1")),
+    "type 0": (BANNER, packet(b"\0x")),
+    "type 192": (BANNER, packet(b"\xc0x")),
+    "type 255": (BANNER, packet(b"\xffx")),
+    "USERAUTH_SUCCESS (CVE-2018-10933)": (BANNER, packet(kexinit()), packet(b"\x34")),
+    "ECDH with a key of zeros": (
+        BANNER, packet(kexinit()), packet(b"\x1e" + struct.pack(">I", 32) + bytes(32)),
+    ),
+    "ECDH with a short key": (
+        BANNER, packet(kexinit()), packet(b"\x1e" + struct.pack(">I", 5) + bytes(5)),
+    ),
+    "GEX 8192": (BANNER, GROUPS, packet(b"\x22" + struct.pack(">III", 8192, 8192, 8192))),
+    "GEX with sizes the wrong way round": (
+        BANNER, GROUPS, packet(b"\x22" + struct.pack(">III", 4096, 1024, 512)),
+    ),
+}  # fmt: skip
+"""What is sent, in pieces: each piece goes once the server has answered the one before."""
+
+
+@dataclass(frozen=True)
+class Heard:
+    """What a server said to an opening, and how the connection was afterwards."""
+
+    said: str
+    """Bytes in hexadecimal."""
+    end: str
+
+
+def opened(port: int, pieces: tuple[bytes, ...]) -> Heard:
+    """Sends an opening; what came back."""
+    heard, end = b"", "open"
+    with socket.create_connection(("127.0.0.1", port), PATIENCE) as connection:
+        try:
+            while b"\n" not in heard and (data := connection.recv(4096)):
+                heard += data
+            for number, piece in enumerate(pieces):
+                if number:  # what answers the piece before comes first, where anything does
+                    connection.settimeout(0.4)
+                    with suppress(TimeoutError):
+                        heard += connection.recv(65536)
+                connection.sendall(piece)
+            connection.settimeout(SILENCE)
+            if pieces == (b"",):
+                connection.shutdown(socket.SHUT_WR)
+            while data := connection.recv(65536):
+                heard += data
+            end = "closed"
+        except TimeoutError:
+            pass
+        except OSError as error:
+            end = type(error).__name__
+    line = heard.find(b"\n")
+    if heard[line + 6 : line + 7] == b"\x14":
+        heard = heard[: line + 7] + bytes(16) + heard[line + 23 :]
+    return Heard(heard.hex(), end)
+
+
+STOCK = """
+mount --make-rprivate /
+mount -t tmpfs none /mnt
+mkdir /mnt/new /mnt/work /mnt/root
+mount -t overlay -o lowerdir=rootfs,upperdir=/mnt/new,workdir=/mnt/work none /mnt/root
+for device in null zero full random urandom tty; do
+    touch /mnt/root/dev/$device
+    mount --bind /dev/$device /mnt/root/dev/$device
+done
+mkdir -p /mnt/root/run/sshd /mnt/root/proc
+mount -t proc proc /mnt/root/proc
+exec chroot /mnt/root /usr/sbin/sshd -D -e -p "$0" -o ListenAddress=127.0.0.1
+"""
+"""The system's sshd as its package configures it, on this host's network."""
+
+
+@contextmanager
+def stock(system: System) -> Iterator[int]:
+    """A stock sshd; its port."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    command = ["exec", "unshare", "-m", "-p", "-f", "--kill-child", "sh", "-ec", STOCK, str(port)]
+    environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
+    process, connection = spawn_mapped(
+        command, find_idmap(), cwd=system.path, env=environment, stderr=subprocess.PIPE
+    )
+    connection.close()
+    assert process.stderr is not None
+    try:
+        line = process.stderr.readline()
+        if b"listening" not in line:
+            raise SystemExit(f"no stock sshd: {line.decode()}{process.stderr.read().decode()}")
+        yield port
+    finally:
+        process.terminate()
+        process.kill()
+        process.wait()
+
+
+@contextmanager
+def served(directory: Path) -> Iterator[int]:
+    """A server of `shioenv serve ssh`; its port."""
+    command = [sys.executable, "-m", "shioenv", "serve", "ssh", str(directory), "--port", "0"]
+    process = subprocess.Popen(
+        [*command, "--per-address", "100"], stderr=subprocess.PIPE, env=os.environ
+    )
+    assert process.stderr is not None
+    try:
+        line = process.stderr.readline().decode()
+        yield int(line.partition("port ")[2].partition(";")[0])
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def main() -> None:
+    """Prints the openings that tell the two servers apart, and how many do not."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--json", action="store_true", help="print all that was heard")
+    options = parser.parse_args()
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        stock(find_system()) as first,
+        served(Path(directory)) as second,
+        ThreadPoolExecutor(4) as pool,
+    ):
+        heard: dict[str, tuple[Heard, Heard]] = {}
+        for _ in range(TRIES):
+            left = [name for name in OPENINGS if name not in heard or len(set(heard[name])) > 1]
+            theirs = pool.map(lambda name: opened(first, OPENINGS[name]), left)
+            ours = pool.map(lambda name: opened(second, OPENINGS[name]), left)
+            heard |= dict(zip(left, zip(theirs, ours, strict=True), strict=True))
+    if options.json:
+        print(json.dumps({name: [asdict(one) for one in both] for name, both in heard.items()}))
+        return
+    for name, (stocks, own) in heard.items():
+        if stocks != own:
+            print(
+                f"{name}: stock {stocks.end} {stocks.said[-60:]}, served {own.end} {own.said[-60:]}"
+            )
+    same = sum(stocks == own for stocks, own in heard.values())
+    print(f"{same} of {len(heard)} openings: the same bytes")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,170 @@
+"""What a visit to `shioenv serve ssh` costs: logins, prompts, lines, memory.
+
+    python benchmarks/serve_ssh.py [--visits N] [--lines N] [--sitting N] [--json]
+
+The client is OpenSSH's own, on the same processors. The figures hold for one client at a time, but
+for the logins, which are made four at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import pty
+import re
+import select
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+OPTIONS = [
+    "-F", "none", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null",
+    "-o", "LogLevel=ERROR", "-o", "IdentityFile=/nonexistent", "root@127.0.0.1",
+]  # fmt: skip
+PROMPT = rb"\$ $|# $"
+PATIENCE = 60.0
+
+
+class Served:
+    """A server in a process, and its clients."""
+
+    def __init__(self, directory: Path) -> None:
+        command = [sys.executable, "-m", "shioenv", "serve", "ssh", str(directory), "--port", "0"]
+        options = ["--per-address", "1000", "--connections", "1000"]
+        self.process = subprocess.Popen([*command, *options], stderr=subprocess.PIPE)
+        assert self.process.stderr is not None
+        found = re.search(rb"port (\d+)", self.process.stderr.readline())
+        assert found
+        self._command = ["ssh", "-p", found[1].decode(), *OPTIONS]
+        ask = directory / "ask"
+        ask.write_text("#!/bin/sh\necho any\n")
+        ask.chmod(0o700)
+        asking = {"SSH_ASKPASS": str(ask), "SSH_ASKPASS_REQUIRE": "force"}
+        self._environment = {**os.environ, **asking}
+
+    def run(self, command: str) -> None:
+        """Logs in, and runs a command."""
+        subprocess.run(
+            [*self._command, command], env=self._environment, check=True,
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+        )  # fmt: skip
+
+    @contextmanager
+    def sitting(self) -> Iterator[Callable[[bytes], None]]:
+        """A terminal at its prompt; a function that types a line and waits for the next prompt."""
+        pid, terminal = pty.fork()
+        if not pid:
+            os.execvpe("ssh", self._command, self._environment)
+
+        def typed(line: bytes) -> None:
+            os.write(terminal, line)
+            shown = b""
+            while not re.search(PROMPT, shown):
+                if not select.select([terminal], [], [], PATIENCE)[0]:
+                    raise SystemExit(f"no prompt: {shown!r}")
+                shown += os.read(terminal, 65536)
+
+        try:
+            typed(b"")
+            yield typed
+        finally:
+            os.close(terminal)
+            os.waitpid(pid, 0)
+
+    def memory(self) -> int:
+        """Bytes of the server and all that it started, each shared page counted once."""
+        return sum(map(proportional, [self.process.pid, *descendants(self.process.pid)]))
+
+
+def descendants(pid: int) -> list[int]:
+    """Numbers of all processes that a process, or one of them, started."""
+    found: list[int] = []
+    with suppress(FileNotFoundError, ProcessLookupError):  # it ended meanwhile
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            for child in map(int, (task / "children").read_text().split()):
+                found += [child, *descendants(child)]
+    return found
+
+
+def proportional(pid: int) -> int:
+    """Bytes of a process, each page divided by how many have it; 0 for one that is gone."""
+    try:
+        text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    except OSError:
+        return 0
+    found = re.search(r"^Pss: +(\d+) kB", text, re.MULTILINE)
+    return int(found[1]) * 1024 if found else 0
+
+
+def took(action: Callable[[], object]) -> float:
+    """Milliseconds."""
+    began = time.perf_counter()
+    action()
+    return 1000 * (time.perf_counter() - began)
+
+
+def prompted(server: Served) -> None:
+    """Logs in up to the first prompt, and leaves."""
+    with server.sitting():
+        pass
+
+
+def measured(server: Served, visits: int, lines: int, sitting: int) -> dict[str, float]:
+    """The figures by name."""
+    found: dict[str, float] = {}
+    server.run("true")
+    prompts = [took(lambda: prompted(server)) for _ in range(visits)]
+    found["login to prompt and out again, ms, median"] = statistics.median(prompts)
+    commands = [took(lambda: server.run("true")) for _ in range(visits)]
+    found["login and a command, ms, median"] = statistics.median(commands)
+    with server.sitting() as typed:
+        listings = sorted(took(lambda: typed(b"ls -la /\r")) for _ in range(lines))
+    found["ls -la in a session, ms, p50"] = statistics.median(listings)
+    found["ls -la in a session, ms, p95"] = listings[int(0.95 * len(listings))]
+    with ThreadPoolExecutor(4) as pool:
+        whole = took(lambda: list(pool.map(lambda _: server.run("true"), range(2 * visits))))
+    found["logins with a command a second, four at once"] = 2000 * visits / whole
+    before = server.memory()
+    held = [server.sitting() for _ in range(sitting)]
+    for one in held:
+        one.__enter__()
+    found["memory of an idle session, MiB"] = (server.memory() - before) / sitting / 2**20
+    for one in held:
+        one.__exit__(None, None, None)
+    return found
+
+
+def main() -> None:
+    """Prints the figures."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--visits", type=int, default=20)
+    parser.add_argument("--lines", type=int, default=200)
+    parser.add_argument("--sitting", type=int, default=10)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as directory:
+        server = Served(Path(directory))
+        try:
+            found = measured(server, options.visits, options.lines, options.sitting)
+        finally:
+            server.process.terminate()
+            server.process.wait()
+    if options.json:
+        print(json.dumps(found))
+        return
+    print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors")
+    for name, figure in found.items():
+        print(f"{figure:10.1f}  {name}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,183 @@
+"""Files that visitors bring, kept by the digest of their content."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from shioenv.files.durable import atomic_write
+from shioenv.sandbox.base import MEBIBYTE
+
+LARGEST: Final = 64 * MEBIBYTE
+"""Bytes that are kept of one session's files together; ours. Later bytes are not kept."""
+
+Told = Callable[[str, Path, str], object]
+"""Is told of a file: its name, where its content is kept, the content's SHA-256."""
+
+
+class Uploads:
+    """Keeps contents in a directory, each under its SHA-256, for one session."""
+
+    def __init__(self, directory: Path, told: Told) -> None:
+        self._directory, self._told = directory, told
+        self._left = LARGEST
+
+    def room(self, wanted: int) -> bool:
+        """Whether so many bytes more may be kept; they are then counted."""
+        if wanted > self._left:
+            return False
+        self._left -= wanted
+        return True
+
+    def keep(self, name: str, content: bytes) -> None:
+        """Keeps a content, and tells of it. A content that is there already is written once."""
+        digest = hashlib.sha256(content).hexdigest()
+        place = self._directory / digest
+        self._directory.mkdir(parents=True, exist_ok=True)
+        if not place.exists():
+            atomic_write(place, content)
+        self._told(name, place, digest)
+
+
+class ScpSink:
+    """Reads what `scp -t` is sent: a line for each file, its bytes, and a NUL."""
+
+    _LINE = re.compile(rb"C[0-7]{4} (\d{1,18}) ([^\n]*)\n")
+
+    def __init__(self, uploads: Uploads) -> None:
+        self._uploads = uploads
+        self._line = bytearray()
+        self._file: bytearray | None = None
+        self._missing = 0
+        self._name = ""
+        self._over = False
+
+    def sent(self, data: bytes) -> None:
+        """Takes what the visitor sent."""
+        at = 0
+        while at < len(data) and not self._over:
+            if self._missing:
+                piece = data[at : at + self._missing]
+                if self._file is not None:
+                    self._file += piece
+                self._missing -= len(piece)
+                at += len(piece)
+                if not self._missing:
+                    self._finish()
+                continue
+            end = data.find(b"\n", at)
+            self._line += data[at : len(data) if end < 0 else end + 1]
+            at = len(data) if end < 0 else end + 1
+            self._over = len(self._line) > 8192
+            if end >= 0:
+                line, self._line = bytes(self._line).lstrip(b"\0"), bytearray()
+                self._begin(line)
+
+    def _begin(self, line: bytes) -> None:
+        match = self._LINE.fullmatch(line)
+        if match:
+            self._missing, self._name = int(match[1]), os.fsdecode(match[2])
+            self._file = bytearray() if self._uploads.room(self._missing) else None
+            if not self._missing:
+                self._finish()
+
+    def _finish(self) -> None:
+        if self._file is not None:
+            self._uploads.keep(self._name, bytes(self._file))
+        self._file = None
+
+    def answered(self, data: bytes) -> None:
+        """Takes what the machine answered, which tells nothing here."""
+
+
+_OPEN, _CLOSE, _WRITE, _HANDLE = 3, 4, 6, 102
+_WRITES = 2
+_LONGEST_PACKET = 256 * 1024 + 1024
+
+
+class SftpServer:
+    """Reads a session of SFTP 3: which files were opened, and what was written to each."""
+
+    def __init__(self, uploads: Uploads) -> None:
+        self._uploads = uploads
+        self._asked, self._told = _Packets(), _Packets()
+        self._opening: dict[int, str] = {}
+        self._open: dict[bytes, tuple[str, bytearray]] = {}
+
+    def sent(self, data: bytes) -> None:
+        """Takes what the visitor sent."""
+        for kind, body in self._asked.add(data):
+            try:
+                self._ask(kind, body)
+            except (struct.error, IndexError):
+                continue
+
+    def answered(self, data: bytes) -> None:
+        """Takes what the machine answered."""
+        for kind, body in self._told.add(data):
+            if kind != _HANDLE or len(body) < 8:
+                continue
+            (number,) = struct.unpack_from(">I", body)
+            name = self._opening.pop(number, None)
+            if name is not None and len(self._open) < 64:
+                self._open[_text(body, 4)[0]] = name, bytearray()
+
+    def _ask(self, kind: int, body: bytes) -> None:
+        (number,) = struct.unpack_from(">I", body)
+        if kind not in {_OPEN, _CLOSE, _WRITE}:
+            return
+        text, at = _text(body, 4)
+        if kind == _OPEN:
+            (flags,) = struct.unpack_from(">I", body, at)
+            if flags & _WRITES and len(self._opening) < 64:
+                self._opening[number] = os.fsdecode(text)
+        elif kind == _CLOSE and text in self._open:
+            name, content = self._open.pop(text)
+            self._uploads.keep(name, bytes(content))
+        elif kind == _WRITE and text in self._open:
+            (offset,) = struct.unpack_from(">Q", body, at)
+            data, _ = _text(body, at + 8)
+            content = self._open[text][1]
+            more = max(0, offset + len(data) - len(content))
+            if more and not self._uploads.room(more):
+                return
+            content.extend(bytes(max(0, offset - len(content))))
+            content[offset : offset + len(data)] = data
+
+
+class _Packets:
+    """Packets of a stream; after one that is too long there are no more."""
+
+    def __init__(self) -> None:
+        self._kept = bytearray()
+        self._over = False
+
+    def add(self, data: bytes) -> list[tuple[int, bytes]]:
+        found: list[tuple[int, bytes]] = []
+        if self._over:
+            return found
+        self._kept += data
+        while len(self._kept) >= 5:
+            (length,) = struct.unpack_from(">I", self._kept)
+            if not 1 <= length <= _LONGEST_PACKET:
+                self._over = True
+                self._kept.clear()
+                break
+            if len(self._kept) < 4 + length:
+                break
+            found.append((self._kept[4], bytes(self._kept[5 : 4 + length])))
+            del self._kept[: 4 + length]
+        return found
+
+
+def _text(body: bytes, at: int) -> tuple[bytes, int]:
+    (length,) = struct.unpack_from(">I", body, at)
+    end = at + 4 + length
+    if end > len(body):
+        raise IndexError("a text that goes past its packet")
+    return body[at + 4 : end], end

@@ -1,0 +1,59 @@
+"""Bytes that go from one descriptor to another, without waiting for either."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from typing import Final
+
+PIECE: Final = 1 << 16
+
+
+async def ready(fd: int, *, write: bool) -> None:
+    """Waits until something can be read from a descriptor, or written to it."""
+    loop = asyncio.get_running_loop()
+    waiting = loop.create_future()
+
+    def now() -> None:
+        if not waiting.done():
+            waiting.set_result(None)
+
+    (loop.add_writer if write else loop.add_reader)(fd, now)
+    try:
+        await waiting
+    finally:
+        (loop.remove_writer if write else loop.remove_reader)(fd)
+
+
+async def read(fd: int, most: int = PIECE) -> bytes:
+    """What comes next from a descriptor that does not block; empty at the end."""
+    while True:
+        try:
+            return os.read(fd, most)
+        except BlockingIOError:
+            await ready(fd, write=False)
+        except OSError:  # EIO: nobody has the terminal open any more
+            return b""
+
+
+async def write(fd: int, data: bytes) -> bool:
+    """Writes all of it to a descriptor that does not block; False where nobody reads any more."""
+    left = memoryview(data)
+    while left:
+        try:
+            left = left[os.write(fd, left) :]
+        except BlockingIOError:
+            await ready(fd, write=True)
+        except OSError:
+            return False
+    return True
+
+
+async def copy(source: int, target: int, tap: Callable[[bytes], object]) -> bool:
+    """Copies until the source ends (True), or nobody reads any more (False); `tap` sees it all."""
+    while data := await read(source):
+        tap(data)
+        if not await write(target, data):
+            return False
+    return True

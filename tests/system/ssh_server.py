@@ -1,0 +1,151 @@
+"""A server of `shioenv serve ssh` as a process, and OpenSSH's client for it."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Self
+
+PATIENCE = 60.0
+"""Seconds that anything may take on a busy machine."""
+
+OPTIONS = [
+    "-F", "none", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null",
+    "-o", "LogLevel=ERROR", "-o", "IdentitiesOnly=yes", "-o", "NumberOfPasswordPrompts=1",
+]  # fmt: skip
+
+
+class Server:
+    """A running server, with its log."""
+
+    def __init__(self, directory: Path, *options: str) -> None:
+        self.directory = directory
+        command = [sys.executable, "-m", "shioenv", "serve", "ssh", str(directory), "--port", "0"]
+        self.process = subprocess.Popen([*command, *options], stderr=subprocess.PIPE, text=True)
+        assert self.process.stderr is not None
+        line = self.process.stderr.readline()
+        found = re.search(r"port (\d+)", line)
+        assert found, line + self.process.stderr.read()
+        self.port = found[1]
+        ask = directory / "ask"
+        ask.write_text('#!/bin/sh\necho "$PASSWORD"\n')
+        ask.chmod(0o700)
+        self.environment = {
+            **os.environ, "SSH_ASKPASS": str(ask), "SSH_ASKPASS_REQUIRE": "force",
+            "PASSWORD": "hunter2", "TERM": "xterm",
+        }  # fmt: skip
+
+    def ssh(
+        self, *words: str, program: str = "ssh", **options: Any
+    ) -> subprocess.CompletedProcess[bytes]:
+        port = "-p" if program == "ssh" else "-P"
+        identity = [] if "-i" in words else ["-o", "IdentityFile=/nonexistent"]
+        command = [program, *OPTIONS, *identity, port, self.port, *words]
+        options.setdefault("input", b"")
+        return subprocess.run(
+            command, env=self.environment, capture_output=True, timeout=PATIENCE, **options
+        )
+
+    def events(self, name: str = "") -> list[dict[str, Any]]:
+        """The events so far, or those of one name."""
+        lines = (self.directory / "log.jsonl").read_text().splitlines()
+        return [event for event in map(json.loads, lines) if name in {"", event["eventid"]}]
+
+    def until(self, name: str, *, last_line: str = "", **fields: Any) -> dict[str, Any]:
+        """The first event of a name with these fields, once it is there."""
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
+            for event in self.events(name):
+                if fields.items() <= event.items() and event.get("input", "").endswith(last_line):
+                    return event
+            select.select([], [], [], 0.02)
+        raise AssertionError((name, fields, self.events()[-5:]))
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        """Ends the server by a signal; its exit status."""
+        self.process.send_signal(number)
+        status = self.process.wait(PATIENCE)
+        assert self.process.stderr is not None
+        self.process.stderr.close()
+        return status
+
+
+@contextmanager
+def serving(directory: Path, *options: str) -> Iterator[Server]:
+    directory.mkdir(parents=True, exist_ok=True)
+    server = Server(directory, *options)
+    try:
+        yield server
+    finally:
+        if server.process.poll() is None:
+            server.stop()
+
+
+class Sitting:
+    """Somebody at a terminal."""
+
+    def __init__(self, server: Server, *words: str, rows: int = 24, columns: int = 80) -> None:
+        self.pid, self._terminal = pty.fork()
+        if not self.pid:
+            command = ["ssh", *OPTIONS, "-o", "IdentityFile=/nonexistent", "-p", server.port]
+            os.execvpe("ssh", [*command, *words], server.environment)
+        self.resize(rows, columns)
+        self.shown = b""
+
+    def resize(self, rows: int, columns: int) -> None:
+        fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, struct.pack("4H", rows, columns, 0, 0))
+
+    def type(self, text: str, until: str) -> str:
+        """Types; what is shown up to a pattern."""
+        os.write(self._terminal, text.encode())
+        return self.read(until)
+
+    def read(self, until: str) -> str:
+        """What is shown up to a pattern."""
+        deadline = time.monotonic() + PATIENCE
+        while not (found := re.search(until.encode(), self.shown, re.DOTALL)):
+            left = deadline - time.monotonic()
+            ready = left > 0 and select.select([self._terminal], [], [], left)[0]
+            assert ready, self.shown
+            try:
+                self.shown += os.read(self._terminal, 65536)
+            except OSError:
+                raise AssertionError(f"the end came first: {self.shown!r}") from None
+        before, self.shown = self.shown[: found.end()], self.shown[found.end() :]
+        return before.decode()
+
+    def leave(self) -> int:
+        """Waits for the client's end; its exit code."""
+        while True:
+            try:
+                if not os.read(self._terminal, 65536):
+                    break
+            except OSError:
+                break
+        _, status = os.waitpid(self.pid, 0)
+        os.close(self._terminal)
+        return os.waitstatus_to_exitcode(status)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        try:
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+            os.close(self._terminal)
+        except OSError:
+            pass

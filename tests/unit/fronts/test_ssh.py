@@ -1,0 +1,279 @@
+"""The parts of `shioenv serve ssh` that need no sshd and no machine."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pty
+import struct
+import threading
+from pathlib import Path
+
+import pytest
+
+from shioenv.errors import UsageError
+from shioenv.fronts.ssh.byte_terminal import END, packed, set_for_bytes
+from shioenv.fronts.ssh.events import LONGEST, EventLog, origin
+from shioenv.fronts.ssh.heard import Heard
+from shioenv.fronts.ssh.machines import Account, login_input
+from shioenv.fronts.ssh.policy import REMEMBERED, AtTry, policy_of
+from shioenv.fronts.ssh.typed import Typed
+from shioenv.fronts.ssh.uploads import LARGEST, ScpSink, SftpServer, Uploads
+
+# ---- policies ----
+
+
+def test_any_and_never_answer_everybody_alike() -> None:
+    assert policy_of("any").passes("1.2.3.4", "root", "")
+    assert not policy_of("never").passes("1.2.3.4", "root", "root")
+
+
+def test_a_list_has_pairs_and_anybodys_passwords(tmp_path: Path) -> None:
+    (tmp_path / "pairs").write_text("root:to:or\n*:letmein\n")
+    policy = policy_of(f"list:{tmp_path}/pairs")
+    assert policy.passes("a", "root", "to:or")
+    assert policy.passes("a", "bob", "letmein")
+    assert not policy.passes("a", "bob", "to:or")
+
+
+def test_the_nth_try_passes_and_is_the_right_one_from_then_on() -> None:
+    policy = policy_of("try:3")
+    tries = [("root", "1"), ("root", "2"), ("pi", "3"), ("root", "4"), ("pi", "3")]
+    assert [policy.passes("a", *pair) for pair in tries] == [False, False, True, False, True]
+    assert not policy.passes("b", "pi", "3")
+
+
+def test_a_policy_remembers_the_newest_addresses() -> None:
+    policy = AtTry(2)
+    for number in range(REMEMBERED + 1):
+        assert not policy.passes(str(number), "root", "x")
+    assert not policy.passes("0", "root", "x")
+    assert policy.passes(str(REMEMBERED), "root", "x")
+
+
+@pytest.mark.parametrize("text", ["", "some", "try:", "try:0", "try:x", "list:", "list:/nowhere"])
+def test_other_policies_are_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        policy_of(text)
+
+
+def test_a_line_that_is_no_pair_is_named(tmp_path: Path) -> None:
+    (tmp_path / "pairs").write_text("root:toor\nnothing\n")
+    with pytest.raises(UsageError, match="pairs:2"):
+        policy_of(f"list:{tmp_path}/pairs")
+
+
+# ---- what was typed ----
+
+
+@pytest.mark.parametrize(
+    ("keys", "lines"),
+    [
+        (b"ls -la\r", [("ls -la", False)]),
+        (b"a\rb\nc", [("a", False), ("b", False)]),
+        (b"cat x\x7f\x7f\x08dog\r", [("cadog", False)]),
+        (b"wrong\x15right\r", [("right", False)]),
+        (b"one two\x17three\r", [("one three", False)]),
+        (b"sleep 9\x03ls\r", [("ls", False)]),
+        (b"\x1b[A\r", [("", True)]),
+        (b"cd /ho\t\r", [("cd /ho", True)]),
+        (b"\x1b[200~pasted\x1b[201~\r", [("pasted", False)]),
+        ("grüße\r".encode(), [("grüße", False)]),
+    ],
+)
+def test_keys_become_lines(keys: bytes, lines: list[tuple[str, bool]]) -> None:
+    assert Typed().keys(keys) == lines
+    one_by_one, typed = [], Typed()
+    if keys.isascii():
+        for key in keys:
+            one_by_one += typed.keys(bytes([key]))
+        assert one_by_one == lines
+
+
+# ---- bytes through a terminal ----
+
+
+@pytest.mark.parametrize("size", [0, 1, 1023, 1024, 1025, 300_000])
+def test_any_bytes_go_through_a_terminal(size: int) -> None:
+    content = (bytes(range(256)) * (size // 256 + 1))[:size]
+    master, slave = pty.openpty()
+    set_for_bytes(slave)
+    heard: list[bytes] = []
+
+    def listen() -> None:
+        while piece := os.read(slave, 65536):
+            heard.append(piece)
+
+    reader = threading.Thread(target=listen)
+    reader.start()
+    for piece in packed(content):
+        left = piece
+        while left:
+            left = left[os.write(master, left) :]
+    os.write(master, END)
+    reader.join(30)
+    assert b"".join(heard) == content
+    os.close(master)
+    os.close(slave)
+
+
+# ---- uploads ----
+
+
+class Told:
+    def __init__(self, directory: Path) -> None:
+        self.files: list[tuple[str, bytes]] = []
+        self.uploads = Uploads(directory, self.told)
+
+    def told(self, name: str, place: Path, digest: str) -> None:
+        content = place.read_bytes()
+        assert hashlib.sha256(content).hexdigest() == digest == place.name
+        self.files.append((name, content))
+
+
+def in_pieces(data: bytes, size: int) -> list[bytes]:
+    return [data[at : at + size] for at in range(0, len(data), size)]
+
+
+@pytest.mark.parametrize("size", [1, 7, 10_000])
+def test_files_of_scp_are_kept(tmp_path: Path, size: int) -> None:
+    told = Told(tmp_path)
+    sink = ScpSink(told.uploads)
+    stream = b"D0755 0 dir\nC0644 5 a b\nhe\nlo\0C0600 0 empty\n\0E\n"
+    for piece in in_pieces(stream, size):
+        sink.sent(piece)
+    assert told.files == [("a b", b"he\nlo"), ("empty", b"")]
+
+
+@pytest.mark.parametrize("stream", [b"C0644 99999999999999999 x\n" + b"y" * 99, b"x" * 99_999])
+def test_what_is_too_long_for_scp_is_not_kept(tmp_path: Path, stream: bytes) -> None:
+    told = Told(tmp_path)
+    ScpSink(told.uploads).sent(stream)
+    assert told.files == []
+
+
+def sftp(kind: int, *fields: bytes | int) -> bytes:
+    body = b"".join(
+        struct.pack(">I", field)
+        if isinstance(field, int)
+        else struct.pack(">I", len(field)) + field
+        for field in fields
+    )
+    return struct.pack(">IB", len(body) + 1, kind) + body
+
+
+def offset(number: int) -> tuple[int, int]:
+    return number >> 32, number & 0xFFFFFFFF
+
+
+@pytest.mark.parametrize("size", [1, 11, 10_000])
+def test_files_of_sftp_are_kept(tmp_path: Path, size: int) -> None:
+    told = Told(tmp_path)
+    tap = SftpServer(told.uploads)
+    opening = sftp(1, 3) + sftp(3, 1, b"/tmp/x", 0x1A, 0) + sftp(3, 2, b"/etc/passwd", 1, 0)
+    for piece in in_pieces(opening, size):
+        tap.sent(piece)
+    for piece in in_pieces(sftp(2, 3) + sftp(102, 1, b"h1") + sftp(102, 2, b"h2"), size):
+        tap.answered(piece)
+    written = sftp(6, 3, b"h1", *offset(3), b"lo") + sftp(6, 4, b"h1", *offset(0), b"hel")
+    for piece in in_pieces(written + sftp(4, 5, b"h2") + sftp(4, 6, b"h1"), size):
+        tap.sent(piece)
+    assert told.files == [("/tmp/x", b"hello")]
+
+
+@pytest.mark.parametrize(
+    "stream",
+    [
+        struct.pack(">I", 0xFFFFFFFF) + b"x" * 100,
+        struct.pack(">I", 0),
+        sftp(6, 1) + sftp(3, 1),
+        sftp(6, 3, b"h1", *offset(1 << 60), b"x") + sftp(6, 3, b"h1", *offset(LARGEST), b"x"),
+    ],
+)
+def test_a_malformed_stream_of_sftp_keeps_nothing_large(tmp_path: Path, stream: bytes) -> None:
+    told = Told(tmp_path)
+    tap = SftpServer(told.uploads)
+    tap.sent(sftp(3, 1, b"x", 2, 0))
+    tap.answered(sftp(102, 1, b"h1"))
+    tap.sent(stream)
+    tap.sent(sftp(4, 6, b"h1"))
+    assert told.files in ([], [("x", b"")])
+
+
+# ---- sshd's log ----
+
+
+def test_a_proposal_becomes_a_hassh() -> None:
+    lines = [
+        "debug2: peer client KEXINIT proposal [preauth]",
+        "debug2: KEX algorithms: a,b [preauth]",
+        "debug2: host key algorithms: k [preauth]",
+        "debug2: ciphers ctos: c [preauth]",
+        "debug2: ciphers stoc: d [preauth]",
+        "debug2: MACs ctos: m [preauth]",
+        "debug2: compression ctos: none [preauth]",
+        "debug2: languages ctos:  [preauth]",
+    ]
+    heard = Heard()
+    ((event, fields),) = [told for line in lines for told in heard.line(line)]
+    assert event == "cowrie.client.kex"
+    assert fields["hasshAlgorithms"] == "a,b;c;m;none"
+    assert fields["hassh"] == hashlib.md5(b"a,b;c;m;none").hexdigest()
+    assert fields["kexAlgs"] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("line", "event"),
+    [
+        ("debug1: Remote protocol version 2.0, remote software version x", "cowrie.client.version"),
+        ("debug1: server_input_global_request: rtype tcpip-forward want_reply 1",
+         "shioenv.forward.refused"),
+        ("debug1: server_input_global_request: rtype keepalive@openssh.com want_reply 1", None),
+        ("Bad packet length 1234. [preauth]", "shioenv.protocol"),
+        ("debug1: something else", None),
+        ("", None),
+    ],
+)  # fmt: skip
+def test_lines_become_events(line: str, event: str | None) -> None:
+    assert [name for name, _ in Heard().line(line)] == ([event] if event else [])
+
+
+# ---- the log ----
+
+
+def test_an_event_is_one_line_and_long_texts_are_cut(tmp_path: Path) -> None:
+    log = EventLog(tmp_path / "log", "box", lambda error: None)
+    where = origin(("1.2.3.4", 5), ("6.7.8.9", 22))
+    log.tell("cowrie.session.connect", where)
+    log.tell("cowrie.command.input", where, input="a\n{x}" + "y" * LONGEST)
+    log.close()
+    first, second = map(json.loads, (tmp_path / "log").read_text().splitlines())
+    assert (first["src_ip"], first["src_port"], first["dst_port"]) == ("1.2.3.4", 5, 22)
+    assert len(first["session"]) == 12
+    assert second["input"].startswith("a\n{x}")
+    assert len(second["input"]) == LONGEST + 1
+    assert second["session"] == first["session"]
+
+
+def test_a_log_that_cannot_be_written_is_told_once() -> None:
+    told: list[Exception] = []
+    log = EventLog(Path("/dev/full"), "box", told.append)
+    for _ in range(3):
+        log.tell("cowrie.session.connect", origin(("1.2.3.4", 5), ("6.7.8.9", 22)))
+    assert len(told) == 1
+
+
+# ---- logins ----
+
+
+def test_a_login_gets_what_a_real_one_gets_and_nothing_of_ours() -> None:
+    given = {"TERM": "xterm", "LC_X": "y z", "SHIOENV_CONNECTION": "x", "MAIL": "m", "USER": "eve"}
+    alice = Account("alice", 1001, 1002, "/home/alice", "/bin/bash")
+    text = login_input(alice, "echo 'hi there'", given, tty=True)
+    assert text.startswith("exec setpriv --reuid=1001 --regid=1002 --init-groups env -i -C ")
+    assert "'LC_X=y z'" in text
+    assert "USER=alice" in text
+    assert "SSH_TTY=/dev/pts/0" in text
+    assert "SHIOENV" not in text
+    assert "MAIL" not in text
