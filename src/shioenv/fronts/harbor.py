@@ -246,7 +246,7 @@ class Environment(BaseEnvironment):
         target.mkdir(parents=True, exist_ok=True)
         patterns = " ".join(f"--exclude={shlex.quote(pattern)}" for pattern in excluded)
         how = f"--format=gnu --hard-dereference {patterns} -C {shlex.quote(source)}"
-        text = f"exec tar -c {how} -f - ."
+        text = f"tar -c {how} -f - .; [ $? -le 1 ]"  # 1: a file changed meanwhile
         try:
             with tempfile.TemporaryFile() as archive:
                 await self._transfer(text, source, into=archive)
