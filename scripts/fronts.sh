@@ -5,7 +5,11 @@ set -eu
 cd "$(dirname "$0")/.."
 
 failed=
-for front in ${*:-openai openenv inspect verifiers trl}; do
+for front in ${*:-openai openenv inspect verifiers trl harbor}; do
+    if [ "$front" = harbor ] && ! .venv/bin/python -c 'import sys; sys.exit(sys.version_info < (3, 12))'; then
+        echo "== harbor: left out, it needs Python 3.12 or newer"
+        continue
+    fi
     home=.fronts/$front
     case $front in
     trl) first=torch==2.13.0 ;; # a build for the processor alone would need an index of its own

@@ -85,6 +85,7 @@ PROGRAMS = {
 
 TRAINING = "larger than all the rest: `make test-train`"
 FRONTS = "an agent framework's own environment: `make test-fronts`"
+HARBOR = "an environment of its own, of Python 3.12 or newer: `make test-fronts`"
 KERNEL = "the kernel's: another host"
 
 NEEDS = {
@@ -97,6 +98,7 @@ NEEDS = {
         name: Need(partial(_has_module, name), otherwise=FRONTS)
         for name in ("inspect_ai", "openenv", "starlette", "trl", "verifiers")
     },
+    "harbor": Need(partial(_has_module, "harbor"), otherwise=HARBOR),
     **{
         f"{name} in the kernel": Need(partial(_mounts, name), otherwise=KERNEL)
         for name in ("btrfs", "ext4", "xfs")

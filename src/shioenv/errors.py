@@ -437,6 +437,12 @@ class SavedShellError(ShioenvError):
     code = "SHIO-L03"
 
 
+class TransferError(ShioenvError):
+    """A file or a directory could not be brought into a machine, or out of it."""
+
+    code = "SHIO-L04"
+
+
 # serving
 
 

@@ -6,7 +6,10 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from shioenv.system.store import build_system
+from shioenv.tasks.prompt import written
 from shioenv.tasks.task import Goal, Task
 
 DIGEST = build_system().digest
@@ -43,6 +46,16 @@ TASKS = [
         "id -un",
     ),
 ]
+EXPORTED = [
+    TASKS[0],
+    replace(
+        TASKS[1],
+        prompt=written(user="root", cwd="/home/ubuntu", kind="", state=[], asked="who runs it."),
+        reduced="id",
+    ),
+]
+"""Tasks that Harbor can be told: one about files, one about an output."""
+
 REPLIES = {
     "gone": ["ls documents", "cd documents; f=notes.txt", "rm $f"],
     "user": ["pwd", "whoami"],

@@ -8,7 +8,7 @@ import os
 import pytest
 from fronts_tasks import sandboxes
 
-from shioenv.fronts.seat import Seat
+from shioenv.fronts.seat import runner_seat
 
 pytestmark = pytest.mark.usefixtures("system")
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("system")
 @pytest.mark.parametrize("cancelled", [False, True])
 def test_a_machine_that_is_being_opened_is_closed(cancelled: bool) -> None:
     async def run() -> int:
-        seat = Seat()
+        seat = runner_seat()
         opening = asyncio.create_task(seat.do(lambda machine: os.getpid()))
         await asyncio.sleep(0)  # it is in its thread now
         if cancelled:
@@ -32,7 +32,7 @@ def test_a_machine_that_is_being_opened_is_closed(cancelled: bool) -> None:
 
 def test_a_close_that_is_cancelled_closes_all_the_same() -> None:
     async def run() -> int:
-        seat = Seat()
+        seat = runner_seat()
         await seat.do(lambda machine: machine.limits)
         opened = sandboxes()
         closing = asyncio.create_task(seat.close())

@@ -189,6 +189,7 @@ def test_package_files_hold_a_docstring_only() -> None:
         ("stable_baselines3", ["env"]),
         ("torch", ["env", "model", "training"]),
         ("transformers", ["model", "training"]),
+        ("harbor", ["fronts"]),
         ("openenv", ["fronts"]),
         ("inspect_ai", ["fronts"]),
         ("verifiers", ["fronts"]),

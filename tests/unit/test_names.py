@@ -11,6 +11,7 @@ import shioenv
 SOURCE = Path(shioenv.__file__).parent
 TWICE = {
     "ActionFault": "the codes of each environment's own faults, read as `info['error']`",
+    "Environment": "of a shell that is composed; and Harbor's word for the place of a trial",
     "TaskEnvironment": "each framework's own word for what its front is",
 }
 """Public names of classes that stand in several modules, each with its reason."""

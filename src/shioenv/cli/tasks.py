@@ -262,6 +262,46 @@ def _faulty(faulty: list[dict[str, Any]]) -> Iterator[str]:
         yield f"and {len(faulty) - SHOWN} more (--json)"
 
 
+@shared.command(app, "shioenv tasks export ./tasks.jsonl --harbor ./harbor")
+def export(
+    file: File,
+    *,
+    harbor: Annotated[
+        Path,
+        typer.Option(metavar="DIR", help="The directory to write, a folder of Harbor for a task."),
+    ],
+    image: Annotated[
+        str | None,
+        typer.Option(
+            metavar="IMAGE",
+            help="Where the system's image was pushed, for environments that pull images.",
+        ),
+    ] = None,
+) -> shared.Printout:
+    """Write tasks as folders that `harbor run` takes.
+
+    A folder is judged in a machine of its own, by files alone. So tasks about the state of
+    the shell, the network, the host's name or times of files are refused. Tasks with a history are
+    refused as well. So is a task whose solution does not pass there twice.
+    """
+    from shioenv.tasks.harbor.export import export_tasks
+    from shioenv.tasks.task import read_tasks
+
+    tasks = read_tasks(file)
+    with counting("tasks") as report:
+        done = export_tasks(tasks, harbor, image=image, report=report)
+    document = {
+        "directory": str(harbor),
+        "written": len(done.written),
+        "of": len(tasks),
+        "reasons": done.reasons,
+        "refused": done.refused,
+    }
+    lines = [f"{harbor}: {len(done.written):,} folders of {len(tasks):,} tasks"]
+    lines += [f"  {count:,} refused: {why}" for why, count in done.reasons.items()]
+    return shared.Printout(document, lines, indent=2)
+
+
 @shared.command(app, "shioenv tasks show ./tasks.jsonl --count 3")
 def show(
     file: File,

@@ -32,9 +32,10 @@ from inspect_ai.util import (
 from pydantic import BaseModel
 
 from shioenv.bash.words import quoted
+from shioenv.behavior.observe import SandboxRunner
 from shioenv.domain.behavior import Behavior
 from shioenv.errors import ShioenvError
-from shioenv.fronts.seat import Seat
+from shioenv.fronts.seat import Seat, runner_seat
 from shioenv.live.terminal import Terminal
 from shioenv.sandbox.base import Limits
 from shioenv.system.store import find_system
@@ -88,7 +89,7 @@ class ShioenvSandbox(SandboxEnvironment):
     sample types, executes and writes has one MiB at most, because every call runs it again.
     """
 
-    def __init__(self, seat: Seat, start: Start) -> None:
+    def __init__(self, seat: Seat[SandboxRunner], start: Start) -> None:
         super().__init__()
         self.seat = seat
         self._start = start
@@ -104,7 +105,7 @@ class ShioenvSandbox(SandboxEnvironment):
         """The sandbox of a sample. `config` is a `Start`, or the name of a system."""
         start = config if isinstance(config, Start) else Start(system=config or None)
         limits = Limits(output_bytes=OUTPUT)
-        return {"default": cls(Seat(start.system, limits), start)}
+        return {"default": cls(runner_seat(start.system, limits), start)}
 
     @classmethod
     async def sample_cleanup(

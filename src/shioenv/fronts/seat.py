@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
 from shioenv.live.terminal import for_rows
@@ -14,21 +14,33 @@ from shioenv.sandbox.base import Limits
 Answer = TypeVar("Answer")
 
 
-class Seat:
+class Closable(Protocol):
+    """A machine that can be ended."""
+
+    def close(self) -> None:
+        """Ends it; closing twice does nothing."""
+        ...
+
+
+Machine = TypeVar("Machine", bound=Closable)
+
+
+class Seat(Generic[Machine]):
     """The machine of one agent, with a thread that does nothing else than use the machine.
 
     A sandbox ends with the thread that opened it, and takes one call at a time. So all calls come
     from this thread. The first call of `do` opens the machine. Errors: every use raises those of
-    `open_sandbox`.
+    opening it.
     """
 
-    def __init__(self, system: str | None = None, limits: Limits | None = None) -> None:
-        self._system, self._limits = system, limits
+    def __init__(self, opened: Callable[[], Machine]) -> None:
+        """`opened` opens the machine."""
+        self._opened = opened
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="shioenv")
-        self._machine: SandboxRunner | None = None
+        self._machine: Machine | None = None
         self._ended: Future[None] | None = None
 
-    async def do(self, action: Callable[[SandboxRunner], Answer]) -> Answer:
+    async def do(self, action: Callable[[Machine], Answer]) -> Answer:
         """Call an action with the machine, in the machine's thread; what the action returns."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._thread, self._do, action)
@@ -49,7 +61,15 @@ class Seat:
             self._machine.close()
         self._machine = None
 
-    def _do(self, action: Callable[[SandboxRunner], Any]) -> Any:
+    def _do(self, action: Callable[[Machine], Answer]) -> Answer:
         if self._machine is None:
-            self._machine = open_sandbox(self._system, for_rows(self._limits))
+            self._machine = self._opened()
         return action(self._machine)
+
+
+def runner_seat(system: str | None = None, limits: Limits | None = None) -> Seat[SandboxRunner]:
+    """A seat at a sandbox in which rows are typed.
+
+    Errors: every use raises those of `open_sandbox`.
+    """
+    return Seat(lambda: open_sandbox(system, for_rows(limits)))

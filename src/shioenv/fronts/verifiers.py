@@ -11,7 +11,7 @@ from verifiers.v1.harnesses.null import NullHarnessConfig
 
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.errors import UsageError
-from shioenv.fronts.seat import Seat
+from shioenv.fronts.seat import Seat, runner_seat
 from shioenv.tasks.check import Verdict
 from shioenv.tasks.episode import HOW, MAX_TURNS, Episode
 from shioenv.tasks.task import Task, decode, encode, read_tasks
@@ -101,7 +101,7 @@ class ShioenvPlay(vf.Env[ShioenvPlayConfig]):
     async def run(self, task: ShioenvTask, agents: vf.Agents) -> None:
         """Play one task until its goal is reached, the turns ran out or the model is at an end."""
         asked, turns = decode(task.data.line), self.config.taskset.max_turns
-        seat = Seat(asked.system)
+        seat = runner_seat(asked.system)
         try:
             episode = await seat.do(lambda machine: Episode(asked, machine, turns))
             said = f"{asked.prompt}\n\n{HOW.format(turns=turns)} {FORM}"
@@ -118,7 +118,7 @@ class ShioenvPlay(vf.Env[ShioenvPlayConfig]):
             await seat.close()
 
 
-async def _answer(seat: Seat, episode: Episode, reply: str) -> str:
+async def _answer(seat: Seat[SandboxRunner], episode: Episode, reply: str) -> str:
     """What is told after a reply; the line in it is typed."""
     found = _LINE.search(reply)
     if found is None:
@@ -136,7 +136,7 @@ async def _judged(task: Task, *, solved: bool) -> Verdict:
             episode.act(task.solution)
         return episode.verdict
 
-    seat = Seat(task.system)
+    seat = runner_seat(task.system)
     try:
         return await seat.do(judge)
     finally:

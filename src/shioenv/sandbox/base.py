@@ -290,6 +290,18 @@ class Execution:
     hexadecimal."""
 
 
+@dataclass(frozen=True, slots=True)
+class Entered:
+    """The other ends of what an input found open: descriptors, which are the caller's to close."""
+
+    talk: int
+    """Of its standard input: a stream socket, so that it can be answered."""
+    output: int
+    """Of its standard output: a pipe that blocks nobody."""
+    errors: int
+    """Of its standard error: a pipe that blocks nobody."""
+
+
 class Sandbox(Protocol):
     """Runs inputs on a pristine system, for one caller at a time.
 
@@ -373,7 +385,21 @@ class ShellSandbox(Sandbox, Protocol):
         ...
 
     def look(self) -> Execution:
-        """What changed since the shell was started; nothing is run. Errors: those of `run`."""
+        """What changed since the shell was started; nothing is run. Errors: those of `run`.
+
+        In a machine that was entered, and has no shell, every process ends first.
+        """
+        ...
+
+    def enter(self, request: Request, *, idle_seconds: float) -> Entered:
+        """Starts an input in the machine as it is, without a shell that stays; any number at once.
+
+        The call returns once the input has ended. What the input left running goes on, until
+        `end_shell`, `look`, or a limit. So an input starts what it is for in the background. Of the
+        request the text, the start directory and the time count. What goes on without a call for
+        `idle_seconds` is ended. Errors: those of `run`; SandboxError where the input does not end
+        in its time.
+        """
         ...
 
     def interrupt(self) -> None:

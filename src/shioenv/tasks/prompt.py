@@ -150,6 +150,31 @@ def told(
     return lines
 
 
+_PRINT: Final = "Print "
+_AND_PRINTS: Final = "And the last command you run prints "
+_ALONE: Final = "The last command you run prints that and nothing else."
+_NOTHING: Final = " Nothing on the machine changes."
+
+
+def in_file(prompt: str, file: str) -> str | None:
+    """A prompt that asks for an output, in words that ask for the same in a file.
+
+    For who is judged by files alone. None where the prompt asks for no output in the words of
+    `written`.
+    """
+    before, both, after = prompt.rpartition(f"\n\n{_AND_PRINTS}")
+    if both:
+        return f"{before}\n\nAnd `{file}` holds {after}"
+    before, alone, after = prompt.rpartition(_ALONE)
+    if not alone or f"\n\n{_PRINT}" not in before:
+        return None
+    begin, _, asked = before.rpartition(f"\n\n{_PRINT}")
+    return (
+        f"{begin}\n\nWrite into the file `{file}` {asked}The file holds that and nothing else. "
+        f"But for the file, nothing on the machine changes.{after.removeprefix(_NOTHING)}"
+    )
+
+
 def written(*, user: str, cwd: str, kind: str, state: Sequence[str], asked: str | None) -> str:
     """The whole prompt.
 
@@ -162,12 +187,10 @@ def written(*, user: str, cwd: str, kind: str, state: Sequence[str], asked: str 
         parts.append("In the end this is so, and everything else as it was:")
         parts.append("\n".join(f"- {line}" for line in state))
         if asked is not None:
-            parts.append(f"And the last command you run prints {asked}")
+            parts.append(f"{_AND_PRINTS}{asked}")
     elif asked is not None:
-        parts.append(f"Print {asked}")
-        parts.append(
-            "The last command you run prints that and nothing else. Nothing on the machine changes."
-        )
+        parts.append(f"{_PRINT}{asked}")
+        parts.append(f"{_ALONE}{_NOTHING}")
     if any("`" in line for line in (*state, asked or "")):
         parts.append(f"Names that do not begin with a slash are relative to `{cwd}`.")
     return "\n\n".join(parts)

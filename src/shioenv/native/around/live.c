@@ -30,6 +30,8 @@ enum { CPU_KNOWN_MS = 500 };   /* so old may the number be that a line's use of 
 
 static struct {
     bool open;
+    bool entered;              /* the machine goes on without a shell */
+    int ends[3];               /* of what entered last: its input, output and errors; -1: handed over */
     struct request bounds;     /* as the shell was started */
     struct channel channels[2];
     struct watched waiting;    /* the shell between its lines; `shell` is -1 where it has ended */
@@ -41,7 +43,7 @@ static struct {
     int64_t started_ns;        /* real time */
     uint64_t cpu_ms;           /* used so far, by those who live */
     int64_t cpu_known_ns;
-} live = {.channels = {{.fd = -1}, {.fd = -1}}, .waiting = {.shell = -1}, .terminal = -1};
+} live = {.channels = {{.fd = -1}, {.fd = -1}}, .waiting = {.shell = -1}, .terminal = -1, .ends = {-1, -1, -1}};
 
 bool is_live(void) { return live.open; }
 
@@ -244,6 +246,19 @@ static void enter_terminal(struct watched *shell)
     if (shell->reply->error) shell->stays = false;
 }
 
+/* From here on nothing is made pristine before `end_shell`. */
+static void open_machine(void)
+{
+    shared->uptime = !live.open && config.declared_clock ? config.uptime : 0;
+    if (live.open) return;
+    show_uptime(config.declared_clock);
+    live.started_ns = now_ns(CLOCK_REALTIME);
+    live.noticed = live.meanwhile = 0;
+    live.had_terminal = false;
+    live.left = 0;
+    live.open = true;
+}
+
 void start_shell(const struct request *request)
 {
     struct reply reply = {0};
@@ -251,16 +266,8 @@ void start_shell(const struct request *request)
     struct watched shell = {.request = request, .channels = live.channels, .shell = -1, .stays = true, .reply = &reply};
     bool on_terminal = request->flags & REQUEST_TERMINAL;
     shared->flags = (on_terminal ? 0 : RUN_LINES) | order_of(request);
-    shared->uptime = !live.open && config.declared_clock ? config.uptime : 0;
-    if (!live.open) {
-        show_uptime(config.declared_clock);
-        live.started_ns = now_ns(CLOCK_REALTIME);
-        live.noticed = live.meanwhile = 0;
-        live.had_terminal = false;
-        live.left = 0;
-    }
+    open_machine();
     shared->taken = 0;
-    live.open = true;
     live.had_terminal |= on_terminal;
     live.bounds = *request;
     start_run(&shell, SHELL_PID, RUN_STAYS, NULL);
@@ -311,9 +318,47 @@ void look_at_shell(const struct request *request)
     tell(&shell, 0);
 }
 
-void hand_terminal(void)
+static void close_ends(void)
 {
-    send_with(control, "", 1, &live.terminal, live.terminal >= 0);
+    for (int i = 0; i < 3; i++) close_fd(&live.ends[i]);
+}
+
+void hand_ends(void)
+{
+    if (live.ends[0] >= 0) send_with(control, "", 1, live.ends, 3);
+    else send_with(control, "", 1, &live.terminal, live.terminal >= 0);
+    close_ends();
+}
+
+void enter_machine(const struct request *request)
+{
+    static struct channel channels[2] = {{.fd = -1}, {.fd = -1}};
+    struct reply reply = {0};
+    struct watched run = {.request = request, .channels = channels, .shell = -1, .beside = true, .reply = &reply};
+    close_ends();
+    uint32_t pid = live.open ? 0 : SHELL_PID;
+    if (!live.open) live.bounds = *request;
+    open_machine();
+    live.entered = true;
+    know_cpu(true);
+    run.cpu_before_ms = live.cpu_ms;
+    shared->flags = order_of(request);
+    note_company();
+    show_uptime(false);
+    start_run(&run, pid, RUN_WITH_STDIN, NULL);
+    live.ends[0] = run.feed.fd;
+    run.feed.fd = -1;
+    for (int i = 0; i < 2; i++) {
+        live.ends[1 + i] = channels[i].fd;
+        channels[i].fd = -1;
+    }
+    live.meanwhile |= watch(&run);
+    if (reply.error) close_ends();
+    shared->dumped = 0;
+    reply.started_ns = live.started_ns;
+    reply.ended_ns = now_ns(CLOCK_REALTIME);
+    forget_changes();
+    answer(&reply, channels, 0);
 }
 
 void run_beside(const struct request *request, const uint8_t *standard_input)
@@ -343,6 +388,8 @@ void end_shell(const struct request *request)
 {
     struct reply reply = {0};
     if (live.waiting.shell >= 0) reap(&reply);
+    else clear_survivors(&reply);
+    close_ends();
     struct disk_state disk = disk_state();
     if (memcmp(&disk, &pristine_disk, sizeof disk)) reply.flags |= REPLY_FILES;
     reply.flags |= live.left | traces_left(live.noticed | live.meanwhile, live.had_terminal);
@@ -352,7 +399,7 @@ void end_shell(const struct request *request)
     answer(&reply, live.channels, request->output_max);
     empty_shared_memory();
     make_pristine(reply.flags, reply.flags & REPLY_NETWORK, !reply.error);
-    live.open = false;
+    live.open = live.entered = false;
 }
 
 /* Whether what goes on by itself goes past a limit. */
@@ -367,7 +414,7 @@ void await_request(void)
 {
     struct reply reply = {0};
     int64_t until = now_ns(CLOCK_MONOTONIC) + live.bounds.idle_ms * 1000000ll;
-    while (live.waiting.shell >= 0) {
+    while (live.waiting.shell >= 0 || live.entered) {
         struct pollfd watched[5] = {
             {control, POLLIN | POLLRDHUP, 0}, {notices, POLLIN, 0}, {live.channels[0].fd, POLLIN, 0},
             {live.channels[1].fd, POLLIN, 0}, {live.waiting.shell, POLLIN, 0},
@@ -380,6 +427,12 @@ void await_request(void)
         if (watched[1].revents & POLLIN) live.meanwhile |= attend_notice(notices);
         if (watched[2].revents || watched[3].revents) read_channels(live.channels, &live.bounds);
         bool over = now_ns(CLOCK_MONOTONIC) >= until || (!n && company && is_past_limits()) || is_flood(live.channels, &live.bounds);
-        if (over || watched[4].revents) reap(&reply);
+        if (!over && !watched[4].revents) continue;
+        if (live.waiting.shell >= 0) reap(&reply);
+        else {
+            end_survivors();
+            know_cpu(true);
+            until = now_ns(CLOCK_MONOTONIC) + live.bounds.idle_ms * 1000000ll;
+        }
     }
 }

@@ -49,8 +49,10 @@ enum {
     REQUEST_LINE = 512,       /* its next line */
     REQUEST_END = 1024,       /* ends it, and makes the machine pristine. Until then other runs are beside it, and change nothing back */
     REQUEST_LOOK = 4096,      /* what changed since it was started, and nothing is run */
-    REQUEST_HAND = 8192,      /* of a shell that stays on a terminal: not answered but by one byte, with the terminal's other end */
+    REQUEST_HAND = 8192,      /* not answered but by one byte, with the other end of the terminal of a shell that stays, or those of what entered */
     REQUEST_BLIND = 16384,    /* of a line: nobody looks at what changed, nor at the shell's state, before the next one that is not so */
+    REQUEST_ENTER = 32768,    /* starts an input in the machine, which is the peer's from then on; answered once the input has ended, and what
+                               * it started goes on. Then REQUEST_HAND gives the other ends of its input (a socket), output and errors */
     REQUEST_APART = 2048,     /* beside a shell that stays: on the pristine system's files */
     REQUEST_EAGER = 64, REQUEST_LAZY = 128,  /* in which order the shell's processes begin (inside/order.c) */
 };

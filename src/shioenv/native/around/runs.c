@@ -341,7 +341,11 @@ void start_run(struct watched *run, uint32_t pid, uint32_t flags, const uint8_t 
     }
     int in[2] = {-1, -1};
     run->feed = (struct feed){.fd = -1};
-    if (standard_input) {
+    if (flags & RUN_WITH_STDIN) {  /* who feeds it is the peer, to whom it may answer */
+        if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, in)) _exit(125);
+        run->feed.fd = in[1];
+        fds[n_fds++] = in[0];
+    } else if (standard_input) {
         if (pipe2(in, O_CLOEXEC)) _exit(125);
         fcntl(in[1], F_SETFL, O_NONBLOCK);
         run->feed = (struct feed){in[1], standard_input, request->stdin_length};

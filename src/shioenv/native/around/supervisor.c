@@ -54,7 +54,8 @@ static void run_request(const struct request *request, const uint8_t *standard_i
     if (request->flags & REQUEST_SHELL) start_shell(request);
     else if (request->flags & REQUEST_LINE) run_line(request);
     else if (request->flags & REQUEST_LOOK) look_at_shell(request);
-    else if (request->flags & REQUEST_HAND) hand_terminal();
+    else if (request->flags & REQUEST_ENTER) enter_machine(request);
+    else if (request->flags & REQUEST_HAND) hand_ends();
     else if (request->flags & REQUEST_END) end_shell(request);
     else if (is_live()) run_beside(request, standard_input);
     else run(request, standard_input);

@@ -31,7 +31,7 @@ from shioenv.errors import (
     SystemCorruptError,
     SystemNotBuiltError,
 )
-from shioenv.sandbox.base import Execution, Limits, Request
+from shioenv.sandbox.base import Entered, Execution, Limits, Request
 from shioenv.sandbox.namespaces.configuration import ShownKernel, configuration
 from shioenv.sandbox.namespaces.lower import KeptNamespaces, LowerForm, keep, opening_failed
 from shioenv.sandbox.namespaces.wire import (
@@ -232,11 +232,32 @@ class NamespaceSandbox:
     def start_terminal(self, request: Request, *, idle_seconds: float) -> int:
         """Starts a shell on a terminal; see `ShellSandbox.start_terminal`."""
         self._shell(replace(request, tty=True), idle_seconds)
+        return self._ends(1)[0]
+
+    def _ends(self, count: int) -> list[int]:
+        """The descriptors that the supervisor holds for this process."""
         if not isinstance(self._socket, socket.socket):
-            raise SandboxError("no terminal leaves this sandbox", hint="open it in namespaces")
+            raise SandboxError("no descriptor leaves this sandbox", hint="open it in namespaces")
         self._socket.sendall(pack_request(Request(""), b"/", self.limits, Ask.HAND))
-        _, (terminal, *_), *_ = socket.recv_fds(self._socket, 1, 1)
-        return terminal
+        _, descriptors, *_ = socket.recv_fds(self._socket, 1, count)
+        if len(descriptors) != count:
+            self._end()
+            raise SandboxError("the supervisor gave no descriptors")
+        return descriptors
+
+    def enter(self, request: Request, *, idle_seconds: float) -> Entered:
+        """Starts an input that goes on in the machine; see `ShellSandbox.enter`."""
+        if self._process is None:
+            self._live = False
+        reply, _ = self._exchange(replace(request, separate=True), Ask.ENTER, idle_seconds)
+        self._live = True
+        self._succeed(reply, request)
+        if meaning(reply.flags).timed_out:
+            raise SandboxError(
+                "an input did not start in its machine",
+                hint="the machine may be full of processes, or stopped by one of them",
+            )
+        return Entered(*self._ends(3))
 
     def look(self) -> Execution:
         """What changed since the shell was started; see `ShellSandbox.look`."""

@@ -85,7 +85,10 @@ class Ask(IntEnum):
     BLIND = 16384
     """Of a line: what changed, and the shell's state, is told by the next line that is not so."""
     HAND = 8192
-    """The terminal of a shell that stays: one byte comes with a descriptor, and no reply."""
+    """The terminal of a shell that stays, or the ends of what entered: one byte comes with them,
+    and no reply."""
+    ENTER = 32768
+    """The input starts in the machine, without a shell that stays, and what it leaves goes on."""
 
 
 class ReplyFlags(IntFlag):

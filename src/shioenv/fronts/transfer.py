@@ -1,0 +1,115 @@
+"""Directories on their way into a machine and out of it, as archives.
+
+What comes out was written by whoever is inside. So nothing of it becomes anything but a regular
+file or a directory below the place it was asked for.
+"""
+
+from __future__ import annotations
+
+import os
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import IO, Final
+
+from shioenv.errors import TransferError
+
+_BLOCK: Final = 512
+_PIECE: Final = 1 << 20
+_LONGEST_NAME: Final = 4096
+_KEPT: Final = (tarfile.REGTYPE, tarfile.AREGTYPE)
+
+
+def pack(source: Path, archive: IO[bytes]) -> None:
+    """Writes what a directory holds into an archive, owned by root, without anything of this host.
+
+    Links stay links. Sockets, pipes and devices are left out. Errors: OSError.
+    """
+
+    def roots(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
+        if member.isdev():
+            return None
+        member.uid = member.gid = 0
+        member.uname = member.gname = "root"
+        return member
+
+    with tarfile.open(fileobj=archive, mode="w|", format=tarfile.GNU_FORMAT) as tar:
+        for child in sorted(source.iterdir()):
+            tar.add(child, arcname=child.name, filter=roots)
+
+
+def unpack(archive: IO[bytes], target: Path, most_files: int) -> int:
+    """Writes the regular files of an archive below a directory. How many entries were left out.
+
+    Links, devices, pipes and sockets are left out. Directories get the mode 755, files 644. Nobody
+    else writes in `target`, which is there. Errors: OSError; TransferError for an archive that no
+    GNU tar writes. The same for a name that leads out, more than `most_files` entries, and a file
+    in the place of a directory.
+    """
+    left_out = 0
+    for number, (name, kind, size) in enumerate(_entries(archive)):
+        if number >= most_files:
+            raise TransferError(f"the directory has more than {most_files:,} entries")
+        path = target.joinpath(*_parts(name))
+        if kind == tarfile.DIRTYPE:
+            _directory(path)
+        elif kind in _KEPT:
+            _directory(path.parent)
+            _write(archive, path, size)
+            continue
+        else:
+            left_out += 1
+        archive.seek(_padded(size), os.SEEK_CUR)
+    return left_out
+
+
+def _entries(archive: IO[bytes]) -> Iterator[tuple[str, bytes, int]]:
+    """The name, kind and size of each entry. Its content is read or passed by whoever goes on."""
+    long_name = None
+    while (block := archive.read(_BLOCK)).strip(b"\0"):
+        try:
+            member = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
+        except tarfile.HeaderError as error:
+            raise TransferError(f"the archive of the machine cannot be read: {error}") from None
+        if member.size < 0:
+            raise TransferError("the archive of the machine has an entry of a negative size")
+        if member.type in (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK):
+            if member.size > _LONGEST_NAME:
+                raise TransferError(f"the archive of the machine has a name of {member.size} bytes")
+            text = archive.read(_padded(member.size))[: member.size].rstrip(b"\0")
+            if member.type == tarfile.GNUTYPE_LONGNAME:
+                long_name = os.fsdecode(text)
+            continue
+        yield long_name or member.name, member.type, member.size
+        long_name = None
+
+
+def _parts(name: str) -> tuple[str, ...]:
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts or "\0" in name:
+        raise TransferError(f"the archive of the machine has a name that leads out: {name!r:.80}")
+    return path.parts
+
+
+def _directory(path: Path) -> None:
+    try:
+        path.mkdir(mode=0o755, parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise TransferError(f"{path} is no directory") from None
+
+
+def _write(archive: IO[bytes], path: Path, size: int) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    with os.fdopen(os.open(path, flags, 0o644), "wb") as file:
+        left = size
+        while left:
+            piece = archive.read(min(left, _PIECE))
+            if not piece:
+                raise TransferError("the archive of the machine ends too early")
+            file.write(piece)
+            left -= len(piece)
+    archive.seek(_padded(size) - size, os.SEEK_CUR)
+
+
+def _padded(size: int) -> int:
+    return -(-size // _BLOCK) * _BLOCK

@@ -1,0 +1,267 @@
+"""A machine that commands enter from outside: any number at once, each in processes of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import socket
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import IO, Final, cast
+
+from shioenv.bash.words import quoted
+from shioenv.behavior.network import network_fields
+from shioenv.errors import UsageError
+from shioenv.live.shell import IDLE_SECONDS, Closing
+from shioenv.sandbox.base import (
+    MEBIBYTE,
+    Entered,
+    Execution,
+    Limits,
+    Request,
+    ShellSandbox,
+)
+from shioenv.sandbox.default import default_sandbox
+from shioenv.system.store import System
+
+START_SECONDS: Final = 60.0
+"""Seconds that the start of a command may take; ours, because a machine may be busy."""
+
+_LAUNCH: Final = (
+    "exec 9<&0 0</dev/null; set -m\n"
+    "( {command}; printf 'status %d\\n' $? >&9 ) &\n"
+    "printf 'group %d\\n' $! >&9"
+)
+"""Starts a command in the background, in a group of its own, and says on the talk which one it is.
+
+Job control makes the group, and leaves the command the signals that a shell has. The command itself
+does not have the talk open.
+"""
+
+OUTPUT: Final = 16 * MEBIBYTE
+"""Bytes kept of each output of a command; what comes later is read and dropped."""
+
+DRAIN_SECONDS: Final = 0.1
+"""Seconds for which outputs are read after the command has ended, where it left them to others."""
+
+_PIECE: Final = 1 << 16
+
+_PLAIN_NAME = re.compile(r"[a-z_][a-z0-9_-]*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """What is to be run in a machine, as `docker exec` takes it."""
+
+    text: str
+    """The text, as `bash -c` is given it."""
+    cwd: str = "/"
+    """The directory to start in, absolute."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    """Variables besides those that the machine's processes have."""
+    user: str | None = None
+    """The name or number of the user to run as; None for root."""
+    fed: bool = False
+    """Standard input is what the talk is sent; else it is at its end."""
+
+
+class EnteredMachine(Closing):
+    """A machine of its own, pristine at first. Not for use by two threads at once.
+
+    Commands share files, network and time. What a command leaves running goes on. Nothing inside
+    can end the machine. A limit ends the processes, not the machine.
+    """
+
+    def __init__(
+        self, system: System, limits: Limits, *, idle_seconds: float = IDLE_SECONDS
+    ) -> None:
+        """Opens the machine. Errors: those of `open_sandbox`; UsageError for a microVM's limits."""
+        if limits.sandbox != "namespaces" or limits.without_shell_state:
+            raise UsageError("commands enter a machine in namespaces alone")
+        self.system, self._idle_seconds = system, idle_seconds
+        self._sandbox = cast("ShellSandbox", default_sandbox(system, limits))
+
+    def start(self, command: Command) -> Entered:
+        """Starts a command. Its talk says `group N` at once, and `status N` when it has ended.
+
+        N are the number of its process group and its exit code. A talk that ends without a status
+        was killed. Errors: InputError for a text that is too long; SandboxError where the machine
+        does not start it.
+        """
+        row = _LAUNCH.format(command=self._row(command))
+        request = Request(row, cwd="/", wall_seconds=START_SECONDS)
+        return self._sandbox.enter(request, idle_seconds=self._idle_seconds)
+
+    def end_group(self, group: int) -> None:
+        """Kills a process group inside. Errors: SandboxError."""
+        row = f"kill -KILL -- -{group:d} 2> /dev/null"
+        request = Request(row, cwd="/", wall_seconds=START_SECONDS)
+        close(self._sandbox.enter(request, idle_seconds=self._idle_seconds))
+
+    def changes(self) -> Execution:
+        """Ends every process, and tells what changed since the machine was pristine.
+
+        Nothing of the machine runs while its files are read, and no program of the machine reads
+        them. Errors: SandboxError, after which the machine is gone.
+        """
+        execution = self._sandbox.look()
+        if execution.network is not None and self._is_pristine(execution.network):
+            execution = replace(execution, network=None)
+        return execution
+
+    def _is_pristine(self, network: bytes) -> bool:
+        with default_sandbox(self.system) as other:
+            return network_fields(other.network()) == network_fields(network)
+
+    def renew(self) -> None:
+        """Ends everything in the machine, which is pristine afterwards. Errors: SandboxError."""
+        self._sandbox.end_shell()
+
+    def close(self) -> None:
+        """Ends the machine with all that is in it."""
+        self._sandbox.close()
+
+    def _row(self, command: Command) -> str:
+        words = ["/usr/bin/env", *(f"{name}={value}" for name, value in command.env.items())]
+        row = " ".join(map(quoted, [*words, "/bin/bash", "-c", command.text]))
+        return (
+            f"cd {quoted(command.cwd)} && {self._as_user(command.user)}{row} <{_in(command)} 9>&-"
+        )
+
+    def _as_user(self, user: str | None) -> str:
+        """The words that make the program behind them a user's, whose home is in HOME."""
+        if user is not None and user.isdecimal():
+            number = int(user)
+            names = {there: name for name, there in self.system.users.items()}
+            if number and number not in names:
+                return f"/usr/bin/setpriv --reuid={number} --regid={number} --clear-groups "
+            user = names.get(number)
+        if user in (None, "root"):
+            return ""
+        assert user is not None
+        home = f"HOME=~{user} " if _PLAIN_NAME.fullmatch(user) else ""
+        return f"{home}/usr/sbin/runuser -u {quoted(user)} -- "
+
+
+def _in(command: Command) -> str:
+    return "&9" if command.fed else "/dev/null"
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """How a command ended."""
+
+    exit_code: int
+    """As bash gives it; 137 for a command of which nobody said how it ended: it was killed."""
+    output: bytes
+    errors: bytes
+    whole: bool
+    """Whether `output` is all of it."""
+
+
+class Running:
+    """A command that was started, as the event loop of the caller sees it."""
+
+    def __init__(self, entered: Entered) -> None:
+        self._entered: Entered | None = entered
+        self.group: int | None = None
+        """The number of its process group inside, once it was told."""
+
+    async def finish(
+        self, given: IO[bytes] | None = None, into: IO[bytes] | None = None, most: int = OUTPUT
+    ) -> Finished:
+        """How the command ended, once it has; what it left running goes on.
+
+        It is fed with the bytes of `given`. At most `most` bytes of its output go `into` a file, or
+        into the result. Nobody waits for a command that has more for a file. May be called once,
+        and be cancelled, which does not end the command.
+        """
+        assert self._entered is not None
+        entered, self._entered = self._entered, None
+        reader, writer = await asyncio.open_connection(sock=socket.socket(fileno=entered.talk))
+        closing: list[asyncio.BaseTransport] = [writer.transport]
+        feeding = asyncio.create_task(_feed(writer, given))
+        kept = []
+        try:
+            for descriptor, file, longest in (
+                (entered.output, into, most),
+                (entered.errors, None, OUTPUT),
+            ):
+                stream, transport = await _reading(descriptor)
+                closing.append(transport)
+                enough = None if file is None else writer.transport.abort
+                kept.append(asyncio.create_task(_kept(stream, file, longest, enough)))
+            exit_code = await self._status(reader)
+            await asyncio.wait(kept, timeout=DRAIN_SECONDS)
+        finally:
+            feeding.cancel()
+            for one in closing:
+                one.close()
+            await asyncio.gather(feeding, *kept, return_exceptions=True)
+        (output, whole), (errors, _) = (task.result() for task in kept)
+        return Finished(exit_code, output, errors, whole)
+
+    async def _status(self, reader: asyncio.StreamReader) -> int:
+        """The exit code, as the talk tells it. Whoever is root inside can tell another one."""
+        with suppress(ValueError, ConnectionError):  # of a line that is too long, or no number
+            while line := await reader.readline():
+                word, number = line.split()
+                if word == b"status":
+                    return int(number) & 0xFF
+                self.group = int(number)
+        return 137
+
+    def close(self) -> None:
+        """Closes what nobody reads; after `finish` there is nothing to close."""
+        if self._entered is not None:
+            close(self._entered)
+        self._entered = None
+
+
+async def _reading(descriptor: int) -> tuple[asyncio.StreamReader, asyncio.ReadTransport]:
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader()
+    transport, _ = await loop.connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(descriptor, "rb", buffering=0)
+    )
+    return reader, transport
+
+
+async def _kept(
+    reader: asyncio.StreamReader,
+    into: IO[bytes] | None,
+    most: int,
+    enough: Callable[[], None] | None,
+) -> tuple[bytes, bool]:
+    """The first bytes of a stream, which were written `into` a file instead, and if that is all.
+
+    `enough` is called as soon as there are more; without it, the stream is read to its end.
+    """
+    kept, length = [], 0
+    while piece := await reader.read(_PIECE):
+        fits = piece[: max(0, most - length)]
+        length += len(piece)
+        if into is not None:
+            into.write(fits)
+        elif fits:
+            kept.append(fits)
+        if length > most and enough is not None:
+            enough()
+            break
+    return b"".join(kept), length <= most
+
+
+async def _feed(writer: asyncio.StreamWriter, given: IO[bytes] | None) -> None:
+    with suppress(ConnectionError):  # nobody reads any more
+        while given is not None and (piece := given.read(_PIECE)):
+            writer.write(piece)
+            await writer.drain()
+        writer.write_eof()
+
+
+def close(entered: Entered) -> None:
+    """Closes all ends of what was entered."""
+    for descriptor in (entered.talk, entered.output, entered.errors):
+        os.close(descriptor)

@@ -1,0 +1,1 @@
+"""Tasks as Harbor's folders, and what judges them there."""

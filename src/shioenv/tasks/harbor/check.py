@@ -1,0 +1,166 @@
+"""Whether a machine is as a task wants it: `tests/check.py` of a task's folder in Harbor.
+
+This program runs in a machine of its own, where no agent was. What that machine holds is the state
+before. The evidence is the state after. It uses the standard library alone, and needs Python 3.8.
+
+    check.py GOAL ARTIFACTS REWARDS     judges
+    check.py collect FILE               writes the evidence, where nobody looks from outside
+
+It writes `reward.json` (`reward` 0 or 1, `progress` 0 to 1), and prints what is missing and what is
+extra.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    Entry = Mapping[str, Any] | None
+
+EVIDENCE = "shioenv-state.json"
+ANSWER = "answer.txt"
+LONGEST = 1 << 20  # bytes of an answer that are read
+
+# What Harbor, its agents and their terminals make and change: nobody is paid or punished for it.
+HARNESS = (
+    "/logs", "/solution", "/tests", "/installed-agent", "/root/.bash_history",
+    "/tmp/.hb-transfer", "/tmp/.harbor", "/tmp/tmux", "/run/utmp", "/var/log/wtmp",
+)  # fmt: skip
+# What a container has of its host. A machine that is looked at from outside has none of it.
+CONTAINER = (
+    "/proc", "/sys", "/dev", "/run", "/.dockerenv",
+    "/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/etc/mtab",
+)  # fmt: skip
+
+
+def is_below(path: str, tops: Iterable[str]) -> bool:
+    """Whether a path is one of these, or below, or has one's name with something behind it."""
+    return any(path == top or path.startswith((top + "/", top + "-", top + ".")) for top in tops)
+
+
+def entry(path: str) -> Entry:
+    """What a goal tells of a file: its kind, rights, owners; size, names and content of a file."""
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return None
+    told: dict[str, Any] = {
+        "mode": stat.filemode(status.st_mode),
+        "uid": status.st_uid,
+        "gid": status.st_gid,
+    }
+    if stat.S_ISLNK(status.st_mode):
+        told["target"] = os.readlink(path)
+    elif stat.S_ISREG(status.st_mode):
+        told.update(size=status.st_size, links=status.st_nlink, sha256=digest(path))
+    elif stat.S_ISCHR(status.st_mode) or stat.S_ISBLK(status.st_mode):
+        told["device"] = status.st_rdev
+    return told
+
+
+def digest(path: str) -> str:
+    """The SHA-256 of a file's content."""
+    found = hashlib.sha256()
+    with open(path, "rb") as file:
+        for piece in iter(lambda: file.read(1 << 20), b""):
+            found.update(piece)
+    return found.hexdigest()
+
+
+def everything() -> dict[str, Entry]:
+    """The entry of every file that may count."""
+    found = {"/": entry("/")}
+    for top, directories, files in os.walk("/"):
+        paths = [os.path.join(top, name) for name in directories + files]
+        counts = {path for path in paths if not is_below(path, HARNESS + CONTAINER)}
+        found.update((path, entry(path)) for path in counts)
+        directories[:] = [name for name in directories if os.path.join(top, name) in counts]
+    return found
+
+
+def changed(evidence: Mapping[str, Any]) -> dict[str, Entry]:
+    """The paths that are not as they were, each with its entry now; None for one that is gone."""
+    entries: Mapping[str, Entry] = evidence["entries"]
+    if evidence["kind"] == "full":
+        before = everything()
+        paths = set(before) | set(entries)
+        entries = {
+            path: entries.get(path) for path in paths if before.get(path) != entries.get(path)
+        }
+    return {path: now for path, now in entries.items() if not is_below(path, HARNESS)}
+
+
+def verdict(
+    goal: Mapping[str, Any],
+    evidence: Mapping[str, Any],
+    answer: str | None,
+    before: Callable[[str], Entry] = entry,
+) -> tuple[list[str], list[str], float]:
+    """What is missing of a goal, what is extra, and the share of the goal that holds.
+
+    `answer` is what the agent wrote, None for nothing. `before` tells of a file as it was.
+    """
+    missing: list[str] = []
+    extra = list(evidence.get("other", []))
+    if evidence.get("truncated"):
+        extra.append("more than can be told")
+    changes = changed(evidence)
+    for path, wanted in goal["entries"].items():
+        now = changes[path] if path in changes else before(path)
+        if now != wanted:
+            missing.append(path)
+    extra += sorted(set(changes) - set(goal["entries"]))
+    if goal["output"] is not None and (answer is None or lines(answer) != lines(goal["output"])):
+        missing.append("the answer")
+    total = len(goal["entries"]) + (goal["output"] is not None)
+    return missing, extra, (total - len(missing)) / total if total else 0.0
+
+
+def lines(text: str) -> list[str]:
+    """Lines with runs of blanks as one, without blank lines at the end."""
+    return "\n".join(" ".join(line.split()) for line in text.splitlines()).rstrip().split("\n")
+
+
+def read(path: str) -> str | None:
+    """The text of a file; None where there is none."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(LONGEST).decode("utf-8", "replace")
+    except OSError:
+        return None
+
+
+def main(goal_file: str, artifacts: str, rewards: str) -> None:
+    """Judges, prints and writes."""
+    with open(goal_file, encoding="utf-8") as file:
+        goal = json.load(file)
+    try:
+        with open(os.path.join(artifacts, EVIDENCE), encoding="utf-8") as file:
+            evidence = json.load(file)
+        missing, extra, progress = verdict(goal, evidence, read(os.path.join(artifacts, ANSWER)))
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        missing, extra, progress = [f"evidence: {error}"], [], 0.0
+    print(json.dumps({"missing": missing, "extra": extra}, indent=1))
+    with open(os.path.join(rewards, "reward.json"), "w", encoding="utf-8") as file:
+        reward = int(not missing and not extra)
+        json.dump({"reward": reward, "progress": round(progress, 4)}, file)
+
+
+def collect(evidence_file: str) -> None:
+    """Writes what the machine holds."""
+    with open(evidence_file, "w", encoding="utf-8") as file:
+        json.dump({"kind": "full", "entries": everything()}, file)
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "collect":
+        collect(*sys.argv[2:])
+    else:
+        main(*sys.argv[1:])

@@ -1,0 +1,367 @@
+"""Tasks as folders of Harbor (schema 1.4), each proved by execution before it is written."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import os
+import posixpath
+import shlex
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+from shioenv.domain.names import name_bytes
+from shioenv.domain.pointer import keys
+from shioenv.errors import TaskError
+from shioenv.files.durable import new_directory
+from shioenv.live.entered import Command, EnteredMachine, Finished, Running
+from shioenv.sandbox.base import Limits
+from shioenv.system.store import System, find_system
+from shioenv.tasks.check import DATES, date_of, is_now, refuse_other
+from shioenv.tasks.harbor import check
+from shioenv.tasks.harbor.evidence import evidence_of, pristine_entry
+from shioenv.tasks.prompt import in_file
+from shioenv.tasks.task import GoalKind, Task
+
+IMAGE: Final = "shioenv"
+"""The repository of images that are systems of ours: `shioenv/NAME:DIGEST`."""
+
+DIGITS: Final = 12
+"""Digits of a system's digest in the tag of its image."""
+
+ARTIFACTS: Final = "/logs/artifacts"
+"""Where a machine leaves what its verifier gets."""
+
+ANSWER: Final = f"{ARTIFACTS}/{check.ANSWER}"
+
+HOOK: Final = ": shioenv-collect"
+"""How the command of the hook begins that collects evidence: a null command of the shell."""
+
+AGENT_SECONDS: Final = 300.0
+"""Seconds that an agent has; ours, because a task is one line or a few."""
+
+PROOF_SECONDS: Final = 60.0
+
+Report = Callable[[int, int], None]
+
+_SCHEMA = "1.4"
+_LIMITS: Final = Limits(wall_seconds=PROOF_SECONDS)
+_NO_VARIABLES: Final[Mapping[str, str]] = MappingProxyType({})
+_OTHER: Final[Mapping[str, str]] = MappingProxyType({"DEBIAN_FRONTEND": "noninteractive"})
+"""As Harbor's oracle has: no goal is to depend on who does the task."""
+_NO_CHANGE = {"kind": "changes", "entries": {}, "other": [], "truncated": False}
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedTasks:
+    """What became of tasks."""
+
+    written: tuple[str, ...] = ()
+    """The names of the folders."""
+    refused: Mapping[str, str] = field(default_factory=dict)
+    """Why a task could not be told, by its id."""
+
+    @property
+    def reasons(self) -> Mapping[str, int]:
+        """How many tasks each reason refused, the most frequent first."""
+        return dict(Counter(self.refused.values()).most_common())
+
+
+def export_tasks(
+    tasks: Iterable[Task],
+    directory: Path,
+    *,
+    image: str | None = None,
+    report: Report = lambda done, total: None,
+) -> ExportedTasks:
+    """Writes a folder for each task that Harbor can be told, into a new directory.
+
+    The goal is what the solution left in a machine, read from outside. A task is refused where it
+    cannot be told (`refusal`), and where it is not proved there. It is proved where the solution
+    passes once more, doing nothing fails, and so does the solution without one of its arguments.
+    `image` is where the system's image was pushed. Errors: OutputExistsError, DatasetStorageError,
+    those of sandboxes. TaskError where two tasks have one id, where a task was made on another
+    system, and where nothing is left to write.
+    """
+    tasks = list(tasks)
+    if twice := [name for name, count in Counter(one.id for one in tasks).items() if count > 1]:
+        raise TaskError(f"{len(twice)} ids are those of several tasks, such as {twice[0]!r}")
+    systems = {name: find_system(name) for name in {one.system for one in tasks}}
+    for one in tasks:
+        refuse_other(one, systems[one.system])
+    written, refused = [], {}
+    with new_directory(directory) as temporary, ExitStack() as opened:
+        machines = {
+            name: opened.enter_context(EnteredMachine(system, _LIMITS))
+            for name, system in systems.items()
+        }
+        for done, task in enumerate(tasks, 1):
+            try:
+                made = folder_of(task, machines[task.system], image)
+            except _Refused as error:
+                refused[task.id] = str(error)
+            else:
+                write(made, temporary / name_of(task))
+                written.append(name_of(task))
+            report(done, len(tasks))
+        if not written:
+            raise TaskError(
+                "no task can be told in Harbor: "
+                + ", ".join(f"{why} ({n})" for why, n in Counter(refused.values()).most_common())
+            )
+    return ExportedTasks(tuple(written), refused)
+
+
+def name_of(task: Task) -> str:
+    """The name of a task's folder."""
+    return f"shioenv-{task.id}"
+
+
+class _Refused(Exception):  # noqa: N818 - it says what became of a task, not what went wrong
+    """A task cannot be told, or is not proved."""
+
+
+def refusal(task: Task, system: System) -> str | None:
+    """Why a goal cannot be told by files, in a machine that begins as its image; else None."""
+    if task.history:
+        return "a history: an image begins where nothing was typed"
+    instant = system.declaration.instant
+    for operation in task.patch.operations:
+        area, *parts = keys(operation[-1] if operation[0] == "m" else operation[1])
+        if area == "hostname":
+            return "the host's name"
+        if area in _NETWORK:
+            return "the network"
+        if area != "fs":
+            return "the state of the shell"
+        path = _path(task, parts[0])
+        if check.is_below(path, (*check.HARNESS, *check.CONTAINER)):
+            return "a file where Harbor or a container has its own"
+        if len(parts) == 2 and parts[1] in DATES and not _has_others(task, parts[0]):
+            return "times of files"
+        if operation[0] == "a" and len(parts) == 1 and not is_now(date_of(operation[2]), instant):
+            return "times of files"
+    if task.kind is not GoalKind.STATE and in_file(task.prompt, ANSWER) is None:
+        return "an output that its prompt asks for in other words than ours"
+    return None
+
+
+def folder_of(task: Task, machine: EnteredMachine, image: str | None) -> Mapping[str, str]:
+    """The files of a task's folder, by path: those in `solution` and `tests` that end in `.sh` are
+    programs. Errors: `_Refused`; those of sandboxes.
+    """
+    why = refusal(task, machine.system)
+    if why is not None:
+        raise _Refused(why)
+    goal = _proved_goal(task, machine)
+    tag = f"{IMAGE}/{task.system}:{task.system_digest[:DIGITS]}"
+    return {
+        "task.toml": _settings(task, image),
+        "instruction.md": _instruction(task),
+        "environment/Dockerfile": _DOCKERFILE.format(tag=tag, cwd=task.cwd, system=task.system),
+        "solution/solve.sh": solution_of(task, task.solution),
+        "tests/test.sh": _TEST,
+        "tests/check.py": _checker(),
+        "tests/goal.json": json.dumps(goal, indent=1, ensure_ascii=True) + "\n",
+    }
+
+
+def write(files: Mapping[str, str], folder: Path) -> None:
+    """Writes the files of a folder. Errors: OSError."""
+    for name, text in files.items():
+        file = folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8", errors="surrogateescape")
+        if name.endswith(".sh"):
+            file.chmod(0o755)
+
+
+def solution_of(task: Task, line: str) -> str:
+    """The program that does a task by a line: in the start directory, its output in the answer."""
+    body = line if task.goal.output is None else f"{{\n{line}\n}} > {ANSWER} 2>&1"
+    return f"#!/bin/bash\ncd {shlex.quote(task.cwd)} || exit\n{body}\n"
+
+
+# ---- what is proved
+
+
+def _proved_goal(task: Task, machine: EnteredMachine) -> dict[str, Any]:
+    """The goal as `check.py` reads it."""
+    evidence, answer = _left_by(task, machine, task.solution)
+    if evidence["other"] or evidence["truncated"]:
+        raise _Refused("its solution changes more than files")
+    goal: dict[str, Any] = {"entries": evidence["entries"], "output": task.goal.output}
+    named = {_path(task, name) for name in _names(task)}
+    if not named <= set(goal["entries"]):
+        raise _Refused("its solution does something else in a machine that stays")
+
+    def passes(evidence: Mapping[str, Any], answer: str | None) -> bool:
+        missing, extra, _ = check.verdict(
+            goal, evidence, answer, lambda path: pristine_entry(machine.system, path)
+        )
+        return not missing and not extra
+
+    if not passes(evidence, answer):
+        raise _Refused("its solution prints something else in a machine that stays")
+    if not passes(*_left_by(task, machine, task.solution, _OTHER)):
+        raise _Refused("its solution does not do the same twice, with other variables")
+    if passes(_NO_CHANGE, None):
+        raise _Refused("doing nothing passes")
+    if passes(*_left_by(task, machine, task.reduced)):
+        raise _Refused("a part of its solution passes")
+    return goal
+
+
+def _left_by(
+    task: Task, machine: EnteredMachine, line: str, env: Mapping[str, str] = _NO_VARIABLES
+) -> tuple[dict[str, Any], str | None]:
+    """The evidence that a line leaves in a pristine machine, and the answer that it wrote."""
+    machine.renew()
+    asyncio.run(_finished(machine, _PREPARE, solution_of(task, line)))
+    asyncio.run(_finished(machine, _SOLVE, env=env))
+    evidence = evidence_of(machine.changes(), machine.system)
+    answer = asyncio.run(_finished(machine, f"cat {ANSWER}"))
+    evidence["entries"] = {
+        path: now
+        for path, now in evidence["entries"].items()
+        if not check.is_below(path, check.HARNESS)
+    }
+    text = answer.output.decode("utf-8", "replace") if answer.exit_code == 0 else None
+    return evidence, text
+
+
+async def _finished(
+    machine: EnteredMachine,
+    text: str,
+    given: str | None = None,
+    env: Mapping[str, str] = _NO_VARIABLES,
+) -> Finished:
+    running = Running(machine.start(Command(text=text, env=env, fed=given is not None)))
+    fed = None if given is None else io.BytesIO(os.fsencode(given))
+    try:
+        return await asyncio.wait_for(running.finish(fed), PROOF_SECONDS)
+    except TimeoutError:
+        raise _Refused("its solution does not end") from None
+
+
+_PREPARE = f"mkdir -p /solution /logs/agent {ARTIFACTS} && cat > /solution/solve.sh"
+_SOLVE = "bash /solution/solve.sh > /logs/agent/oracle.txt 2>&1"
+
+
+# ---- what is told
+
+_NETWORK: Final = ("network", "firewall")
+
+
+def _path(task: Task, name: str) -> str:
+    return posixpath.normpath(posixpath.join(task.cwd, os.fsdecode(name_bytes(name))))
+
+
+def _names(task: Task) -> set[str]:
+    """The files that a goal names, by their names in `fs`."""
+    places = [
+        place
+        for one in task.patch.operations
+        for place in (one[1:3] if one[0] == "m" else one[1:2])
+    ]
+    return {keys(place)[1] for place in places} | set(task.goal.digests)
+
+
+def _has_others(task: Task, name: str) -> bool:
+    """Whether a goal says more of a file than its times."""
+    told = [keys(one[1]) for one in task.patch.operations]
+    return name in task.goal.digests or any(
+        parts[1] == name and (len(parts) == 2 or parts[2] not in DATES)
+        for parts in told
+        if parts[0] == "fs"
+    )
+
+
+def _instruction(task: Task) -> str:
+    prompt = task.prompt if task.goal.output is None else in_file(task.prompt, ANSWER)
+    return f"{prompt}\n"
+
+
+def _checker() -> str:
+    return Path(check.__file__).read_text(encoding="utf-8")
+
+
+def _collecting() -> str:
+    """The command of the hook: where nobody answers it from outside, Python in the machine does."""
+    file = f"{ARTIFACTS}/{check.EVIDENCE}"
+    return f"{HOOK}\npython3 -I -c {shlex.quote(_checker())} collect {file}"
+
+
+def _settings(task: Task, image: str | None) -> str:
+    return _SETTINGS.format(
+        schema=_SCHEMA,
+        name=_toml(f"shioenv/{task.id}"),
+        keywords=json.dumps(["shell", task.kind.value, *dict.fromkeys(task.commands)]),
+        system=_toml(task.system),
+        digest=_toml(task.system_digest),
+        record=task.record,
+        irreducibility=task.irreducibility,
+        image="" if image is None else f"docker_image = {_toml(image)}\n",
+        cwd=_toml(task.cwd),
+        seconds=AGENT_SECONDS,
+        command=_toml(_collecting()),
+    )
+
+
+def _toml(text: str) -> str:
+    """A basic string of TOML."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+_TEST = f"""\
+#!/bin/bash
+exec /usr/bin/python3 -I /tests/check.py /tests/goal.json {ARTIFACTS} /logs/verifier
+"""
+
+_DOCKERFILE = """\
+# shioenv.fronts.harbor:Environment opens the system of this name. Docker needs it once:
+#   tar --numeric-owner -C ROOTFS -c . | docker import - {tag}
+# where ROOTFS holds the system's files with their owners.
+FROM {tag}
+WORKDIR {cwd}
+"""
+
+_SETTINGS = """\
+schema_version = "{schema}"
+
+[task]
+name = {name}
+description = ""
+keywords = {keywords}
+
+[metadata]
+category = "shell"
+
+[metadata.shioenv]
+system = {system}
+system_digest = {digest}
+record = {record}
+irreducibility = {irreducibility}
+
+[environment]
+{image}network_mode = "no-network"
+workdir = {cwd}
+
+[agent]
+timeout_sec = {seconds}
+
+[verifier]
+environment_mode = "separate"
+timeout_sec = 60.0
+
+[[verifier.collect]]
+user = "root"
+timeout_sec = 60.0
+command = {command}
+"""

@@ -1,0 +1,183 @@
+"""Machines that commands enter: what a command finds, what goes on, what is told from outside."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from collections.abc import Iterator
+from typing import IO
+
+import pytest
+
+from shioenv.errors import InputError, UsageError
+from shioenv.live.entered import Command, EnteredMachine, Finished, Running
+from shioenv.sandbox.base import MEBIBYTE, Limits
+from shioenv.system.store import System
+from shioenv.tasks.harbor.evidence import evidence_of
+
+pytestmark = pytest.mark.xdist_group("entered")
+LIMITS = Limits(wall_seconds=30.0, cpu_seconds=1000.0, memory_bytes=512 * MEBIBYTE)
+
+
+@pytest.fixture(scope="module")
+def opened(system: System) -> Iterator[EnteredMachine]:
+    with EnteredMachine(system, LIMITS) as machine:
+        yield machine
+
+
+@pytest.fixture
+def machine(opened: EnteredMachine) -> EnteredMachine:
+    opened.renew()
+    return opened
+
+
+def done(
+    machine: EnteredMachine, command: str | Command, given: IO[bytes] | None = None
+) -> Finished:
+    if isinstance(command, str):
+        command = Command(text=command)
+    running = Running(machine.start(command))
+
+    async def finish() -> Finished:
+        return await asyncio.wait_for(running.finish(given), 60)
+
+    return asyncio.run(finish())
+
+
+def test_a_command_has_what_it_was_given(machine: EnteredMachine) -> None:
+    command = Command(
+        text='pwd; id -un; echo "$X $HOME"; echo wrong >&2; exit 7',
+        cwd="/home/ubuntu",
+        env={"X": "a 'b'"},
+        user="ubuntu",
+    )
+    finished = done(machine, command)
+    assert finished.output == b"/home/ubuntu\nubuntu\na 'b' /home/ubuntu\n"
+    assert (finished.errors, finished.exit_code) == (b"wrong\n", 7)
+
+
+@pytest.mark.parametrize(
+    ("user", "told"),
+    [(None, "0 0"), ("0", "0 0"), ("1000", "1000 1000"), ("4321", "4321 4321")],
+)
+def test_users_go_by_name_and_by_number(
+    machine: EnteredMachine, user: str | None, told: str
+) -> None:
+    command = Command(text="echo $(id -u) $(id -g)", user=user)
+    assert done(machine, command).output.decode().strip() == told
+
+
+def test_standard_input_is_at_its_end_or_of_any_size(machine: EnteredMachine) -> None:
+    assert done(machine, "cat; echo $?").output == b"0\n"
+    command = Command(text="sha256sum; wc -c < /dev/null", fed=True)
+    big = io.BytesIO(bytes(5 * MEBIBYTE))
+    assert done(machine, command, big).output.startswith(
+        b"c036cbb7553a909f8b8877d4461924307f27ecb6"
+    )
+
+
+def test_commands_run_beside_each_other_and_what_they_leave_goes_on(
+    machine: EnteredMachine,
+) -> None:
+    async def meet() -> tuple[Finished, Finished]:
+        first = Running(machine.start(Command(text="mkfifo /p; read x < /p; echo $x")))
+        second = Running(
+            machine.start(Command(text="until [ -p /p ]; do :; done; echo met > /p; sleep 1000 &"))
+        )
+        one, two = await asyncio.wait_for(asyncio.gather(first.finish(), second.finish()), 60)
+        return one, two
+
+    one, two = asyncio.run(meet())
+    assert (one.output, two.exit_code) == (b"met\n", 0)
+    assert done(machine, "pgrep -x sleep").exit_code == 0
+
+
+def test_a_command_that_is_left_is_ended_by_its_group(machine: EnteredMachine) -> None:
+    async def leave() -> int | None:
+        running = Running(machine.start(Command(text="sleep 1000 | sleep 1000; touch /late")))
+        waiting = asyncio.create_task(running.finish())
+        while running.group is None:
+            await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        return running.group
+
+    group = asyncio.run(leave())
+    assert group is not None
+    machine.end_group(group)
+    assert done(machine, "pgrep -x sleep; [ -e /late ]").exit_code == 1
+
+
+def test_outputs_are_kept_up_to_a_bound_and_read_to_their_end(machine: EnteredMachine) -> None:
+    async def read() -> Finished:
+        running = Running(machine.start(Command(text="head -c 3000000 /dev/zero; echo end >&2")))
+        return await running.finish(most=1000)
+
+    finished = asyncio.run(read())
+    assert (len(finished.output), finished.whole) == (1000, False)
+    assert (finished.errors, finished.exit_code) == (b"end\n", 0)
+
+
+def test_nothing_inside_ends_the_machine(machine: EnteredMachine) -> None:
+    assert done(machine, "touch /before; kill -9 -1").exit_code == 137
+    assert done(machine, "kill -9 $PPID; [ -e /before ]").exit_code in {0, 137}
+    assert done(machine, "[ -e /before ] && echo there").output == b"there\n"
+
+
+def test_a_limit_ends_the_processes_and_not_the_machine(system: System) -> None:
+    limits = Limits(wall_seconds=30.0, cpu_seconds=0.5, memory_bytes=512 * MEBIBYTE)
+    with EnteredMachine(system, limits) as machine:
+        assert done(machine, "touch /x; while :; do :; done").exit_code == 137
+        assert done(machine, "[ -e /x ] && echo there").output == b"there\n"
+
+
+def test_changes_are_told_after_every_process_has_ended(machine: EnteredMachine) -> None:
+    done(
+        machine,
+        "(while :; do date > /made; done) > /dev/null 2>&1 & rm -r /var/mail; "
+        "until [ -e /made ]; do :; done",
+    )
+    first = evidence_of(machine.changes(), machine.system)
+    assert set(first["entries"]) == {"/made", "/var/mail"}
+    assert evidence_of(machine.changes(), machine.system) == first
+    assert done(machine, "cat /made").exit_code == 0
+
+
+def test_a_renewed_machine_is_pristine(machine: EnteredMachine) -> None:
+    done(machine, "touch /x; hostname other; ip link set lo down; sleep 1000 & echo x > /dev/shm/y")
+    machine.renew()
+    asked = "ls /x /dev/shm; hostname; pgrep -x sleep; ip -br link show lo | grep -c UNKNOWN"
+    assert done(machine, asked).output == b"/dev/shm:\nubuntu\n1\n"
+    evidence = evidence_of(machine.changes(), machine.system)
+    assert (evidence["entries"], evidence["other"]) == ({}, [])
+
+
+@pytest.mark.parametrize(
+    ("text", "other"),
+    [
+        ("hostname other", ["the host's name"]),
+        ("ip route add 192.0.2.0/24 dev eth0", ["the network"]),
+        ("ip addr; ip link set lo down; ip link set lo up", []),
+    ],
+)
+def test_what_else_changed_is_named(machine: EnteredMachine, text: str, other: list[str]) -> None:
+    assert done(machine, text).exit_code == 0
+    assert evidence_of(machine.changes(), machine.system)["other"] == other
+
+
+def test_what_cannot_be_started_is_refused(machine: EnteredMachine, system: System) -> None:
+    with pytest.raises(InputError, match="bytes"):
+        machine.start(Command(text="x" * 200_000))
+    assert done(machine, Command(text="true", cwd="/nowhere")).exit_code == 1
+    with pytest.raises(UsageError, match="namespaces"):
+        EnteredMachine(system, Limits(sandbox="microvm"))
+
+
+def test_a_machine_full_of_processes_is_looked_at_all_the_same(system: System) -> None:
+    limits = Limits(wall_seconds=5.0, processes=60, memory_bytes=512 * MEBIBYTE, cpu_seconds=60)
+    fill = "for (1..100) { $p = fork; defined $p or die; $p or sleep 1000 }"
+    with EnteredMachine(system, limits) as machine:
+        assert b"Died" in done(machine, f"touch /x; perl -e '{fill}'").errors
+        assert "/x" in evidence_of(machine.changes(), system)["entries"]
+        machine.renew()
+        assert done(machine, "[ ! -e /x ] && echo pristine").output == b"pristine\n"

@@ -1,0 +1,121 @@
+"""What comes out of a machine as an archive becomes files below one directory, or is refused."""
+
+from __future__ import annotations
+
+import io
+import os
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from shioenv.errors import TransferError
+from shioenv.fronts.transfer import pack, unpack
+
+
+def archive(*members: tuple[tarfile.TarInfo, bytes]) -> io.BytesIO:
+    held = io.BytesIO()
+    with tarfile.open(fileobj=held, mode="w", format=tarfile.GNU_FORMAT) as tar:
+        for member, content in members:
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+    held.seek(0)
+    return held
+
+
+def member(name: str, kind: bytes = tarfile.REGTYPE, target: str = "") -> tarfile.TarInfo:
+    made = tarfile.TarInfo(name)
+    made.type, made.linkname, made.mode = kind, target, 0o6777
+    return made
+
+
+def listed(place: Path) -> dict[str, bytes | None]:
+    return {
+        path.relative_to(place).as_posix(): path.read_bytes() if path.is_file() else None
+        for path in place.rglob("*")
+    }
+
+
+def test_a_directory_goes_in_and_comes_out_as_it_was(tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    deep = source / ("d" * 120) / ("e" * 120)
+    deep.mkdir(parents=True)
+    target.mkdir()
+    (deep / "f").write_bytes(b"x" * 1025)
+    (source / os.fsdecode(b"odd\n\xff")).write_bytes(b"")
+    os.mkfifo(source / "pipe")
+    held = io.BytesIO()
+    pack(source, held)
+    held.seek(0)
+    assert unpack(held, target, 10) == 0
+    assert listed(target) == {n: c for n, c in listed(source).items() if n != "pipe"}
+
+
+def test_what_is_packed_is_of_root_and_links_stay_links(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("/etc/shadow")
+    held = io.BytesIO()
+    pack(tmp_path, held)
+    held.seek(0)
+    with tarfile.open(fileobj=held) as tar:
+        (found,) = tar.getmembers()
+    assert (found.uid, found.gid, found.uname) == (0, 0, "root")
+    assert (found.type, found.linkname) == (tarfile.SYMTYPE, "/etc/shadow")
+
+
+def test_nothing_but_files_and_directories_comes_out(tmp_path: Path) -> None:
+    place = tmp_path / "place"
+    place.mkdir()
+    held = archive(
+        (member("link", tarfile.SYMTYPE, "/etc"), b""),
+        (member("link/passwd"), b"mine"),
+        (member("hard", tarfile.LNKTYPE, "/etc/passwd"), b""),
+        (member("zero", tarfile.CHRTYPE), b""),
+        (member("disk", tarfile.BLKTYPE), b""),
+        (member("pipe", tarfile.FIFOTYPE), b""),
+        (member("program"), b"#!"),
+    )
+    assert unpack(held, place, 10) == 5
+    assert listed(place) == {"link": None, "link/passwd": b"mine", "program": b"#!"}
+    assert (place / "program").stat().st_mode & 0o7777 == 0o644 & ~_umask()
+
+
+def _umask() -> int:
+    now = os.umask(0)
+    os.umask(now)
+    return now
+
+
+@pytest.mark.parametrize("name", ["../out", "/etc/out", "a/../../out", "a/.."])
+def test_a_name_that_leads_out_is_refused(tmp_path: Path, name: str) -> None:
+    place = tmp_path / "place"
+    place.mkdir()
+    with pytest.raises(TransferError, match="leads out"):
+        unpack(archive((member(name), b"x")), place, 10)
+    assert listed(tmp_path) == {"place": None}
+
+
+def test_a_link_of_this_host_in_the_place_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "place").mkdir()
+    (tmp_path / "mine").write_text("mine")
+    (tmp_path / "place/file").symlink_to(tmp_path / "mine")
+    with pytest.raises(OSError, match="file"):
+        unpack(archive((member("file"), b"theirs")), tmp_path / "place", 10)
+    assert (tmp_path / "mine").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("held", "why"),
+    [
+        (archive(*((member(str(n)), b"") for n in range(11))), "more than 10 entries"),
+        (archive((member("a"), b""), (member("a/b"), b"")), "no directory"),
+        (archive((member("n" * 5000), b"")), "a name of 5001 bytes"),
+        (io.BytesIO(b"x" * 512), "cannot be read"),
+        (io.BytesIO(archive((member("a"), b"x" * 2000)).getvalue()[:1024]), "ends too early"),
+    ],
+    ids=["many", "file as directory", "long name", "no archive", "cut"],
+)
+def test_what_no_machine_of_good_will_sends_is_refused(
+    tmp_path: Path, held: io.BytesIO, why: str
+) -> None:
+    with pytest.raises(TransferError, match=why):
+        unpack(held, tmp_path, 10)
