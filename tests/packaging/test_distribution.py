@@ -224,6 +224,8 @@ def test_the_installed_command_line_works(installed: Path, tmp_path: Path) -> No
     assert "debian-12" in [system["name"] for system in systems]
     shown = run(installed / "shioenv", "grammar", "show", "df", cwd=tmp_path)
     assert "df" in shown
+    previewed = run(installed / "shioenv", "preview", "--json", "--", "touch", "new", cwd=tmp_path)
+    assert json.loads(previewed)["context_patch"][0][:2] == ["a", "/fs/new"]
 
 
 @pytest.mark.usefixtures("system")

@@ -183,6 +183,7 @@ def test_package_files_hold_a_docstring_only() -> None:
         ("altair", ["report", "experiments"]),
         ("scipy", ["report"]),
         ("vl_convert", ["report"]),
+        ("pyseccomp", []),
         ("bashkit", ["evaluation"]),
         ("openai", ["evaluation"]),
         ("sb3_contrib", ["experiments"]),

@@ -251,13 +251,14 @@ def ssh(
     except OSError as error:
         raise UsageError(f"the server cannot be started: {error}") from None
     with listener:
+        asking = Asking(model, machine_below) if model else None
         served = SshServer(
-            find_system(system),
+            find_system(system or (asking.system if asking else None)),
             policy_of(policy or "any"),
             directory,
             bounds=ServerBounds(connections, per_address, seconds),
             accepted_keys=accepted,
-            asking=Asking(model, machine_below) if model else None,
+            asking=asking,
             delay=delay,
         )
         printing.note(f"listening on {host} port {listener.getsockname()[1]}; log: {directory}")

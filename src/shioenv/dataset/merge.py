@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 from msgspec.structs import replace as replaced
 
 from shioenv.dataset.contexts import read_contexts
+from shioenv.dataset.lines import Distinct
 from shioenv.dataset.manifest import MANIFEST, Manifest, Plan, finished_manifest
 from shioenv.dataset.read import read_records
 from shioenv.dataset.write import ShardWriter
@@ -55,7 +57,7 @@ def merge(
     for path in paths:
         contexts = {**read_contexts(path), **contexts}
     total = sum(manifest.records for manifest in manifests)
-    seen: set[bytes] = set()
+    seen = Distinct()
     done = 0
     with new_directory(Path(directory)) as temporary:
         kernels = tuple(sorted({name for manifest in manifests for name in manifest.kernels}))
@@ -66,13 +68,11 @@ def merge(
         for path in paths:
             for record in read_records(path, check=True):
                 done += 1
-                key = "\n".join((record.input, *record.history)).encode("utf-8", "surrogatepass")
-                digest = hashlib.sha256(key).digest()[:16]
-                if digest not in seen:
-                    seen.add(digest)
+                key = json.dumps([record.input, record.history]).encode()
+                if seen.refusal(key) is None:
                     writer.add(replaced(record, session_id=writer.written))
                 report(done, total)
-        return Merged(writer.finish(), total - len(seen))
+        return Merged(writer.finish(), total - writer.written)
 
 
 def _plan(paths: Sequence[Path], manifests: Sequence[Manifest]) -> Plan:

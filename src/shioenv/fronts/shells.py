@@ -53,7 +53,7 @@ class Shells(Closing):
         namespaces, in which no shell stays.
         """
         self.kind = kind
-        self._opening, self._asking = Lock(), Lock()
+        self._opening = Lock()
         self._machines: SandboxRunner | None = None
         self._spare: deque[Shell] = deque()
         self._closed = False
@@ -63,7 +63,7 @@ class Shells(Closing):
 
             name = "default" if kind == "hybrid" else kind
             loaded = load_model(name)
-            model = OneAtATime(loaded, self._asking)
+            model = OneAtATime(loaded)
             if kind == "hybrid":
                 system = system or card_of(name).get("system")
                 make = self._above(model, sure)
@@ -119,8 +119,8 @@ class Shells(Closing):
 class OneAtATime:
     """A runner that threads may ask at once: it answers one after the other."""
 
-    def __init__(self, runner: Runner, lock: Lock) -> None:
-        self._runner, self._lock = runner, lock
+    def __init__(self, runner: Runner) -> None:
+        self._runner, self._lock = runner, Lock()
 
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
         """See `Runner.run`."""

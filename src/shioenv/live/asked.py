@@ -116,8 +116,6 @@ class HybridShell(Closing):
         self._model, self._machine, self._confidence = model, machine, confidence
         self._start = self._state = machine.state
         self._owed: list[tuple[str, float | None]] = []
-        self.sources: list[str] = []
-        """Who answered each line: `model` or `machine`."""
         self.answer: Answer | None = None
         """The model's answer to the newest line; None where the machine ran the line."""
 
@@ -142,11 +140,9 @@ class HybridShell(Closing):
         self.answer = None
         if answer is not None and answer.confidence >= self._confidence:
             self.answer = answer
-            self.sources.append("model")
             self._owed.append((line, timeout))
             self._state = self._state.after(line, answer.behavior, answer.written)
             return answer.behavior
-        self.sources.append("machine")
         for owed, seconds in self._owed:
             if not self._machine.ended:
                 self._machine.run(owed, timeout=seconds)

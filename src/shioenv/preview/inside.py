@@ -19,7 +19,7 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from shioenv import native
 from shioenv.preview import kernel
@@ -31,6 +31,7 @@ _KEPT = (0, 1, 3, 4, 5, 6, 7, 8, 10, 13, 18, 31)
 """Capabilities that root keeps: chown, dac_override, fowner, fsetid, kill, setgid, setuid, setpcap,
 net_bind_service, net_raw, sys_chroot, setfcap."""
 _FORBIDDEN = ("add_key", "keyctl", "request_key", "bpf", "perf_event_open", "userfaultfd")
+"""What reaches past every namespace."""
 _ABSENT = ("memfd_create", "memfd_secret")
 """Memory that no process shows as its own."""
 _SMALLEST_PID_MAX = 302
@@ -129,7 +130,6 @@ def _first(plan: PreviewPlan, keeper: socket.socket, control: socket.socket) -> 
         kernel.unshare(kernel.CLONE_NEWNET)
         kernel.raise_loopback()
     kernel.private_mounts()
-    refused = _filter()
     arranged = arrange(plan)
     proc = kernel.clone_mount("/proc")
     _configure(plan)
@@ -153,7 +153,7 @@ def _first(plan: PreviewPlan, keeper: socket.socket, control: socket.socket) -> 
     _write("sys/user/max_user_namespaces", "0", proc)
     command = os.fork()
     if command == 0:
-        _execute(plan, refused)
+        _execute(plan)
     done, status = os.wait()
     while done != command:
         done, status = os.wait()
@@ -178,20 +178,7 @@ def _write(name: str, value: str, proc: int | None = None) -> None:
     os.close(file)
 
 
-def _filter() -> Any:
-    """System calls that the command cannot make: they reach what no namespace holds."""
-    import pyseccomp
-
-    rules = pyseccomp.SyscallFilter(pyseccomp.ALLOW)
-    rules.set_attr(pyseccomp.Attr.ACT_BADARCH, pyseccomp.ALLOW)
-    for names, number in ((_FORBIDDEN, errno.EPERM), (_ABSENT, errno.ENOSYS)):
-        for name in names:
-            call = pyseccomp.resolve_syscall(pyseccomp.Arch.NATIVE, name)
-            rules.add_rule(pyseccomp.ERRNO(number), call)
-    return rules
-
-
-def _execute(plan: PreviewPlan, refused: Any) -> NoReturn:
+def _execute(plan: PreviewPlan) -> NoReturn:
     """The command. Where it cannot be executed: 127 where it is not found, else 126."""
     try:
         os.setsid()
@@ -203,7 +190,9 @@ def _execute(plan: PreviewPlan, refused: Any) -> NoReturn:
         os.closerange(3, plan.open_files[1] if plan.open_files[1] > 0 else 1 << 20)
         kernel.drop_capabilities(_KEPT if plan.uid == 0 else ())
         kernel.no_new_privileges()
-        refused.load()
+        kernel.refuse_calls(
+            dict.fromkeys(_FORBIDDEN, errno.EPERM) | dict.fromkeys(_ABSENT, errno.ENOSYS)
+        )
         os.execvp(plan.command[0], plan.command)
     except OSError as error:
         name = plan.command[0].encode("utf-8", "surrogateescape")

@@ -97,7 +97,7 @@ def arrange(plan: PreviewPlan) -> Arranged:
         _new_file(_ROOT + resolver)
         _attach(names, resolver, read_only=True)
     _hide(map(os.fsencode, plan.hidden))
-    kernel.enter_root(_ROOT, plan.pivot_root)
+    kernel.enter_root(_ROOT)
     os.chdir(os.fsencode(plan.start))
     return arranged
 

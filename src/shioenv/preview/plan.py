@@ -35,8 +35,6 @@ class PreviewPlan:
     gid: int
     parent: int
     """The number of the process that asks."""
-    pivot_root: int
-    """The number of the system call `pivot_root`."""
 
     def to_line(self) -> bytes:
         """The plan as a line of JSON."""

@@ -133,7 +133,6 @@ def preview(
         uid=os.geteuid(),
         gid=os.getegid(),
         parent=os.getpid(),
-        pivot_root=_pivot_root(),
     )
     with ExitStack() as stack:
         running = _Running(plan, limits, capture, stack)
@@ -171,17 +170,6 @@ def _may_mount() -> bool:
     status = Path("/proc/self/status").read_text()
     held = re.search(r"^CapEff:\s*(\S+)", status, re.MULTILINE)
     return os.geteuid() == 0 and held is not None and bool(int(held[1], 16) >> _SYS_ADMIN & 1)
-
-
-def _pivot_root() -> int:
-    try:
-        import pyseccomp
-    except (ImportError, OSError, RuntimeError) as error:
-        raise HostError(
-            f"libseccomp cannot be loaded: {error}", hint="apt-get install libseccomp2"
-        ) from error
-    number: int = pyseccomp.resolve_syscall(pyseccomp.Arch.NATIVE, "pivot_root")
-    return number
 
 
 class _Running:

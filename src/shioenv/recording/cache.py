@@ -277,12 +277,13 @@ def executor_digest() -> str:
 
 
 @cache
-def sources_digest(packages: tuple[str, ...]) -> str:
-    """SHA-256 (hex) of all files of some of this package's packages, but for compiled ones."""
+def sources_digest(names: tuple[str, ...]) -> str:
+    """SHA-256 (hex) of files of this package, and of all in its directories but for byte code."""
     digest = hashlib.sha256()
     root = Path(__file__).parents[1]
-    for package in packages:
-        for path in sorted((root / package).rglob("*")):
+    for name in names:
+        place = root / name
+        for path in sorted(place.rglob("*")) if place.is_dir() else [place]:
             if path.is_file() and path.suffix != ".pyc":
                 digest.update(f"{path.relative_to(root)}\0".encode())
                 digest.update(hashlib.sha256(path.read_bytes()).digest())

@@ -18,16 +18,16 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-import shioenv
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.domain.behavior import Behavior
 from shioenv.errors import TaskError
 from shioenv.execution.job import NumberedJob
 from shioenv.execution.lanes import Lane
 from shioenv.execution.local import LocalExecutor
-from shioenv.files.durable import atomic_write, locked, sha256_of, storage_errors
+from shioenv.files.durable import atomic_write, locked, storage_errors
 from shioenv.files.journal import Journal
 from shioenv.live.terminal import Terminal, for_rows
+from shioenv.recording.cache import sources_digest
 from shioenv.system.build import cache_directory
 from shioenv.system.store import System, find_system
 from shioenv.tasks.attacks import ATTACKS, forgeries, kinds
@@ -49,8 +49,8 @@ BATCH: Final = 256
 
 _BURN: Final = "import select\nwhile not select.select([0], [], [], 0)[0]: pass"
 
-_JUDGE: Final = ("domain", "tasks/check.py", "tasks/task.py")
-_CHANNEL: Final = ("behavior", "sandbox", "native/bin", "live/terminal.py")
+_JUDGE: Final = ("domain", "tasks/check.py", "tasks/episode.py", "tasks/task.py")
+_CHANNEL: Final = ("bash", "behavior", "live", "native", "sandbox", "system")
 """Files of the package that judge, and those by which they see; directories with all in them."""
 
 
@@ -177,19 +177,7 @@ def certified_judge(
 @cache
 def judge_digests() -> tuple[str, str]:
     """The digests of the judge and of the channel of evidence, as this package has them."""
-    root = Path(shioenv.__file__).parent
-
-    def digest(names: Iterable[str]) -> dict[str, str]:
-        found = {}
-        for name in names:
-            path = root / name
-            files = sorted(path.rglob("*")) if path.is_dir() else [path]
-            for file in files:
-                if file.is_file() and "__pycache__" not in file.parts:
-                    found[str(file.relative_to(root))] = sha256_of(file)
-        return found
-
-    return digest_of([digest(_JUDGE), kinds()]), digest_of(digest(_CHANNEL))
+    return digest_of([sources_digest(_JUDGE), kinds()]), sources_digest(_CHANNEL)
 
 
 def certificate_of(

@@ -93,8 +93,8 @@ class SshServer:
         greetings = {account.uid: greeting(system, account.uid) for account in known.values()}
         self._house = House(machines, hostname, self._log, known, greetings, directory, delay)
 
-    async def serve(self, listener: socket.socket, started: asyncio.Event | None = None) -> None:
-        """Serves until SIGTERM, SIGINT, or `stop`.
+    async def serve(self, listener: socket.socket) -> None:
+        """Serves until SIGTERM or SIGINT.
 
         Whatever ends it, every connection and every machine is ended. Errors: ServingError where
         the log cannot be written, or sshd's namespaces are gone.
@@ -108,8 +108,6 @@ class SshServer:
             each.setblocking(False)
             loop.add_reader(each, self._take, each, take)
         self._begin(self._watch())
-        if started:
-            started.set()
         try:
             await self._stopping.wait()
         finally:
@@ -121,10 +119,6 @@ class SshServer:
                 loop.remove_signal_handler(number)
         if self._failure:
             raise ServingError(f"the server stopped: {self._failure}")
-
-    def stop(self) -> None:
-        """Has `serve` end, from the loop's own thread."""
-        self._stopping.set()
 
     async def _end(self) -> None:
         self._daemon.close()

@@ -3,33 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeAlias
 
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.runner import Answer, Guesser, State, answer_of
+from shioenv.domain.runner import Answer
+from shioenv.fronts.shells import OneAtATime
 from shioenv.fronts.ssh.machines import Machines
 from shioenv.live.asked import AskedShell, HybridShell
 
 Asked: TypeAlias = AskedShell | HybridShell
-
-
-class AskedInTurn:
-    """A runner that threads ask one after the other."""
-
-    def __init__(self, runner: Guesser) -> None:
-        self._runner, self._lock = runner, threading.Lock()
-
-    def answer(self, shell_input: str, state: State | None = None) -> Answer:
-        """See `Guesser.answer`."""
-        with self._lock:
-            return self._runner.answer(shell_input, state)
-
-    def run(self, shell_input: str, state: State | None = None) -> Behavior:
-        """See `Runner.run`."""
-        return answer_of(self, shell_input, state).behavior
 
 
 class VisitorShell:
@@ -78,11 +62,14 @@ class Asking:
 
     def __init__(self, model: str, machine_below: float | None) -> None:
         """Loads the model. Errors: ModelError."""
-        from shioenv.model.files import load_model
+        from shioenv.model.files import card_of, load_model
 
         loaded = load_model(model)
-        self._model, self._below = AskedInTurn(loaded), machine_below
+        self._model, self._below = OneAtATime(loaded), machine_below
         self._start = loaded.world.state()
+        self._start.before  # noqa: B018 - it is read once, before there are threads
+        self.system: str | None = card_of(model).get("system")
+        """The name of the system that the model is of."""
 
     async def open(self, machines: Machines | None) -> VisitorShell:
         """A new visitor's shell. Errors: SandboxError where no machine can be opened."""
