@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import shlex
 from collections.abc import Iterator
 from typing import IO
 
@@ -129,6 +130,14 @@ def test_a_limit_ends_the_processes_and_not_the_machine(system: System) -> None:
     with EnteredMachine(system, limits) as machine:
         assert done(machine, "touch /x; while :; do :; done").exit_code == 137
         assert done(machine, "[ -e /x ] && echo there").output == b"there\n"
+
+
+def test_a_limit_holds_where_the_supervisor_is_told_something_all_the_time(system: System) -> None:
+    limits = Limits(wall_seconds=20.0, cpu_seconds=60.0, memory_bytes=128 * MEBIBYTE)
+    eats = "import socket, time\nheld = []\nwhile len(held) < 100:\n"
+    eats += "    socket.socket(); held.append(b'x' * (4 << 20)); time.sleep(.04)"
+    with EnteredMachine(system, limits) as machine:
+        assert done(machine, f"python3 -c {shlex.quote(eats)}").exit_code == 137
 
 
 def test_changes_are_told_after_every_process_has_ended(machine: EnteredMachine) -> None:

@@ -412,6 +412,7 @@ static bool is_past_limits(void)
 
 void await_request(void)
 {
+    static int64_t next_look; /* requests that come often do not put it off */
     struct reply reply = {0};
     int64_t until = now_ns(CLOCK_MONOTONIC) + live.bounds.idle_ms * 1000000ll;
     while (live.waiting.shell >= 0 || live.entered) {
@@ -419,14 +420,20 @@ void await_request(void)
             {control, POLLIN | POLLRDHUP, 0}, {notices, POLLIN, 0}, {live.channels[0].fd, POLLIN, 0},
             {live.channels[1].fd, POLLIN, 0}, {live.waiting.shell, POLLIN, 0},
         };
-        int64_t left = (until - now_ns(CLOCK_MONOTONIC) + 999999) / 1000000;
         bool company = has_company();
-        int wait_ms = left < 0 ? 0 : (int)left;
-        int n = poll(watched, 5, company && wait_ms > IDLE_LOOK_MS ? IDLE_LOOK_MS : wait_ms);
-        if (watched[0].revents) return;
+        int64_t now = now_ns(CLOCK_MONOTONIC), wake = until;
+        bool past = false;
+        if (company && now >= next_look) { /* also where something comes all the time */
+            past = is_past_limits();
+            next_look = now + IDLE_LOOK_MS * 1000000ll;
+        }
+        if (company && next_look < wake) wake = next_look;
+        int64_t left = (wake - now + 999999) / 1000000;
+        poll(watched, 5, past || left < 0 ? 0 : (int)left);
+        if (watched[0].revents && !past) return;
         if (watched[1].revents & POLLIN) live.meanwhile |= attend_notice(notices);
         if (watched[2].revents || watched[3].revents) read_channels(live.channels, &live.bounds);
-        bool over = now_ns(CLOCK_MONOTONIC) >= until || (!n && company && is_past_limits()) || is_flood(live.channels, &live.bounds);
+        bool over = past || now_ns(CLOCK_MONOTONIC) >= until || is_flood(live.channels, &live.bounds);
         if (!over && !watched[4].revents) continue;
         if (live.waiting.shell >= 0) reap(&reply);
         else {
