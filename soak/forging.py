@@ -18,11 +18,11 @@ from common import Progress, parser, report
 from shioenv.dataset.generate import Destination, generate
 from shioenv.dataset.read import read_records
 from shioenv.execution.job import NumberedJob
-from shioenv.execution.lanes import Lane
 from shioenv.execution.local import LocalExecutor
 from shioenv.live.terminal import for_rows
 from shioenv.synthesis.drawing import Drawing
-from shioenv.tasks.attacks import ATTACKS, forgeries
+from shioenv.tasks.attacks import ATTACKS
+from shioenv.tasks.certify import attacked
 from shioenv.tasks.make import make_tasks
 from shioenv.tasks.task import Task, read_tasks
 
@@ -37,11 +37,6 @@ def made(count: int, seed: int, system: str | None) -> list[Task]:
         drawing = Drawing(seed=seed)
         generate(Destination(directory), count=max(count * RECORDS, 40), drawing=drawing)
         return make_tasks(read_records(directory), system=system)
-
-
-def attacked(lane: Lane, task: tuple[int, Task]) -> list[str]:
-    """The kinds of attacks that were paid on a task."""
-    return forgeries(task[1], lane.open())  # type: ignore[arg-type]
 
 
 def main() -> int:

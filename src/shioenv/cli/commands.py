@@ -104,7 +104,7 @@ shared.command(
     app, "shioenv run 'sort -u documents/names.txt > sorted.txt'", cls=shared.InputCommand
 )(run.run)
 shared.command(app, "shioenv shell --changes")(shell.shell)
-shared.command(app, "shioenv preview -- make install", cls=preview.PreviewCommand)(preview.preview)
+shared.command(app, "shioenv preview -- touch new", cls=preview.PreviewCommand)(preview.preview)
 shared.command(app, "shioenv score 'ls -laT 32'", cls=shared.InputCommand)(score.score)
 app.add_typer(grammar.app, name="grammar")
 shared.command(app, "shioenv sample --count 5 --seed 7 --command df")(sample.sample)

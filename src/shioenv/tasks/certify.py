@@ -160,7 +160,7 @@ def certified_judge(
     note(f"{len(ATTACKS)} kinds of attacks on {count} tasks come first, once for this judge")
     chosen = [tasks[number * len(tasks) // count] for number in range(count)]
     paid: dict[int, list[str]] = {}
-    job = _job(_attacked, name, built)
+    job = _job(attacked, name, built)
     with LocalExecutor(workers) as executor:
         for number, forged in executor.map(job, enumerate(chosen)):
             paid[number] = forged
@@ -340,7 +340,8 @@ def _rechecked(lane: Lane, task: tuple[int, Task]) -> tuple[str, ...]:
     return faults_now(task[1], _sandbox(lane))
 
 
-def _attacked(lane: Lane, task: tuple[int, Task]) -> list[str]:
+def attacked(lane: Lane, task: tuple[int, Task]) -> list[str]:
+    """The kinds of attacks that are paid on a task, in a lane of an executor."""
     return forgeries(task[1], _sandbox(lane))
 
 
