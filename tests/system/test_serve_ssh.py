@@ -162,8 +162,8 @@ def test_channels_of_one_connection_share_a_machine_and_leave_none(
     server: Server, tmp_path: Path
 ) -> None:
     control = ["-o", f"ControlPath={tmp_path}/c"]
-    persist = [*control, "-o", "ControlMaster=auto", "-o", "ControlPersist=yes"]
-    assert server.ssh(*persist, "root@127.0.0.1", "true").returncode == 0
+    begin = [*control, "-o", "ControlMaster=auto", "-o", "ControlPersist=yes", "-f", "-N"]
+    assert server.ssh(*begin, "root@127.0.0.1").returncode == 0  # it opens no channel yet
     with ThreadPoolExecutor(8) as pool:
         touched = [f"touch /tmp/by-{number}" for number in range(8)]
         done = pool.map(lambda line: server.ssh(*control, "root@127.0.0.1", line), touched)
@@ -375,6 +375,17 @@ def test_a_model_answers_in_place_of_a_machine(system: System, tmp_path: Path) -
         told = server.until("shioenv.command", input="cd /tmp")
         assert told["runner"] == "model"
         assert ["=", "/cwd", "/tmp"] in told["patch"]
+
+
+def test_descriptors_have_to_suffice_for_the_bounds(system: System, tmp_path: Path) -> None:
+    command = ["prlimit", "--nofile=4000:4000", sys.executable, "-m", "shioenv", "serve", "ssh"]
+    done = subprocess.run(
+        [*command, str(tmp_path / "new"), "--port", "0", "--connections", "100"],
+        capture_output=True, text=True, timeout=PATIENCE, check=False,
+    )  # fmt: skip
+    assert done.returncode == 3
+    assert f"{256 + 100 * 84} are needed" in done.stderr
+    assert not (tmp_path / "new").exists()
 
 
 def test_elsewhere_than_on_this_host_a_policy_is_named(tmp_path: Path) -> None:
