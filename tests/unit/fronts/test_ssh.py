@@ -307,7 +307,7 @@ def test_no_connection_is_taken_for_a_moment_where_descriptors_run_out() -> None
 
 def test_the_systems_configuration_cannot_undo_what_the_server_states() -> None:
     own = """\
-# a comment
+# a comment\x0bPermitTTY no
 Include /etc/ssh/sshd_config.d/*.conf
 Banner /etc/issue
 subsystem = sftp internal-sftp -l INFO
@@ -320,7 +320,8 @@ Match User *
 \tPermitTTY no
 """
     text = settings(own)
-    lines = [line.strip().lower() for line in text.splitlines()]
+    lines = [line.strip().lower() for line in text.split("\n")]
+    assert "# a comment\x0bpermittty no" in lines
     assert not [line for line in lines if "internal-sftp" in line]
     assert [line for line in lines if "subsystem" in line] == [
         "subsystem sftp /usr/lib/openssh/sftp-server"

@@ -47,8 +47,7 @@ AuthorizedKeysFile /etc/ssh/accepted_keys
 motd and the last login are told by the session."""
 
 _SFTP = "Subsystem sftp /usr/lib/openssh/sftp-server\n"
-"""Where the system has SFTP, a program of the machine serves it: never sshd, as it would serve
-`internal-sftp`, in the root that it runs in."""
+"""A program of the machine serves SFTP. As `internal-sftp`, sshd would serve its own root."""
 
 _OPTION = re.compile(r"[\s\"]*(\w+)[\s\"=]*(.*)")
 
@@ -206,7 +205,7 @@ def settings(own: str) -> str:
     """The text of an sshd_config: ours, and of the system's `own` what ours does not decide."""
     stated = {line.split()[0].lower() for line in _SETTINGS.splitlines()}
     kept, sftp = [], ""
-    for line in own.splitlines():
+    for line in own.rstrip("\n").split("\n"):
         found = _OPTION.match(line)
         keyword = found[1].lower() if found else ""
         if found and keyword == "subsystem":
