@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
 import select
@@ -19,6 +20,10 @@ import pytest
 from needs import needs
 from ssh_server import PATIENCE, Server, Sitting, serving
 
+from shioenv.errors import SandboxError
+from shioenv.fronts.ssh.events import origin
+from shioenv.fronts.ssh.machines import Machines
+from shioenv.fronts.ssh.sessions import Visitor
 from shioenv.system.store import System
 
 pytestmark = [needs("ssh"), pytest.mark.xdist_group("serve_ssh")]
@@ -142,6 +147,67 @@ def test_files_come_and_go_and_are_kept_by_their_digest(
     server.ssh(*control, "-O", "exit", "eve@127.0.0.1")
     told = server.until("cowrie.session.file_upload", shasum=digest)
     assert Path(told["outfile"]).read_bytes() == content
+
+
+def sandboxes(pid: int) -> int:
+    """How many supervisors of sandboxes a process has."""
+    found = 0
+    for child in children_of(pid):
+        with suppress(OSError):
+            found += Path(f"/proc/{child}/comm").read_text() == "shioenv-sandbox\n"
+    return found
+
+
+def test_channels_of_one_connection_share_a_machine_and_leave_none(
+    server: Server, tmp_path: Path
+) -> None:
+    control = ["-o", f"ControlPath={tmp_path}/c"]
+    begin = [*control, "-o", "ControlMaster=auto", "-o", "ControlPersist=yes", "-f", "-N"]
+    assert server.ssh(*begin, "root@127.0.0.1").returncode == 0  # it opens no channel yet
+    with ThreadPoolExecutor(8) as pool:
+        touched = [f"touch /tmp/by-{number}" for number in range(8)]
+        done = pool.map(lambda line: server.ssh(*control, "root@127.0.0.1", line), touched)
+        assert [each.returncode for each in done] == [0] * 8
+    listed = server.ssh(*control, "root@127.0.0.1", "ls /tmp").stdout.decode().split()
+    assert listed == [f"by-{number}" for number in range(8)]
+    counted = []
+    with Sitting(server, *control, "root@127.0.0.1") as first:
+        first.read(PROMPT)
+        for _ in range(3):
+            with Sitting(server, *control, "root@127.0.0.1") as further:
+                further.read(PROMPT)
+                further.type("exit\r", "logout")
+                further.leave()
+            counted.append(sandboxes(server.process.pid))
+    server.ssh(*control, "-O", "exit", "root@127.0.0.1")
+    assert counted[0] > 0
+    assert set(counted) == {counted[0]}
+
+
+def test_what_is_opened_for_a_visitor_who_left_is_ended(system: System) -> None:
+    async def visits(machines: Machines) -> list[int]:
+        where, counted = origin(("1.2.3.4", 5), ("6.7.8.9", 22)), []
+        for _ in range(3):
+            visit = Visitor(where)
+            taking = [asyncio.create_task(visit.machine_of(machines)) for _ in range(8)]
+            await asyncio.sleep(0)  # each of them has begun
+            await visit.close()
+            for lost in await asyncio.gather(*taking, return_exceptions=True):
+                assert isinstance(lost, SandboxError), lost
+            staying = Visitor(where)
+            taking = [asyncio.create_task(staying.machine_of(machines)) for _ in range(8)]
+            assert len(set(await asyncio.gather(*taking))) == 1
+            await staying.close()
+            counted.append(sandboxes(os.getpid()))
+        return counted
+
+    machines = Machines(system, 0)
+    try:
+        counted = asyncio.run(visits(machines))
+    finally:
+        machines.close()
+    assert counted[0] > 0
+    assert set(counted) == {counted[0]}
 
 
 def test_visitors_find_nothing_of_each_other(server: Server) -> None:
@@ -309,6 +375,17 @@ def test_a_model_answers_in_place_of_a_machine(system: System, tmp_path: Path) -
         told = server.until("shioenv.command", input="cd /tmp")
         assert told["runner"] == "model"
         assert ["=", "/cwd", "/tmp"] in told["patch"]
+
+
+def test_descriptors_have_to_suffice_for_the_bounds(system: System, tmp_path: Path) -> None:
+    command = ["prlimit", "--nofile=4000:4000", sys.executable, "-m", "shioenv", "serve", "ssh"]
+    done = subprocess.run(
+        [*command, str(tmp_path / "new"), "--port", "0", "--connections", "100"],
+        capture_output=True, text=True, timeout=PATIENCE, check=False,
+    )  # fmt: skip
+    assert done.returncode == 3
+    assert f"{256 + 100 * 84} are needed" in done.stderr
+    assert not (tmp_path / "new").exists()
 
 
 def test_elsewhere_than_on_this_host_a_policy_is_named(tmp_path: Path) -> None:

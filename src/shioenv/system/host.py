@@ -31,10 +31,11 @@ def allow_open_files(needed: int = OPEN_FILES) -> None:
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < needed:
+        enough = max(needed, 1024)
         raise HostError(
             f"this process may have {hard} files open, and {needed} are needed",
-            hint=f"raise the limit: ulimit -n {max(needed, 1024)} in the shell that starts it; "
-            "docker run --ulimit nofile=1024; in a systemd unit: LimitNOFILE=1024",
+            hint=f"raise the limit: ulimit -n {enough} in the shell that starts it; "
+            f"docker run --ulimit nofile={enough}; in a systemd unit: LimitNOFILE={enough}",
         )
     if soft != resource.RLIM_INFINITY and soft < needed:
         resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))

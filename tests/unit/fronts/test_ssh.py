@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import os
 import pty
+import resource
+import socket
 import struct
 import threading
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
 from shioenv.errors import UsageError
+from shioenv.fronts.ssh import wires
 from shioenv.fronts.ssh.byte_terminal import END, packed, set_for_bytes
+from shioenv.fronts.ssh.daemon import settings
 from shioenv.fronts.ssh.events import LONGEST, EventLog, origin
 from shioenv.fronts.ssh.heard import Heard
 from shioenv.fronts.ssh.machines import Account, login_input
 from shioenv.fronts.ssh.policy import REMEMBERED, AtTry, policy_of
 from shioenv.fronts.ssh.typed import Typed
-from shioenv.fronts.ssh.uploads import LARGEST, ScpSink, SftpServer, Uploads
+from shioenv.fronts.ssh.uploads import LARGEST, Room, ScpSink, SftpServer, Uploads
 
 # ---- policies ----
 
@@ -123,13 +129,24 @@ def test_any_bytes_go_through_a_terminal(size: int) -> None:
 
 class Told:
     def __init__(self, directory: Path) -> None:
-        self.files: list[tuple[str, bytes]] = []
-        self.uploads = Uploads(directory, self.told)
+        self._files: list[tuple[str, bytes]] = []
+        self.visitors, self.servers = Room(LARGEST), Room(2 * LARGEST)
+        self.directory = directory
+        self.uploads = self.channel()
+
+    def channel(self) -> Uploads:
+        """Another channel of the same visitor."""
+        return Uploads(self.directory, self.told, self.visitors, self.servers)
+
+    @property
+    def files(self) -> list[tuple[str, bytes]]:
+        asyncio.run(self.uploads.write())
+        return self._files
 
     def told(self, name: str, place: Path, digest: str) -> None:
         content = place.read_bytes()
         assert hashlib.sha256(content).hexdigest() == digest == place.name
-        self.files.append((name, content))
+        self._files.append((name, content))
 
 
 def in_pieces(data: bytes, size: int) -> list[bytes]:
@@ -176,10 +193,58 @@ def test_files_of_sftp_are_kept(tmp_path: Path, size: int) -> None:
         tap.sent(piece)
     for piece in in_pieces(sftp(2, 3) + sftp(102, 1, b"h1") + sftp(102, 2, b"h2"), size):
         tap.answered(piece)
-    written = sftp(6, 3, b"h1", *offset(3), b"lo") + sftp(6, 4, b"h1", *offset(0), b"hel")
+    written = sftp(6, 3, b"h1", *offset(0), b"hello") + sftp(6, 4, b"h1", *offset(1), b"i!")
     for piece in in_pieces(written + sftp(4, 5, b"h2") + sftp(4, 6, b"h1"), size):
         tap.sent(piece)
-    assert told.files == [("/tmp/x", b"hello")]
+    assert told.files == [("/tmp/x", b"hi!lo")]
+
+
+def opened(uploads: Uploads) -> SftpServer:
+    tap = SftpServer(uploads)
+    tap.sent(sftp(3, 1, b"x", 2, 0))
+    tap.answered(sftp(102, 1, b"h1"))
+    return tap
+
+
+def test_a_file_with_a_gap_is_not_kept_and_takes_no_room(tmp_path: Path) -> None:
+    told = Told(tmp_path)
+    tap = opened(told.uploads)
+    tap.sent(sftp(6, 3, b"h1", *offset(0), b"beginning"))
+    tracemalloc.start()
+    tap.sent(sftp(6, 4, b"h1", *offset(LARGEST - 1), b"x"))
+    assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    tracemalloc.stop()
+    tap.sent(sftp(4, 5, b"h1"))
+    assert told.files == []
+    assert told.servers.left == 2 * LARGEST
+
+
+def test_channels_of_one_visitor_share_the_room_of_files(tmp_path: Path) -> None:
+    told = Told(tmp_path)
+    told.visitors.left = 10
+    first, second = opened(told.uploads), ScpSink(told.channel())
+    first.sent(sftp(6, 3, b"h1", *offset(0), b"sixsix"))
+    second.sent(b"C0644 5 y\n12345\0")
+    first.sent(sftp(4, 4, b"h1"))
+    assert told.files == [("x", b"sixsix")]
+    assert (told.visitors.left, told.servers.left) == (4, 2 * LARGEST)
+
+
+def test_memory_of_files_is_free_again_once_they_are_written_or_their_channel_ends(
+    tmp_path: Path,
+) -> None:
+    told = Told(tmp_path)
+    told.servers.left = 10
+    halfway, other = ScpSink(told.uploads), told.channel()
+    halfway.sent(b"C0644 9 y\n12345678")
+    assert not other.room(3)
+    told.uploads.close()
+    assert told.servers.left == 10
+    ScpSink(other).sent(b"C0644 10 z\n0123456789")
+    assert told.servers.left == 0
+    asyncio.run(other.write())
+    assert told.servers.left == 10
+    assert told.files == [("z", b"0123456789")]
 
 
 @pytest.mark.parametrize(
@@ -199,6 +264,78 @@ def test_a_malformed_stream_of_sftp_keeps_nothing_large(tmp_path: Path, stream: 
     tap.sent(stream)
     tap.sent(sftp(4, 6, b"h1"))
     assert told.files in ([], [("x", b"")])
+
+
+# ---- connections ----
+
+
+def test_no_connection_is_taken_for_a_moment_where_descriptors_run_out() -> None:
+    class Short(socket.socket):
+        """A listener that counts how often it was asked for a connection."""
+
+        asked = 0
+
+        def accept(self) -> tuple[socket.socket, object]:
+            self.asked += 1
+            return super().accept()
+
+    async def run() -> None:
+        taken: asyncio.Future[socket.socket] = asyncio.get_running_loop().create_future()
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        with Short() as listener, socket.socket() as client:
+            listener.bind(("127.0.0.1", 0))
+            listener.listen()
+            wires.accept(listener, lambda connection, _: taken.set_result(connection), rest=0.1)
+            client.connect(listener.getsockname())
+            lowest = os.dup(0)
+            os.close(lowest)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, limits[1]))
+            try:
+                for _ in range(1000):
+                    await asyncio.sleep(0)
+                assert listener.asked == 1
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+            (await asyncio.wait_for(taken, 10)).close()
+            asyncio.get_running_loop().remove_reader(listener)
+
+    asyncio.run(run())
+
+
+# ---- the configuration of sshd ----
+
+
+def test_the_systems_configuration_cannot_undo_what_the_server_states() -> None:
+    own = """\
+# a comment\x0bPermitTTY no
+Include /etc/ssh/sshd_config.d/*.conf
+Banner /etc/issue
+subsystem = sftp internal-sftp -l INFO
+X11Forwarding yes
+  "ForceCommand" internal-sftp
+Match User *
+\tForceCommand internal-sftp
+\tchrootdirectory=/tmp
+\tDisableForwarding no
+\tPermitTTY no
+"""
+    text = settings(own)
+    lines = [line.strip().lower() for line in text.split("\n")]
+    assert "# a comment\x0bpermittty no" in lines
+    assert not [line for line in lines if "internal-sftp" in line]
+    assert [line for line in lines if "subsystem" in line] == [
+        "subsystem sftp /usr/lib/openssh/sftp-server"
+    ]
+    for stated in ("forcecommand none", "disableforwarding yes", "chrootdirectory none"):
+        (line,) = [line for line in lines if stated.split()[0] in line]
+        assert line == stated
+        assert lines.index(line) < lines.index("match user *")
+    assert lines.index("match user *") < lines.index("permittty no")
+    assert "banner /etc/issue" in lines
+
+
+def test_a_system_without_sftp_gets_none() -> None:
+    assert "Subsystem" not in settings("Subsystem other internal-sftp\nBanner none\n")
 
 
 # ---- sshd's log ----

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -33,10 +34,22 @@ UsePAM yes
 PrintMotd no
 PrintLastLog no
 DisableForwarding yes
+AllowAgentForwarding no
+AllowStreamLocalForwarding no
+AllowTcpForwarding no
+PermitTunnel no
+X11Forwarding no
+ForceCommand none
+ChrootDirectory none
 AuthorizedKeysFile /etc/ssh/accepted_keys
 """
-"""What stands above the system's own sshd_config: the first value of an option counts. The motd and
-the last login are told by the session."""
+"""What stands in place of the same options of the system's own sshd_config, below `Match` too. The
+motd and the last login are told by the session."""
+
+_SFTP = "Subsystem sftp /usr/lib/openssh/sftp-server\n"
+"""A program of the machine serves SFTP. As `internal-sftp`, sshd would serve its own root."""
+
+_OPTION = re.compile(r"[\s\"]*(\w+)[\s\"=]*(.*)")
 
 _PAM = """\
 auth required pam_front.so
@@ -188,13 +201,28 @@ def make_host_keys(directory: Path) -> None:
                 ) from None
 
 
+def settings(own: str) -> str:
+    """The text of an sshd_config: ours, and of the system's `own` what ours does not decide."""
+    stated = {line.split()[0].lower() for line in _SETTINGS.splitlines()}
+    kept, sftp = [], ""
+    for line in own.rstrip("\n").split("\n"):
+        found = _OPTION.match(line)
+        keyword = found[1].lower() if found else ""
+        if found and keyword == "subsystem":
+            sftp = _SFTP if found[2].lower().startswith("sftp") else sftp
+        elif keyword not in stated:
+            kept.append(f"{line}\n")
+    return _SETTINGS + sftp + "".join(kept)
+
+
 def _root_files(
     system: System, host_keys: Path, accepted_keys: bytes
 ) -> Mapping[str, tuple[int, bytes]]:
     """Modes and contents of the root's own files; without content: a directory."""
     programs = native.ssh_programs()
     library = "usr/lib/x86_64-linux-gnu"
-    config = _SETTINGS.encode() + (system.content("/etc/ssh/sshd_config") or b"")
+    own = (system.content("/etc/ssh/sshd_config") or b"").decode("utf-8", "surrogateescape")
+    config = settings(own).encode("utf-8", "surrogateescape")
     names = b"sshd:x:100:65534::/run/sshd:/usr/sbin/nologin\n"  # root too is everybody
     sources = b"passwd: files front\ngroup: files\nshadow: files\nhosts: files\n"
     files = {

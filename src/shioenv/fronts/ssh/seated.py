@@ -43,9 +43,8 @@ class MachineChannel(SshChannel):
 
     async def _sit(self) -> Ended:
         call = self._call
-        machine = await self._free_machine()
         text = login_input(self._account, call.command, call.environment, tty=True)
-        master = await machine.sit(text)
+        machine, master = await self._seated(text)
         os.set_blocking(master, False)
         watch = _Watch(self, machine)
         left = True
@@ -107,21 +106,20 @@ class MachineChannel(SshChannel):
             if kind == "w":
                 resize(master, self._tell_size())
 
-    async def _free_machine(self) -> VisitorMachine:
-        """The visitor's machine; another one where a shell has that one's terminal."""
-        visit = self._visit
-        if visit.machine is None:
-            visit.machine = await self._machines.take()
-        if not visit.machine.seated:
-            return visit.machine
-        other = await self._machines.take()
-        visit.spare.append(other)
-        return other
+    async def _seated(self, text: str) -> tuple[VisitorMachine, int]:
+        """A machine that runs an input on its terminal, and the terminal's other end."""
+        machine = await self._visit.machine_of(self._machines, free=True)
+        try:
+            return machine, await machine.sit(text)
+        except BaseException:
+            await self._visit.end(machine)
+            raise
 
     async def _hang_up(self, machine: VisitorMachine, left: bool) -> Behavior:
         """What was done since the last look, once the shell has ended.
 
         A machine whose shell goes on is the visitor's no longer: where the visitor `left`, say.
+        Nor is a machine that another terminal had for itself.
         Errors: SandboxError.
         """
         behavior = Behavior(LOST, b"")
@@ -133,10 +131,8 @@ class MachineChannel(SshChannel):
                     return behavior
                 await asyncio.sleep(0.05)
         finally:
-            if machine.seated:
-                if self._visit.machine is machine:
-                    self._visit.machine = None
-                await machine.close()
+            if machine.seated or machine is not self._visit.machine:
+                await self._visit.end(machine)
         return behavior
 
     # ---- commands ----
@@ -152,17 +148,17 @@ class MachineChannel(SshChannel):
         stdin, ended = await self._standard_input(command is not None)
         if not ended:
             return await self._speak(text, "", command or "", stdin)
-        if stdin:
-            self._uploads().keep("standard input", stdin)
+        if stdin and self._uploads.room(len(stdin)):
+            self._uploads.keep("standard input", stdin)
+            await self._uploads.write()
         began = time.monotonic()
-        machine = self._visit.machine = self._visit.machine or await self._machines.take()
+        machine = await self._visit.machine_of(self._machines)
         running = asyncio.create_task(machine.run(text, stdin))
         gone = asyncio.create_task(self._gone())
         try:
             await asyncio.wait({running, gone}, return_when=asyncio.FIRST_COMPLETED)
             if not running.done():  # nobody waits for the answer any more
-                self._visit.machine = None
-                await machine.close()
+                await self._visit.end(machine)
             behavior = await running
         finally:
             await end(gone)
@@ -184,9 +180,9 @@ class MachineChannel(SshChannel):
 
         Its input in the machine is a terminal for bytes, its output a pipe for both channels.
         """
-        machine = await self._free_machine()
         began = time.monotonic()
-        master = await machine.sit(f"head -c 1 > /dev/null; set -o pipefail; {text} 2>&1 | cat")
+        begin = f"head -c 1 > /dev/null; set -o pipefail; {text} 2>&1 | cat"
+        machine, master = await self._seated(begin)
         os.set_blocking(master, False)
         tap = self._tap(protocol, command)
         set_for_bytes(master)
@@ -200,9 +196,11 @@ class MachineChannel(SshChannel):
             await asyncio.wait({down, gone}, return_when=asyncio.FIRST_COMPLETED)
             left = not down.done()
         finally:
-            await end(up, down, gone)
-            os.close(master)
-            behavior = await self._hang_up(machine, left)
+            try:
+                await end(up, down, gone)
+            finally:
+                os.close(master)
+                behavior = await self._hang_up(machine, left)
         took = time.monotonic() - began
         self.did(command, behavior, took, exit_code=behavior.exit_code)
         if left:
@@ -217,14 +215,15 @@ class MachineChannel(SshChannel):
             tap(data)
             for piece in packed(data):
                 going = going and await wires.write(master, piece)
+            await self._uploads.write()
             data = await wires.read(self._call.fds[0])
         await wires.write(master, END)
 
     def _tap(self, protocol: str, command: str) -> ScpSink | SftpServer | None:
         if protocol == "sftp-server":
-            return SftpServer(self._uploads())
+            return SftpServer(self._uploads)
         if protocol == "scp" and re.search(r" -\w*t", command):
-            return ScpSink(self._uploads())
+            return ScpSink(self._uploads)
         return None
 
 

@@ -18,7 +18,7 @@ from typing import Any, Final
 from shioenv.errors import HostError, ServingError, ShioenvError
 from shioenv.fronts.ssh import wires
 from shioenv.fronts.ssh.asked import AskedChannel
-from shioenv.fronts.ssh.calls import Caller
+from shioenv.fronts.ssh.calls import Caller, LoginCall
 from shioenv.fronts.ssh.daemon import Daemon, make_host_keys
 from shioenv.fronts.ssh.events import EventLog, origin
 from shioenv.fronts.ssh.greeting import greeting
@@ -28,6 +28,7 @@ from shioenv.fronts.ssh.policy import PasswordPolicy
 from shioenv.fronts.ssh.seated import MachineChannel
 from shioenv.fronts.ssh.sessions import LOST, House, SshChannel, Visitor
 from shioenv.fronts.ssh.shells import Asking
+from shioenv.system.host import OPEN_FILES, allow_open_files
 from shioenv.system.store import System
 
 STARTUPS: Final = (10, 30, 100)
@@ -36,6 +37,13 @@ drops a share of new ones (percent); from the third on, all."""
 
 CHANNELS: Final = 10
 """Sessions of one connection at once, as a stock sshd has it (MaxSessions)."""
+
+FILES_OF_A_CONNECTION: Final = 4
+"""Files that a connection has open here: itself, and sshd's log; twice for what begins or ends."""
+
+FILES_OF_A_CHANNEL: Final = 8
+"""Files that a channel has open here: three of the visitor's, its login shell, its recording, a
+terminal, and two of a machine."""
 
 _TOO_MANY = b"Exceeded MaxStartups\r\n"
 _GATE_SECONDS = 5.0
@@ -51,6 +59,12 @@ class ServerBounds:
     """Connections of one address at once."""
     seconds: float = 3600.0
     """Seconds that a connection may last."""
+
+    @property
+    def files(self) -> int:
+        """Files that the server has open at most."""
+        each = FILES_OF_A_CONNECTION + CHANNELS * FILES_OF_A_CHANNEL
+        return OPEN_FILES + self.connections * each
 
 
 class SshServer:
@@ -75,6 +89,7 @@ class SshServer:
         Errors: ServingError, HostError, DatasetStorageError, those of a sandbox.
         """
         self._policy, self._bounds, self._asking = policy, bounds or ServerBounds(), asking
+        allow_open_files(self._bounds.files)
         self._visits: dict[str, Visitor] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._failure: Exception | None = None
@@ -105,8 +120,7 @@ class SshServer:
             loop.add_signal_handler(number, self._stopping.set)
         sockets = (listener, self._daemon.gate, self._daemon.sessions)
         for each, take in zip(sockets, (self._accept, self._ask, self._open), strict=True):
-            each.setblocking(False)
-            loop.add_reader(each, self._take, each, take)
+            wires.accept(each, take)
         self._begin(self._watch())
         try:
             await self._stopping.wait()
@@ -147,14 +161,6 @@ class SshServer:
         if not task.cancelled() and (fault := task.exception()):
             context = {"message": "a fault of the server", "exception": fault, "task": task}
             asyncio.get_running_loop().call_exception_handler(context)
-
-    def _take(self, listener: socket.socket, take: Any) -> None:
-        """Takes a connection of any kind. Where descriptors run out, it waits for the next."""
-        try:
-            connection, peer = listener.accept()
-        except OSError:
-            return
-        take(connection, peer)
 
     async def _watch(self) -> None:
         """Ends the server where sshd's namespaces end, and connections that last too long."""
@@ -278,24 +284,32 @@ class SshServer:
                 call.close()
             caller.end(LOST)
             return
+        if len(visit.open) >= CHANNELS:
+            self._log.tell("shioenv.dropped", visit.origin, reason="too many channels")
+            call.close()
+            caller.end(LOST)
+            return
         visit.channels += 1
+        task = asyncio.create_task(self._channel(visit, call, caller))
+        visit.open.add(task)
+        task.add_done_callback(visit.open.discard)
+        await task
+
+    async def _channel(self, visit: Visitor, call: LoginCall, caller: Caller) -> None:
         session: SshChannel
         if self._asking:
             try:
-                visit.shell = visit.shell or await self._asking.open(self._house.machines)
+                shell = await visit.shell_of(self._asking, self._house.machines)
             except ShioenvError as error:
                 self._log.tell("shioenv.session.lost", visit.origin, reason=error.message)
                 call.close()
                 caller.end(LOST)
                 return
-            session = AskedChannel(self._house, visit, call, caller, visit.shell)
+            session = AskedChannel(self._house, visit, call, caller, shell)
         else:
             assert self._house.machines
             session = MachineChannel(self._house, visit, call, caller, self._house.machines)
-        task = asyncio.create_task(session.serve())
-        visit.open.add(task)
-        task.add_done_callback(visit.open.discard)
-        await task
+        await session.serve()
 
 
 def _plain(address: str) -> str:

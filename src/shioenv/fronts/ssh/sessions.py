@@ -15,13 +15,13 @@ from typing import Any, Final, TypeAlias
 from shioenv.domain.answers import behavior_json
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import Answer
-from shioenv.errors import ShioenvError
+from shioenv.errors import SandboxError, ShioenvError
 from shioenv.fronts.ssh import wires
 from shioenv.fronts.ssh.calls import Caller, LoginCall
 from shioenv.fronts.ssh.events import EventLog, Origin
 from shioenv.fronts.ssh.machines import Account, Machines, VisitorMachine
-from shioenv.fronts.ssh.shells import VisitorShell
-from shioenv.fronts.ssh.uploads import Uploads
+from shioenv.fronts.ssh.shells import Asking, VisitorShell
+from shioenv.fronts.ssh.uploads import HELD, LARGEST, Room, Uploads
 from shioenv.live.cast import Cast
 from shioenv.sandbox.base import LONGEST_STDIN
 
@@ -49,10 +49,17 @@ class Visitor:
     began: float = field(default_factory=time.monotonic)
     logged_in: bool = False
     machine: VisitorMachine | None = None
-    spare: list[VisitorMachine] = field(default_factory=list)
-    """Machines of further terminals that were open at once."""
+    """Where commands run, and the terminal that was opened first."""
+    machines: list[VisitorMachine] = field(default_factory=list)
+    """All of the visitor's machines. Further terminals that are open at once have their own."""
     shell: VisitorShell | None = None
     """What answers in place of a machine."""
+    closed: bool = False
+    """Whether the visitor has left, so that nothing may be opened any more."""
+    choosing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while a channel opens what the visitor's other channels may share."""
+    room: Room = field(default_factory=lambda: Room(LARGEST))
+    """Bytes that may still be kept of the visitor's uploads."""
     channels: int = 0
     open: set[asyncio.Task[Any]] = field(default_factory=set)
     """Tasks that serve channels."""
@@ -62,13 +69,63 @@ class Visitor:
         if self.open:
             await asyncio.wait(self.open, timeout=LEAVING_SECONDS)
 
+    async def machine_of(self, machines: Machines, *, free: bool = False) -> VisitorMachine:
+        """The visitor's machine; where no shell may have its terminal (`free`), maybe another one.
+
+        Errors: SandboxError where none can be opened, or the visitor has left.
+        """
+        async with self.choosing:
+            if self.machine is None:
+                self.machine = await self._taken(machines)
+            if free and self.machine.seated:
+                return await self._taken(machines)
+            return self.machine
+
+    async def _taken(self, machines: Machines) -> VisitorMachine:
+        self._stay()
+        machine = await machines.take()
+        self.machines.append(machine)
+        try:
+            self._stay()
+        except SandboxError:
+            await self.end(machine)
+            raise
+        return machine
+
+    async def shell_of(self, asking: Asking, machines: Machines | None) -> VisitorShell:
+        """The visitor's shell of a model. Errors: as of `machine_of`."""
+        async with self.choosing:
+            if self.shell is None:
+                self._stay()
+                shell = await asking.open(machines)
+                try:
+                    self._stay()
+                except SandboxError:
+                    await shell.close()
+                    raise
+                self.shell = shell
+            return self.shell
+
+    def _stay(self) -> None:
+        """Errors: SandboxError where the visitor has left."""
+        if self.closed:
+            raise SandboxError("the visitor has left")
+
+    async def end(self, machine: VisitorMachine) -> None:
+        """Ends one of the visitor's machines; ending it twice does nothing."""
+        if machine in self.machines:
+            self.machines.remove(machine)
+        if self.machine is machine:
+            self.machine = None
+        await machine.close()
+
     async def close(self) -> None:
-        """Ends the visitor's machines."""
+        """Ends the visitor's machines. What is being opened is ended once it is open."""
+        self.closed = True
         if self.shell:
             await self.shell.close()
-        machines = [self.machine] if self.machine else []
-        for machine in [*machines, *self.spare]:
-            await machine.close()
+        for machine in list(self.machines):
+            await self.end(machine)
 
 
 @dataclass(frozen=True)
@@ -85,6 +142,8 @@ class House:
     """Directory of uploads and recordings."""
     delay: tuple[float, float] = (0.0, 0.0)
     """Seconds that an answer is held back at least and at most; one is drawn for each line."""
+    room: Room = field(default_factory=lambda: Room(HELD))
+    """Bytes of uploads that may still be held in memory."""
 
     def account(self, name: str) -> Account:
         """Who a name logs in as: the user of that name, else the first one."""
@@ -101,6 +160,7 @@ class SshChannel(ABC):
         self._hold_until = 0.0
         name = f"{visit.origin.session}-{visit.channels}.cast"
         self._recorded = house.kept / "recordings" / name
+        self._uploads = Uploads(house.kept / "uploads", self._brought, visit.room, house.room)
 
     async def serve(self) -> None:
         """Serves the channel until its end. A machine that breaks ends this session alone."""
@@ -111,15 +171,19 @@ class SshChannel(ABC):
                 self._tell("cowrie.client.var", name=name, value=text)
         began = time.monotonic()
         try:
-            with self._recording() as self._cast:
-                if call.tty:
-                    self._tell_size()
-                    exit_code, by_signal = await self._sit()
-                else:
-                    exit_code, by_signal = await self._run()
+            try:
+                with self._recording() as self._cast:
+                    if call.tty:
+                        self._tell_size()
+                        exit_code, by_signal = await self._sit()
+                    else:
+                        exit_code, by_signal = await self._run()
+            finally:
+                await self._uploads.write()
         except ShioenvError as error:
             self._tell("shioenv.session.lost", reason=error.message)
         finally:
+            self._uploads.close()
             self._tell(
                 "cowrie.log.closed",
                 ttylog=str(self._recorded), duration=round(time.monotonic() - began, 3),
@@ -213,13 +277,8 @@ class SshChannel(ABC):
     async def _hold(self) -> None:
         await asyncio.sleep(random.uniform(*self._house.delay))
 
-    def _uploads(self) -> Uploads:
-        def told(name: str, place: Path, digest: str) -> None:
-            self._tell(
-                "cowrie.session.file_upload", filename=name, outfile=str(place), shasum=digest
-            )
-
-        return Uploads(self._house.kept / "uploads", told)
+    def _brought(self, name: str, place: Path, digest: str) -> None:
+        self._tell("cowrie.session.file_upload", filename=name, outfile=str(place), shasum=digest)
 
     def _recording(self) -> Cast:
         self._recorded.parent.mkdir(parents=True, exist_ok=True)

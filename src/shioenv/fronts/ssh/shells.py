@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import Answer
+from shioenv.errors import SandboxError
 from shioenv.fronts.shells import OneAtATime
 from shioenv.fronts.ssh.machines import Machines
 from shioenv.live.asked import AskedShell, HybridShell
@@ -31,8 +32,10 @@ class VisitorShell:
     async def run(self, line: str) -> tuple[Behavior, Answer | None]:
         """What the shell does with a line, and the model's answer; None where a machine ran it.
 
-        Errors: those of `Shell.run`.
+        Errors: those of `Shell.run`; SandboxError where the shell is closed.
         """
+        if self._closed:
+            raise SandboxError("the visitor's shell is closed")
         self._newest = self._thread.submit(self._run, line)
         return await asyncio.wrap_future(self._newest)
 

@@ -2,46 +2,92 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
 import re
 import struct
+import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from shioenv.files.durable import atomic_write
+from shioenv.files.durable import replacing, storage_errors
 from shioenv.sandbox.base import MEBIBYTE
 
 LARGEST: Final = 64 * MEBIBYTE
-"""Bytes that are kept of one session's files together; ours. Later bytes are not kept."""
+"""Bytes that are kept of one visitor's files together; ours. Later files are not kept."""
+
+HELD: Final = 256 * MEBIBYTE
+"""Bytes of all visitors' files that are held in memory at once, until they are written; ours."""
+
+_WRITING = threading.Lock()  # two channels may bring the same content at once
 
 Told = Callable[[str, Path, str], object]
 """Is told of a file: its name, where its content is kept, the content's SHA-256."""
 
 
-class Uploads:
-    """Keeps contents in a directory, each under its SHA-256, for one session."""
+@dataclass(slots=True)
+class Room:
+    """Bytes that several channels may still use together."""
 
-    def __init__(self, directory: Path, told: Told) -> None:
+    left: int
+
+
+class Uploads:
+    """Keeps contents in a directory, each under its SHA-256, for one channel."""
+
+    def __init__(self, directory: Path, told: Told, visitors: Room, servers: Room) -> None:
+        """`visitors` is the room of the visitor's files, `servers` that of the server's memory."""
         self._directory, self._told = directory, told
-        self._left = LARGEST
+        self._visitors, self._servers = visitors, servers
+        self._held = 0
+        self._whole: list[tuple[str, bytes | bytearray]] = []
 
     def room(self, wanted: int) -> bool:
         """Whether so many bytes more may be kept; they are then counted."""
-        if wanted > self._left:
+        if wanted > min(self._visitors.left, self._servers.left):
             return False
-        self._left -= wanted
+        self._visitors.left -= wanted
+        self._servers.left -= wanted
+        self._held += wanted
         return True
 
-    def keep(self, name: str, content: bytes) -> None:
-        """Keeps a content, and tells of it. A content that is there already is written once."""
-        digest = hashlib.sha256(content).hexdigest()
-        place = self._directory / digest
-        self._directory.mkdir(parents=True, exist_ok=True)
-        if not place.exists():
-            atomic_write(place, content)
-        self._told(name, place, digest)
+    def forget(self, count: int) -> None:
+        """Takes notice that so many counted bytes are in memory no longer."""
+        self._held -= count
+        self._servers.left += count
+
+    def keep(self, name: str, content: bytes | bytearray) -> None:
+        """Takes a whole content, whose bytes are counted, for the next `write`."""
+        self._whole.append((name, content))
+
+    async def write(self) -> None:
+        """Writes the contents that were taken, and tells of each. Errors: DatasetStorageError.
+
+        A content that is there already is not written again.
+        """
+        while self._whole:
+            name, content = self._whole[0]
+            place = await asyncio.to_thread(self._written, content)
+            del self._whole[0]
+            self.forget(len(content))
+            self._told(name, place, place.name)
+
+    def _written(self, content: bytes | bytearray) -> Path:
+        place = self._directory / hashlib.sha256(content).hexdigest()
+        with _WRITING, storage_errors(place):
+            self._directory.mkdir(parents=True, exist_ok=True)
+            if not place.exists():
+                with replacing(place) as file:
+                    file.write(content)
+        return place
+
+    def close(self) -> None:
+        """Forgets what is not written: files that did not come whole."""
+        self._whole.clear()
+        self.forget(self._held)
 
 
 class ScpSink:
@@ -64,7 +110,7 @@ class ScpSink:
             if self._missing:
                 piece = data[at : at + self._missing]
                 if self._file is not None:
-                    self._file += piece
+                    self._add(self._file, piece)
                 self._missing -= len(piece)
                 at += len(piece)
                 if not self._missing:
@@ -82,13 +128,20 @@ class ScpSink:
         match = self._LINE.fullmatch(line)
         if match:
             self._missing, self._name = int(match[1]), os.fsdecode(match[2])
-            self._file = bytearray() if self._uploads.room(self._missing) else None
+            self._file = bytearray() if self._missing <= LARGEST else None
             if not self._missing:
                 self._finish()
 
+    def _add(self, file: bytearray, piece: bytes) -> None:
+        if self._uploads.room(len(piece)):
+            file += piece
+        else:
+            self._uploads.forget(len(file))
+            self._file = None
+
     def _finish(self) -> None:
         if self._file is not None:
-            self._uploads.keep(self._name, bytes(self._file))
+            self._uploads.keep(self._name, self._file)
         self._file = None
 
     def answered(self, data: bytes) -> None:
@@ -101,7 +154,10 @@ _LONGEST_PACKET = 256 * 1024 + 1024
 
 
 class SftpServer:
-    """Reads a session of SFTP 3: which files were opened, and what was written to each."""
+    """Reads a session of SFTP 3: which files were opened, and what was written to each.
+
+    A file that is not written from its beginning on, without a gap, is not kept.
+    """
 
     def __init__(self, uploads: Uploads) -> None:
         self._uploads = uploads
@@ -138,16 +194,17 @@ class SftpServer:
                 self._opening[number] = os.fsdecode(text)
         elif kind == _CLOSE and text in self._open:
             name, content = self._open.pop(text)
-            self._uploads.keep(name, bytes(content))
+            self._uploads.keep(name, content)
         elif kind == _WRITE and text in self._open:
             (offset,) = struct.unpack_from(">Q", body, at)
             data, _ = _text(body, at + 8)
             content = self._open[text][1]
             more = max(0, offset + len(data) - len(content))
-            if more and not self._uploads.room(more):
-                return
-            content.extend(bytes(max(0, offset - len(content))))
-            content[offset : offset + len(data)] = data
+            if offset > len(content) or not self._uploads.room(more):
+                del self._open[text]
+                self._uploads.forget(len(content))
+            else:
+                content[offset : offset + len(data)] = data
 
 
 class _Packets:

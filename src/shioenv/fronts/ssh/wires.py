@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
+import socket
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 PIECE: Final = 1 << 16
+
+_SHORT = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
 async def ready(fd: int, *, write: bool) -> None:
@@ -24,6 +28,33 @@ async def ready(fd: int, *, write: bool) -> None:
         await waiting
     finally:
         (loop.remove_writer if write else loop.remove_reader)(fd)
+
+
+def accept(
+    listener: socket.socket, take: Callable[[socket.socket, Any], object], rest: float = 1.0
+) -> None:
+    """Gives each connection of a listener, and its peer, to `take` until the listener is closed.
+
+    Where descriptors or memory run out, connections wait for `rest` seconds.
+    """
+    loop = asyncio.get_running_loop()
+
+    def come() -> None:
+        try:
+            connection, peer = listener.accept()
+        except OSError as error:
+            if error.errno in _SHORT:
+                loop.remove_reader(listener)
+                loop.call_later(rest, listen)
+            return
+        take(connection, peer)
+
+    def listen() -> None:
+        if listener.fileno() >= 0:
+            loop.add_reader(listener, come)
+
+    listener.setblocking(False)
+    listen()
 
 
 async def read(fd: int, most: int = PIECE) -> bytes:

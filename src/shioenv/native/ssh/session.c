@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
@@ -73,6 +74,7 @@ static int ended(const char *answer)
 
 int main(int argc, char **argv)
 {
+    prctl(PR_SET_DUMPABLE, 0);  /* every login is of one user: none may look into another's */
     static const int told[] = {SIGWINCH, SIGINT, SIGQUIT, SIGTSTP, SIGTERM, SIGHUP};
     sigset_t signals;
     sigemptyset(&signals);
