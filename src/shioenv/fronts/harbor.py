@@ -248,11 +248,12 @@ class Environment(BaseEnvironment):
         how = f"--format=gnu --hard-dereference {patterns} -C {shlex.quote(source)}"
         text = f"tar -c {how} -f - .; [ $? -le 1 ]"  # 1: a file changed meanwhile
         try:
+            limits = self._limits
             with tempfile.TemporaryFile() as archive:
                 await self._transfer(text, source, into=archive)
                 archive.seek(0)
                 left_out = await asyncio.to_thread(
-                    unpack, archive, target, self._limits.disk_inodes
+                    unpack, archive, target, limits.disk_inodes, limits.disk_bytes
                 )
             if left_out:
                 self.logger.debug(f"{left_out} entries of {source} are no files: left out")
