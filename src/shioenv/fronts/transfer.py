@@ -7,6 +7,7 @@ file or a directory below the place it was asked for.
 from __future__ import annotations
 
 import os
+import shutil
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
@@ -74,6 +75,27 @@ def unpack(archive: IO[bytes], target: Path, most_files: int, most_bytes: int) -
         else:
             archive.seek(_padded(size), os.SEEK_CUR)
     return left_out
+
+
+def put(text: str | None, target: Path, name: str) -> None:
+    """Writes a file below a directory, in the place of whatever lies there or above it.
+
+    Without a text nothing lies there afterwards. Directories above the file are made, also
+    `target`. Errors: OSError.
+    """
+    target.mkdir(parents=True, exist_ok=True)
+    *above, last = PurePosixPath(name).parts
+    for part in above:
+        target /= part
+        if target.is_symlink() or not target.is_dir():
+            target.unlink(missing_ok=True)
+            target.mkdir()
+    file = target / last
+    if file.is_dir() and not file.is_symlink():
+        shutil.rmtree(file)
+    file.unlink(missing_ok=True)
+    if text is not None:
+        file.write_text(text, encoding="utf-8")
 
 
 def _entries(archive: IO[bytes], most_bytes: int) -> Iterator[tuple[str, bytes, int]]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from shioenv.errors import TransferError
-from shioenv.fronts.transfer import pack, unpack
+from shioenv.fronts.transfer import pack, put, unpack
 
 MOST = 1 << 20
 
@@ -146,3 +146,26 @@ def test_what_no_machine_of_good_will_sends_is_refused(
 ) -> None:
     with pytest.raises(TransferError, match=why):
         unpack(held, tmp_path, 10, MOST)
+
+
+@pytest.mark.parametrize("there", ["nothing", "directory", "file above", "link", "link above"])
+def test_a_file_is_put_in_the_place_of_whatever_lies_there(tmp_path: Path, there: str) -> None:
+    place, mine = tmp_path / "place", tmp_path / "mine"
+    mine.mkdir()
+    (mine / "state").write_text("mine")
+    if there == "directory":
+        (place / "artifacts/state/full").mkdir(parents=True)
+    elif there == "file above":
+        place.mkdir()
+        (place / "artifacts").write_text("theirs")
+    elif there == "link":
+        (place / "artifacts").mkdir(parents=True)
+        (place / "artifacts/state").symlink_to(mine / "state")
+    elif there == "link above":
+        place.mkdir()
+        (place / "artifacts").symlink_to(mine)
+    put("true", place, "artifacts/state")
+    assert listed(place) == {"artifacts": None, "artifacts/state": b"true"}
+    assert (mine / "state").read_text() == "mine"
+    put(None, place, "artifacts/state")
+    assert listed(place) == {"artifacts": None}
