@@ -21,9 +21,9 @@ from harbor.environments.capabilities import EnvironmentCapabilities
 from harbor.utils.path_filter import filter_paths_by_patterns
 
 from shioenv.errors import TransferError, UsageError
-from shioenv.fronts.seat import Seat
+from shioenv.fronts.seat import Seat, started
 from shioenv.fronts.transfer import pack, put, unpack
-from shioenv.live.entered import OUTPUT, Command, EnteredMachine, Finished, Running
+from shioenv.live.entered import OUTPUT, Command, EnteredMachine, Finished
 from shioenv.sandbox.base import LARGEST, MEBIBYTE, FileChange, Limits
 from shioenv.system.store import System, find_system
 from shioenv.tasks.harbor.check import EVIDENCE
@@ -155,7 +155,7 @@ class Environment(BaseEnvironment):
         seconds: float | None = None,
     ) -> Finished:
         """How a command ended. Where nobody waits for it any more, its processes are ended."""
-        running = Running(await self._seat.do(lambda machine: machine.start(command)))
+        running = await started(self._seat, command)
         over = False
         try:
             async with asyncio.timeout(seconds):

@@ -113,17 +113,17 @@ def _described(layout: Path, descriptor: Any) -> Mapping[str, Any]:
 
 def _checked(layout: Path, descriptor: Any) -> Mapping[str, Any]:
     """The descriptor of a blob that has the size and the digest that the descriptor says."""
-    descriptor = _described(layout, descriptor)
-    path, size = _blob(layout, descriptor), descriptor.get("size")
+    known = _described(layout, descriptor)
+    path, size = _blob(layout, known), known.get("size")
     try:
         with open_regular(path) as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
             there = file.tell()
     except OSError as error:
         raise _damaged(layout, f"{path.name[:12]} cannot be read: {error.strerror}") from error
-    if f"sha256:{digest}" != descriptor["digest"] or there != size:
+    if f"sha256:{digest}" != known["digest"] or there != size:
         raise _damaged(layout, f"the blob {path.name[:12]} has another size or SHA-256")
-    return descriptor
+    return known
 
 
 def _blob(layout: Path, descriptor: Mapping[str, Any]) -> Path:
