@@ -60,7 +60,7 @@ for name in ("/run/shioenv-test", SOCKET):
     except OSError: pass
 if libc.memfd_create(b"x", 0) >= 0: print("GOT memory")
 libc = ctypes.CDLL(None, use_errno=True)
-for number in (248, 249, 250, 298, 321, 323, 0x40000000 + 250):
+for number in (248, 249, 250, 298, 321, 323, 425, 0x40000000 + 250):
     if libc.syscall(number, 0, 0, 0, 0, 0) >= 0 or ctypes.get_errno() not in (1, 38):
         print("GOT the call", number)
 print("still here")
@@ -157,6 +157,40 @@ def test_memory_meets_the_limit(victim: Path) -> None:
     made = captured(sys.executable, "-c", hungry, memory_bytes=200 * MEBIBYTE)
     assert made.behavior.limits_hit == ("memory_bytes",)
     assert made.behavior.exit_code == 137
+
+
+def test_memory_meets_the_limit_in_the_background_too(victim: Path) -> None:
+    hungry = "x = bytearray(1 << 30); import time; time.sleep(60)"
+    script = '"$0" -c "$1" & exit 3'
+    limits = {"memory_bytes": 200 * MEBIBYTE, "background_seconds": 5.0}
+    made = captured("sh", "-c", script, sys.executable, hungry, **limits)
+    assert made.behavior.limits_hit == ("memory_bytes",)
+    assert made.behavior.exit_code == 3
+
+
+def test_sockets_of_virtual_machines_are_the_networks(victim: Path) -> None:
+    asked = "import socket; socket.socket(socket.AF_VSOCK); print('GOT a socket')"
+    assert b"[Errno 97]" in captured(sys.executable, "-c", asked).behavior.output
+    others = "from socket import *; socket(); socket(AF_NETLINK, SOCK_RAW); print('both')"
+    assert captured(sys.executable, "-c", others).behavior.output == b"both\n"
+    outside = subprocess.run([sys.executable, "-c", asked], capture_output=True)
+    allowed = preview([sys.executable, "-c", asked], capture=True, network=True)
+    assert allowed.behavior.exit_code == outside.returncode
+
+
+@needs("root")
+def test_devices_in_read_only_mounts_are_not_opened(victim: Path) -> None:
+    script = (
+        "mkdir disk && mount -t tmpfs none disk && mknod disk/zero c 1 5 && "
+        'mount -o remount,ro disk && head -c 1 disk/zero && exec "$@"'
+    )
+    words = [sys.executable, "-m", "shioenv", "preview", "--", "sh", "-c"]
+    tried = "head -c 1 disk/zero; head -c 1 /dev/zero | wc -c; wc -c < /dev/null; wc -c /proc/keys"
+    done = subprocess.run(
+        ["unshare", "-m", "sh", "-c", script, "sh", *words, tried], capture_output=True
+    )
+    assert b"'disk/zero' for reading: Permission denied" in done.stderr
+    assert done.stdout == b"\x001\n0\n0 /proc/keys\n"
 
 
 def test_output_without_end_meets_the_limit(victim: Path) -> None:

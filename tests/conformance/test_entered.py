@@ -6,13 +6,15 @@ import asyncio
 import io
 import shlex
 from collections.abc import Iterator
+from pathlib import Path
 from typing import IO
 
 import pytest
 
-from shioenv.errors import InputError, UsageError
+from shioenv.errors import InputError, SandboxError, UsageError
 from shioenv.live.entered import Command, EnteredMachine, Finished, Running
-from shioenv.sandbox.base import MEBIBYTE, Limits
+from shioenv.sandbox.base import MEBIBYTE, Limits, Request
+from shioenv.sandbox.namespaces.backend import NamespaceSandbox
 from shioenv.system.store import System
 from shioenv.tasks.harbor.evidence import evidence_of
 
@@ -190,3 +192,39 @@ def test_a_machine_full_of_processes_is_looked_at_all_the_same(system: System) -
         assert "/x" in evidence_of(machine.changes(), system)["entries"]
         machine.renew()
         assert done(machine, "[ ! -e /x ] && echo pristine").output == b"pristine\n"
+
+
+def descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+@pytest.mark.parametrize("rounds", range(4))
+def test_who_leaves_at_any_time_leaves_nothing_open(machine: EnteredMachine, rounds: int) -> None:
+    done(machine, "true")
+
+    async def leave() -> tuple[int, int]:
+        before = descriptors()
+        running = Running(machine.start(Command(text="true")))
+        waiting = asyncio.create_task(running.finish())
+        for _ in range(rounds):
+            await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        running.close()
+        await asyncio.sleep(0)  # transports close in the next turn
+        return before, descriptors()
+
+    before, after = asyncio.run(leave())
+    assert after == before
+
+
+def test_descriptors_that_are_too_few_are_closed(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with NamespaceSandbox(system, LIMITS) as sandbox:
+        ends = sandbox._ends
+        monkeypatch.setattr(sandbox, "_ends", lambda count: ends(count + 1))
+        before = descriptors()
+        with pytest.raises(SandboxError, match="gave no descriptors"):
+            sandbox.enter(Request("true"), idle_seconds=60.0)
+        assert descriptors() < before  # the sandbox's own have ended with it

@@ -209,6 +209,43 @@ def test_evidence_is_what_was_seen_from_outside(inside: Callable[..., Any], tmp_
     assert counted == {"/made"}
 
 
+WRITES = """
+import sys, tarfile
+with tarfile.open(fileobj=sys.stdout.buffer, mode="w|", format=tarfile.GNU_FORMAT) as tar:
+    tar.addfile(tarfile.TarInfo(NAME))
+"""
+HIDES = {
+    "a directory": f"mkdir -p {ARTIFACTS}/{EVIDENCE}/full",
+    "nothing": f"rm -r {ARTIFACTS}",
+    "a file above": f"rm -r {ARTIFACTS}; echo theirs > {ARTIFACTS}",
+    "a long name": "'n' * 300",
+    "a deep name": "'d/' * 1500 + 'f'",
+}
+
+
+@pytest.mark.parametrize("trick", HIDES)
+@pytest.mark.parametrize("source", [ARTIFACTS, "/logs"])
+def test_nothing_inside_hides_the_evidence(
+    inside: Callable[..., Any], tmp_path: Path, trick: str, source: str
+) -> None:
+    text = HIDES[trick]
+    if "*" in text:
+        program = "#!/usr/bin/python3" + WRITES.replace("NAME", text)
+        text = f"printf %s {shlex.quote(program)} > /t; chmod 755 /t; mv /t /bin/tar"
+
+    async def act(environment: Environment) -> None:
+        await environment.exec(f"touch /made; {text}")
+        await environment.service_exec(HOOK)
+        refused = "*" in HIDES[trick] and source != ARTIFACTS
+        with pytest.raises((TransferError, OSError)) if refused else nullcontext():
+            await environment.download_dir(source, tmp_path / "out")
+        if not refused:
+            file = tmp_path / "out" / os.path.relpath(ARTIFACTS, source) / EVIDENCE
+            assert "/made" in json.loads(file.read_text())["entries"]
+
+    inside(act)
+
+
 def test_a_layer_is_there_and_no_change(inside: Callable[..., Any], tmp_path: Path) -> None:
     (tmp_path / "layer/usr/bin").mkdir(parents=True)
     (tmp_path / "layer/usr/bin/tmux").write_text("#!/bin/sh\necho tmux\n")

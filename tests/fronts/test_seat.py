@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
+from pathlib import Path
 
 import pytest
 from fronts_tasks import sandboxes
 
-from shioenv.fronts.seat import runner_seat
+from shioenv.fronts.seat import Seat, runner_seat, started
+from shioenv.live.entered import Command, EnteredMachine
+from shioenv.sandbox.base import MEBIBYTE, Entered, Limits
+from shioenv.system.store import System
 
 pytestmark = pytest.mark.usefixtures("system")
 
@@ -45,3 +50,47 @@ def test_a_close_that_is_cancelled_closes_all_the_same() -> None:
 
     before = sandboxes()
     assert asyncio.run(run()) == before
+
+
+def descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+class Slow(EnteredMachine):
+    """A machine whose starts are over when the test says so."""
+
+    def __init__(self, system: System, over: threading.Event) -> None:
+        super().__init__(system, Limits(wall_seconds=30.0, memory_bytes=512 * MEBIBYTE))
+        self.begun, self._over = threading.Event(), over
+
+    def start(self, command: Command) -> Entered:
+        entered = super().start(command)
+        self.begun.set()
+        self._over.wait(60)
+        return entered
+
+
+def test_a_command_whose_caller_is_cancelled_is_ended_and_leaves_nothing_open(
+    system: System,
+) -> None:
+    over = threading.Event()
+
+    async def run() -> tuple[int, int, bytes]:
+        seat: Seat[EnteredMachine] = Seat(lambda: machine)
+        before = descriptors()
+        left = asyncio.create_task(started(seat, Command(text="sleep 1000")))
+        await asyncio.to_thread(machine.begun.wait, 60)
+        left.cancel()
+        await asyncio.sleep(0)
+        over.set()
+        await asyncio.gather(left, return_exceptions=True)
+        assert left.cancelled()
+        after = descriptors()
+        there = await (await started(seat, Command(text="pgrep -cx sleep"))).finish()
+        await seat.close()
+        return before, after, there.output
+
+    machine = Slow(system, over)
+    before, after, there = asyncio.run(run())
+    assert after == before
+    assert there == b"0\n"

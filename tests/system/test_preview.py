@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import pwd
 import select
 import signal
 import socket
@@ -215,12 +216,49 @@ def test_hidden_paths(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = captured("sh", "-c", script, hide=["token"])
     assert b"secret" not in made.behavior.output
     assert not made.behavior.patch
-    assert set(made.hidden) == {str(place / name) for name in (".ssh", ".netrc", "token")}
+    hidden = {path for path in made.hidden if Path(path).is_relative_to(place)}
+    assert hidden == {str(place / name) for name in (".ssh", ".netrc", "token")}
     assert captured("cat", ".netrc", show=["~/.netrc"]).behavior.output == b"secret"
     with pytest.raises(UsageError, match="is not hidden"):
         captured("true", show=["token"])
     with pytest.raises(UsageError, match="is hidden by"):
         captured("true", root=".ssh")
+
+
+def in_own_mounts(script: str, *words: str) -> subprocess.CompletedProcess[bytes]:
+    """Runs a script that may mount, and then a preview of the words."""
+    given = [f'{script} && exec "$@"', "sh", *SHIOENV, "--json", "--", *words]
+    return subprocess.run(["unshare", "-m", "sh", "-c", *given], capture_output=True)
+
+
+@needs("root")
+def test_root_sees_no_secrets_of_any_home(place: Path) -> None:
+    (place / ".ssh").mkdir()
+    (place / ".ssh" / "id").write_text("secret")
+    users = Path("/etc/passwd").read_text() + f"other:x:7531:7531::{place}:/bin/sh\n"
+    (place / "passwd").write_text(users)
+    done = in_own_mounts("mount --bind passwd /etc/passwd", "cat", ".ssh/id")
+    document = json.loads(done.stdout)
+    assert "secret" not in document["output"]
+    assert str(place / ".ssh") in document["hidden"]
+
+
+def test_who_calls_sudo_has_secrets_too(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (place / ".netrc").write_text("secret")
+    user = pwd.struct_passwd(("other", "x", 7531, 7531, "", str(place), "/bin/sh"))
+    monkeypatch.setattr(pwd, "getpwnam", {"other": user}.__getitem__)  # as a directory tells it
+    monkeypatch.setenv("SUDO_USER", "other")
+    assert str(place / ".netrc") in captured("true").hidden
+    monkeypatch.setenv("SUDO_USER", "nobody knows")
+    assert str(place / ".netrc") not in captured("true").hidden
+
+
+def test_a_host_that_allows_no_further_namespace_is_named(place: Path) -> None:
+    script = 'echo 0 > /proc/sys/user/max_user_namespaces && exec "$@"'
+    words = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script, "sh"]
+    done = subprocess.run([*words, *SHIOENV, "--", "true"], capture_output=True)
+    assert done.returncode == 125
+    assert b"no preview on this host: make namespaces: No space left on device" in done.stderr
 
 
 def test_network(place: Path) -> None:

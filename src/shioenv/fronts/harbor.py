@@ -21,9 +21,9 @@ from harbor.environments.capabilities import EnvironmentCapabilities
 from harbor.utils.path_filter import filter_paths_by_patterns
 
 from shioenv.errors import TransferError, UsageError
-from shioenv.fronts.seat import Seat
-from shioenv.fronts.transfer import pack, unpack
-from shioenv.live.entered import OUTPUT, Command, EnteredMachine, Finished, Running
+from shioenv.fronts.seat import Seat, started
+from shioenv.fronts.transfer import pack, put, unpack
+from shioenv.live.entered import OUTPUT, Command, EnteredMachine, Finished
 from shioenv.sandbox.base import LARGEST, MEBIBYTE, FileChange, Limits
 from shioenv.system.store import System, find_system
 from shioenv.tasks.harbor.check import EVIDENCE
@@ -44,6 +44,9 @@ TRANSFER_SECONDS: Final = 600.0
 
 IDLE_SECONDS: Final = 86_400.0
 """Seconds after which what runs without a command is ended."""
+
+_UNFIT: Final = (TransferError, OSError, OverflowError, RecursionError)
+"""What artifacts can raise on their way out."""
 
 _FROM = re.compile(rf"FROM\s+{IMAGE}/(?P<name>[^\s:@]+):(?P<digest>[0-9a-f]{{12,64}})")
 _WORKDIR = re.compile(r"WORKDIR\s+(?P<path>/\S*)")
@@ -152,7 +155,7 @@ class Environment(BaseEnvironment):
         seconds: float | None = None,
     ) -> Finished:
         """How a command ended. Where nobody waits for it any more, its processes are ended."""
-        running = Running(await self._seat.do(lambda machine: machine.start(command)))
+        running = await started(self._seat, command)
         over = False
         try:
             async with asyncio.timeout(seconds):
@@ -188,7 +191,7 @@ class Environment(BaseEnvironment):
     async def download_file(self, source_path: str, target_path: Path | str) -> None:
         """Copies a regular file of the machine. Errors: TransferError, also where it is none."""
         if os.path.normpath(source_path) == f"{ARTIFACTS}/{EVIDENCE}":
-            self._tell(Path(target_path))
+            self._tell(Path(target_path).parent, Path(target_path).name)
             return
         source, target = shlex.quote(source_path), Path(target_path)
         with tempfile.NamedTemporaryFile(dir=target.parent, delete=False) as file:
@@ -233,8 +236,11 @@ class Environment(BaseEnvironment):
             names = {path.relative_to(whole).as_posix(): path for path in found}
             chosen = filter_paths_by_patterns([*names], include=include, exclude=exclude)
             for name in {*chosen, *(set(protect or ()) & set(names))}:
-                (target / name).parent.mkdir(parents=True, exist_ok=True)
-                (target / name).write_bytes(names[name].read_bytes())
+                try:
+                    (target / name).parent.mkdir(parents=True, exist_ok=True)
+                    (target / name).write_bytes(names[name].read_bytes())
+                except OSError as error:  # as of a path that is longer than in `whole`
+                    self._leave_out(source_dir, error)
 
     async def is_dir(self, path: str, user: str | int | None = None) -> bool:
         """Whether a path leads to a directory. Where evidence was taken, the artifacts are one."""
@@ -248,27 +254,33 @@ class Environment(BaseEnvironment):
         how = f"--format=gnu --hard-dereference {patterns} -C {shlex.quote(source)}"
         text = f"tar -c {how} -f - .; [ $? -le 1 ]"  # 1: a file changed meanwhile
         try:
+            limits = self._limits
             with tempfile.TemporaryFile() as archive:
                 await self._transfer(text, source, into=archive)
                 archive.seek(0)
                 left_out = await asyncio.to_thread(
-                    unpack, archive, target, self._limits.disk_inodes
+                    unpack, archive, target, limits.disk_inodes, limits.disk_bytes
                 )
             if left_out:
                 self.logger.debug(f"{left_out} entries of {source} are no files: left out")
-        except TransferError as error:
-            if self._evidence is None or not _is_artifacts(source):
-                raise
-            self.logger.warning(f"artifacts are left out: {error.message}")
+        except _UNFIT as error:
+            self._leave_out(source, error)
         within = os.path.relpath(ARTIFACTS, f"/{source}")
         if not within.startswith(".."):
-            self._tell(target / within / EVIDENCE)
+            self._tell(target, f"{within}/{EVIDENCE}")
 
-    def _tell(self, file: Path) -> None:
+    def _leave_out(self, source: str, error: Exception) -> None:
+        """Goes on without artifacts where evidence was taken; else raises the error.
+
+        Whoever is inside chooses the names and contents of artifacts, and shall hide no evidence.
+        """
+        if self._evidence is None or not _is_artifacts(source):
+            raise error
+        self.logger.warning(f"artifacts are left out: {error}")
+
+    def _tell(self, target: Path, name: str) -> None:
         """Writes the evidence; where none was taken, there is no such file."""
-        file.unlink(missing_ok=True)
-        if self._evidence is not None:
-            file.write_text(json.dumps(self._evidence), encoding="utf-8")
+        put(None if self._evidence is None else json.dumps(self._evidence), target, name)
 
     async def _transfer(
         self,

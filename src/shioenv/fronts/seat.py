@@ -8,8 +8,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Generic, Protocol, TypeVar
 
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
+from shioenv.live.entered import Command, EnteredMachine, Running
 from shioenv.live.terminal import for_rows
-from shioenv.sandbox.base import Limits
+from shioenv.sandbox.base import Entered, Limits
 
 Answer = TypeVar("Answer")
 
@@ -73,3 +74,23 @@ def runner_seat(system: str | None = None, limits: Limits | None = None) -> Seat
     Errors: every use raises those of `open_sandbox`.
     """
     return Seat(lambda: open_sandbox(system, for_rows(limits)))
+
+
+async def started(seat: Seat[EnteredMachine], command: Command) -> Running:
+    """A command that was started. A command whose caller is cancelled is ended once it started.
+
+    Errors: those of `EnteredMachine.start`.
+    """
+    starting = asyncio.ensure_future(seat.do(lambda machine: machine.start(command)))
+    try:
+        return Running(await asyncio.shield(starting))
+    except asyncio.CancelledError:
+        await asyncio.shield(_end(seat, starting))
+        raise
+
+
+async def _end(seat: Seat[EnteredMachine], starting: asyncio.Future[Entered]) -> None:
+    await asyncio.wait([starting])
+    if starting.exception() is None:
+        entered = starting.result()
+        await seat.do(lambda machine: machine.end(entered))

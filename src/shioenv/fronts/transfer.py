@@ -7,6 +7,7 @@ file or a directory below the place it was asked for.
 from __future__ import annotations
 
 import os
+import shutil
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
@@ -17,6 +18,7 @@ from shioenv.errors import TransferError
 _BLOCK: Final = 512
 _PIECE: Final = 1 << 20
 _LONGEST_NAME: Final = 4096
+_DEEPEST: Final = 64  # parts of a name; ours
 _KEPT: Final = (tarfile.REGTYPE, tarfile.AREGTYPE)
 
 
@@ -38,32 +40,65 @@ def pack(source: Path, archive: IO[bytes]) -> None:
             tar.add(child, arcname=child.name, filter=roots)
 
 
-def unpack(archive: IO[bytes], target: Path, most_files: int) -> int:
+def unpack(archive: IO[bytes], target: Path, most_files: int, most_bytes: int) -> int:
     """Writes the regular files of an archive below a directory. How many entries were left out.
 
     Links, devices, pipes and sockets are left out. Directories get the mode 755, files 644. Nobody
     else writes in `target`, which is there. Errors: OSError; TransferError for an archive that no
-    GNU tar writes. The same for a name that leads out, more than `most_files` entries, and a file
-    in the place of a directory.
+    GNU tar writes. The same for a name that leads out or has more than 64 parts, and for a file in
+    the place of a directory. The same for an entry of more than `most_bytes`. The same for more
+    than `most_files` files, entries left out, and directories made, named or not.
     """
-    left_out = 0
-    for number, (name, kind, size) in enumerate(_entries(archive)):
-        if number >= most_files:
+    counted = left_out = 0
+
+    def count() -> None:
+        nonlocal counted
+        counted += 1
+        if counted > most_files:
             raise TransferError(f"the directory has more than {most_files:,} entries")
-        path = target.joinpath(*_parts(name))
-        if kind == tarfile.DIRTYPE:
-            _directory(path)
-        elif kind in _KEPT:
-            _directory(path.parent)
-            _write(archive, path, size)
-            continue
+
+    for name, kind, size in _entries(archive, most_bytes):
+        parts = _parts(name)
+        if kind != tarfile.DIRTYPE:
+            count()
+        if kind == tarfile.DIRTYPE or kind in _KEPT:
+            directory = target
+            for part in parts if kind == tarfile.DIRTYPE else parts[:-1]:
+                directory /= part
+                if not directory.is_dir():
+                    count()
+                    _directory(directory)
         else:
             left_out += 1
-        archive.seek(_padded(size), os.SEEK_CUR)
+        if kind in _KEPT:
+            _write(archive, target.joinpath(*parts), size)
+        else:
+            archive.seek(_padded(size), os.SEEK_CUR)
     return left_out
 
 
-def _entries(archive: IO[bytes]) -> Iterator[tuple[str, bytes, int]]:
+def put(text: str | None, target: Path, name: str) -> None:
+    """Writes a file below a directory, in the place of whatever lies there or above it.
+
+    Without a text nothing lies there afterwards. Directories above the file are made, also
+    `target`. Errors: OSError.
+    """
+    target.mkdir(parents=True, exist_ok=True)
+    *above, last = PurePosixPath(name).parts
+    for part in above:
+        target /= part
+        if target.is_symlink() or not target.is_dir():
+            target.unlink(missing_ok=True)
+            target.mkdir()
+    file = target / last
+    if file.is_dir() and not file.is_symlink():
+        shutil.rmtree(file)
+    file.unlink(missing_ok=True)
+    if text is not None:
+        file.write_text(text, encoding="utf-8")
+
+
+def _entries(archive: IO[bytes], most_bytes: int) -> Iterator[tuple[str, bytes, int]]:
     """The name, kind and size of each entry. Its content is read or passed by whoever goes on."""
     long_name = None
     while (block := archive.read(_BLOCK)).strip(b"\0"):
@@ -73,6 +108,10 @@ def _entries(archive: IO[bytes]) -> Iterator[tuple[str, bytes, int]]:
             raise TransferError(f"the archive of the machine cannot be read: {error}") from None
         if member.size < 0:
             raise TransferError("the archive of the machine has an entry of a negative size")
+        if member.size > most_bytes:
+            raise TransferError(
+                f"the archive of the machine has an entry of more than {most_bytes:,} bytes"
+            )
         if member.type in (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK):
             if member.size > _LONGEST_NAME:
                 raise TransferError(f"the archive of the machine has a name of {member.size} bytes")
@@ -88,12 +127,14 @@ def _parts(name: str) -> tuple[str, ...]:
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or "\0" in name:
         raise TransferError(f"the archive of the machine has a name that leads out: {name!r:.80}")
+    if len(path.parts) > _DEEPEST:
+        raise TransferError(f"the archive of the machine has a name of {len(path.parts)} parts")
     return path.parts
 
 
 def _directory(path: Path) -> None:
     try:
-        path.mkdir(mode=0o755, parents=True, exist_ok=True)
+        path.mkdir(mode=0o755)
     except (FileExistsError, NotADirectoryError):
         raise TransferError(f"{path} is no directory") from None
 

@@ -100,6 +100,19 @@ class EnteredMachine(Closing):
         request = Request(row, cwd="/", wall_seconds=START_SECONDS)
         close(self._sandbox.enter(request, idle_seconds=self._idle_seconds))
 
+    def end(self, entered: Entered) -> None:
+        """Kills a command that was just started, and closes its ends. Errors: SandboxError.
+
+        A command goes on where its talk does not say `group N` within `START_SECONDS`.
+        """
+        talk = socket.socket(fileno=os.dup(entered.talk))
+        talk.settimeout(START_SECONDS)
+        try:
+            with suppress(OSError, ValueError), talk, talk.makefile("rb") as told:
+                self.end_group(int(told.readline(32).removeprefix(b"group ")))
+        finally:
+            close(entered)
+
     def changes(self) -> Execution:
         """Ends every process, and tells what changed since the machine was pristine.
 
@@ -180,28 +193,34 @@ class Running:
         """
         assert self._entered is not None
         entered, self._entered = self._entered, None
-        reader, writer = await asyncio.open_connection(sock=socket.socket(fileno=entered.talk))
-        closing: list[asyncio.BaseTransport] = [writer.transport]
-        feeding = asyncio.create_task(_feed(writer, given))
-        kept = []
+        talk = socket.socket(fileno=entered.talk)
+        output, errors = (
+            os.fdopen(descriptor, "rb", buffering=0)
+            for descriptor in (entered.output, entered.errors)
+        )
+        closing = [talk.close, output.close, errors.close]  # each, until a transport has it
+        feeding, kept = [], []
         try:
-            for descriptor, file, longest in (
-                (entered.output, into, most),
-                (entered.errors, None, OUTPUT),
+            reader, writer = await asyncio.open_connection(sock=talk)
+            closing[0] = writer.transport.close
+            feeding.append(asyncio.create_task(_feed(writer, given)))
+            for number, (pipe, file, longest) in enumerate(
+                ((output, into, most), (errors, None, OUTPUT)), start=1
             ):
-                stream, transport = await _reading(descriptor)
-                closing.append(transport)
+                stream, transport = await _reading(pipe)
+                closing[number] = transport.close
                 enough = None if file is None else writer.transport.abort
                 kept.append(asyncio.create_task(_kept(stream, file, longest, enough)))
             exit_code = await self._status(reader)
             await asyncio.wait(kept, timeout=DRAIN_SECONDS)
         finally:
-            feeding.cancel()
-            for one in closing:
-                one.close()
-            await asyncio.gather(feeding, *kept, return_exceptions=True)
-        (output, whole), (errors, _) = (task.result() for task in kept)
-        return Finished(exit_code, output, errors, whole)
+            for task in feeding:
+                task.cancel()
+            for close_one in closing:
+                close_one()
+            await asyncio.gather(*feeding, *kept, return_exceptions=True)
+        (told, whole), (wrong, _) = (task.result() for task in kept)
+        return Finished(exit_code, told, wrong, whole)
 
     async def _status(self, reader: asyncio.StreamReader) -> int:
         """The exit code, as the talk tells it. Whoever is root inside can tell another one."""
@@ -220,12 +239,10 @@ class Running:
         self._entered = None
 
 
-async def _reading(descriptor: int) -> tuple[asyncio.StreamReader, asyncio.ReadTransport]:
+async def _reading(pipe: IO[bytes]) -> tuple[asyncio.StreamReader, asyncio.ReadTransport]:
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader()
-    transport, _ = await loop.connect_read_pipe(
-        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(descriptor, "rb", buffering=0)
-    )
+    transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
     return reader, transport
 
 

@@ -32,8 +32,8 @@ _KEPT = (0, 1, 3, 4, 5, 6, 7, 8, 10, 13, 18, 31)
 net_bind_service, net_raw, sys_chroot, setfcap."""
 _FORBIDDEN = ("add_key", "keyctl", "request_key", "bpf", "perf_event_open", "userfaultfd")
 """What reaches past every namespace."""
-_ABSENT = ("memfd_create", "memfd_secret")
-"""Memory that no process shows as its own."""
+_ABSENT = ("memfd_create", "memfd_secret", "io_uring_setup")
+"""Memory that no process shows as its own, and calls that no filter sees."""
 _SMALLEST_PID_MAX = 302
 _CANNOT_RUN, _NOT_FOUND = 126, 127
 
@@ -66,10 +66,12 @@ def main() -> None:
             _map_ids(plan, first)
             ours.sendall(b"M")
             control.sendall(_line(ours) or b"\n")
+    os.waitid(os.P_PID, first, os.WEXITED | os.WNOWAIT)  # its number is no other's yet
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # there is nothing left to end
     os.waitpid(first, 0)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     control.sendall(b"E")
     if control.recv(1) == b"S":
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         _scan(plan, control, descriptors[2:])
 
 
@@ -191,7 +193,8 @@ def _execute(plan: PreviewPlan) -> NoReturn:
         kernel.drop_capabilities(_KEPT if plan.uid == 0 else ())
         kernel.no_new_privileges()
         kernel.refuse_calls(
-            dict.fromkeys(_FORBIDDEN, errno.EPERM) | dict.fromkeys(_ABSENT, errno.ENOSYS)
+            dict.fromkeys(_FORBIDDEN, errno.EPERM) | dict.fromkeys(_ABSENT, errno.ENOSYS),
+            families=() if plan.network else (socket.AF_VSOCK,),  # no network namespace has it
         )
         os.execvp(plan.command[0], plan.command)
     except OSError as error:

@@ -113,7 +113,7 @@ def guard_proc() -> None:
 def _cover(source: str, target: str) -> None:
     if os.path.exists(target):
         tree = kernel.clone_mount(source)
-        kernel.make_read_only(tree)
+        kernel.make_read_only(tree, devices=source == "/dev/null")
         kernel.attach(tree, os.fsencode(target))
 
 
@@ -223,9 +223,9 @@ def _directory(path: bytes) -> int:
     return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
-def _attach(tree: int, path: bytes, *, read_only: bool = False) -> None:
+def _attach(tree: int, path: bytes, *, read_only: bool = False, devices: bool = False) -> None:
     if read_only:
-        kernel.make_read_only(tree)
+        kernel.make_read_only(tree, devices=devices)
     kernel.attach(tree, _ROOT + path)
     os.close(tree)
 
@@ -254,7 +254,7 @@ def _make_devices(devices: Mapping[str, int]) -> None:
         _new_file(made + f"/{name}".encode())
     _attach(kernel.clone_mount(made), b"/dev")
     for name, tree in devices.items():
-        _attach(tree, f"/dev/{name}".encode(), read_only=True)
+        _attach(tree, f"/dev/{name}".encode(), read_only=True, devices=True)
     flags = kernel.MS_NOSUID | kernel.MS_NOEXEC
     kernel.mount("devpts", _ROOT + b"/dev/pts", flags, "newinstance,ptmxmode=0666")
 

@@ -42,7 +42,10 @@ SECRETS = (
     ".local/share/keyrings", ".mozilla", ".config/chromium", ".config/google-chrome", ".netrc",
     ".npmrc", ".password-store", ".pgpass", ".pypirc", ".python_history", ".ssh", ".zsh_history",
 )  # fmt: skip
-"""Paths below the user's home that a command does not see."""
+"""Paths below a home that a command does not see.
+
+Homes are the user's and that of `SUDO_USER`; for root, every user's.
+"""
 
 USUAL_LIMITS = Limits(
     wall_seconds=600,
@@ -145,8 +148,7 @@ def _inside(path: str, directory: str) -> bool:
 
 def _hidden(hide: Iterable[str], show: Iterable[str]) -> tuple[str, ...]:
     """The existing paths that are hidden, absolute and without links."""
-    home = Path.home()
-    paths = {os.path.realpath(home / name) for name in SECRETS}
+    paths = {os.path.realpath(home / name) for home in _homes() for name in SECRETS}
     for path in hide:
         if not os.path.lexists(Path(path).expanduser()):
             raise UsageError(f"there is nothing to hide at {path}")
@@ -157,6 +159,16 @@ def _hidden(hide: Iterable[str], show: Iterable[str]) -> tuple[str, ...]:
             raise UsageError(f"{path} is not hidden", hint=did_you_mean(real, paths))
         paths.remove(real)
     return tuple(sorted(path for path in paths if os.path.lexists(path)))
+
+
+def _homes() -> set[Path]:
+    """The homes whose secrets are hidden: the user's, and those that `sudo` and root lead to."""
+    found = {Path.home()}
+    with suppress(KeyError):
+        found.add(Path(pwd.getpwnam(os.environ["SUDO_USER"]).pw_dir))
+    if os.geteuid() == 0:
+        found.update(Path(user.pw_dir) for user in pwd.getpwall())
+    return found
 
 
 def _directories(directory: str) -> tuple[str, ...]:
@@ -299,8 +311,8 @@ class _Running:
         if self._pipe is not None:
             waiting.append(self._pipe)
         told = b""
-        killed = False
-        while not told.endswith(b"E"):
+        killed = unknown = False
+        while told != b"E" and not told.endswith(b"\nE"):
             ready, _, _ = select.select(waiting, [], [], LOOK_SECONDS)
             if self._pipe in ready:
                 self._drain()
@@ -309,17 +321,22 @@ class _Running:
                 if not more:
                     raise SandboxError("the keeper of the preview was killed")
                 told += more
-            if not killed and b"\n" not in told and (limit := self._limit()) is not None:
+            going_on = b"\n" not in told  # else what it left in the background alone is
+            if not killed and (limit := self._limit(timed=going_on)) is not None:
                 self._reached.append(limit)
                 self._process.send_signal(signal.SIGTERM)
-                killed = True
+                killed, unknown = True, going_on
         while self._pipe is not None and self._drain():
             pass
-        line = told.partition(b"\n")[0]
-        return int(line) if line and not killed else None
+        line = told.removesuffix(b"E").partition(b"\n")[0]
+        if line.startswith(b"{"):
+            raise _refused(json.loads(line))
+        return int(line) if line and not unknown else None
 
-    def _limit(self) -> str | None:
-        return "drain_bytes" if self._drained > self._limits.drain_bytes else self._watch.reached()
+    def _limit(self, *, timed: bool) -> str | None:
+        if self._drained > self._limits.drain_bytes:
+            return "drain_bytes"
+        return self._watch.reached(timed=timed)
 
     def _drain(self) -> bool:
         """Reads some output; False where there is none."""

@@ -24,9 +24,12 @@ class Watch:
         self._limits, self._proc, self._segments = limits, proc, segments
         self._end = time.monotonic() + limits.wall_seconds
 
-    def reached(self) -> str | None:
-        """The limit that is reached now, by its name in `Limits`; None where none is."""
-        if time.monotonic() >= self._end:
+    def reached(self, *, timed: bool) -> str | None:
+        """The limit that is reached now, by its name in `Limits`; None where none is.
+
+        `timed` says whether the time counts.
+        """
+        if timed and time.monotonic() >= self._end:
             return "wall_seconds"
         ticks = pages = threads = 0
         for name in filter(str.isdecimal, os.listdir(self._proc)):  # noqa: PTH208 - a descriptor

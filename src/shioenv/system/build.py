@@ -58,6 +58,7 @@ from shioenv.system.contents import tree_sum, write_contents
 from shioenv.system.declare import SystemDeclaration, declared_names, systems_directory
 from shioenv.system.idmap import find_idmap, run_mapped
 from shioenv.system.links import resolve
+from shioenv.system.oci import MOST_BYTES
 
 PROGRAMS = {"ip": "iproute2", "nft": "nftables", "uname": "coreutils"}
 """Programs that record inside a system what an input changed, with Debian's package of each."""
@@ -205,7 +206,7 @@ def _build(
         base_path, source = bootstrap(declaration, cache, work, fresh, report)
     else:
         report(f"reading {tar.path}")
-        base_path, source = plain_tar(tar.path, work)
+        base_path, source = plain_tar(tar.path, work, MOST_BYTES)
         _keep_other(declaration.name, cache, source)
     report("adding the home tree and the machine profile")
     final = work / "system"
@@ -507,8 +508,12 @@ def _set_access_times(
 # Where the base comes from
 
 
-def plain_tar(path: Path, work: Path) -> tuple[Path, str]:
-    """The tarball uncompressed, and the name of the source: `tar:` and the tarball's sha256."""
+def plain_tar(path: Path, work: Path, most_bytes: int) -> tuple[Path, str]:
+    """The tarball uncompressed, and the name of the source: `tar:` and the tarball's sha256.
+
+    Errors: RootfsTarError, as for a compressed tarball of more than `most_bytes` unpacked; OSError;
+    BuildToolError.
+    """
     import bz2
     import lzma
     import zlib
@@ -520,7 +525,7 @@ def plain_tar(path: Path, work: Path) -> tuple[Path, str]:
     except OSError as error:
         raise RootfsTarError(f"{path} cannot be read: {error.strerror}") from error
     if magic.startswith(b"\x28\xb5\x2f\xfd"):
-        return _unzstd(path, work), source
+        return _unzstd(path, work, most_bytes), source
     openers: dict[bytes, Callable[[Path], Any]] = {
         b"\x1f\x8b": gzip.open,
         b"BZh": bz2.open,
@@ -532,7 +537,7 @@ def plain_tar(path: Path, work: Path) -> tuple[Path, str]:
     plain = work / "base.tar"
     try:
         with opener(path) as compressed, plain.open("wb") as out:
-            shutil.copyfileobj(compressed, out, 1 << 20)
+            _copy(compressed, out, path, most_bytes)
     except (EOFError, zlib.error, lzma.LZMAError, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise  # a fault of the disk, not of the compressed data
@@ -540,18 +545,36 @@ def plain_tar(path: Path, work: Path) -> tuple[Path, str]:
     return plain, source
 
 
-def _unzstd(path: Path, work: Path) -> Path:
+def _unzstd(path: Path, work: Path, most_bytes: int) -> Path:
     plain = work / "base.tar"
-    try:
-        subprocess.run(
-            ["zstd", "-q", "-d", str(path), "-o", str(plain)],
-            check=True, capture_output=True, text=True,
-        )  # fmt: skip
-    except FileNotFoundError as error:
-        raise BuildToolError(
-            "zstd is not installed, and the tarball is compressed with it",
-            hint="apt-get install zstd",
-        ) from error
-    except subprocess.CalledProcessError as error:
-        raise RootfsTarError(f"{path} cannot be decompressed: {error.stderr.strip()}") from error
+    words = ["zstd", "-q", "-d", "-c", str(path)]
+    with plain.open("wb") as out, tempfile.TemporaryFile() as errors:
+        try:
+            process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=errors)
+        except FileNotFoundError as error:
+            raise BuildToolError(
+                "zstd is not installed, and the tarball is compressed with it",
+                hint="apt-get install zstd",
+            ) from error
+        assert process.stdout is not None
+        with process:
+            try:
+                _copy(process.stdout, out, path, most_bytes)
+            except BaseException:
+                process.kill()
+                raise
+        if process.returncode:
+            errors.seek(0)
+            said = errors.read(1000).decode("utf-8", "replace").strip()
+            raise RootfsTarError(f"{path} cannot be decompressed: {said}")
     return plain
+
+
+def _copy(content: IO[bytes], out: IO[bytes], path: Path, most_bytes: int) -> None:
+    """Copies what is read of a compressed file; RootfsTarError where it is more than allowed."""
+    left = most_bytes
+    while piece := content.read(1 << 20):
+        left -= len(piece)
+        if left < 0:
+            raise RootfsTarError(f"{path} unpacks to more than {most_bytes:,} bytes")
+        out.write(piece)

@@ -139,7 +139,7 @@ def _plain(
     """The source as a plain tarball, and a line that says what it is."""
     if not source.is_dir():
         (scratch / "tar").mkdir()
-        plain, digest = building.plain_tar(source, scratch / "tar")
+        plain, digest = building.plain_tar(source, scratch / "tar", MOST_BYTES)
         _refuse_archives(source, plain)
         return plain, f"imported from a tarball, {digest.removeprefix('tar:')[:16]}"
     if not is_layout(source):
@@ -155,7 +155,7 @@ def _plain(
         place = scratch / f"layer{number}"
         place.mkdir()
         blob = source / "blobs" / "sha256" / digest.removeprefix("sha256:")
-        layers.append(building.plain_tar(blob, place)[0])
+        layers.append(building.plain_tar(blob, place, MOST_BYTES - unpacked)[0])
         unpacked += layers[-1].stat().st_size
         if unpacked > MOST_BYTES:
             raise RootfsTarError(f"{source} has layers of more than {MOST_BYTES:,} bytes")

@@ -24,7 +24,7 @@ MOST_LAYERS = 128
 """Layers of one image at most: as many as container engines stack."""
 
 MOST_BYTES = 16 << 30
-"""Bytes of all layers at most, unpacked (ours)."""
+"""Bytes of a tarball at most, unpacked, and of all layers of an image together (ours)."""
 
 _LARGEST_DOCUMENT = 4 << 20
 _WHITEOUT, _OPAQUE = ".wh.", ".wh..wh..opq"
@@ -76,7 +76,8 @@ def find_image(layout: Path, architecture: str = "amd64") -> Image:
     if not isinstance(layers, list) or not 0 < len(layers) <= MOST_LAYERS:
         raise _damaged(layout, f"the manifest names no layers, or more than {MOST_LAYERS}")
     for layer in layers:
-        if "nondistributable" in str(layer.get("mediaType")) and not _blob(layout, layer).exists():
+        kind = str(_described(layout, layer).get("mediaType"))
+        if "nondistributable" in kind and not _blob(layout, layer).exists():
             raise _damaged(layout, "a layer lies elsewhere (nondistributable)")
     return Image(digest, tuple(str(_checked(layout, layer)["digest"]) for layer in layers))
 
@@ -90,7 +91,7 @@ def _manifests(
         raise _damaged(layout, "index.json lists no manifests")
     for entry in listed:
         _checked(layout, entry)
-        kind, platform = entry.get("mediaType"), entry.get("platform")
+        kind, platform = str(entry.get("mediaType")), entry.get("platform")
         if isinstance(platform, dict) and platform.get("architecture") != architecture:
             continue  # attestations are of the architecture `unknown`
         if kind in _INDEXES:
@@ -103,20 +104,26 @@ def _manifests(
                 yield str(entry["digest"]), manifest
 
 
-def _checked(layout: Path, descriptor: Any) -> Mapping[str, Any]:
-    """The descriptor of a blob that has the size and the digest that the descriptor says."""
+def _described(layout: Path, descriptor: Any) -> Mapping[str, Any]:
+    """The descriptor of a blob, which is named by a SHA-256."""
     if not isinstance(descriptor, dict) or not _DIGEST.match(str(descriptor.get("digest"))):
         raise _damaged(layout, "a blob is named by no SHA-256")
-    path, size = _blob(layout, descriptor), descriptor.get("size")
+    return descriptor
+
+
+def _checked(layout: Path, descriptor: Any) -> Mapping[str, Any]:
+    """The descriptor of a blob that has the size and the digest that the descriptor says."""
+    known = _described(layout, descriptor)
+    path, size = _blob(layout, known), known.get("size")
     try:
         with open_regular(path) as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
             there = file.tell()
     except OSError as error:
         raise _damaged(layout, f"{path.name[:12]} cannot be read: {error.strerror}") from error
-    if f"sha256:{digest}" != descriptor["digest"] or there != size:
+    if f"sha256:{digest}" != known["digest"] or there != size:
         raise _damaged(layout, f"the blob {path.name[:12]} has another size or SHA-256")
-    return descriptor
+    return known
 
 
 def _blob(layout: Path, descriptor: Mapping[str, Any]) -> Path:
@@ -152,7 +159,8 @@ def write_flat(layers: list[Path], out: Path) -> None:
 
     `layers` are plain tarballs. Errors: RootfsTarError for an archive that cannot be read.
     RootfsTarError too for a name that leads out of it, a sparse file, and a hard link to what is
-    not there.
+    not there. The same, before anything is written, for more than `MOST_BYTES` of files; each hard
+    link counts as a file.
     """
     tree: dict[str, _Entry] = {}
     with ExitStack() as stack:
@@ -162,6 +170,9 @@ def write_flat(layers: list[Path], out: Path) -> None:
                 _apply(tree, archive, number)
             except (tarfile.TarError, OSError, EOFError, ValueError) as error:
                 raise RootfsTarError(f"layer {number} cannot be read as a tar: {error}") from error
+        files = (entry.member for entry in tree.values() if entry.member.isreg())
+        if sum(file.size for file in files) > MOST_BYTES:
+            raise RootfsTarError(f"the layers hold files of more than {MOST_BYTES:,} bytes")
         with tarfile.open(out, "w", format=tarfile.GNU_FORMAT) as flat:
             for path in sorted(tree, key=lambda path: path.split("/")):
                 entry = tree[path]

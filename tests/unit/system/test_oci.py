@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import json
+import subprocess
 import tarfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from layouts import Layer, Layout, pack
+from needs import needs
 
 from shioenv.errors import RootfsTarError
-from shioenv.system.oci import MOST_LAYERS, find_image, is_layout, write_flat
+from shioenv.system.build import plain_tar
+from shioenv.system.oci import MOST_BYTES, MOST_LAYERS, find_image, is_layout, write_flat
 
 
 def flat(tmp_path: Path, *layers: Layer) -> dict[str, bytes | None]:
@@ -67,6 +72,57 @@ def test_a_layer_that_is_no_tar_is_refused(tmp_path: Path) -> None:
     (tmp_path / "0.tar").write_bytes(b"junk" * 1000)
     with pytest.raises(RootfsTarError, match="layer 0 cannot be read as a tar"):
         write_flat([tmp_path / "0.tar"], tmp_path / "flat.tar")
+
+
+def test_hard_links_count_as_files(tmp_path: Path) -> None:
+    big = tarfile.TarInfo("big")
+    big.size = 1 << 30
+    layer = tmp_path / "0.tar"
+    with layer.open("wb") as file:
+        file.write(big.tobuf())
+        file.truncate(len(big.tobuf()) + big.size)  # a hole
+    links = pack(tmp_path / "1.tar", {str(number): "big" for number in range(MOST_BYTES >> 30)})
+    with pytest.raises(RootfsTarError, match="files of more than"):
+        write_flat([layer, links], tmp_path / "flat.tar")
+    assert not (tmp_path / "flat.tar").exists()
+
+
+@pytest.mark.parametrize("how", ["gzip", "bz2", "lzma", pytest.param("zstd", marks=needs("zstd"))])
+def test_a_compressed_layer_is_unpacked_up_to_a_bound(tmp_path: Path, how: str) -> None:
+    content = bytes(1 << 22)
+    packed = tmp_path / "packed"
+    if how == "zstd":
+        (tmp_path / "plain").write_bytes(content)
+        subprocess.run(["zstd", "-q", str(tmp_path / "plain"), "-o", str(packed)], check=True)
+    else:
+        packed.write_bytes(importlib.import_module(how).compress(content))
+    (tmp_path / "work").mkdir()
+    plain, _ = plain_tar(packed, tmp_path / "work", len(content))
+    assert plain.read_bytes() == content
+    with pytest.raises(RootfsTarError, match="unpacks to more than 4,194,303 bytes"):
+        plain_tar(packed, tmp_path / "work", len(content) - 1)
+    assert plain.stat().st_size < len(content)
+    packed.write_bytes(packed.read_bytes()[:-8])
+    with pytest.raises(RootfsTarError, match="cannot be decompressed"):
+        plain_tar(packed, tmp_path / "work", len(content))
+
+
+@pytest.mark.parametrize("layer", ["x", 1, None, {}, {"digest": "sha256:../../../etc/passwd"}])
+def test_layers_are_checked_before_they_are_used(tmp_path: Path, layer: Any) -> None:
+    layout = Layout(tmp_path / "image")
+    config = layout.blob(b"{}")
+    if isinstance(layer, dict):
+        layer = {"mediaType": "nondistributable", **layer}
+    manifest = json.dumps({"config": config, "layers": [layer]}).encode()
+    kind = "application/vnd.oci.image.manifest.v1+json"
+    with pytest.raises(RootfsTarError, match="named by no SHA-256"):
+        find_image(layout.index(layout.blob(manifest, kind)))
+
+
+def test_a_kind_that_is_no_text_is_of_no_image(tmp_path: Path) -> None:
+    layout = Layout(tmp_path / "image")
+    with pytest.raises(RootfsTarError, match="holds no image"):
+        find_image(layout.index({**layout.image(b"one"), "mediaType": []}))
 
 
 def test_the_image_of_the_architecture_is_found_behind_an_index(tmp_path: Path) -> None:

@@ -241,6 +241,8 @@ class NamespaceSandbox:
         self._socket.sendall(pack_request(Request(""), b"/", self.limits, Ask.HAND))
         _, descriptors, *_ = socket.recv_fds(self._socket, 1, count)
         if len(descriptors) != count:
+            for descriptor in descriptors:
+                os.close(descriptor)
             self._end()
             raise SandboxError("the supervisor gave no descriptors")
         return descriptors
