@@ -12,6 +12,7 @@ import re
 import tarfile
 from collections.abc import Iterator, Mapping, Set
 from contextlib import ExitStack
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -176,8 +177,8 @@ def write_flat(layers: list[Path], out: Path) -> None:
         with tarfile.open(out, "w", format=tarfile.GNU_FORMAT) as flat:
             for path in sorted(tree, key=lambda path: path.split("/")):
                 entry = tree[path]
-                member = entry.member.replace(name=f"./{path}", deep=False)
-                member.pax_headers = {}
+                member = copy(entry.member)
+                member.name, member.pax_headers = f"./{path}", {}
                 content: IO[bytes] | None = None
                 if entry.member.isreg():
                     content = entry.archive.extractfile(entry.member)
