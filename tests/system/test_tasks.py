@@ -317,6 +317,11 @@ def test_a_shell_that_killed_itself_leaves_its_machine_to_who_asks(
     assert terminal.beside("cat made").output == b"one\n"
 
 
+def test_a_command_that_kills_itself_is_an_answer(observer: SandboxRunner) -> None:
+    asked = Terminal(observer, HOME).beside("/usr/bin/env sh -c 'kill -TERM $$'", separate=True)
+    assert (asked.exit_code, asked.timed_out) == (143, False)
+
+
 def test_where_no_shell_stays_one_that_was_killed_answers_nothing(system: System) -> None:
     with open_sandbox(system, Limits(without_shell_state=True)) as machine:
         terminal = Terminal(machine, HOME)

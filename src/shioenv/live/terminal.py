@@ -167,9 +167,9 @@ class Terminal:
         find what it did to the machine. `wall_seconds` takes the place of the limit of this name.
 
         Where shells stay in the machine, nothing that was typed has a parent, a descriptor or the
-        memory of that shell: the supervisor starts it. Errors: TerminalError where the shell was
-        killed, or the typed shell could not be ended; those of the machine. The row then counts as
-        not run.
+        memory of that shell: the supervisor starts it, and whoever could kill it has ended. Errors:
+        TerminalError where the typed shell could not be ended, or where no shell stays and the
+        shell was killed; those of the machine. The row then counts as not run.
         """
         if self.machine.keeps_shells:
             return self._asked(row, separate=separate, seconds=wall_seconds)
@@ -280,9 +280,7 @@ class Terminal:
         lines = self._shell(ends=True)
         self._lines = None  # no row can be typed there any more
         behavior = lines.beside(row, separate=separate, wall_seconds=seconds)
-        if _was_killed(behavior):
-            raise _killed(row)
-        if not behavior.timed_out:
+        if not behavior.timed_out:  # nobody else is left who could have killed it
             allowed = seconds or self.machine.limits.wall_seconds
             self._rows.append(_Typed(row, behavior, True, allowed, lines.whole()))
         return behavior
