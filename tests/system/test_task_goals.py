@@ -74,6 +74,17 @@ def test_what_can_be_read_off_the_prompt_is_no_task(
     assert task(text) is None
 
 
+def test_where_the_goal_is_a_time_other_files_keep_theirs(
+    observer: SandboxRunner, task: Callable[[str], Task | None]
+) -> None:
+    made = task("cp documents/chapter1.txt documents/old/draft1.txt")
+    assert made is not None
+    for row, passed in ((made.solution, True), ("find . -type f -exec touch {} +", False)):
+        terminal = Terminal(observer, HOME)
+        terminal.run(row)
+        assert Judge(made, observer).judge(terminal).passed is passed, row
+
+
 def test_what_has_to_be_looked_up_is_a_task(task: Callable[[str], Task | None]) -> None:
     for text in ("printenv LANG PWD", "sort documents/names.txt", "wc -l data/users.csv"):
         assert task(text) is not None, text

@@ -86,6 +86,7 @@ class Judge:
           says counts.
         - File times do not count. Two kinds do: times that were set to another time than the
           session's, and times that are the whole change of a file. Times of directories never do.
+          Where the goal is about times, those of all other files have to be as they were.
         - Regular files have to hold the goal's content.
         - The output of the last row is compared line by line. Runs of blanks count as one, blank
           lines at the end not at all.
@@ -183,9 +184,11 @@ class Judge:
 
     def _extra(self, start: Facts, wanted: Facts, reached: Facts, done: Behavior) -> Iterator[str]:
         inside = _Inside(place for one in self._goal.operations for place in _places(one))
+        of_times = any(keys(one[1])[-1] in DATES for one in self._goal.operations)
         for name in sorted({*start, *reached}):
             area, *parts = keys(name)
-            if area in OWN or inside(name) or (area == "fs" and parts[-1:] == ["date"]):
+            is_date = area == "fs" and parts[-1:] == ["date"]
+            if area in OWN or inside(name) or (is_date and not of_times):
                 continue
             if not _equal(reached.get(name), start.get(name)) and not _equal(
                 reached.get(name), wanted.get(name)
