@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from shioenv.cli import printing, shared
+from shioenv.cli.evaluate import AnswerSeconds
 from shioenv.cli.progress import Meter
 from shioenv.report.text import fixed
 
@@ -69,9 +70,7 @@ def conform(
         ),
     ] = None,
     workers: shared.Workers = None,
-    timeout: Annotated[
-        float, typer.Option(min=0.1, metavar="SECONDS", help="How long an answer may take.")
-    ] = 30.0,
+    timeout: AnswerSeconds = 30.0,
     start_timeout: Annotated[
         float | None,
         typer.Option(

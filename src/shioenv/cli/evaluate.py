@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Judge predictors by what a suite's inputs really do.")
 
 
+AnswerSeconds = Annotated[
+    float, typer.Option(min=0.1, metavar="SECONDS", help="How long an answer may take.")
+]
+
+
 @shared.group(app, "shioenv evaluate --predictor trivial --suite dev.suite --out ./evaluation")
 def evaluate(
     predictor: Annotated[
@@ -50,9 +55,7 @@ def evaluate(
             min=1, metavar="W", help="Processes of each predictor (default: one per processor)."
         ),
     ] = None,
-    timeout: Annotated[
-        float, typer.Option(min=0.1, metavar="SECONDS", help="How long an answer may take.")
-    ] = 30.0,
+    timeout: AnswerSeconds = 30.0,
     start_timeout: Annotated[
         float | None,
         typer.Option(

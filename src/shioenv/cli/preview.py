@@ -105,19 +105,13 @@ def preview(
 
 def document(command: list[str], made: Preview) -> dict[str, Any]:
     """What `shioenv preview --json` prints."""
-    from shioenv.domain.answers import behavior_json
+    from shioenv.domain.answers import executed_json
 
     behavior = made.behavior
     return {
         "command": command,
         "cwd": made.start,
-        **dict.fromkeys(("exit_code", "output", "output_b64", "context_patch")),
-        "content_digests": {},
-        **behavior_json(behavior),
-        "timed_out": behavior.timed_out,
-        "output_truncated": behavior.output_truncated,
-        "limits_hit": list(behavior.limits_hit),
-        "patch_truncated": behavior.patch_truncated,
+        **executed_json(behavior),
         "died_by_signal": behavior.died_by_signal,
         "diff": made.diff,
         "diff_truncated": made.diff_truncated,

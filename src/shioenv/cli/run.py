@@ -54,19 +54,13 @@ def _opened(system: str | None, limits: Limits) -> SandboxRunner:
 
 def document(text: str, cwd: str, system: str, behavior: Behavior) -> dict[str, Any]:
     """What `shioenv run --json` prints."""
-    from shioenv.domain.answers import behavior_json
+    from shioenv.domain.answers import executed_json
 
     return {
         "input": text,
         "cwd": cwd,
         "system": system,
-        **dict.fromkeys(("exit_code", "output", "output_b64", "context_patch")),
-        "content_digests": {},
-        **behavior_json(behavior),
-        "timed_out": behavior.timed_out,
-        "output_truncated": behavior.output_truncated,
-        "limits_hit": list(behavior.limits_hit),
-        "patch_truncated": behavior.patch_truncated,
+        **executed_json(behavior),
         "shell_state_known": behavior.shell_state_known,
         "died_by_signal": behavior.died_by_signal,
         "volatile": behavior.volatile,

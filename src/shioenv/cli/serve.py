@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from shioenv.cli import printing, shared
+from shioenv.cli.shell import AnsweringModel, MachineBelow
 
 if TYPE_CHECKING:
     from shioenv.fronts.serving import Door
@@ -191,23 +192,8 @@ def ssh(
         typer.Option(metavar="FILE", help="Keys that pass, as a file authorized_keys has them."),
     ] = None,
     system: shared.SystemName = None,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MODEL",
-            autocompletion=shared.completing("shioenv.model.files:model_names"),
-            help="Let a model answer instead of a machine: a name, or a file.",
-        ),
-    ] = None,
-    machine_below: Annotated[
-        float | None,
-        typer.Option(
-            min=0,
-            max=1,
-            metavar="P",
-            help="With --model: run what the model is less sure of than P on a machine.",
-        ),
-    ] = None,
+    model: AnsweringModel = None,
+    machine_below: MachineBelow = None,
     connections: Annotated[
         int, typer.Option(min=1, metavar="N", help="Connections at once.")
     ] = 200,

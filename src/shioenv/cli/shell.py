@@ -23,27 +23,31 @@ if TYPE_CHECKING:
 PATIENCE = 86_400.0
 """Seconds of processor time that whoever sits at the terminal may use: a day."""
 
+AnsweringModel = Annotated[
+    str | None,
+    typer.Option(
+        metavar="MODEL",
+        autocompletion=shared.completing("shioenv.model.files:model_names"),
+        help="Let a model answer instead of a machine: a name, or a file.",
+    ),
+]
+
+MachineBelow = Annotated[
+    float | None,
+    typer.Option(
+        min=0,
+        max=1,
+        metavar="P",
+        help="With --model: run what the model is less sure of than P on a machine.",
+    ),
+]
+
 
 def shell(
     cwd: shared.StartDirectory = None,
     system: shared.SystemName = None,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MODEL",
-            autocompletion=shared.completing("shioenv.model.files:model_names"),
-            help="Let a model answer instead of a machine: a name, or a file.",
-        ),
-    ] = None,
-    machine_below: Annotated[
-        float | None,
-        typer.Option(
-            min=0,
-            max=1,
-            metavar="P",
-            help="With --model: run what the model is less sure of than P on a machine.",
-        ),
-    ] = None,
+    model: AnsweringModel = None,
+    machine_below: MachineBelow = None,
     record: Annotated[
         Path | None,
         typer.Option(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 
-from shioenv.domain.inputs import started
 from shioenv.domain.record import Record
 
 SYSTEM = (
@@ -34,12 +33,8 @@ def chats(records: Iterable[Record]) -> Iterator[bytes]:
         yield _chat(session)
 
 
-def _typed(record: Record) -> str:
-    return record.input.removeprefix(started(record.cwd, ""))
-
-
 def _goes_on(before: Record, record: Record) -> bool:
-    return record.cwd == before.cwd and record.history == [*before.history, _typed(before)]
+    return record.cwd == before.cwd and record.history == [*before.history, before.typed]
 
 
 def _chat(session: list[Record]) -> bytes:
@@ -49,7 +44,7 @@ def _chat(session: list[Record]) -> bytes:
         said += "\nThese inputs were typed before:\n" + "\n".join(first.history)
     messages = [{"role": "system", "content": said}]
     for record in session:
-        messages.append({"role": "user", "content": _typed(record)})
+        messages.append({"role": "user", "content": record.typed})
         messages.append({"role": "assistant", "content": record.output})
     document = {
         "messages": messages,

@@ -16,7 +16,6 @@ from shioenv.dataset.manifest import Manifest, finished_manifest
 from shioenv.dataset.read import read_records
 from shioenv.dataset.select import selected_plan
 from shioenv.dataset.write import ShardWriter
-from shioenv.domain.inputs import started
 from shioenv.domain.record import Record
 from shioenv.errors import UsageError
 from shioenv.files.durable import new_directory
@@ -114,9 +113,7 @@ def group_of(record: Record) -> str:
     normal form is its own group, but for its numbers. A record with a history is in the group of
     the first input of its session, so that a session stays together.
     """
-    typed = (
-        record.history[0] if record.history else record.input.removeprefix(started(record.cwd, ""))
-    )
+    typed = record.history[0] if record.history else record.typed
     form = normal(typed)
     if form is None:
         return _NUMBER.sub("0", typed)

@@ -35,7 +35,7 @@ from shioenv.dataset.manifest import (
     shard_file,
 )
 from shioenv.dataset.read import count_unfinished, read_records
-from shioenv.domain.inputs import Input, session_text, started
+from shioenv.domain.inputs import Input, session_text
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.record import (
     Effect,
@@ -284,8 +284,7 @@ class _Check:
             try:
                 after = ContextPatch.from_json(record.context_patch).apply(before)
                 if not record.volatile:
-                    shell_input = record.input.removeprefix(started(record.cwd, ""))
-                    self._row = (record.cwd, (*record.history, shell_input)), after
+                    self._row = (record.cwd, (*record.history, record.typed)), after
             except PatchError as error:
                 yield f"context_patch does not fit the context of {record.cwd}: {error.message}"
         yield from record_problems(record, plan.scoring, executed=plan.executed)

@@ -39,6 +39,19 @@ def behavior_json(behavior: Behavior) -> dict[str, Any]:
     return document
 
 
+def executed_json(behavior: Behavior) -> dict[str, Any]:
+    """An executed behavior as a JSON object: `behavior_json` with nothing left out, and limits."""
+    return {
+        **dict.fromkeys(("exit_code", "output", "output_b64", "context_patch")),
+        "content_digests": {},
+        **behavior_json(behavior),
+        "timed_out": behavior.timed_out,
+        "output_truncated": behavior.output_truncated,
+        "limits_hit": list(behavior.limits_hit),
+        "patch_truncated": behavior.patch_truncated,
+    }
+
+
 def behavior_of(document: Mapping[str, Any]) -> Behavior:
     """The behavior that a JSON object says.
 

@@ -18,6 +18,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from shioenv.domain.behavior import Behavior
+from shioenv.domain.inputs import started
 from shioenv.domain.patch import ContextPatch
 from shioenv.errors import RecordError, did_you_mean
 from shioenv.files.schema import fault
@@ -158,6 +159,11 @@ class Record(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         ),
     ] = field(default_factory=list)
     schema_version: Annotated[Whole, says("of this layout")] = SCHEMA_VERSION
+
+    @property
+    def typed(self) -> str:
+        """The input without the start directory's `cd`, as a history holds it."""
+        return self.input.removeprefix(started(self.cwd, ""))
 
     @property
     def output_bytes(self) -> bytes:

@@ -103,6 +103,17 @@ def locked(directory: Path) -> Iterator[None]:
         os.close(handle)
 
 
+@contextmanager
+def waiting(directory: Path) -> Iterator[None]:
+    """Lock a directory during the block, once no other process has the lock."""
+    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
 def sha256_of(path: Path) -> str:
     """SHA-256 (hex) of a regular file's bytes. Errors: as `open_regular` raises them."""
     with open_regular(path) as file:

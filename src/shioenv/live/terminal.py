@@ -167,9 +167,9 @@ class Terminal:
         find what it did to the machine. `wall_seconds` takes the place of the limit of this name.
 
         Where shells stay in the machine, nothing that was typed has a parent, a descriptor or the
-        memory of that shell: the supervisor starts it, and whoever could kill it has ended. Errors:
-        TerminalError where the typed shell could not be ended, or where no shell stays and the
-        shell was killed; those of the machine. The row then counts as not run.
+        memory of that shell. The supervisor starts the shell, and whoever could kill it has ended.
+        Errors: TerminalError where the typed shell could not be ended. TerminalError where no shell
+        stays and the shell beside was killed. Those of the machine. The row then counts as not run.
         """
         if self.machine.keeps_shells:
             return self._asked(row, separate=separate, seconds=wall_seconds)

@@ -24,9 +24,8 @@ from typing import NoReturn
 from shioenv import native
 from shioenv.preview import kernel
 from shioenv.preview.mounts import arrange, guard_proc
-from shioenv.preview.plan import PreviewPlan
+from shioenv.preview.plan import LONGEST, PreviewPlan
 
-_LONGEST = 4 << 20  # bytes of a plan, or of what process 1 tells
 _KEPT = (0, 1, 3, 4, 5, 6, 7, 8, 10, 13, 18, 31)
 """Capabilities that root keeps: chown, dac_override, fowner, fsetid, kill, setgid, setuid, setpcap,
 net_bind_service, net_raw, sys_chroot, setfcap."""
@@ -55,7 +54,7 @@ def main() -> None:
         _become_first(plan, theirs, control, keeper)
     theirs.close()
     signal.signal(signal.SIGTERM, lambda *_: os.kill(first, signal.SIGKILL))
-    told, descriptors, _, _ = socket.recv_fds(ours, _LONGEST, 256)
+    told, descriptors, _, _ = socket.recv_fds(ours, LONGEST, 256)
     if not told:
         os.waitpid(first, 0)
         sys.exit(1)
@@ -77,7 +76,7 @@ def main() -> None:
 
 def _line(connection: socket.socket) -> bytes:
     text = bytearray()
-    while not text.endswith(b"\n") and len(text) < _LONGEST:
+    while not text.endswith(b"\n") and len(text) < LONGEST:
         more = connection.recv(1)
         if not more:
             break

@@ -6,6 +6,9 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
+LONGEST = 4 << 20
+"""Bytes of a plan, and of what process 1 tells, at most."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreviewPlan:

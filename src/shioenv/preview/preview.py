@@ -28,7 +28,7 @@ from shioenv.domain.names import name_bytes
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.pointer import keys
 from shioenv.errors import HostError, SandboxError, UsageError, did_you_mean
-from shioenv.preview.plan import PreviewPlan
+from shioenv.preview.plan import LONGEST, PreviewPlan
 from shioenv.preview.texts import read_at, text_diff
 from shioenv.preview.usage import LOOK_SECONDS, Watch
 from shioenv.sandbox.base import GIBIBYTE, MEBIBYTE, Execution, FileChange, FileStat, Limits
@@ -62,7 +62,6 @@ USUAL_LIMITS = Limits(
 
 _SYS_ADMIN = 21  # the number of a capability
 _NOBODY = 65534  # what an id that is not mapped is shown as
-_LONGEST = 4 << 20  # bytes of what process 1 tells at most
 _PATIENCE = 120.0  # seconds until everything stands; seconds beyond the limit for a scan
 
 
@@ -193,7 +192,7 @@ class _Running:
         self._drained = 0
         self._reached: list[str] = []
         self._control, self._pipe = self._start(capture)
-        told, descriptors, _, _ = socket.recv_fds(self._control, _LONGEST, 256)
+        told, descriptors, _, _ = socket.recv_fds(self._control, LONGEST, 256)
         for descriptor in descriptors:
             stack.callback(os.close, descriptor)
         document: dict[str, Any] = (

@@ -25,7 +25,7 @@ from shioenv.system.declare import (
     read_text,
 )
 from shioenv.system.home import load_home
-from shioenv.system.oci import MOST_BYTES, find_image, is_layout, write_flat
+from shioenv.system.oci import MOST_BYTES, find_image, is_layout, parts_of, write_flat
 from shioenv.system.store import System, find_system
 from shioenv.system.values import SystemName
 
@@ -205,7 +205,7 @@ def _counted(plain: Path, entries: dict[str, image.ImageEntry]) -> Iterator[tupl
     counts: Counter[str] = Counter()
     with tarfile.open(plain, "r:") as archive:
         for member in archive:
-            path = "/".join(part for part in member.name.split("/") if part not in ("", "."))
+            path = "/".join(parts_of(member.name))
             if any(key.startswith("SCHILY.xattr.") for key in member.pax_headers):
                 counts["files' extended attributes"] += 1
             if path in entries:

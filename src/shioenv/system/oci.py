@@ -185,11 +185,16 @@ def write_flat(layers: list[Path], out: Path) -> None:
                 flat.addfile(member, content)
 
 
+def parts_of(name: str) -> list[str]:
+    """The parts of a member's name, without those that lead nowhere."""
+    return [part for part in name.split("/") if part not in ("", ".")]
+
+
 def _apply(tree: dict[str, _Entry], archive: tarfile.TarFile, number: int) -> None:
     """Lay one layer over the tree. Its whiteouts are about lower layers alone."""
     members = []
     for member in archive:
-        parts = [part for part in member.name.split("/") if part not in ("", ".")]
+        parts = parts_of(member.name)
         if ".." in parts:
             raise RootfsTarError(f"layer {number} holds {member.name!r}, which leads out of it")
         if parts:
@@ -214,7 +219,7 @@ def _apply(tree: dict[str, _Entry], archive: tarfile.TarFile, number: int) -> No
             raise RootfsTarError(f"layer {number} holds {path!r} as a sparse file")
         entry = _Entry(member, archive)
         if member.islnk():
-            origin = "/".join(part for part in member.linkname.split("/") if part not in ("", "."))
+            origin = "/".join(parts_of(member.linkname))
             if origin not in tree or tree[origin].member.isdir():
                 raise RootfsTarError(
                     f"layer {number}: {path!r} is a hard link to {origin!r}, which is not there"

@@ -34,7 +34,7 @@ from shioenv.tasks.attacks import ATTACKS, forgeries, kinds
 from shioenv.tasks.certificate import Certificate, JudgeCertificate, digest_of
 from shioenv.tasks.check import Judge, refuse_other
 from shioenv.tasks.determined import leaks, lines_of, untold
-from shioenv.tasks.make import Report
+from shioenv.tasks.make import Report, sandbox_of
 from shioenv.tasks.task import Task
 from shioenv.tasks.variants import ALTERNATIVES, candidates, near_misses, neighbours, reaches
 
@@ -318,31 +318,25 @@ def _job(do: Callable[..., object], name: str, built: System) -> NumberedJob[Any
     return NumberedJob(do, system=name, limits=for_rows(None), digest=built.digest, what="task")
 
 
-def _sandbox(lane: Lane) -> SandboxRunner:
-    sandbox = lane.open()
-    assert isinstance(sandbox, SandboxRunner)
-    return sandbox
-
-
 def _certified(
     lane: Lane, asked: tuple[int, _Asked], *, k: int, judged_by: JudgeCertificate
 ) -> Certificate:
     one = asked[1]
-    return certificate_of(one.task, one.near, _sandbox(lane), k=k, judged_by=judged_by)
+    return certificate_of(one.task, one.near, sandbox_of(lane), k=k, judged_by=judged_by)
 
 
 def _loaded(lane: Lane, task: tuple[int, Task]) -> int:
-    trial = _Trial(task[1], _sandbox(lane))
+    trial = _Trial(task[1], sandbox_of(lane))
     return sum(trial.passes(task[1].solution) for _ in range(2))
 
 
 def _rechecked(lane: Lane, task: tuple[int, Task]) -> tuple[str, ...]:
-    return faults_now(task[1], _sandbox(lane))
+    return faults_now(task[1], sandbox_of(lane))
 
 
 def attacked(lane: Lane, task: tuple[int, Task]) -> list[str]:
     """The kinds of attacks that are paid on a task, in a lane of an executor."""
-    return forgeries(task[1], _sandbox(lane))
+    return forgeries(task[1], sandbox_of(lane))
 
 
 @contextmanager

@@ -27,7 +27,7 @@ from shioenv.recording.text import read_arguments
 from shioenv.seeding import generator
 from shioenv.system.store import find_system
 from shioenv.tasks.check import DATES, Judge, is_directory, refuse_other
-from shioenv.tasks.make import Report, digests_of, prompt_of, proved_with_part, wanted
+from shioenv.tasks.make import Report, digests_of, prompt_of, proved_with_part, sandbox_of, wanted
 from shioenv.tasks.prompt import LONGEST, gives_away
 from shioenv.tasks.task import Goal, GoalKind, Task
 from shioenv.tasks.variants import octal
@@ -257,8 +257,7 @@ def _content(name: str, cwd: str, machine: SandboxRunner) -> str | None:
 def _composed(
     lane: Lane, asked: tuple[int, Task | int], *, tasks: Sequence[Task], seed: int
 ) -> Task | None:
-    machine = lane.open()
-    assert isinstance(machine, SandboxRunner)
+    machine = sandbox_of(lane)
     what = asked[1]
     if isinstance(what, Task):
         return repair_of(what, machine)

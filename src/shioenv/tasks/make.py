@@ -177,14 +177,15 @@ def _done(task: Task, machine: SandboxRunner, rows: Iterable[str]) -> Terminal:
 
 
 def _proved(lane: Lane, task: tuple[int, Task]) -> Proof:
-    return prove(task[1], _sandbox(lane))
+    return prove(task[1], sandbox_of(lane))
 
 
 def _made(lane: Lane, task: tuple[int, Record], digest: str) -> Task | None:
-    return task_of(task[1], _sandbox(lane), digest)
+    return task_of(task[1], sandbox_of(lane), digest)
 
 
-def _sandbox(lane: Lane) -> SandboxRunner:
+def sandbox_of(lane: Lane) -> SandboxRunner:
+    """The machine of a lane."""
     sandbox = lane.open()
     assert isinstance(sandbox, SandboxRunner)
     return sandbox

@@ -17,11 +17,10 @@ from shioenv.domain.inputs import Input, Session
 from shioenv.domain.runner import State
 from shioenv.errors import ShioenvError, UsageError
 from shioenv.evaluation.mask import text_of
-from shioenv.evaluation.predictors.lines import waiting
 from shioenv.execution.job import NumberedJob
 from shioenv.execution.lanes import LANES, Lane
 from shioenv.execution.local import LocalExecutor
-from shioenv.files.durable import storage_errors
+from shioenv.files.durable import storage_errors, waiting
 from shioenv.files.journal import Journal
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.recording.bounds import LIMITS

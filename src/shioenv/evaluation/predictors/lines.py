@@ -11,8 +11,8 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
@@ -20,6 +20,7 @@ from shioenv.errors import AnswerError, HostError, PredictorError
 from shioenv.evaluation.predictor import Setting
 from shioenv.execution.supervised import ended, supervised
 from shioenv.files.documents import parse_json
+from shioenv.files.durable import waiting
 from shioenv.system.build import cache_directory
 
 T = TypeVar("T")
@@ -251,17 +252,6 @@ def installed(name: str, install: Callable[[Path], None]) -> Path:
                 shutil.rmtree(temporary, ignore_errors=True)
                 raise
     return directory
-
-
-@contextmanager
-def waiting(directory: Path) -> Iterator[None]:
-    """Holds the lock of a directory; another process that wants the lock waits meanwhile."""
-    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
 
 
 def told(words: Sequence[str | Path], what: str, **how: Any) -> str:
