@@ -182,8 +182,9 @@ def _faultless(
 def shipped_headers() -> Mapping[str, Header]:
     """The headers of the shipped grammars, by name; nothing else of the files is read."""
     return {
-        name: read_header((COMMANDS / f"{name}.grammar").read_text(encoding="utf-8"), name)
+        name: read_header(file.read_text(encoding="utf-8"), file.name)
         for name in names_of_grammars()
+        for file in [COMMANDS / f"{name}.grammar"]
     }
 
 
