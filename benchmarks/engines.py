@@ -23,7 +23,7 @@ from shioenv.domain.context import Context
 from shioenv.execution.job import Executor, NumberedJob
 from shioenv.execution.local import LocalExecutor
 from shioenv.execution.ray_executor import RayExecutor
-from shioenv.grammar.library import load_grammars
+from shioenv.grammar.library import PAPER, load_grammars
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.recording.line import Line
 from shioenv.synthesis.drawing import Drawing
@@ -79,7 +79,7 @@ def prepared(
 ) -> tuple[NumberedJob[Wanted | str, Line | Context], Iterator[Batch]]:
     """What the workers are told, and batches of numbered samples."""
     system = find_system()
-    grammars = load_grammars(None, versions=system.versions)
+    grammars = load_grammars(PAPER, versions=system.versions)
     plan = plan_of(
         system,
         grammars,

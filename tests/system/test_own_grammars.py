@@ -16,7 +16,7 @@ from shioenv.env.grammar_env import GrammarEnv
 from shioenv.errors import DatasetMismatchError, UsageError
 from shioenv.execution.local import SerialExecutor
 from shioenv.grammar.draft import draft
-from shioenv.grammar.library import check_grammars, names_of_grammars
+from shioenv.grammar.library import PAPER, check_grammars
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.sample import grammars_for
@@ -89,7 +89,7 @@ def test_a_dataset_goes_on_and_is_mended_with_a_copy(
 
 def test_own_commands_stand_beside_the_shipped_ones(system: System, mine: Path) -> None:
     names = {grammar.name for grammar in grammars_for(system, Drawing(own_grammars=str(mine)))}
-    assert names == {*names_of_grammars(), "seq"}
+    assert names == {*PAPER, "seq"}
 
 
 def test_environments_write_with_own_grammars(

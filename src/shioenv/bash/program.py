@@ -53,6 +53,8 @@ class Verbatim(Node):
 
     text: str
     line: int
+    parts: tuple[str, ...] = ()
+    """Of a `[[ … ]]`: its words and operators in order, brackets left out."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -417,55 +417,64 @@ class Reader(Tokens):
 
     def _conditional(self, start: int, line: int) -> Verbatim:
         self._took("[[")
-        self._condition()
+        parts: list[str] = []
+        self._condition(parts)
         if self.peek() != "]]":
             raise self.refusal("]] is missing")
         self._took("]]")
         text = self.text[start : self.place]
-        return Verbatim(text, line, start=start, end=self.place)
+        return Verbatim(text, line, tuple(parts), start=start, end=self.place)
 
-    def _condition(self) -> None:
+    def _condition(self, parts: list[str]) -> None:
         with self._deeper():
             while True:
-                self._term()
+                self._term(parts)
                 self._newlines()
                 if self.peek() not in ("&&", "||"):
                     return
-                self._took(self.peek())
+                parts.append(self.peek())
+                self._took(parts[-1])
 
-    def _term(self) -> None:
+    def _term(self, parts: list[str]) -> None:
         self._newlines()
         token = self.peek()
         if token == "!":
+            parts.append(token)
             self._took(token)
             with self._deeper():
-                self._term()
+                self._term(parts)
             return
         if token == "(":
+            parts.append(token)
             self._took(token)
-            self._condition()
+            self._condition(parts)
             self._newlines()
             self._expect(")")
+            parts.append(")")
             return
         if token == "]]" or not token or self._operator() or self._descriptor():
             raise self.refusal("an expression is missing")
+        parts.append(token)
         self._took(token, "word")
         if _UNARY.fullmatch(token):
             if self.peek() in ("", "]]") or self._operator() or self._descriptor():
                 raise self.refusal(f"{token} has no operand")
-            self._took(self.peek(), "word")
+            parts.append(self.peek())
+            self._took(parts[-1], "word")
             return
         operator = self.peek()
         if operator in ("]]", "&&", "||", ")"):
             return
         if operator not in _BINARY and operator not in ("<", ">"):
             raise self.refusal(f"{operator!r} is no operator")
+        parts.append(operator)
         self._took(operator, "word")
         self._skip_blanks()
         end = self.place if self._descriptor() else self._pattern_end(operator)
         if end == self.place or self.text[self.place : end] == "]]":
             raise self.refusal(f"{operator} has no operand")
-        self._took(self.text[self.place : end], "word")
+        parts.append(self.text[self.place : end])
+        self._took(parts[-1], "word")
 
     def _pattern_end(self, operator: str) -> int:
         """Where the operand behind `operator` ends: a regular expression, a pattern or a word."""

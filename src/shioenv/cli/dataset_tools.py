@@ -57,7 +57,7 @@ def filter_(
         typer.Option(
             "--command",
             metavar="NAME",
-            autocompletion=shared.complete_commands,
+            autocompletion=shared.completing("shioenv.grammar.library:names_of_grammars"),
             help="Only inputs all of whose commands are among these. The option may be given "
             "again.",
         ),

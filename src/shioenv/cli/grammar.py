@@ -37,8 +37,8 @@ def check(
         typer.Argument(
             metavar="[FILES]...",
             autocompletion=shared.complete_commands,
-            help="Names of grammars, or paths of .grammar files (default: all of --grammars, else "
-            "all shipped).",
+            help="Names of grammars, a set of them (paper, all), or paths of .grammar files "
+            "(default: all of --grammars, else all shipped).",
         ),
     ] = None,
     run: Annotated[
@@ -98,9 +98,10 @@ def _place(name: str, own: OwnGrammars | None = None) -> tuple[str, Path]:
 
 def _asked(names: list[str] | None, own: OwnGrammars | None) -> list[tuple[str, Path]]:
     """Names and directories of the grammars asked for, by default the own ones, else all."""
-    from shioenv.grammar.library import names_of_grammars
+    from shioenv.grammar.library import chosen_grammars
 
-    return [_place(name, own) for name in names or (own.names if own else names_of_grammars())]
+    chosen = names or (own.names if own else ("all",))
+    return [_place(name, own) for name in chosen_grammars(chosen, own)]
 
 
 def _loaded(places: Iterable[tuple[str, Path]], sandbox: SandboxRunner) -> list[Grammar]:
@@ -186,8 +187,8 @@ def coverage(
         typer.Argument(
             metavar="[COMMANDS]...",
             autocompletion=shared.complete_commands,
-            help="Names of grammars, or paths of .grammar files (default: all of --grammars, else "
-            "all shipped).",
+            help="Names of grammars, a set of them (paper, all), or paths of .grammar files "
+            "(default: all of --grammars, else all shipped).",
         ),
     ] = None,
     own: shared.GrammarDirectory = None,

@@ -221,7 +221,7 @@ def names_of_systems() -> list[str]:
 
 
 complete_systems = completing(f"{__name__}:names_of_systems")
-complete_commands = completing("shioenv.grammar.library:names_of_grammars")
+complete_commands = completing("shioenv.grammar.library:choosable")
 complete_samplers = completing("shioenv.synthesis.samplers:SAMPLERS")
 complete_policies = completing("shioenv.synthesis.policy:POLICIES")
 complete_estimators = completing("shioenv.irreducibility.estimators:ESTIMATORS")
@@ -340,8 +340,8 @@ CommandNames = Annotated[
     typer.Option(
         metavar="COMMAND",
         autocompletion=complete_commands,
-        help="Only inputs of this command (default: of every command with a grammar). The "
-        "option may be given again.",
+        help="Only inputs of this command, or of a set of commands: paper for the paper's 86 (the "
+        "default), all for every command with a grammar. The option may be given again.",
     ),
 ]
 

@@ -85,9 +85,7 @@ class Asker:
         self.count()
         text = call.text
         spend(len(text) + len(how.stdin) // COPIED)
-        settings = self.state.before.document["settings"]
-        if any(settings.get(option) for option in _TRACING):
-            raise Abstained("set -x, -v, -u or -n is on")
+        self.refuse_tracing()
         if len(how.stdin) > LONGEST_INPUT:
             raise Abstained("more goes through a pipe than is passed on")
         state = replace(self.state, stdin=how.stdin)
@@ -109,6 +107,12 @@ class Asker:
         self.shell_state_known &= behavior.shell_state_known
         # a shell that is the command numbers lines of its own
         return behavior if text.startswith(("bash", "sh ")) else _at(behavior, how.place)
+
+    def refuse_tracing(self) -> None:
+        """Errors: Abstained under options by which the shell prints or refuses more than usual."""
+        settings = self.state.before.document["settings"]
+        if any(settings.get(option) for option in _TRACING):
+            raise Abstained("set -x, -v, -u or -n is on")
 
     def count(self) -> None:
         """Counts one more command of the input. Errors: Abstained past `MOST_ASKED`."""

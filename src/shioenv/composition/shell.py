@@ -7,7 +7,9 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 
+from shioenv.bash.arithmetic import evaluate
 from shioenv.bash.builtins import DECLARING
 from shioenv.bash.expand import references
 from shioenv.bash.patterns import matches
@@ -34,6 +36,7 @@ from shioenv.composition.call import Call, as_text
 from shioenv.composition.callers import CALLING, Callers
 from shioenv.composition.changes import composed
 from shioenv.composition.channels import Buffer, Stdin
+from shioenv.composition.conditions import Conditional, Wrong
 from shioenv.composition.environment import UNKNOWN, Environment, Exit, Loop, Over, Return, Streams
 from shioenv.composition.reading import read_program
 from shioenv.composition.redirecting import Redirections
@@ -218,11 +221,31 @@ class Walk:
 
     def _verbatim(self, command: Verbatim) -> None:
         self._here.place.line = self._above + command.line
+        if self._decided(command):
+            return
         found = references(command.text.replace("<(", "< ("))
         if found.substitutes or found.names & UNKNOWN or "?" in found.names:
             raise Abstained("a substitution inside an expression is beyond it")
-        name = command.text.split()[0]
-        self._here.put(Call(command.text), name)
+        self._here.put(Call(command.text), command.text.split()[0])
+
+    def _decided(self, command: Verbatim) -> bool:
+        """Decides an expression by rule. Gives whether a rule does; else nothing is changed."""
+        here = self._here
+        here.asking.refuse_tracing()
+        mark = here.asking.mark()
+        try:
+            if command.parts:
+                number = partial(evaluate, variable=here.variable, assign=here.assign)
+                value = Conditional(
+                    lambda: here.state, here.expander, number, command.parts
+                ).value()
+            else:
+                value = bool(here.expander.number(command.text[2:-2]))
+        except (Abstained, Wrong):
+            here.asking.back_to(mark)
+            return False
+        here.status = int(not value)
+        return True
 
     def _redirected(self, command: Redirected) -> None:
         self._here.place.line = self._end_line

@@ -17,7 +17,7 @@ from shioenv.env.scorer import require_count
 from shioenv.env.spaces import MAX_ARGUMENT_LENGTH
 from shioenv.env.tables import START, Catalogue, GrammarTables, place_named, shared_tables
 from shioenv.errors import ActionError, EnvironmentOptionError, did_you_mean
-from shioenv.grammar.library import load_grammars
+from shioenv.grammar.library import chosen_grammars, load_grammars
 from shioenv.grammar.own import own_grammars
 from shioenv.grammar.symbols import Grammar, Production, Symbol
 from shioenv.synthesis.compose import command_tokens
@@ -103,13 +103,13 @@ class GrammarEnv(SessionEnv[Observation, SupportsInt]):
         """Make the environment: load and bind grammars; nothing is executed.
 
         Environments of a process with the same grammars share them. `commands` names the grammars
-        to load (default: all shipped and own ones), `grammars` replaces these. With `command` every
-        episode begins with its command chosen: the named one, or with `uniform` one that each reset
-        draws anew. `catalogue` holds the values of system tokens, or is called with a start
-        directory and gives them (default: the values of the built system). The other options are as
-        in `ShIOEnv`. Errors: UnknownGrammarError, UnknownSamplerError, EnvironmentOptionError,
-        UnknownSystemError, UsageError. UnboundTokenError where no command is left.
-        SystemNotBuiltError without a catalogue.
+        to load, and sets of them (default: `paper`, own ones too), `grammars` replaces these. With
+        `command` every episode begins with its command chosen: the named one, or with `uniform` one
+        that each reset draws anew. `catalogue` holds the values of system tokens, or is called with
+        a start directory and gives them (default: the values of the built system). The other
+        options are as in `ShIOEnv`. Errors: UnknownGrammarError, UnknownSamplerError,
+        EnvironmentOptionError, UnknownSystemError, UsageError. UnboundTokenError where no command
+        is left. SystemNotBuiltError without a catalogue.
         """
         self.max_arguments = require_count("max_arguments", max_arguments)
         self.max_symbols = require_count("max_symbols", max_symbols)
@@ -132,7 +132,8 @@ class GrammarEnv(SessionEnv[Observation, SupportsInt]):
                 versions, catalogue = built.versions, partial(catalogue_of, built)
             loaded = grammars
             if loaded is None:
-                loaded = load_grammars(commands, versions=versions, own=own)
+                names = () if commands == () else chosen_grammars(commands or (), own)
+                loaded = load_grammars(names, versions=versions, own=own)
             self.tables = GrammarTables(loaded, catalogue, directories, sampler)
         self.productions: tuple[Production, ...] = self.tables.productions
         """The production of each action."""

@@ -121,7 +121,7 @@ def shared_tables(
 ) -> GrammarTables:
     """The tables of grammars on a built system; a process keeps `SHARED` sets.
 
-    `commands` names the shipped and `own` grammars (None: all whose commands the system has).
+    `commands` names the grammars and sets of them, as a drawing does (None: the default).
     Errors: UnknownGrammarError, UsageError where the system lacks a named command, and those of
     `GrammarTables`.
     """

@@ -27,7 +27,7 @@ from shioenv.domain.runner import State
 from shioenv.errors import SamplesExhaustedError
 from shioenv.files.durable import atomic_write
 from shioenv.grammar.bind import bind
-from shioenv.grammar.library import load_grammars
+from shioenv.grammar.library import load_grammar
 from shioenv.grammar.symbols import Grammar, Nonterminal, show_argument
 from shioenv.irreducibility.score import Score
 from shioenv.irreducibility.scoring import Scoring
@@ -200,8 +200,7 @@ def derived(machine: SandboxRunner, command: str, seed: int, *, brief: bool = Fa
 
 def bound(command: str, system: System) -> Grammar:
     """The command's grammar, bound to the names of a system."""
-    (grammar,) = (one for one in load_grammars() if one.name == command)
-    return bind(grammar, catalogue(system))
+    return bind(load_grammar(command), catalogue(system))
 
 
 def _derivation(options: Options, state: PartialInput, random: Random) -> Iterator[OptionStep]:

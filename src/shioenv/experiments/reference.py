@@ -33,7 +33,7 @@ from shioenv.experiments.journal import InputJournal, Tried
 from shioenv.experiments.results import columns
 from shioenv.experiments.scores import ScoredRecord
 from shioenv.experiments.setting import ExperimentSetting, answers
-from shioenv.grammar.library import load_grammars
+from shioenv.grammar.library import chosen_grammars, load_grammars
 from shioenv.irreducibility.score import Behave, Contrast, SegmentScore
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.seeding import generator
@@ -241,7 +241,7 @@ def scores_by_rule(
     """
     plan, system = read_manifest(directory).plan, setting.system
     wanted = {score.session_id for score in scores}
-    grammars = load_grammars(versions=system.versions)
+    grammars = load_grammars(chosen_grammars(plan.drawing.commands), versions=system.versions)
     described = {"format": "shioenv-rules", **plan.to_json()}
     with InputJournal(directory / "rules", described, Decoder(Rescored).decode) as journal:
         missing = wanted - journal.tried.keys()

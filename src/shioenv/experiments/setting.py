@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, TypeVar
 from shioenv.dataset.generate import plan_of
 from shioenv.execution.job import Executor, NumberedJob
 from shioenv.execution.local import LocalExecutor
-from shioenv.grammar.library import load_grammars
+from shioenv.grammar.library import chosen_grammars, load_grammars
 from shioenv.recording.bounds import LIMITS
 from shioenv.sandbox.base import Limits
 from shioenv.synthesis.drawing import Drawing
@@ -110,7 +110,7 @@ class Stream:
 
 def stream_of(system: System, drawing: Drawing, count: int) -> Stream:
     """The first `count` samples that a dataset of this drawing would have."""
-    grammars = load_grammars(versions=system.versions)
+    grammars = load_grammars(chosen_grammars(drawing.commands), versions=system.versions)
     plan = plan_of(system, grammars, drawing)
     origin = {
         "seed": drawing.seed,

@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from shioenv.grammar.help import Help, HelpOption, read_help
 from shioenv.grammar.notation import NO_SPACE
-from shioenv.grammar.symbols import Grammar, Header, Omission, TerminalText
+from shioenv.grammar.symbols import Grammar, Header, Omission, TerminalText, reachable
 
 Ask: TypeAlias = Callable[[str], str]
 """Runs a command on the target system: its output, errors included."""
@@ -135,8 +135,9 @@ def written_options(
     written = {name for option in grammar.options for name in option.names}
     whole = written | documented.names
     plain = {name for name in documented.names if not name.startswith("-")}
+    reached = reachable(grammar.productions, grammar.starts)
     for head, productions in grammar.productions.items():
-        own = plain or head.name.startswith(f"{grammar.name}:")
+        own = plain or head.name.startswith(f"{grammar.name}:") or head in reached
         if head.is_system_token or not own or (slots_only and head not in grammar.option_slots):
             continue
         for production in productions:

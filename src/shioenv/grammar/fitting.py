@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from shioenv.domain.argument import Argument
+from shioenv.domain.inputs import REDIRECTIONS
 from shioenv.grammar.arguments import ArgumentSplitter
 from shioenv.grammar.faults import Fault, FaultKind
 from shioenv.grammar.kinds import TOKEN_KINDS
@@ -93,6 +94,8 @@ def _is_option(argument: Sequence[Symbol]) -> bool:
 
 
 def _n_operands(arguments: Sequence[Argument]) -> int:
+    end = next((i for i, one in enumerate(arguments) if one.text in REDIRECTIONS), len(arguments))
+    arguments = arguments[:end]
     dashes = next((i for i, one in enumerate(arguments) if one.text == "--"), len(arguments))
     before = [
         one for one in arguments[:dashes]

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache, lru_cache
 from pathlib import Path
+from typing import Final
 
-from shioenv.errors import UnknownGrammarError, did_you_mean, nearest
+from shioenv.errors import UnknownGrammarError, UsageError, did_you_mean, nearest
 from shioenv.grammar.check import check
 from shioenv.grammar.examples import check_examples, check_values
 from shioenv.grammar.faults import Fault, FaultyGrammarError
@@ -20,6 +21,22 @@ from shioenv.grammar.symbols import Grammar, Header
 
 COMMANDS = Path(__file__).parent / "commands"
 
+PAPER: Final = (
+    *("arch", "basename", "cat", "cd", "chgrp", "chmod", "chown", "comm", "cp", "cpio", "curl"),
+    *("cut", "date", "dd", "df", "dir", "dirname", "dmesg", "du", "echo", "env", "ethtool"),
+    *("export", "false", "file", "find", "fold", "free", "grep", "groups", "gzip", "head"),
+    *("hostid", "id", "ip-addr", "ip-link", "ip-route", "last", "link", "ln", "logname", "ls"),
+    *("lsblk", "lscpu", "mkdir", "mkfifo", "mktemp", "mv", "netstat", "nl", "nproc", "od"),
+    *("paste", "ping", "printenv", "ps", "pwd", "readlink", "rev", "rm", "rmdir", "shred"),
+    *("sort", "split", "stat", "tail", "tar", "tee", "touch", "tr", "true", "truncate", "ulimit"),
+    *("uname", "unexpand", "uniq", "unlink", "uptime", "users", "vdir", "w", "wc", "wget", "who"),
+    *("whoami", "xargs"),
+)
+"""The grammars of the paper's 86 commands (Table 5), sorted: what is drawn where none is named."""
+
+SETS: Final = ("paper", "all")
+"""The names that stand for several grammars: the paper's, and all that are shipped."""
+
 
 def names_of_grammars(
     directory: Path = COMMANDS, own: OwnGrammars | None = None
@@ -27,6 +44,34 @@ def names_of_grammars(
     """The names of all grammar files in `directory` and of all own grammars, sorted."""
     names = {path.stem for path in directory.glob("*.grammar")}
     return tuple(sorted(names.union(own.names if own else ())))
+
+
+def chosen_grammars(chosen: Iterable[str] = (), own: OwnGrammars | None = None) -> tuple[str, ...]:
+    """The names of the grammars that are meant, each once: those of a set sorted, in its place.
+
+    `chosen` are names of grammars and of `SETS`; none chosen is `paper`. Each set has all own
+    grammars too. A name that no grammar has is left as it is. Errors: UsageError where an own
+    grammar has the name of a set.
+    """
+    if own and not set(SETS).isdisjoint(own.names):
+        raise UsageError(
+            f"a grammar in {own.directory} has the name of a set of grammars",
+            hint=f"{' and '.join(SETS)} stand for several grammars; rename the file",
+        )
+    names: dict[str, None] = {}
+    for name in tuple(chosen) or ("paper",):
+        if name == "paper":
+            names |= dict.fromkeys(sorted({*PAPER, *(own.names if own else ())}))
+        elif name == "all":
+            names |= dict.fromkeys(names_of_grammars(own=own))
+        else:
+            names[name] = None
+    return tuple(names)
+
+
+def choosable() -> tuple[str, ...]:
+    """The names of the sets and of the shipped grammars."""
+    return *SETS, *names_of_grammars()
 
 
 def load_grammar(
@@ -43,7 +88,7 @@ def load_grammar(
     return _checked(name, versions, directory)
 
 
-@lru_cache(maxsize=256)  # all shipped grammars for two systems
+@lru_cache(maxsize=512)  # all shipped grammars for two systems
 def _shipped(name: str, versions: frozenset[tuple[str, str]]) -> Grammar:
     return _checked(name, dict(versions), COMMANDS)
 
@@ -137,8 +182,9 @@ def _faultless(
 def shipped_headers() -> Mapping[str, Header]:
     """The headers of the shipped grammars, by name; nothing else of the files is read."""
     return {
-        name: read_header((COMMANDS / f"{name}.grammar").read_text(encoding="utf-8"), name)
+        name: read_header(file.read_text(encoding="utf-8"), file.name)
         for name in names_of_grammars()
+        for file in [COMMANDS / f"{name}.grammar"]
     }
 
 

@@ -14,6 +14,7 @@ from shioenv.bash.words import without_assignments
 from shioenv.composition.call import Call
 from shioenv.composition.changes import attributes
 from shioenv.composition.opening import given, opening
+from shioenv.composition.ruled import ruled
 from shioenv.composition.whereabouts import (
     changed_directory,
     named,
@@ -92,6 +93,7 @@ class Commands:
             "redirection": self._redirection,
             "file as input": self._given,
             "working directory": self._directory,
+            "builtin": self._builtin,
             EXACT: self._exact,
             "unnamed directory": self._unnamed,
             "emulator": self._emulator,
@@ -149,6 +151,10 @@ class Commands:
         if said is None:
             return None
         return Step(call.text, Answer(said, 1.0, "the working directory, by rule"))
+
+    def _builtin(self, call: Call, state: State) -> Step | None:
+        said = ruled(call, state)
+        return None if said is None else Step(call.text, Answer(said, 1.0, "a builtin, by rule"))
 
     def _exact(self, call: Call, state: State) -> Step | None:
         exact = self._memory.exact(call.text, state)

@@ -52,7 +52,7 @@ def read_arguments(
     grammars stand before the shipped ones. Where a command has no grammar, every shell word is an
     argument. Never fails: a line that bash will refuse is an input too.
     """
-    words = {word.rpartition("/")[2] for word in re.findall(r"[\w./-]+", text)}
+    words = {word.rpartition("/")[2] for word in re.findall(r"[\w./-]+|[\[:]", text)}
     known = names_of_grammars(own=own)
     names = [name for name in known if name in words or name.split("-")[0] in words]
     versions = system.versions if system else None

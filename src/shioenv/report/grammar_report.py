@@ -253,7 +253,9 @@ def grammar_report(
 
 
 def _stream(sampler: str, system: System, seed: int, number: int) -> Iterator[Sample]:
-    drawing = Drawing(sampler=sampler, policy="paper", seed=seed, composite_share=0.0)
+    drawing = Drawing(
+        sampler=sampler, policy="paper", seed=seed, commands=("all",), composite_share=0.0
+    )
     return islice(sample_on(system, drawing), number)
 
 

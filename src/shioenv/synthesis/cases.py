@@ -18,7 +18,7 @@ from shioenv.bash.words import quoted
 from shioenv.domain.argument import Argument
 from shioenv.domain.inputs import Input, Role
 from shioenv.errors import SamplesExhaustedError
-from shioenv.grammar.library import load_grammars
+from shioenv.grammar.library import chosen_grammars, load_grammars
 from shioenv.grammar.parse import InputParser
 from shioenv.grammar.symbols import Nonterminal
 from shioenv.seeding import generator
@@ -106,15 +106,15 @@ def _is(option: str, argument: Argument) -> bool:
 class CaseStream:
     """Different cases on a system, without end; the same for the same arguments.
 
-    `commands` names the grammars; none named: all. A longer stream begins with the shorter one.
-    Errors: UnknownGrammarError; UnboundTokenError where the system lacks the values for the only
-    grammar.
+    `commands` names grammars and sets of them; none named: `paper`. A longer stream begins with the
+    shorter one. Errors: UnknownGrammarError; UnboundTokenError where the system lacks the values
+    for the only grammar.
     """
 
     def __init__(self, system: System, commands: Sequence[str] = (), seed: int = 0) -> None:
         self._system, self._seed = system, seed
         self._cwd = system.declaration.session.start_directories[0]
-        self._grammars = load_grammars(commands or None, versions=system.versions)
+        self._grammars = load_grammars(chosen_grammars(commands), versions=system.versions)
         settings = replace(settings_named("mixed"), usage_share=0.0, stop=0.8)
         sampler = partial(Sampler, "gcs", policy=settings.chooser, horizon=HORIZON)
         values = catalogue(system, self._cwd)

@@ -27,7 +27,9 @@ class Drawing:
     seed: int = 0
     """Seed of everything drawn: inputs, and the sub-inputs that are scored."""
     commands: tuple[str, ...] = ()
-    """Names of the grammars; none named: all that are shipped, and all own ones."""
+    """Names of grammars, and of sets of them (`shioenv.grammar.library.SETS`).
+
+    None named: the paper's 86, and all own ones. In a manifest it is the names of all grammars."""
     own_grammars: str = ""
     """The directory of own grammars (`shioenv.grammar.own`); "" for none.
 

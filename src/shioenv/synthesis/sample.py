@@ -14,7 +14,7 @@ from shioenv.bash.builtins import BUILTINS, KEYWORDS
 from shioenv.domain.inputs import REDIRECTIONS, SEPARATORS, Input, Role, Token
 from shioenv.errors import SamplesExhaustedError, UnboundTokenError, UsageError
 from shioenv.grammar.bind import bind, values_of, with_vocabulary
-from shioenv.grammar.library import load_grammars, names_of_grammars
+from shioenv.grammar.library import chosen_grammars, load_grammars, names_of_grammars
 from shioenv.grammar.own import OwnGrammars, own_grammars
 from shioenv.grammar.parse import InputParser
 from shioenv.grammar.spelling import spelt
@@ -91,17 +91,18 @@ def lacking(system: System, grammars: Iterable[Grammar]) -> tuple[str, ...]:
 def grammars_for(system: System, drawing: Drawing) -> tuple[Grammar, ...]:
     """The grammars that the drawing names, for a built system.
 
-    Where it names none: all shipped and own ones whose commands the system has. Errors: UsageError
-    where a named command is not on the system, or none is. Those of `load_grammars` and
-    `own_grammars`.
+    Those of a set, and where it names none, are left out where the system lacks their commands.
+    Errors: UsageError where a command named by itself is not on the system, or none is. Those of
+    `chosen_grammars`, `load_grammars` and `own_grammars`.
     """
     own = own_grammars(drawing.own_grammars) if drawing.own_grammars else None
-    names = drawing.commands or None
+    names = chosen_grammars(drawing.commands, own)
     grammars = load_grammars(names, versions=system.versions, own=own)
     missing = lacking(system, grammars)
-    if missing and (names or len(missing) == len(grammars)):
+    named = set(missing).intersection(drawing.commands)
+    if named or (missing and len(missing) == len(grammars)):
         raise UsageError(
-            f"the system {system.name} has no {' and no '.join(missing[:8])}",
+            f"the system {system.name} has no {' and no '.join((sorted(named) or missing)[:8])}",
             hint="`shioenv system show` names the commands that a system lacks",
         )
     return tuple(grammar for grammar in grammars if grammar.name not in missing)
@@ -110,14 +111,14 @@ def grammars_for(system: System, drawing: Drawing) -> tuple[Grammar, ...]:
 def notes_on(system: System, drawing: Drawing) -> Iterator[str]:
     """What a person should know of the grammars that are drawn from, a line each.
 
-    Commands are left out where the system lacks them and the drawing names none. An own grammar may
-    stand in the place of a shipped one. Errors: those of `grammars_for`.
+    Commands of a set are left out where the system lacks them. An own grammar may stand in the
+    place of a shipped one. Errors: those of `grammars_for`.
     """
     own = own_grammars(drawing.own_grammars) if drawing.own_grammars else None
-    if not drawing.commands:
-        missing = lacking(system, load_grammars(versions=system.versions, own=own))
-        if missing:
-            yield f"left out, because {system.name} lacks them: {', '.join(missing)}"
+    names = [*{*chosen_grammars(drawing.commands, own)}.difference(drawing.commands)]
+    missing = lacking(system, load_grammars(sorted(names), versions=system.versions, own=own))
+    if missing:
+        yield f"left out, because {system.name} lacks them: {', '.join(missing)}"
     replaced = set(own.names).intersection(names_of_grammars()) if own else ()
     if own and replaced:
         yield f"in place of shipped grammars, from {own.directory}: {', '.join(sorted(replaced))}"
@@ -160,8 +161,8 @@ def sample(
     with the shorter one.
 
     `catalogue` holds the system's values for tokens, or gives them for a start directory, since
-    paths are relative to it. `versions` are the target system's packages. `grammars` replaces the
-    shipped ones, `policy` the policy that the drawing names.
+    paths are relative to it. `versions` are the target system's packages. `grammars` replaces those
+    that the drawing names, `policy` the policy that the drawing names.
 
     - Each draw takes a start directory and a command, both uniformly. A command that gave nothing
       new 200 times in a row is used up: from then on it occurs in composite inputs only. A share of
@@ -194,7 +195,7 @@ def sample(
         raise UsageError("sampling needs at least one start directory")
     composites = Composites(drawing.composite_share, drawing.max_segments)
     if grammars is None:
-        grammars = load_grammars(drawing.commands or None, versions=versions)
+        grammars = load_grammars(chosen_grammars(drawing.commands), versions=versions)
     if not grammars:
         raise UsageError("sampling needs at least one command")
     sampler = partial(Sampler, drawing.sampler, policy=chooser, horizon=horizon)

@@ -1,0 +1,425 @@
+"""What builtins of the shell do, decided by Bash's rules from a state; nothing is executed.
+
+A builtin that is not here, and whatever of it rests on more than the state, is left to a runner.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from types import MappingProxyType
+
+from shioenv.bash.arithmetic import evaluate
+from shioenv.bash.builtins import BUILTINS, KEYWORDS
+from shioenv.bash.expand import Expander, references
+from shioenv.composition.call import Call
+from shioenv.composition.conditions import DYNAMIC, Test, Wrong, is_root, is_set
+from shioenv.composition.variables import Variables
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.patch import ContextPatch
+from shioenv.domain.pointer import pointer
+from shioenv.domain.runner import State
+from shioenv.errors import Abstained
+
+_PLACE = "bash: line 1: "
+_ESCAPE = re.compile(r"\\(?:([abeEfnrtv\\'\"?])|([0-7]{1,3})|x([0-9a-fA-F]{1,2})|(.?))", re.DOTALL)
+_ESCAPES = dict(zip("abeEfnrtv\\'\"?", "\a\b\x1b\x1b\f\n\r\t\v\\'\"?", strict=True))
+_DIRECTIVE = re.compile(r"%(?:%|([-0+ #]*)(\d{0,3})(?:\.(\d{0,2}))?([a-zA-Z]))")
+_NUMERAL = re.compile(r"[+-]?(?:0[xX][0-9a-fA-F]+|0[0-7]*|[1-9]\d*)", re.ASCII)
+_FRACTION = re.compile(r"[+-]?\d{1,12}(?:\.\d{1,12})?", re.ASCII)
+_NUMBER = re.compile(r'declare -[irx]+ \w+="(-?\d+)"', re.ASCII)
+_SETTING = re.compile(r"\b(?:set|shift)\b")
+"""What may set parameters, among the inputs before."""
+_MASK = re.compile(r"[0-7]{1,4}")
+_SET_LETTERS: Mapping[str, str] = MappingProxyType(
+    {
+        "a": "allexport", "e": "errexit", "f": "noglob", "h": "hashall", "k": "keyword",
+        "m": "monitor", "u": "nounset", "B": "braceexpand", "C": "noclobber", "E": "errtrace",
+        "P": "physical", "T": "functrace",
+    }
+)  # fmt: skip
+"""The options of `set` that do nothing at once, by letter."""
+_SET_NAMES = frozenset({*_SET_LETTERS.values(), "pipefail", "nolog"})
+
+
+class _Known(Variables):
+    """The variables of a state, but for those that no context tells."""
+
+    def variable(self, name: str) -> str | None:
+        """See `Scope.variable`."""
+        if name != "OLDPWD" and DYNAMIC.fullmatch(name):
+            raise Abstained(f"${name} is not known")
+        match = _NUMBER.fullmatch(str(self.state.before.document["settings"].get(name)))
+        return match[1] if match else super().variable(name)
+
+
+def ruled(call: Call, state: State) -> Behavior | None:
+    """What the command does by rule; None where no rule decides the command."""
+    if call.closed or call.opens is not None or call.reads is not None:
+        return None
+    document = state.before.document
+    if not call.words or call.words[0] not in RULES or call.words[0] in document["functions"]:
+        return None
+    if any("enable" in text for text in state.history):
+        return None
+    try:
+        if any(_SETTING.search(text) for text in state.history):
+            for word in call.words:
+                if not all(name.isidentifier() for name in references(word).names):
+                    raise Abstained("parameters may have been set")
+        expander = Expander(_Known(state))
+        words = [field for word in call.words for field in expander.fields(word)]
+        return RULES[call.words[0]](words, state) if words[0] == call.words[0] else None
+    except Abstained:
+        return None
+
+
+def _said(text: str, code: int = 0, patch: ContextPatch | None = None) -> Behavior:
+    data = os.fsencode(text)
+    return Behavior(code, data, patch or ContextPatch(), stdout=data, stderr=b"")
+
+
+def _refused(text: str, code: int) -> Behavior:
+    data = os.fsencode(_PLACE + text + "\n")
+    return Behavior(code, data, stdout=b"", stderr=data)
+
+
+def _ends(code: int) -> Callable[[list[str], State], Behavior]:
+    return lambda words, state: _said("", code)
+
+
+def _test(words: list[str], state: State) -> Behavior:
+    name, *arguments = words
+    if name == "[":
+        if arguments[-1:] != ["]"]:
+            return _refused("[: missing `]'", 2)
+        arguments = arguments[:-1]
+    try:
+        return _said("", int(not Test(state, arguments, "]" if name == "[" else None).value()))
+    except Wrong as wrong:
+        return _refused(f"{name}: {wrong}", 2)
+
+
+def _let(words: list[str], state: State) -> Behavior:
+    expressions = words[1:]
+    if not expressions or expressions[0].startswith("-"):
+        raise Abstained("let without an expression")
+    operations: dict[str, str] = {}
+    scope = _Known(state)
+    names = state.before.document["env"].keys() | state.before.document["settings"].keys()
+
+    def variable(name: str) -> str | None:
+        return operations.get(name, scope.variable(name))
+
+    def assign(name: str, value: str) -> None:
+        scope.variable(name)  # abstains where the variable is more than a text
+        if name in names and not is_set(state, name):
+            raise Abstained(f"{name} has attributes")
+        is_plain(state, name)
+        operations[name] = value
+
+    value = 0
+    for expression in expressions:
+        if not expression.strip():
+            raise Abstained("let with nothing to evaluate")
+        value = evaluate(expression, variable, assign)
+    return _said("", int(value == 0), _assigned(state, operations))
+
+
+def is_plain(state: State, name: str) -> None:
+    """Errors: Abstained where setting a variable does more than set it."""
+    document = state.before.document
+    if re.fullmatch(r"BASH\w*|OPTIND|IFS|PATH|HOME|LINENO|SECONDS|S?RANDOM|_|.*HIST.*", name):
+        raise Abstained(f"{name} is more than a variable")
+    if document["settings"].get("-o allexport"):
+        raise Abstained("each variable is exported")
+
+
+def _assigned(state: State, values: Mapping[str, str]) -> ContextPatch:
+    document = state.before.document
+    operations = []
+    for name in sorted(values):
+        area = "env" if name in document["env"] else "settings"
+        old = document[area].get(name)
+        if old != values[name]:
+            code = "a" if old is None else "="
+            operations.append((code, pointer(area, name), values[name]))
+    return ContextPatch(tuple(operations))
+
+
+def _umask(words: list[str], state: State) -> Behavior:
+    mask = str(state.before.document["umask"])
+    options = [word for word in words[1:] if word in {"-p", "-S"}]
+    others = words[1 + len(options) :]
+    if others:
+        if options or len(others) > 1 or not _MASK.fullmatch(others[0]):
+            raise Abstained("a mask that is beyond it")
+        value = f"{int(others[0], 8):04o}"
+        if int(value, 8) > 0o777:
+            raise Abstained("a mask that is beyond it")
+        changed = (("=", "/umask", value),) if value != mask else ()
+        return _said("", 0, ContextPatch(changed))
+    shown = mask
+    if "-S" in options:
+        granted = 0o777 & ~int(mask, 8)
+        shown = ",".join(
+            f"{who}=" + "".join(letter for letter, bit in zip("rwx", (4, 2, 1), strict=True)
+                                if granted >> shift & bit)
+            for who, shift in (("u", 6), ("g", 3), ("o", 0))
+        )  # fmt: skip
+    if "-p" in options:
+        shown = "umask -S " + shown if "-S" in options else f"umask {shown}"
+    return _said(f"{shown}\n")
+
+
+def _type(words: list[str], state: State) -> Behavior:
+    options = [word for word in words[1:2] if word in {"-t"}]
+    names = words[1 + len(options) :]
+    if not names or any(name.startswith("-") for name in names):
+        raise Abstained("options of type that are beyond it")
+    parts: list[str] = []
+    code = 0
+    for name in names:
+        kind, shown = _kind(name, state)
+        code = code or int(not kind)
+        if options:
+            parts.append(f"{kind}\n" if kind else "")
+        elif kind:
+            parts.append(f"{name} is {shown}\n")
+        elif len(names) > 1:
+            raise Abstained("one of several names is not found")
+        else:
+            return _refused(f"type: {name}: not found", 1)
+    return _said("".join(parts), code)
+
+
+def _kind(name: str, state: State) -> tuple[str, str]:
+    """What a name is as a command, as `type -t` and `type` say it; "" for nothing."""
+    document = state.before.document
+    if name in document["aliases"] or name in document["functions"]:
+        raise Abstained("an alias or a function")
+    if name in KEYWORDS:
+        return "keyword", "a shell keyword"
+    if name in BUILTINS:
+        return "builtin", "a shell builtin"
+    if state.history:
+        raise Abstained("the shell may remember where a program is")
+    path = _program(name, state)
+    return ("file", path) if path else ("", "")
+
+
+def _program(name: str, state: State) -> str:
+    """The file that PATH finds for a name, "" for none."""
+    if not is_root(state) or not name:
+        raise Abstained("what an ordinary user may run is beyond it")
+    if "/" in name:
+        return name if Test(state, ("-x", name)).value() and _is_file(name, state) else ""
+    for directory in str(state.before.document["env"].get("PATH", "")).split(":"):
+        if not directory.startswith("/"):
+            raise Abstained("PATH names a directory by another one")
+        path = f"{directory}/{name}"
+        if _is_file(path, state):
+            if not Test(state, ("-x", path)).value():
+                raise Abstained(f"{path} is no program")
+            return path
+    return ""
+
+
+def _is_file(path: str, state: State) -> bool:
+    return Test(state, ("-f", path)).value()
+
+
+def _command(words: list[str], state: State) -> Behavior:
+    if len(words) != 3 or words[1] != "-v":
+        raise Abstained("more than command -v NAME")
+    name = words[2]
+    kind, shown = _kind(name, state)
+    if not kind:
+        return _said("", 1)
+    if kind == "file" and "/" in name:
+        raise Abstained("a path is shown whole")
+    return _said(f"{shown if kind == 'file' else name}\n")
+
+
+def _set(words: list[str], state: State) -> Behavior:
+    operations: dict[str, bool] = {}
+    rest = words[1:]
+    while rest:
+        word = rest.pop(0)
+        on, letters = word[:1] == "-", word[1:]
+        if word[:1] not in {"-", "+"} or not letters:
+            raise Abstained("parameters are set")
+        for letter in letters:
+            name = _SET_LETTERS.get(letter, "")
+            if letter == "o":
+                name = rest.pop(0) if rest else ""
+            if name not in _SET_NAMES:
+                raise Abstained("an option of set that is beyond it")
+            operations[name] = on
+    if not operations:
+        raise Abstained("set lists all variables")
+    settings = state.before.document["settings"]
+    if settings.get("-o posix"):
+        raise Abstained("set in another mode")
+    changed = tuple(
+        ("=", pointer("settings", f"-o {name}"), on)
+        for name, on in sorted(operations.items())
+        if settings.get(f"-o {name}") != on
+    )
+    return _said("", 0, ContextPatch(changed))
+
+
+def _unset(words: list[str], state: State) -> Behavior:
+    names = words[2:] if words[1:2] == ["-v"] else words[1:]
+    document = state.before.document
+    operations = []
+    for name in dict.fromkeys(names):
+        is_plain(state, name)
+        is_set(state, name)  # abstains for what no context tells
+        value = document["env"].get(name, document["settings"].get(name))
+        if name in document["functions"] or re.match(r"declare -\w*r", str(value)):
+            raise Abstained(f"{name} is a function, or cannot be unset")
+        if value is not None:
+            operations.append(
+                ("r", pointer("env" if name in document["env"] else "settings", name))
+            )
+    return _said("", 0, ContextPatch(tuple(sorted(operations, key=lambda one: one[1]))))
+
+
+def _printf(words: list[str], state: State) -> Behavior:
+    arguments = words[2:] if words[1:2] == ["--"] else words[1:]
+    if not arguments or (words[1].startswith("-") and words[1] != "--"):
+        raise Abstained("printf with options")
+    shape, *values = arguments
+    if not shape.isascii() and "%" in shape:
+        raise Abstained("a format that is beyond it")
+    parts: list[str] = []
+    while True:
+        left = len(values)
+        parts.append(_formatted(shape, values))
+        if not values or len(values) == left:
+            return _said("".join(parts))
+
+
+def _formatted(shape: str, values: list[str]) -> str:
+    """The format once through; takes what it uses from `values`. Errors: Abstained."""
+    parts: list[str] = []
+    place = 0
+    while place < len(shape):
+        character = shape[place]
+        if character == "\\":
+            match = _ESCAPE.match(shape, place)
+            assert match is not None
+            parts.append(_escaped(match))
+        elif character == "%":
+            match = _DIRECTIVE.match(shape, place)
+            if match is None:
+                raise Abstained("a directive that is beyond it")
+            parts.append(_directed(match, values))
+        else:
+            parts.append(character)
+            place += 1
+            continue
+        place = match.end()
+    return "".join(parts)
+
+
+def _escaped(match: re.Match[str]) -> str:
+    """What an escape in a format stands for."""
+    letter, octal, digits, other = match.groups()
+    if letter:
+        return _ESCAPES[letter]
+    code = int(octal, 8) & 255 if octal else int(digits, 16) if digits else None
+    if code is None:
+        if other and other not in "cuUx":
+            return "\\" + other
+        raise Abstained("an escape that is beyond it")
+    if not 0 < code < 128:
+        raise Abstained("a byte that is no character")
+    return chr(code)
+
+
+def _directed(match: re.Match[str], values: list[str]) -> str:
+    if match[0] == "%%":
+        return "%"
+    flags, width, precision, letter = match.groups()
+    value = values.pop(0) if values else None
+    number = int(width or 0)
+    if letter in "sc":
+        text = value or ""
+        if letter == "c" and (flags or width or precision or not text):
+            raise Abstained("a character that is beyond it")
+        text = text[:1] if letter == "c" else text
+        if (width or precision is not None) and not text.isascii():
+            raise Abstained("a width of more than bytes")
+        if set(flags) - {"-"}:
+            raise Abstained("flags that a text does not take")
+        text = text if precision is None else text[: int(precision or 0)]
+        return text.ljust(number) if "-" in flags else text.rjust(number)
+    if letter in "diouxX":
+        if precision is not None:
+            raise Abstained("a number with a precision")
+        amount = _whole(value)
+        if letter in "ouxX":
+            if set(flags) - {"-", "0"}:
+                raise Abstained("flags that are beyond it")
+            amount %= 2**64
+        return _numeral(flags, width, "d" if letter in "iu" else letter, amount)
+    if letter in "fF":
+        return _fixed(flags, width, 6 if precision is None else int(precision or 0), value)
+    raise Abstained(f"%{letter} is beyond it")
+
+
+def _numeral(flags: str, width: str, letter: str, amount: int) -> str:
+    if "#" in flags:
+        raise Abstained("a flag that is beyond it")
+    return f"%{flags}{width}{letter}" % amount
+
+
+def _whole(value: str | None) -> int:
+    if not value:
+        if value is None:
+            return 0
+        raise Abstained("a number without digits")
+    if value[0] in "'\"" and len(value) == 2 and value.isascii():
+        return ord(value[1])
+    if not _NUMERAL.fullmatch(value):
+        raise Abstained("a number that Bash refuses")
+    sign, digits = (-1 if value[0] == "-" else 1), value.lstrip("+-")
+    octal = digits.startswith("0") and digits[1:2] not in {"x", "X"}
+    amount = sign * int(digits, 8 if octal else 0)
+    if not -(2**63) <= amount < 2**63:
+        raise Abstained("a number that is too large")
+    return amount
+
+
+def _fixed(flags: str, width: str, places: int, value: str | None) -> str:
+    text = "0" if value is None else value
+    if not _FRACTION.fullmatch(text) or "#" in flags:
+        raise Abstained("a fraction that is beyond it")
+    exact = Decimal(text)
+    scaled = exact.scaleb(places)
+    if scaled % 1 in {Decimal("0.5"), Decimal("-0.5")} or not exact:
+        raise Abstained("a fraction halfway between two")
+    rounded = f"{exact:.{places}f}"
+    return rounded.rjust(int(width or 0)) if not flags else _flagged(flags, width, rounded)
+
+
+def _flagged(flags: str, width: str, text: str) -> str:
+    sign = "" if text.startswith("-") else "+" if "+" in flags else " " if " " in flags else ""
+    text, number = sign + text, int(width or 0)
+    if "-" in flags:
+        return text.ljust(number)
+    return text.zfill(number) if "0" in flags else text.rjust(number)
+
+
+RULES: Mapping[str, Callable[[list[str], State], Behavior]] = MappingProxyType(
+    {
+        "test": _test, "[": _test, "let": _let, "umask": _umask, "type": _type,
+        "command": _command, "set": _set, "unset": _unset, "printf": _printf,
+        "true": _ends(0), ":": _ends(0), "false": _ends(1),
+    }
+)  # fmt: skip
+"""What each builtin does, by name; a rule raises Abstained for what it does not decide."""

@@ -1,0 +1,458 @@
+"""What builtins do by rule is what Bash does, for every condition, format and expression."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from random import Random
+
+import pytest
+
+from shioenv.bash.program import Verbatim
+from shioenv.bash.read import read
+from shioenv.bash.words import quoted
+from shioenv.behavior.observe import SandboxRunner
+from shioenv.composition.call import Call
+from shioenv.composition.inputs import Composition
+from shioenv.composition.ruled import RULES, ruled
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.runner import State
+from shioenv.errors import Abstained
+
+MARK = "\x1e"
+
+
+@pytest.fixture(scope="module")
+def start(observer: SandboxRunner) -> State:
+    return observer.state()
+
+
+TEXTS = (
+    "",
+    "a",
+    "b",
+    "abc",
+    "10",
+    "9",
+    "-1",
+    "007",
+    " 3 ",
+    "1.5",
+    "!",
+    "(",
+    ")",
+    "-a",
+    "-o",
+    "-f",
+    "-z",
+    "=",
+    "a b",
+    "-",
+    "--",
+    "documents",
+    "missing.txt",
+    "*.txt",
+    "-eq",
+    "x",
+    "9223372036854775808",
+    "[",
+    "]",
+    "root",
+    "HOME",
+    "-n",
+)
+PATHS = (
+    "documents",
+    "documents/notes.txt",
+    "documents/notes.txt/",
+    "documents/",
+    "missing.txt",
+    "missing/x",
+    ".",
+    "..",
+    "/",
+    "/tmp",
+    "/etc/passwd",
+    "/bin",
+    "/bin/ls",
+    "scripts/backup.sh",
+    "logs/archive",
+    "logs/archive/",
+    "config/current",
+    "latest.log",
+    "logs/pipe",
+    "misc/noaccess",
+    "README.md/..",
+    "documents/../README.md",
+    "/usr/bin/passwd",
+    "data/empty",
+    "/etc/shadow",
+    "",
+    "./README.md",
+    "/usr/../etc",
+    "documents//notes.txt",
+    "/var/run",
+    "misc",
+    "/dev/null",
+)
+UNARY = [f"-{letter}" for letter in "abcdefghknoprstuvwxzGLNOSR"]
+BINARY = [
+    "=",
+    "==",
+    "!=",
+    "<",
+    ">",
+    "-eq",
+    "-ne",
+    "-lt",
+    "-le",
+    "-gt",
+    "-ge",
+    "-nt",
+    "-ot",
+    "-ef",
+    "-a",
+    "-o",
+]
+
+
+def primary(random: Random) -> list[str]:
+    kind = random.random()
+    if kind < 0.35:
+        return [random.choice(UNARY), random.choice(PATHS)]
+    if kind < 0.6:
+        return [random.choice(TEXTS), random.choice(BINARY), random.choice(TEXTS)]
+    if kind < 0.7:
+        return [random.choice(PATHS), random.choice(BINARY), random.choice(PATHS)]
+    if kind < 0.8:
+        return [random.choice(UNARY), random.choice(TEXTS)]
+    return [random.choice(TEXTS) for _ in range(random.randrange(5))]
+
+
+def condition(random: Random) -> list[str]:
+    words = primary(random)
+    while random.random() < 0.35:
+        joined = random.choice((["-a"], ["-o"], ["!"], []))
+        words = [*words, *joined, *primary(random)]
+    if random.random() < 0.2:
+        words = ["!", *words]
+    if random.random() < 0.15:
+        words = ["(", *words, ")"]
+    return words
+
+
+def command(random: Random) -> str:
+    words = condition(random)
+    if random.random() < 0.5:
+        return " ".join(["[", *map(quoted, words), *(["]"] if random.random() < 0.97 else [])])
+    return " ".join(["test", *map(quoted, words)])
+
+
+def expression(random: Random, depth: int = 0) -> str:
+    kind = random.random()
+    if depth > 3 or kind < 0.3:
+        return random.choice(("0", "1", "7", "42", "010", "0x1F", "x", "n", "-3", "2"))
+    if kind < 0.85:
+        operator = random.choice(
+            [
+                "+",
+                "-",
+                "*",
+                "/",
+                "%",
+                "<<",
+                ">>",
+                "<",
+                ">",
+                "<=",
+                ">=",
+                "==",
+                "!=",
+                "&",
+                "|",
+                "^",
+                "&&",
+                "||",
+                "**",
+                ",",
+            ]
+        )
+        return f"{expression(random, depth + 1)}{operator}{expression(random, depth + 1)}"
+    if kind < 0.92:
+        return f"({expression(random, depth + 1)})"
+    return f"{random.choice('!~-')}{expression(random, depth + 1)}"
+
+
+def conditional(random: Random) -> str:
+    """A `[[ … ]]` that Bash reads, most of the time."""
+    kind = random.random()
+    text = random.choice(
+        ("a", "abc", '"a b"', "'*'", '""', "$HOME", "$UNSET", "10", "~", "007", "documents/")
+    )
+    if kind < 0.35:
+        part = f"{random.choice(UNARY)} {random.choice([p for p in PATHS if p])}"
+    elif kind < 0.6:
+        other = random.choice(
+            ("a", "a*", "?", '"a*"', "[a-c]bc", "*", "10", "[!a]*", "/root", "\\*")
+        )
+        part = f"{text} {random.choice(('=', '==', '!=', '<', '>'))} {other}"
+    elif kind < 0.8:
+        ops = ("-eq", "-ne", "-lt", "-le", "-gt", "-ge")
+        left = random.choice(("1", "2", "n", "1+1", "010", "x"))
+        part = f"{left} {random.choice(ops)} {random.choice(('2', '8', 'n*2', '0'))}"
+    else:
+        part = text
+    if random.random() < 0.2:
+        part = f"! {part}"
+    if random.random() < 0.35:
+        part = f"{part} {random.choice(('&&', '||'))} {conditional(random)}"
+    if random.random() < 0.15:
+        part = f"( {part} )"
+    return part
+
+
+FORMATS = (
+    "%s",
+    "%d",
+    "%5d",
+    "%-5d|",
+    "%05d",
+    "%+d",
+    "% d",
+    "%x",
+    "%X",
+    "%o",
+    "%u",
+    "%.2f",
+    "%f",
+    "%8.3f|",
+    "%c",
+    "%10s|",
+    "%-10s|",
+    "%.2s",
+    "%%",
+    "%b",
+    "%q",
+    "%i",
+    "\\n",
+    "\\t",
+    "\\x41",
+    "\\101",
+    "\\\\",
+    "a",
+    " ",
+    "-",
+    "é",
+    "%e",
+    "%03x",
+    "\\e",
+    "\\z",
+    "%5.1s",
+    "%z",
+    "\\c",
+    "%-05d",
+    "%+.1f",
+    "%08.2f",
+)
+VALUES = (
+    "a",
+    "hello world",
+    "",
+    "5",
+    "-7",
+    "42",
+    "0x1F",
+    "010",
+    "3.14159",
+    "2.5",
+    "0.125",
+    "abc",
+    "'A",
+    "+3",
+    "1e3",
+    "é",
+    "99999999999",
+)
+
+
+def printf(random: Random) -> str:
+    shape = "".join(random.choice(FORMATS) for _ in range(random.randrange(1, 5)))
+    values = [random.choice(VALUES) for _ in range(random.randrange(5))]
+    return " ".join(["printf", *map(quoted, [shape, *values])])
+
+
+def by_bash(
+    observer: SandboxRunner, texts: list[str], before: str = ""
+) -> Iterator[tuple[int, str]]:
+    """What Bash says of each command, in a subshell of its own; many commands an execution."""
+    for start in range(0, len(texts), 250):
+        part = texts[start : start + 250]
+        script = "".join(
+            f"( eval {quoted(text)} ) 2>&1; printf '%s' \"{MARK}$?{MARK}\"; " for text in part
+        )
+        said = os.fsdecode(observer.run(before + script).output).split(MARK)
+        assert len(said) == 2 * len(part) + 1, said[-2:]
+        yield from ((int(said[at + 1]), said[at]) for at in range(0, 2 * len(part), 2))
+
+
+def decided(text: str, state: State) -> Behavior | None:
+    return ruled(Call(text), state)
+
+
+@pytest.mark.parametrize(
+    ("make", "least", "seed"),
+    [
+        (command, 850, 1),
+        (printf, 300, 3),
+        (lambda random: f"let {quoted(expression(random))}", 600, 4),
+    ],
+    ids=["test", "printf", "let"],
+)
+def test_what_is_decided_is_what_bash_does(
+    observer: SandboxRunner, start: State, make: Callable[[Random], str], least: int, seed: int
+) -> None:
+    random = Random(seed)
+    texts = [make(random) for _ in range(1000)]
+    ours = [decided(text, start) for text in texts]
+    wrong = [
+        (text, (said.exit_code, os.fsdecode(said.output)), right)
+        for text, said, right in zip(texts, ours, by_bash(observer, texts), strict=True)
+        if said is not None and (said.exit_code, os.fsdecode(said.output)) != right
+    ]
+    assert wrong == []
+    assert sum(said is not None for said in ours) >= least
+
+
+class Nobody:
+    """A runner that knows nothing."""
+
+    def run(self, shell_input: str, state: State | None = None) -> Behavior:
+        raise Abstained("it knows nothing")
+
+
+def test_conditional_expressions_are_decided(observer: SandboxRunner, start: State) -> None:
+    random = Random(5)
+    texts = [f"[[ {conditional(random)} ]]" for _ in range(700)]
+    texts += [f"(( {expression(random)} ))" for _ in range(300)]
+    composition, found = Composition(Nobody(), start), 0
+    for text, right in zip(texts, by_bash(observer, texts), strict=True):
+        try:
+            said = composition.run(text, start)
+        except Abstained:
+            continue
+        found += 1
+        assert (said.exit_code, os.fsdecode(said.output)) == right, text
+    assert found >= 800
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "set -e",
+        "set -eu",
+        "set -o pipefail",
+        "set +B",
+        "set -e -o noclobber +h",
+        "unset LANG",
+        "unset TERM NOSUCH",
+        "unset -v SHELL",
+        "let x=5",
+        "let x=2+3 y=x*2",
+        "let 'z = 0'",
+        "umask",
+        "umask -S",
+        "umask -p",
+        "umask -p -S",
+        "umask 077",
+        "umask 22",
+        "umask 0",
+        "type cd",
+        "type ls",
+        "type if",
+        "type nosuch",
+        "type -t ls cd if",
+        "type -t nosuch",
+        "type -t ls nosuch",
+        "type cat ls",
+        "command -v ls",
+        "command -v cd",
+        "command -v nosuch",
+        "command -v while",
+        "true",
+        "false x",
+        ":",
+        "let x=0",
+        "unset UNSET",
+        "type awk",
+        "type python3",
+        "printf '%s\\n' a b",
+        "[ $UID -eq 0 ]",
+        'printf "%s" "$EUID"',
+        "[ -z $1 ]",
+        "let LANG=5",
+    ],
+)
+def test_all_of_it_is_what_bash_does(observer: SandboxRunner, start: State, text: str) -> None:
+    said, right = decided(text, start), observer.run(text)
+    assert said is not None
+    assert (said.exit_code, said.output, said.patch) == (right.exit_code, right.output, right.patch)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "test -N README.md",
+        "test -o nosuchoption",
+        "[ -e /proc/self/fd ]",
+        "[ -v RANDOM ]",
+        "unset UID",
+        "set -n",
+        "set -x",
+        "set a b",
+        "type -a ls",
+        "printf -v x a",
+        "umask 999",
+        "let 'x=1/0'",
+        "let BASH_ARGV=1",
+        "test $RANDOM -gt 5",
+        "let x=RANDOM",
+        "printf %s $PPID",
+        "unset PATH",
+        "printf '%(%s)T'",
+        "let",
+        "test $(pwd) = /",
+        "test $? -eq 0",
+        "command -V ls",
+        "unset -f x",
+        "umask u=rwx",
+    ],
+)
+def test_what_no_context_tells_is_left_to_who_knows(start: State, text: str) -> None:
+    assert decided(text, start) is None
+
+
+def test_the_parts_of_a_conditional_expression_are_its_words_and_operators() -> None:
+    text = '[[ ! ( -f a && "b c" == d* ) || $x =~ ^(a|b)$ ]]'
+    (job,) = read(text).program
+    command = job.pipelines[0][1].stages[0]
+    assert isinstance(command, Verbatim)
+    assert command.parts == (
+        "!",
+        "(",
+        "-f",
+        "a",
+        "&&",
+        '"b c"',
+        "==",
+        "d*",
+        ")",
+        "||",
+        "$x",
+        "=~",
+        "^(a|b)$",
+    )
+
+
+def test_a_rule_is_of_a_builtin(observer: SandboxRunner) -> None:
+    known = observer.run("compgen -b").text.split()
+    assert set(RULES) <= set(known)
