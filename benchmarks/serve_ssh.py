@@ -40,7 +40,7 @@ class Served:
         options = ["--per-address", "1000", "--connections", "1000"]
         self.process = subprocess.Popen([*command, *options], stderr=subprocess.PIPE)
         assert self.process.stderr is not None
-        found = re.search(rb"port (\d+)", self.process.stderr.readline())
+        found = re.search(rb"running on ssh://[\d.]+:(\d+)", self.process.stderr.readline())
         assert found
         self._command = ["ssh", "-p", found[1].decode(), *OPTIONS]
         ask = directory / "ask"
