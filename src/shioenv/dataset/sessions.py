@@ -72,7 +72,7 @@ class _Typed:
             return self._over
         if not line.is_known:
             return "history or completion filled it in"
-        if len(self.history) >= MOST_HISTORY:
+        if len(self.history) > MOST_HISTORY:
             return f"more than {MOST_HISTORY:,} lines before it"
         try:
             content = line.text.encode()

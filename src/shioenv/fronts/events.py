@@ -97,7 +97,6 @@ class EventLog(Closing):
         self._lost = 0
         self._session = uuid4().hex
         with storage_errors(file):
-            file.parent.mkdir(parents=True, exist_ok=True)
             self._fd = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     def tell(self, event: str, where: Origin, **fields: Any) -> None:
