@@ -37,7 +37,7 @@ class Served:
 
     def __init__(self, directory: Path) -> None:
         command = [sys.executable, "-m", "shioenv", "serve", "ssh", str(directory), "--port", "0"]
-        options = ["--per-address", "1000", "--connections", "1000"]
+        options = ["--per-address", "1000", "--connections", "400"]
         self.process = subprocess.Popen([*command, *options], stderr=subprocess.PIPE)
         assert self.process.stderr is not None
         found = re.search(rb"running on ssh://[\d.]+:(\d+)", self.process.stderr.readline())

@@ -180,7 +180,7 @@ def goes_on(pid: int) -> bool:
     """Whether a process does not end within a minute."""
     try:
         handle = os.pidfd_open(pid)
-    except ProcessLookupError:
+    except OSError:  # it is gone
         return False
     try:
         return not select.select([handle], [], [], 60.0)[0]
@@ -236,7 +236,7 @@ def main() -> int:
 
 def soaked(directory: Path, options: argparse.Namespace) -> int:
     """The soak in a directory of its own."""
-    most = str(2 * options.sessions)
+    most = str(options.sessions + 20)
     command = [sys.executable, "-m", "shioenv", "serve", "ssh", str(directory / "visits")]
     bounds = ["--port", "0", "--connections", most, "--per-address", most]
     bounds += ["--seconds", "86400"]

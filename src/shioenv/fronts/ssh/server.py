@@ -40,6 +40,9 @@ drops a share of new ones (percent); from the third on, all."""
 CHANNELS: Final = 10
 """Sessions of one connection at once, as a stock sshd has it (MaxSessions)."""
 
+CHANNELS_ON_AVERAGE: Final = 4
+"""Sessions of a connection at once where all connections are taken; ours: visitors have one."""
+
 FILES_OF_A_CONNECTION: Final = 6
 """Files that a connection has open here: itself, and sshd's log, twice for what begins or ends; two
 of its machine."""
@@ -64,10 +67,15 @@ class ServerBounds:
     """Seconds that a connection may last."""
 
     @property
+    def channels(self) -> int:
+        """Channels of all connections at once."""
+        return CHANNELS_ON_AVERAGE * self.connections
+
+    @property
     def files(self) -> int:
         """Files that the server has open at most."""
-        each = FILES_OF_A_CONNECTION + CHANNELS * FILES_OF_A_CHANNEL
-        return OPEN_FILES + self.connections * each
+        held = self.connections * FILES_OF_A_CONNECTION + self.channels * FILES_OF_A_CHANNEL
+        return OPEN_FILES + held
 
 
 class SshServer:
@@ -291,7 +299,7 @@ class SshServer:
                 call.close()
             caller.end(LOST)
             return
-        if len(visit.open) >= CHANNELS:
+        if len(visit.open) >= CHANNELS or self._channels() >= self._bounds.channels:
             self._log.tell("shioenv.dropped", visit.origin, reason="too many channels")
             call.close()
             caller.end(LOST)
@@ -301,6 +309,9 @@ class SshServer:
         visit.open.add(task)
         task.add_done_callback(visit.open.discard)
         await task
+
+    def _channels(self) -> int:
+        return sum(len(visit.open) for visit in self._visits.values())
 
     async def _channel(self, visit: Visitor, call: LoginCall, caller: Caller) -> None:
         session: SshChannel
