@@ -43,5 +43,5 @@ def test_its_outputs_and_its_player_take_a_visit(tmp_path: Path) -> None:
     assert [Path(row[4]).read_text() for row in tables["downloads"]] == ["payload"]
     assert [row[3] for row in tables["ttylog"] if row[2] == closed["ttylog"]] == [closed["size"]]
     assert all(ended for _, _, ended, *_ in tables["sessions"])
-    play = [python.with_name("playlog"), "-m", "0", closed["ttylog"]]
+    play = [python, python.with_name("playlog"), "-m", "0", closed["ttylog"]]
     assert subprocess.run(play, check=True, capture_output=True).stdout.endswith(b"shown\r\n")

@@ -259,7 +259,7 @@ def import_(
             autocompletion=shared.completing("commands", "records", "released", "sessions"),
             help="commands (inputs, executed and scored here), records (an export of a dataset, "
             "kept as it is), released (records as the paper's authors published them) or sessions "
-            "(a log of shioenv serve or of Cowrie: each line after those before it in its shell).",
+            "(the log of shioenv serve or of Cowrie). A line of a log follows those before it.",
             show_default="what SRC holds: commands, records or sessions",
         ),
     ] = None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,10 +65,16 @@ def _compared(done: Sequence[RepeatedLine]) -> Iterator[str]:
     yield f"{same} of {len(done)} lines did the same again"
 
 
-def _changes(told: Any) -> Iterator[str]:
-    """The changes that the log tells of a line, as text."""
-    for operation in told.get("context_patch") or []:
-        yield printable(json.dumps(operation))
+def _changes(told: Mapping[str, Any]) -> Iterator[str]:
+    """The changes that the log tells of a line, as text. What is no patch is told as it stands."""
+    from shioenv.domain.patch import ContextPatch
+    from shioenv.errors import PatchError
+
+    text = json.dumps(told.get("context_patch") or [])
+    try:
+        yield from (printable(describe(one)) for one in ContextPatch.from_json(text).operations)
+    except PatchError:
+        yield printable(text)
 
 
 def _lines(visit: LoggedVisit) -> Iterator[str]:

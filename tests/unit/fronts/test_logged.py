@@ -15,7 +15,7 @@ from shioenv.domain.scripted import ScriptedRunner
 from shioenv.errors import LogError
 from shioenv.fronts.events import EventLog, origin
 from shioenv.fronts.logged import LoggedLine, read_visits, repeated
-from shioenv.fronts.ssh.recordings import LONGEST_RECORDING, Recording
+from shioenv.fronts.ssh.recordings import LONGEST_RECORDING, ChannelRecording
 from shioenv.live.asked import AskedShell
 from shioenv.live.cast import Harmless, read_cast
 
@@ -80,7 +80,7 @@ def test_what_a_line_does_again_is_compared_as_far_as_the_log_tells_it() -> None
 
 
 def test_a_recording_is_a_cast_and_a_ttylog(tmp_path: Path) -> None:
-    with Recording(tmp_path, "s-1", "id", (24, 80)) as made:
+    with ChannelRecording(tmp_path, "s-1", "id", (24, 80)) as made:
         made.shown(b"a\r\n")
         made.typed(b"\xff")
         made.did("id", Behavior(0, b""))
@@ -90,7 +90,7 @@ def test_a_recording_is_a_cast_and_a_ttylog(tmp_path: Path) -> None:
 
 
 def test_a_recording_ends_at_its_bound(tmp_path: Path) -> None:
-    with Recording(tmp_path, "s-1", None, (24, 80)) as made:
+    with ChannelRecording(tmp_path, "s-1", None, (24, 80)) as made:
         made.shown(b"x" * (LONGEST_RECORDING - 1))
         made.shown(b"yy")
         made.typed(b"z")

@@ -25,7 +25,7 @@ LIMITS: Final = Limits(
     drain_bytes=64 * MEBIBYTE,
 )
 """What one visitor's machine may use; ours. Time and output are those of a line that a model hands
-on: what a visitor types or sends goes on for as long as the connection."""
+on. What a visitor types or sends goes on for as long as the connection."""
 
 READY: Final = 2
 """Machines that wait for the next visitors; ours, because each takes 15 MB and opens in 0.1 s."""

@@ -25,7 +25,7 @@ _OPEN, _CLOSE, _WRITE = 1, 2, 3
 _TYPED, _SHOWN, _COMMAND = 1, 2, 3
 
 
-class Recording(Closing):
+class ChannelRecording(Closing):
     """A channel's two recordings, `NAME.cast` and `NAME.ttylog`, written while things happen.
 
     Errors: DatasetStorageError, here and later.

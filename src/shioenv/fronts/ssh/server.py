@@ -49,7 +49,7 @@ of its machine."""
 
 FILES_OF_A_CHANNEL: Final = 9
 """Files that a channel has open here: three of the visitor's, its login shell, two recordings, and
-three of a command, or else those of a further machine and its terminal."""
+three of a command. A further machine and its terminal have as many as a command."""
 
 _TOO_MANY = b"Exceeded MaxStartups\r\n"
 _GATE_SECONDS = 5.0

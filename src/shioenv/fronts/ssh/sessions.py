@@ -21,7 +21,7 @@ from shioenv.fronts.seat import Seat
 from shioenv.fronts.shells import Shells, interrupt
 from shioenv.fronts.ssh.calls import Caller, LoginCall
 from shioenv.fronts.ssh.machines import Account, Machines, VisitorMachine
-from shioenv.fronts.ssh.recordings import Recording
+from shioenv.fronts.ssh.recordings import ChannelRecording
 from shioenv.fronts.ssh.uploads import HELD, LARGEST, Room, Uploads
 from shioenv.live.shell import Shell
 
@@ -162,7 +162,7 @@ class SshChannel(ABC):
     def __init__(self, house: House, visit: Visitor, call: LoginCall, caller: Caller) -> None:
         self._house, self._visit, self._call, self._caller = house, visit, call, caller
         self._account = house.account(call.user)
-        self._recording: Recording | None = None
+        self._recording: ChannelRecording | None = None
         self._hold_until = 0.0
         self._number = visit.channels
         """The channel among the visitor's, from 1."""
@@ -292,10 +292,10 @@ class SshChannel(ABC):
     def _brought(self, name: str, place: Path, digest: str) -> None:
         self._tell("cowrie.session.file_upload", filename=name, outfile=str(place), shasum=digest)
 
-    def _recorded(self) -> Recording:
+    def _recorded(self) -> ChannelRecording:
         place = self._house.kept / RECORDINGS
         name = f"{self._visit.origin.session}-{self._number}"
-        return Recording(place, name, self._call.command, self._call.size())
+        return ChannelRecording(place, name, self._call.command, self._call.size())
 
 
 async def end(*tasks: asyncio.Future[Any]) -> None:
