@@ -250,7 +250,8 @@ def cowrie() -> Iterator[int]:
         listening = f"[ssh]\nlisten_endpoints = tcp:{port}:interface=127.0.0.1\n"
         (home / "etc" / "cowrie.cfg").write_text(f"{listening}[telnet]\nenabled = false\n")
         environment = {name: text for name, text in os.environ.items() if name != "PYTHONPATH"}
-        words = [str(python), str(python.with_name("twistd")), "-n", "--pidfile=", "cowrie"]
+        words = ["unshare", "--user", "--map-user=1000"]  # it refuses to run as root
+        words += [str(python), str(python.with_name("twistd")), "-n", "--pidfile=", "cowrie"]
         with (home / "said").open("wb") as said:
             process = subprocess.Popen(words, cwd=home, env=environment, stdout=said, stderr=said)
         try:
