@@ -257,9 +257,9 @@ def import_(
             "--format",
             metavar="NAME",
             autocompletion=shared.completing("commands", "records", "released", "sessions"),
-            help="commands (inputs, executed and scored here), records (an export of a dataset, "
-            "kept as it is), released (records as the paper's authors published them) or sessions "
-            "(the log of shioenv serve or of Cowrie). A line of a log follows those before it.",
+            help="commands: inputs, executed and scored here. sessions: the log of shioenv serve "
+            "or of Cowrie, each line after those before it. records: an export of a dataset, kept "
+            "as it is. released: records as the paper's authors published them.",
             show_default="what SRC holds: commands, records or sessions",
         ),
     ] = None,

@@ -10,7 +10,7 @@ from typing import Final
 from shioenv.dataset.external import Accepted, CommandList, readable, sample_of
 from shioenv.dataset.lines import MOST_REJECTED, Distinct, Rejection, read_lines
 from shioenv.errors import ImportFileError
-from shioenv.files.events import TypedLine, typed_lines
+from shioenv.files.events import VisitorLine, typed_lines
 from shioenv.grammar.parse import InputParser
 from shioenv.sandbox.base import LONGEST_INPUT
 
@@ -66,7 +66,7 @@ class _Typed:
         self.history: list[str] = []
         self._over = ""
 
-    def refusal(self, line: TypedLine) -> str | None:
+    def refusal(self, line: VisitorLine) -> str | None:
         """Why a line is no input; None where it may be one."""
         if self._over:
             return self._over
@@ -80,7 +80,7 @@ class _Typed:
             return "half a character: JSON names one of two surrogates"
         return "too long" if len(content) > LONGEST_INPUT else readable(content)[1]
 
-    def add(self, line: TypedLine) -> None:
+    def add(self, line: VisitorLine) -> None:
         """Puts a line before those that follow."""
         if not line.is_known:
             self._over = "after a line that history or completion filled in"

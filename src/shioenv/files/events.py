@@ -15,7 +15,7 @@ TYPED: Final = "cowrie.command.input"
 
 
 @dataclass(frozen=True, slots=True)
-class TypedLine:
+class VisitorLine:
     """A line of a visitor's."""
 
     number: int
@@ -43,9 +43,9 @@ def events(lines: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, dict[str, 
             yield number, event
 
 
-def typed_lines(lines: Iterable[tuple[int, bytes]]) -> Iterator[TypedLine]:
+def typed_lines(lines: Iterable[tuple[int, bytes]]) -> Iterator[VisitorLine]:
     """What was typed, in the order of the log."""
     for number, event in events(lines):
         text, channel = event.get("input"), event.get("channel", 0)
         if event["eventid"] == TYPED and isinstance(text, str) and isinstance(channel, int):
-            yield TypedLine(number, (event["session"], channel), text, not event.get("edited"))
+            yield VisitorLine(number, (event["session"], channel), text, not event.get("edited"))
