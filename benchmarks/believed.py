@@ -228,7 +228,7 @@ def served(directory: Path) -> Iterator[int]:
     assert process.stderr is not None
     try:
         line = process.stderr.readline().decode()
-        yield int(line.partition("port ")[2].partition(";")[0])
+        yield int(line.partition(" (")[0].rpartition(":")[2])
     finally:
         process.terminate()
         process.wait()

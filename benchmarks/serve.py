@@ -31,13 +31,24 @@ from typing import Any
 
 from shioenv.evaluation.predictors import cowrie
 
-RUNNERS = ("sandbox", "hybrid", "default")
+RUNNERS = {
+    "machine": (),
+    "model above a machine": ("--model", "default", "--machine-below", "0.9"),
+    "model": ("--model", "default"),
+}
+"""What answers, with the options that say so."""
+
 LINES = (
     "uname -a", "id", "pwd", "cd /tmp", "ls -la", "x=5", "echo $x", "cat /etc/passwd", "w",
     "ps aux", "touch f", "ls -la", "df -h", "cat /proc/cpuinfo | grep name | wc -l", "cd /var/log",
     "ls", "echo a > f; cat f", "grep -c root /etc/passwd", "mkdir -p a/b", "rm -r a",
 )  # fmt: skip
 VISIT = Path(__file__).with_name("cowrie_visit.py")
+
+
+def called(runner: str) -> str:
+    """The name in the protocol of what answers."""
+    return "default" if "--model" in RUNNERS.get(runner, ()) else "sandbox"
 
 
 class Constant(BaseHTTPRequestHandler):
@@ -72,7 +83,7 @@ def constant() -> Iterator[int]:
 @contextmanager
 def served(runner: str) -> Iterator[int]:
     """The port of `shioenv serve openai`."""
-    words = [sys.executable, "-m", "shioenv", "serve", "openai", "--runner", runner, "--port", "0"]
+    words = [sys.executable, "-m", "shioenv", "serve", "openai", *RUNNERS[runner], "--port", "0"]
     words += ["--rate", "1000000"]
     with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
@@ -141,14 +152,14 @@ def main() -> None:
         ports = {"a constant": stack.enter_context(constant())}
         ports |= {runner: stack.enter_context(served(runner)) for runner in RUNNERS}
         honeypots = {
-            name: stack.enter_context(honeypot(home / str(port), port, name))
+            name: stack.enter_context(honeypot(home / str(port), port, called(name)))
             for name, port in ports.items()
         }
         for turn in range(options.turns + 1):
             for name, process in honeypots.items():
                 visits = {f"Cowrie, {name}": over_cowrie(process)}
                 if name in RUNNERS:
-                    visits[f"HTTP, {name}"] = straight(ports[name], name)
+                    visits[f"HTTP, {name}"] = straight(ports[name], called(name))
                 for kind, seconds in visits.items():
                     spent.setdefault(kind, []).extend(seconds if turn else [])
     rows = []

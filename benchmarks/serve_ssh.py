@@ -37,10 +37,10 @@ class Served:
 
     def __init__(self, directory: Path) -> None:
         command = [sys.executable, "-m", "shioenv", "serve", "ssh", str(directory), "--port", "0"]
-        options = ["--per-address", "1000", "--connections", "1000"]
+        options = ["--per-address", "1000", "--connections", "400"]
         self.process = subprocess.Popen([*command, *options], stderr=subprocess.PIPE)
         assert self.process.stderr is not None
-        found = re.search(rb"port (\d+)", self.process.stderr.readline())
+        found = re.search(rb"running on ssh://[\d.]+:(\d+)", self.process.stderr.readline())
         assert found
         self._command = ["ssh", "-p", found[1].decode(), *OPTIONS]
         ask = directory / "ask"

@@ -464,6 +464,12 @@ class ServingError(ShioenvError):
     code = "SHIO-W03"
 
 
+class LogError(ShioenvError):
+    """A server's log or recording cannot be read, or does not have what is asked for."""
+
+    code = "SHIO-W04"
+
+
 # models
 
 

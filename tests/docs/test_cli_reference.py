@@ -65,6 +65,7 @@ def test_what_a_subcommand_makes_elsewhere_is_out() -> None:
     assert {path: names for path, names in several.items() if len(names) > 1} == {
         "shioenv dataset leakage": ["TRAIN", "TEST"],
         "shioenv model push": ["MODEL", "OWNER/NAME"],
+        "shioenv serve replay": ["PLACE", "SESSION"],
         "shioenv system import": ["NAME", "SOURCE"],
     }
     made = {

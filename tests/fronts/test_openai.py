@@ -30,7 +30,7 @@ from shioenv.domain.behavior import Behavior  # noqa: E402
 from shioenv.domain.context import Context  # noqa: E402
 from shioenv.domain.runner import State  # noqa: E402
 from shioenv.domain.scripted import ScriptedRunner  # noqa: E402
-from shioenv.fronts.linelog import LineLog  # noqa: E402
+from shioenv.fronts.events import EventLog  # noqa: E402
 from shioenv.fronts.openai import OpenAIFront  # noqa: E402
 from shioenv.fronts.shells import Shells  # noqa: E402
 from shioenv.fronts.visits import Visits  # noqa: E402
@@ -69,7 +69,10 @@ class Server:
             connection.close()
 
     def logged(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self.log.read_text().splitlines()]
+        """What was told of each line."""
+        lines = self.log.read_text().splitlines()
+        told = {"shioenv.command", "shioenv.abstained"}
+        return [event for event in map(json.loads, lines) if event["eventid"] in told]
 
 
 @contextmanager
@@ -342,11 +345,30 @@ def test_the_log_has_a_line_for_each(server: Server) -> None:
     assert "confidence" not in printed
 
 
+def test_the_log_tells_a_visit_from_its_beginning_to_its_end(tmp_path: Path) -> None:
+    with serving(tmp_path, "--model", "default") as server:
+        chat(server.client(), History().messages("pwd"), model="default")
+        chat(server.client(), executed("ls"), model="default")
+        server.process.send_signal(signal.SIGTERM)
+        server.process.communicate(timeout=60)
+        events = [json.loads(line) for line in server.log.read_text().splitlines()]
+    order = [
+        "cowrie.session.connect", "cowrie.command.input", "shioenv.command",
+        "cowrie.session.closed",
+    ]  # fmt: skip
+    sessions = dict.fromkeys(event["session"] for event in events)
+    assert len(sessions) == 2
+    for session in sessions:
+        assert [event["eventid"] for event in events if event["session"] == session] == order
+    assert {event["protocol"] for event in events} == {"openai"}
+    assert {event["src_ip"] for event in events} == {"127.0.0.1"}
+
+
 def test_a_hybrid_says_who_answered(tmp_path: Path) -> None:
-    with serving(tmp_path, "--runner", "hybrid") as server:
+    with serving(tmp_path, "--model", "default", "--machine-below", "0.9") as server:
         client, history = server.client(), History()
         for line in ("cd /tmp", "x=$SRANDOM; echo $x > f", "pwd", "wc -w f"):
-            answer = chat(client, history.messages(line), model="hybrid")
+            answer = chat(client, history.messages(line), model="default")
             history.answered(answer.choices[0].message.content)
         assert answer.choices[0].message.content == "1 f\n"
         told = server.logged()
@@ -372,7 +394,7 @@ class Scripted(Shells):
 
 def test_what_a_runner_declines_is_a_refusal(tmp_path: Path) -> None:
     async def answered_to(line: str) -> tuple[Any, Any]:
-        with LineLog(tmp_path / "log") as log:
+        with EventLog(tmp_path / "log", "box", print) as log:
             front = OpenAIFront(Visits(Scripted(), 4, 900.0), "sandbox", rate=9, log=log)
             sent: list[Any] = []
 
@@ -384,11 +406,12 @@ def test_what_a_runner_declines_is_a_refusal(tmp_path: Path) -> None:
 
             scope = {"type": "http", "method": "POST", "path": "/v1/chat/completions"}
             await front.application()({**scope, "headers": [], "query_string": b""}, receive, send)
-        logged = json.loads((tmp_path / "log").read_text().splitlines()[-1])
+        told = map(json.loads, (tmp_path / "log").read_text().splitlines())
+        logged = [event for event in told if event["eventid"].startswith("shioenv.")][-1]
         return json.loads(sent[1]["body"])["choices"][0]["message"], logged
 
     said, logged = asyncio.run(answered_to("ls"))
-    assert (said["content"], logged["abstained"]) == (None, said["refusal"])
+    assert (said["content"], logged["reason"]) == (None, said["refusal"])
     assert "output" not in logged
     said, logged = asyncio.run(answered_to("pwd"))
     assert (said["content"], said["refusal"]) == ("/\n", None)
@@ -396,7 +419,7 @@ def test_what_a_runner_declines_is_a_refusal(tmp_path: Path) -> None:
 
 
 def test_a_log_that_cannot_be_written_is_said_once_and_serving_goes_on(tmp_path: Path) -> None:
-    with serving(tmp_path, "--log", "/dev/full", "--runner", "default") as server:
+    with serving(tmp_path, "--log", "/dev/full", "--model", "default") as server:
         for _ in range(3):
             chat(server.client(), executed("pwd"), model="default")
         server.process.send_signal(signal.SIGTERM)
@@ -405,7 +428,7 @@ def test_a_log_that_cannot_be_written_is_said_once_and_serving_goes_on(tmp_path:
 
 
 def test_a_minute_has_so_many_requests(tmp_path: Path) -> None:
-    with serving(tmp_path, "--rate", "2", "--runner", "default") as server:
+    with serving(tmp_path, "--rate", "2", "--model", "default") as server:
         client = server.client("whatever")
         client.models.list()
         client.models.list()
@@ -464,10 +487,11 @@ def test_a_server_that_is_stopped_leaves_no_process(
     ("options", "said"),
     [
         (["--host", "0.0.0.0"], "--key-file"),
+        (["--machine-below", "0.5"], "--model"),
         (["--host", "192.0.2.1", "--key", "k"], "nothing can listen on 192.0.2.1"),
         (["--key", "two words"], "one word"),
         (["--key-file", "/nonexistent"], "cannot be read"),
-        (["--runner", "nosuch"], "nosuch"),
+        (["--model", "nosuch"], "nosuch"),
         (["--timeout", "0"], "wall_seconds"),
         (["--cwd", "/nonexistent"], "/nonexistent"),
         (["--log", "/nonexistent/log"], "No such file or directory"),

@@ -8,6 +8,7 @@ import os
 import select
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -18,10 +19,10 @@ from pathlib import Path
 
 import pytest
 from needs import needs
-from ssh_server import PATIENCE, Server, Sitting, serving
+from ssh_server import OPTIONS, PATIENCE, Server, Sitting, serving
 
 from shioenv.errors import SandboxError
-from shioenv.fronts.ssh.events import origin
+from shioenv.fronts.events import origin
 from shioenv.fronts.ssh.machines import Machines
 from shioenv.fronts.ssh.sessions import Visitor
 from shioenv.system.store import System
@@ -81,7 +82,38 @@ def test_a_command_has_two_channels_and_an_exit_status(server: Server) -> None:
     assert (done.stdout, done.stderr) == (b"out\nnot a tty\n/root\n", b"err\n")
     assert done.returncode == 7
     told = server.until("shioenv.command", input="echo out; echo err >&2; tty; pwd; exit 7")
-    assert (told["runner"], told["exit_code"], told["patch"]) == ("machine", 7, [])
+    assert (told["runner"], told["exit_code"], told["context_patch"]) == ("machine", 7, [])
+    assert sorted(told["output"].splitlines()) == ["/root", "err", "not a tty", "out"]
+
+
+def test_a_command_answers_while_it_runs(server: Server) -> None:
+    command = ["ssh", *OPTIONS, "-o", "IdentityFile=/nonexistent", "-p", server.port]
+    line = "echo begun; read word; echo got $word >&2; exec sleep 86423"
+    talking = subprocess.Popen(
+        [*command, "root@127.0.0.1", line], env=server.environment,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    assert talking.stdin
+    assert talking.stdout
+    assert talking.stderr
+    assert talking.stdout.readline() == b"begun\n"
+    talking.stdin.write(b"it\n")
+    talking.stdin.flush()
+    assert talking.stderr.readline() == b"got it\n"
+    sleeper = started_with("86423")
+    talking.kill()
+    talking.communicate()
+    wait_for_end([sleeper])
+    assert server.until("shioenv.command", input=line)["exit_code"] == 129
+
+
+def test_a_command_that_a_signal_kills_ends_as_with_a_stock_sshd(server: Server) -> None:
+    killed = server.ssh("root@127.0.0.1", "kill -9 $$")
+    assert (killed.returncode, killed.stdout, killed.stderr) == (255, b"", b"")
+    told = server.ssh("root@127.0.0.1", "(exit 137)")
+    assert told.returncode == 137
+    by_a_child = server.ssh("root@127.0.0.1", "bash -c 'kill -9 $$'; echo $?")
+    assert by_a_child.stdout == b"137\n"
 
 
 @pytest.mark.parametrize("size", [0, 1, 300_000, 3_000_000])
@@ -116,9 +148,9 @@ def test_a_terminal_is_one(server: Server) -> None:
         server.until("shioenv.command", last_line="echo st=$?")
         sitting.type("echo x > mad\x7f\x7fade-here\r", PROMPT)
         told = server.until("shioenv.command", input="echo x > made-here")
-        (operation,) = told["patch"]
+        (operation,) = told["context_patch"]
         assert operation[:2] == ["a", "/fs/root~1made-here"]
-        assert told["digests"] == {"root/made-here": hashlib.sha256(b"x\n").hexdigest()}
+        assert told["content_digests"] == {"root/made-here": hashlib.sha256(b"x\n").hexdigest()}
         sitting.type("exit 5\r", "logout")
         assert sitting.leave() == 5
     assert server.until("cowrie.command.input", input="echo x > made-here")
@@ -266,7 +298,9 @@ def test_the_log_tells_a_visit_in_cowries_words(server: Server) -> None:
     kex = events[names.index("cowrie.client.kex")]
     assert kex["hassh"] == hashlib.md5(kex["hasshAlgorithms"].encode()).hexdigest()
     assert all(event["src_ip"] == "127.0.0.1" and event["timestamp"] for event in events)
-    assert Path(events[names.index("cowrie.log.closed")]["ttylog"]).read_text().startswith("{")
+    closed = events[names.index("cowrie.log.closed")]
+    assert Path(closed["cast"]).read_text().startswith("{")
+    assert struct.unpack("<iLiiLL", Path(closed["ttylog"]).read_bytes()[-24:])[0] == 2  # closed
 
 
 def test_malformed_slow_and_half_closed_openings_stop_nothing(server: Server) -> None:
@@ -374,7 +408,7 @@ def test_a_model_answers_in_place_of_a_machine(system: System, tmp_path: Path) -
             assert sitting.leave() == 3
         told = server.until("shioenv.command", input="cd /tmp")
         assert told["runner"] == "model"
-        assert ["=", "/cwd", "/tmp"] in told["patch"]
+        assert ["=", "/cwd", "/tmp"] in told["context_patch"]
 
 
 def test_descriptors_have_to_suffice_for_the_bounds(system: System, tmp_path: Path) -> None:
@@ -384,7 +418,7 @@ def test_descriptors_have_to_suffice_for_the_bounds(system: System, tmp_path: Pa
         capture_output=True, text=True, timeout=PATIENCE, check=False,
     )  # fmt: skip
     assert done.returncode == 3
-    assert f"{256 + 100 * 84} are needed" in done.stderr
+    assert f"{256 + 100 * (6 + 4 * 9)} are needed" in done.stderr
     assert not (tmp_path / "new").exists()
 
 

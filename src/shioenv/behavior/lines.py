@@ -18,7 +18,7 @@ from shioenv.behavior.shell_state import ShellDump
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import started
 from shioenv.errors import SandboxError, ShellEndedError
-from shioenv.sandbox.base import Execution, FileChange, FileStat, Request, ShellSandbox
+from shioenv.sandbox.base import Entered, Execution, FileChange, FileStat, Request, ShellSandbox
 
 OF_SHELLS = frozenset({*SHELL_FIELDS, "umask", "groups"})
 """The fields of a context that a shell's dump tells."""
@@ -272,6 +272,14 @@ class Lines:
         self.ended = False
         return terminal
 
+    def enter(self, text: str, *, wall_seconds: float, idle_seconds: float) -> Entered:
+        """Starts an input in the machine as it is, which goes on beside the shell.
+
+        What it does to the machine the next `look` tells. Errors: those of `ShellSandbox.enter`.
+        """
+        request = Request(text, cwd=self._cwd, wall_seconds=wall_seconds)
+        return self._sandbox.enter(request, idle_seconds=idle_seconds)
+
     def look(self) -> Behavior:
         """What happened since the line before, without a line."""
         try:
@@ -298,15 +306,15 @@ class Lines:
 
     @property
     def given_back(self) -> bool:
-        """Whether `end` was called."""
+        """Whether `close` was called."""
         return self._give_back is None
 
     def interrupt(self) -> None:
         """Ends the machine at once, from any thread; a call that waits raises SandboxError."""
         self._sandbox.interrupt()
 
-    def end(self) -> None:
-        """Ends the shell and all that it left; ending it twice does nothing."""
+    def close(self) -> None:
+        """Ends the shell and all that it left; closing twice does nothing."""
         self.ended = True
         give_back, self._give_back = self._give_back, None
         if give_back is not None:

@@ -218,7 +218,7 @@ class SandboxRunner:
     ) -> tuple[Lines, int]:
         """Starts a shell that runs an input on a terminal, in a start directory, and stays there.
 
-        Of the lines `look` and `end` alone have a meaning. The descriptor of the terminal's other
+        Of the lines `look` and `close` alone have a meaning. The descriptor of the terminal's other
         end is the caller's to close. Errors: those of `start_shell`.
         """
         start = cwd or self.system.declaration.start_directory
@@ -233,7 +233,7 @@ class SandboxRunner:
         Once `LENT` other shells were lent, this one is ended. Errors: those of `start_shell`.
         """
         if len(self._lent) >= LENT:
-            self._lent.pop(0).end()
+            self._lent.pop(0).close()
         self._lent.append(self.start_shell(cwd, idle_seconds=LENT_SECONDS))
         return self._lent[-1]
 

@@ -256,10 +256,11 @@ def import_(
         typer.Option(
             "--format",
             metavar="NAME",
-            autocompletion=shared.completing("commands", "records", "released"),
-            help="commands (inputs, executed and scored here), records (an export of a dataset, "
-            "kept as it is) or released (records as the paper's authors published them).",
-            show_default="what SRC holds: commands or records",
+            autocompletion=shared.completing("commands", "records", "released", "sessions"),
+            help="commands: inputs, executed and scored here. sessions: the log of shioenv serve "
+            "or of Cowrie, each line after those before it. records: an export of a dataset, kept "
+            "as it is. released: records as the paper's authors published them.",
+            show_default="what SRC holds: commands, records or sessions",
         ),
     ] = None,
     sampler: Annotated[
@@ -277,14 +278,15 @@ def import_(
     limits: shared.RecordLimits,
     system: shared.SystemName = None,
 ) -> shared.Printout:
-    """Make a dataset of a list of inputs, of an export of a dataset, or of released records.
+    """Make a dataset of inputs, of a honeypot's log, of an export, or of released records.
 
     Inputs are executed, scored and recorded as generate does it; the same list gives the same
     bytes. Inputs are taken as they are: `shioenv suite adapt` rewrites other people's inputs to
-    the system first. Lines that cannot be recorded are printed, counted, and kept in
-    DIR/rejected.ndjson. Records are not executed, so seed, budget, workers and system have no
-    part. What released records do not say stays empty. Records of an export stay as they are. An
-    export in the Hugging Face layout gives the exported dataset, byte for byte.
+    the system first. Sessions start in the system's first start directory. Lines that cannot be
+    recorded are printed, counted, and kept in DIR/rejected.ndjson. Records are not executed, so
+    seed, budget, workers and system have no part. What released records do not say stays empty.
+    Records of an export stay as they are. An export in the Hugging Face layout gives the exported
+    dataset, byte for byte.
     """
     from shioenv.dataset.records import KINDS, import_records, kind_of
     from shioenv.errors import UsageError, did_you_mean
@@ -298,9 +300,10 @@ def import_(
         with counting("records") as report:
             kept = import_records(source, directory, report=report)
         return _kept(kept, directory)
-    if format_ == "commands":
-        from shioenv.dataset.external import CommandList, import_commands
+    if format_ in {"commands", "sessions"}:
+        from shioenv.dataset.external import CommandList, import_commands, read_list
         from shioenv.dataset.manifest import scoring_there
+        from shioenv.dataset.sessions import read_sessions
         from shioenv.execution.local import LocalExecutor
 
         commands = CommandList(
@@ -314,6 +317,7 @@ def import_(
             summary = import_commands(
                 commands,
                 directory,
+                read=read_list if format_ == "commands" else read_sessions,
                 scoring=scoring(scoring_there(directory)),
                 system=system,
                 limits=limits,

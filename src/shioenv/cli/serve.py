@@ -11,7 +11,7 @@ from shioenv.cli import printing, shared
 from shioenv.cli.shell import AnsweringModel, MachineBelow
 
 if TYPE_CHECKING:
-    from shioenv.fronts.serving import Door
+    from shioenv.fronts.door import Door
 
 app = typer.Typer(
     no_args_is_help=True, help="Tasks for agents, and shells, that come by the network."
@@ -53,8 +53,9 @@ def openenv(
 
     tasks = read_tasks(file)
     try:
+        from shioenv.fronts.door import Door
         from shioenv.fronts.openenv import application
-        from shioenv.fronts.serving import Door, serve
+        from shioenv.fronts.serving import serve
     except ImportError:
         raise MissingExtraError("shioenv serve openenv", "openenv", "openenv") from None
     served = application(tasks, max_turns=max_turns, sessions=sessions, limits=limits)
@@ -62,32 +63,13 @@ def openenv(
     serve(served, Door(host, port), printing.note)
 
 
-@shared.command(app, "shioenv serve openai --runner hybrid --log ./visits.jsonl")
+@shared.command(app, "shioenv serve openai --model default --log ./visits.jsonl")
 def openai(
     *,
-    runner: Annotated[
-        str,
-        typer.Option(
-            metavar="KIND",
-            autocompletion=shared.completing(
-                "sandbox", "hybrid", "shioenv.model.files:model_names"
-            ),
-            help="What answers. sandbox is a real machine for each visitor. default, or another "
-            "model's name or file, executes nothing. hybrid is the default model where it is sure, "
-            "and the machine elsewhere. KIND is the model's name in the protocol as well.",
-        ),
-    ] = "sandbox",
+    model: AnsweringModel = None,
+    machine_below: MachineBelow = None,
     system: shared.SystemName = None,
     cwd: shared.StartDirectory = None,
-    machine_below: Annotated[
-        float,
-        typer.Option(
-            min=0,
-            max=1,
-            metavar="P",
-            help="With hybrid: run what the model is less sure of.",
-        ),
-    ] = 0.9,
     host: Host = "127.0.0.1",
     port: Port = 8000,
     key: Annotated[
@@ -120,50 +102,49 @@ def openai(
     ] = 1200,
     log: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE", help="Write a line of JSON for each typed line. What is there stays."
-        ),
+        typer.Option(metavar="FILE", help="Write events as JSON, one a line. What is there stays."),
     ] = None,
     timeout: Annotated[float, typer.Option(metavar="SECONDS", help="Wall time of one line.")] = 5.0,
 ) -> None:
     """Serve shells by OpenAI's protocol, as honeypots ask them, until Ctrl-C.
 
     Each conversation has a shell, and the answer is what the shell prints. A visitor can run
-    anything in the machine, and nothing outside of it. Elsewhere than on this host's own addresses
-    a key is wanted. The extra shioenv[openai] is needed.
+    anything in the machine, and nothing outside of it. The model's name in the protocol is that of
+    --model, or else sandbox. Elsewhere than on this host's own addresses a key is wanted. The extra
+    shioenv[openai] is needed.
     """
     from contextlib import ExitStack
 
     from shioenv.errors import MissingExtraError
 
     try:
+        from shioenv.fronts.door import Door
         from shioenv.fronts.openai import OpenAIFront, refusal
-        from shioenv.fronts.serving import Door, serve
+        from shioenv.fronts.serving import serve
     except ImportError:
         raise MissingExtraError(
             "shioenv serve openai", "openai", "limits", "starlette", "uvicorn"
         ) from None
-    from shioenv.fronts.linelog import LineLog
+    from shioenv.fronts.events import EventLog
     from shioenv.fronts.shells import Shells
     from shioenv.fronts.visits import Visits
     from shioenv.sandbox.base import Limits
 
-    door = Door(host, port)
+    door, name = Door(host, port), model or "sandbox"
     keys = _keys(key or [], key_file, door)
     with ExitStack() as stack:
-        written = stack.enter_context(LineLog(log)) if log else None
+        written = stack.enter_context(EventLog(log, name, _unwritten)) if log else None
         limits = Limits(wall_seconds=timeout)
-        shells = Shells(runner, system, cwd, limits, sure=machine_below)
-        stack.callback(shells.close)
+        shells = stack.enter_context(Shells(model, machine_below, system, cwd, limits))
         front = OpenAIFront(
             Visits(shells, sessions, idle),
-            runner,
+            name,
             keys=keys,
             rate=rate,
             log=written,
             note=printing.note,
         )
-        printing.note(f"the model's name is {runner}; {sessions} shells at most")
+        printing.note(f"the model's name is {name}; {sessions} shells at most")
         serve(front.application(), door, printing.note, refusal)
 
 
@@ -183,8 +164,8 @@ def ssh(
         typer.Option(
             metavar="POLICY",
             help="Which passwords pass: any, never, try:N (an address's Nth), or list:FILE of "
-            "lines NAME:PASSWORD. Needed where the server listens elsewhere than on 127.0.0.1 "
-            "(default there: any).",
+            "lines NAME:PASSWORD. Needed where other hosts reach the server (default where none "
+            "does: any).",
         ),
     ] = None,
     keys: Annotated[
@@ -217,38 +198,95 @@ def ssh(
     Cowrie's events, with what each line changed.
     """
     import asyncio
-    import socket
+    from contextlib import ExitStack
 
     from shioenv.errors import UsageError
     from shioenv.files.regular import read_regular
+    from shioenv.fronts.door import Door, place_of
+    from shioenv.fronts.shells import Shells
+    from shioenv.fronts.ssh.machines import LIMITS
     from shioenv.fronts.ssh.policy import policy_of
     from shioenv.fronts.ssh.server import ServerBounds, SshServer
-    from shioenv.fronts.ssh.shells import Asking
     from shioenv.system.store import find_system
 
-    if policy is None and host not in {"127.0.0.1", "::1", "localhost"}:
+    door = Door(host, port)
+    if policy is None and not door.is_local:
         raise UsageError(
             f"who is let in at {host}?", hint="name it: --policy any, never, try:3, list:FILE"
         )
     try:
         accepted = read_regular(keys) if keys else b""
-        kind = socket.AF_INET6 if ":" in host else socket.AF_INET
-        listener = socket.create_server((host, port), family=kind, backlog=128)
     except OSError as error:
-        raise UsageError(f"the server cannot be started: {error}") from None
-    with listener:
-        asking = Asking(model, machine_below) if model else None
+        raise UsageError(f"{keys} cannot be read: {error}") from None
+    passing = policy_of(policy or "any")
+    with ExitStack() as stack:
+        listening = stack.enter_context(door.opened())
+        shells = None
+        if model is not None or machine_below is not None:
+            shells = stack.enter_context(Shells(model, machine_below, system, limits=LIMITS))
         served = SshServer(
-            find_system(system or (asking.system if asking else None)),
-            policy_of(policy or "any"),
+            find_system(system or (shells.system if shells else None)),
+            passing,
             directory,
             bounds=ServerBounds(connections, per_address, seconds),
             accepted_keys=accepted,
-            asking=asking,
+            shells=shells,
             delay=delay,
         )
-        printing.note(f"listening on {host} port {listener.getsockname()[1]}; log: {directory}")
-        asyncio.run(served.serve(listener))
+        printing.note(f"running on ssh://{place_of(listening)} (Ctrl-C stops it); log: {directory}")
+        asyncio.run(served.serve(listening))
+
+
+@shared.command(app, "shioenv serve replay ./visits")
+def replay(
+    place: Annotated[
+        Path,
+        typer.Argument(
+            metavar="PLACE", help="The directory of serve ssh, or the log of serve openai."
+        ),
+    ],
+    session: Annotated[
+        str | None,
+        typer.Argument(metavar="SESSION", help="The session to show; without it, all are listed."),
+    ] = None,
+    *,
+    again: Annotated[
+        bool,
+        typer.Option(
+            "--again", help="Execute the session's lines on a machine, and tell what differs."
+        ),
+    ] = False,
+    system: shared.SystemName = None,
+    speed: Annotated[
+        float, typer.Option(min=0.01, metavar="X", help="How many times as fast to show it.")
+    ] = 1.0,
+    pause: Annotated[
+        float, typer.Option(min=0, metavar="SECONDS", help="The longest pause that is kept.")
+    ] = 2.0,
+) -> shared.Printout:
+    """Show a logged session again, with what each line changed, or execute it again.
+
+    Of what the visitor had shown, sequences that do more than move, colour and erase are left out.
+    The exit status is 1 where a line that is executed again does something else. Times are not
+    compared, and what the log does not tell is not either.
+    """
+    from shioenv.cli import replaying
+    from shioenv.errors import LogError
+    from shioenv.fronts.logged import read_visits
+
+    visits = read_visits(place)
+    if session is None:
+        return replaying.listed(list(visits.values()))
+    if session not in visits:
+        raise LogError(f"{place} has no session {session}", hint=f"shioenv serve replay {place}")
+    if again:
+        return replaying.again(visits[session], system)
+    return replaying.shown(visits[session], speed, pause)
+
+
+def _unwritten(error: Exception) -> None:
+    """Tells that the log cannot be written."""
+    printing.note(f"the log cannot be written: {error}")
 
 
 def _keys(given: list[str], file: Path | None, door: Door) -> list[str]:

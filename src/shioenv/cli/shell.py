@@ -15,9 +15,7 @@ from shioenv.cli.run import describe
 
 if TYPE_CHECKING:
     from shioenv.domain.behavior import Behavior
-    from shioenv.live.asked import AskedShell, HybridShell
     from shioenv.live.cast import Cast
-    from shioenv.live.resident import ResidentShell
     from shioenv.live.shell import Shell
 
 PATIENCE = 86_400.0
@@ -76,7 +74,10 @@ def shell(
         if model is None and at_terminal:
             status = _sit(cwd, system, recording, changes=changes)
         else:
-            opened = _opened(cwd, system, model, machine_below)
+            from shioenv.fronts.shells import Shells
+
+            shells = stack.enter_context(Shells(model, machine_below, system, cwd))
+            opened = shells.open()
             stack.callback(opened.close)
             status = _run_lines(opened, recording, at_terminal=at_terminal, changes=changes)
     raise typer.Exit(status)
@@ -107,23 +108,6 @@ def _show_on_terminal(behavior: Behavior) -> None:
     lines = [f"  {describe(operation)}" for operation in behavior.patch.operations]
     text = "\r\n".join(["", *lines, ""])
     os.write(1, f"\x1b[2m{text}\x1b[0m".encode("utf-8", "replace"))
-
-
-def _opened(
-    cwd: str | None, system: str | None, model: str | None, machine_below: float | None
-) -> ResidentShell | AskedShell | HybridShell:
-    from shioenv.live.asked import AskedShell, HybridShell
-    from shioenv.live.resident import open_shell
-
-    if model is None:
-        return open_shell(system, cwd)
-    from shioenv.model.files import card_of, load_model
-
-    answering = load_model(model)
-    if machine_below is None:
-        return AskedShell(answering, answering.world.state(cwd))
-    machine = open_shell(system or card_of(model).get("system"), cwd)
-    return HybridShell(answering, machine, machine_below)
 
 
 def _run_lines(shell: Shell, recording: Cast | None, *, at_terminal: bool, changes: bool) -> int:

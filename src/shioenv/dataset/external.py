@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from shioenv.bash.words import without_assignments
 from shioenv.dataset.generate import Progress, Summary, plan_of, run
@@ -73,6 +73,7 @@ def import_commands(
     commands: CommandList,
     directory: str | Path,
     *,
+    read: Reader | None = None,
     scoring: Scoring | None = None,
     system: str | None = None,
     limits: Limits | None = None,
@@ -80,6 +81,8 @@ def import_commands(
     report: Callable[[Progress], None] = lambda progress: None,
 ) -> ImportSummary:
     """Make a dataset in `directory` of the inputs in a list.
+
+    `read` reads the file in place of `read_list`, as `shioenv.dataset.sessions` does with logs.
 
     Each input is parsed by the grammars of the system's versions. It is executed in the start
     directory that its line names, else in one drawn by the list's seed. It is scored and recorded
@@ -101,7 +104,7 @@ def import_commands(
     built = find_system(system)
     grammars = load_grammars(versions=built.versions)
     directories = commands.start_directories or built.declaration.session.start_directories
-    accepted = read_list(commands, InputParser(grammars), directories, built.is_directory)
+    accepted = (read or read_list)(commands, InputParser(grammars), directories, built.is_directory)
     if not accepted.samples:
         why = told(accepted.rejected)
         raise ImportFileError(f"{commands.path}: no line can be recorded; {why}")
@@ -127,6 +130,12 @@ def import_commands(
     )
 
 
+Reader: TypeAlias = Callable[
+    [CommandList, InputParser, Sequence[str], Callable[[str], bool]], "Accepted"
+]
+"""Reads a file, with a parser, start directories, and whether another one is there."""
+
+
 @dataclass(frozen=True, slots=True)
 class Accepted:
     """A list as it was read."""
@@ -136,7 +145,8 @@ class Accepted:
     lines: int
     """Lines of the list."""
     samples: tuple[bytes, ...]
-    """The inputs, each as JSON: arguments, start directory, and whether it is declared volatile."""
+    """The inputs, each as JSON: arguments, start directory, whether it is declared volatile, and
+    its history."""
     rejected: tuple[Rejection, ...]
 
     def elsewhere(self, directories: Sequence[str]) -> list[str]:
@@ -169,8 +179,8 @@ def import_list(
 
 def _samples(lines: Iterable[bytes]) -> Iterator[Sample]:
     for line in lines:
-        tokens, cwd, volatile = json.loads(line)
-        yield Sample(Input.from_marked(tokens), cwd, volatile, ())
+        tokens, cwd, volatile, history = json.loads(line)
+        yield Sample(Input.from_marked(tokens), cwd, volatile, (), history=tuple(history))
 
 
 def read_list(
@@ -288,7 +298,7 @@ class _Reader:
 
         ImportFileError for JSON without an input, or where too many lines were rejected.
         """
-        text, reason = _readable(content)
+        text, reason = readable(content)
         document = None if reason else self._document(number, text)
         if document is not None:
             reason = _repeated(text) or _unusable(document)
@@ -349,25 +359,34 @@ class _Reader:
 
     def _sample(self, text: str, cwd: str) -> str | None:
         """Adds an input; the reason where it cannot be added, else None."""
-        shell_input = self._parser.parse(text)
-        content = session_text(cwd, shell_input).encode()
-        if len(content) > LONGEST_INPUT:
-            return "too long"
-        if shell_input.n_arguments > MOST_ARGUMENTS:
-            return f"more than {MOST_ARGUMENTS:,} arguments"
-        if (reason := self._distinct.refusal(content)) is not None:
-            return reason
-        volatile = any(self._declared_volatile(part.command) for part in shell_input.segments)
-        document = [shell_input.input_args, cwd, volatile]
-        self.samples.append(json.dumps(document, ensure_ascii=False).encode())
-        return None
-
-    def _declared_volatile(self, command: str) -> bool:
-        grammar = self._parser.grammar(without_assignments(command), ())
-        return grammar is not None and bool(grammar.header.volatile)
+        sample, reason = sample_of(self._parser, text, cwd)
+        reason = reason or self._distinct.refusal(sample)
+        if reason is None:
+            self.samples.append(sample)
+        return reason
 
 
-def _readable(content: bytes) -> tuple[str, str | None]:
+def sample_of(
+    parser: InputParser, text: str, cwd: str, history: tuple[str, ...] = ()
+) -> tuple[bytes, str | None]:
+    """An input as `Accepted.samples` holds it, and the reason where it cannot be recorded."""
+    shell_input = parser.parse(text)
+    if len(session_text(cwd, shell_input).encode()) > LONGEST_INPUT:
+        return b"", "too long"
+    if shell_input.n_arguments > MOST_ARGUMENTS:
+        return b"", f"more than {MOST_ARGUMENTS:,} arguments"
+    volatile = any(_is_volatile(parser, part.command) for part in shell_input.segments)
+    document = [shell_input.input_args, cwd, volatile, history]
+    return json.dumps(document, ensure_ascii=False).encode(), None
+
+
+def _is_volatile(parser: InputParser, command: str) -> bool:
+    """Whether the grammar of a command declares what it does as volatile."""
+    grammar = parser.grammar(without_assignments(command), ())
+    return grammar is not None and bool(grammar.header.volatile)
+
+
+def readable(content: bytes) -> tuple[str, str | None]:
     """The text of a line, and the reason why it is no input; None where it may be one."""
     if b"\0" in content:
         return "", "a NUL byte"
@@ -405,7 +424,7 @@ def _unusable(document: dict[str, Any]) -> str | None:
         content = document["input"].encode()
     except UnicodeEncodeError:
         return "half a character: JSON names one of two surrogates"
-    return _readable(content)[1]
+    return readable(content)[1]
 
 
 def _is_plain(path: str) -> bool:

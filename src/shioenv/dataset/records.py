@@ -31,8 +31,9 @@ from shioenv.files.durable import atomic_write, new_directory, sha256_of
 from shioenv.files.regular import is_directory, open_regular, read_regular
 from shioenv.synthesis.drawing import Drawing
 
-KINDS = ("commands", "records", "released")
-"""Kinds of imports: a list of inputs, our own records, and records of the paper's authors."""
+KINDS = ("commands", "records", "released", "sessions")
+"""Kinds of imports: a list of inputs, our own records, records of the paper's authors, and logs of
+honeypots."""
 
 SUFFIXES = (".parquet", ".ndjson", ".jsonl", ".json")
 _ROWS = 100
@@ -65,6 +66,8 @@ def kind_of(source: str | Path) -> str:
         document = {}
     if {"schema_version", "input_args", "context_patch"} <= document.keys():
         return "records"
+    if {"eventid", "session"} <= document.keys():
+        return "sessions"
     if {"input", "output", "exit_code"} <= document.keys():
         raise ImportFileError(
             f"{source} holds records of another make, or other fields than records have",

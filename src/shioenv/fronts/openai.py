@@ -22,14 +22,13 @@ from starlette.routing import Route
 
 from shioenv.errors import (
     ConversationTooLongError,
-    DatasetStorageError,
     InputError,
     OverloadedError,
     ShioenvError,
 )
 from shioenv.files.schema import fault
 from shioenv.fronts.conversations import ChatRequest, Conversation, conversation_of
-from shioenv.fronts.linelog import LineLog
+from shioenv.fronts.events import EventLog, Origin, duration
 from shioenv.fronts.visits import Answered, Visits
 
 TYPES: Final = {401: "authentication_error", 429: "rate_limit_error"}
@@ -59,7 +58,7 @@ class OpenAIFront:
         *,
         keys: Sequence[str] = (),
         rate: int,
-        log: LineLog | None = None,
+        log: EventLog | None = None,
         note: Any = print,
     ) -> None:
         self._visits, self._name, self._log, self._note = visits, name, log, note
@@ -67,7 +66,9 @@ class OpenAIFront:
         self._rate = RateLimitItemPerMinute(rate)
         self._limiter = MovingWindowRateLimiter(MemoryStorage())
         self._began = int(time.time())
-        self._lost = 0
+        self._logged: dict[str, tuple[Origin, float]] = {}
+        """Visits in the log that have not ended, and when each began."""
+        visits.on_end = self._ended
 
     def application(self) -> Starlette:
         """The server as an ASGI application. Its end ends every shell."""
@@ -96,7 +97,7 @@ class OpenAIFront:
         asked, conversation = _asked(await request.body(), caller)
         if asked.model != self._name:
             raise _unknown(asked.model, self._name)
-        told = await self._told(conversation, began)
+        told = await self._told(request, conversation, began)
         answer = {
             "id": f"chatcmpl-{secrets.token_hex(12)}",
             "created": int(time.time()),
@@ -109,7 +110,7 @@ class OpenAIFront:
         chunks = _chunks(answer, told, usage if with_usage else None)
         return StreamingResponse(_events(chunks), media_type="text/event-stream")
 
-    async def _told(self, conversation: Conversation, began: float) -> Answered:
+    async def _told(self, request: Request, conversation: Conversation, began: float) -> Answered:
         """What the shell answers, written into the log."""
         try:
             told = await self._visits.answer(conversation)
@@ -123,30 +124,40 @@ class OpenAIFront:
         except ShioenvError as error:
             self._note(f"a line was not answered: {error}")
             raise _error(500, "the shell's machine broke") from None
-        if self._log is not None:
-            self._write(self._log, conversation.line, told, began)
+        self._write(request, conversation, told, time.monotonic() - began)
         return told
 
-    def _write(self, log: LineLog, line: str, told: Answered, began: float) -> None:
-        """Writes the log. A log that cannot be written is said once, until it can be again."""
-        said: dict[str, Any] = {"session": told.visit, "runner": told.runner}
-        if told.confidence is not None:
-            said["confidence"] = round(told.confidence, 4)
-        said["latency"] = round(time.monotonic() - began, 6)
-        if told.again:
-            said["again"] = told.again
-        if told.declined:
-            said["abstained"] = told.declined
-        if self._lost:
-            said["lost"] = self._lost
-        try:
-            log.write(line, told.behavior, **said)
-        except DatasetStorageError as error:
-            if not self._lost:
-                self._note(f"the log cannot be written: {error}")
-            self._lost += 1
+    def _write(
+        self, request: Request, conversation: Conversation, told: Answered, latency: float
+    ) -> None:
+        """Writes into the log what a line did; before a visit's first one, that the visit began."""
+        if self._log is None:
+            return
+        if told.visit not in self._logged:
+            client, server = request.scope.get("client"), request.scope.get("server")
+            host, port = client or ("", 0)
+            where = Origin(told.visit, host, port, server or ("", 0), "openai")
+            self._logged[told.visit] = where, time.monotonic() - latency
+            self._log.tell("cowrie.session.connect", where)
+        where, _ = self._logged[told.visit]
+        line = conversation.line
+        self._log.tell("cowrie.command.input", where, input=line)
+        again = {"again": told.again} if told.again else {}
+        if told.behavior is None:
+            self._log.tell("shioenv.abstained", where, input=line, reason=told.declined, **again)
         else:
-            self._lost = 0
+            self._log.did(
+                where, line, told.behavior, latency, told.runner, told.confidence, **again
+            )
+        if conversation.is_alone:
+            self._ended(told.visit)
+
+    def _ended(self, visit: str) -> None:
+        """Writes that a visit is over."""
+        if self._log is not None and visit in self._logged:
+            where, began = self._logged.pop(visit)
+            lasted = duration(time.monotonic() - began)
+            self._log.tell("cowrie.session.closed", where, **lasted)
 
     async def _models(self, request: Request) -> Response:
         await self._caller(request)

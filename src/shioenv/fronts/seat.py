@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
+from shioenv.errors import SandboxError
 from shioenv.live.entered import Command, EnteredMachine, Running
 from shioenv.live.terminal import for_rows
 from shioenv.sandbox.base import Entered, Limits
@@ -34,25 +35,45 @@ class Seat(Generic[Machine]):
     opening it.
     """
 
-    def __init__(self, opened: Callable[[], Machine]) -> None:
-        """`opened` opens the machine."""
-        self._opened = opened
+    def __init__(
+        self,
+        opened: Callable[[], Machine],
+        interrupt: Callable[[Machine], object] | None = None,
+    ) -> None:
+        """`opened` opens the machine. `interrupt` ends what a call waits for, from any thread."""
+        self._opened, self._interrupt = opened, interrupt
+        self._newest: Future[Any] | None = None
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="shioenv")
         self._machine: Machine | None = None
         self._ended: Future[None] | None = None
 
+    @classmethod
+    def at(cls, machine: Machine, interrupt: Callable[[Machine], object]) -> Seat[Machine]:
+        """A seat at a machine that another thread opened, and that lives on with that thread."""
+        seat = cls(lambda: machine, interrupt)
+        seat._machine = machine
+        return seat
+
     async def do(self, action: Callable[[Machine], Answer]) -> Answer:
-        """Call an action with the machine, in the machine's thread; what the action returns."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._thread, self._do, action)
+        """Call an action with the machine, in the machine's thread; what the action returns.
+
+        Errors: those of the action; SandboxError where the seat is closed.
+        """
+        if self._ended is not None:
+            raise SandboxError("the machine is closed")
+        self._newest = future = self._thread.submit(self._do, action)
+        return await asyncio.wrap_future(future)
 
     async def close(self) -> None:
         """End the machine and the thread, after all calls of `do` that were made before.
 
+        With `interrupt` a call that goes on is ended.
         A machine that is being opened is ended as soon as it is open, even where nobody waits for
         `close` any more. May be called any number of times.
         """
         if self._ended is None:
+            if self._interrupt and self._machine and self._newest and not self._newest.done():
+                self._interrupt(self._machine)
             self._ended = self._thread.submit(self._end)
             self._thread.shutdown(wait=False)
         await asyncio.shield(asyncio.wrap_future(self._ended))

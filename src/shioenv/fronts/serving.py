@@ -1,20 +1,18 @@
-"""One way of serving by HTTP: where it listens, what comes in at most, how it stops."""
+"""One way of serving by HTTP: what comes in at most, and how it stops."""
 
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import json
 import socket
 from collections.abc import Awaitable, Callable, MutableMapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from shioenv.errors import UsageError
+from shioenv.fronts.door import Door, place_of
 
 LARGEST_BODY: Final = 1 << 20
 """Bytes of a request's body at most; ours: an input has 128 KiB at most."""
@@ -43,37 +41,6 @@ Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Message, Receive, Send], Awaitable[None]]
 
 
-@dataclass(frozen=True, slots=True)
-class Door:
-    """Where a server listens."""
-
-    host: str
-    port: int
-    """0 is any free port."""
-
-    @property
-    def is_local(self) -> bool:
-        """Whether other hosts cannot reach it."""
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return self.host == "localhost"
-
-    def opened(self) -> socket.socket:
-        """A socket that listens there. Errors: UsageError, with the next step."""
-        try:
-            family = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)[0][0]
-            listening = socket.create_server((self.host, self.port), family=family, backlog=1024)
-            # asyncio sets this where a socket says that it is TCP, which those made here do not
-            listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
-            return listening
-        except OSError as error:
-            raise UsageError(
-                f"nothing can listen on {self.host}, port {self.port}: {error.strerror}",
-                hint="choose another one with --host and --port; port 0 is any free one",
-            ) from None
-
-
 def detail(status: int, message: str) -> dict[str, Any]:
     """A refusal in FastAPI's form."""
     return {"detail": message}
@@ -92,9 +59,9 @@ def serve(
     be opened.
     """
     listening = door.opened()
-    host, port = listening.getsockname()[:2]
-    shown = f"[{host}]" if ":" in host else host
-    said(f"running on http://{shown}:{port} (Ctrl-C stops it)")
+    # asyncio sets this where a socket says that it is TCP, which those made here do not
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
+    said(f"running on http://{place_of(listening)} (Ctrl-C stops it)")
     configuration = uvicorn.Config(
         Bounded(application, refusal),
         http=protocol(refusal),

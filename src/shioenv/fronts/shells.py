@@ -1,4 +1,4 @@
-"""Shells of one kind for many visitors: of machines, of a model, of both."""
+"""Shells of one kind, for one user or for many visitors: of machines, of a model, of both."""
 
 from __future__ import annotations
 
@@ -12,15 +12,9 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import Answer, Runner, State, answer_of
 from shioenv.errors import StartDirectoryError, UsageError
 from shioenv.live.asked import AskedShell, HybridShell
-from shioenv.live.resident import shell_of
+from shioenv.live.resident import ResidentShell, shell_of
 from shioenv.live.shell import Closing, Shell
 from shioenv.sandbox.base import Limits
-
-KINDS: Final = ("sandbox", "hybrid")
-"""The kinds of shell that are no model's name."""
-
-SURE: Final = 0.9
-"""How sure the model of a hybrid shell has to be; ours, as in the how-to of shells."""
 
 SPARE: Final = 2
 """Machines that wait for the next visitors; ours, because one takes a fifth of a second to open."""
@@ -38,43 +32,45 @@ class Shells(Closing):
 
     def __init__(
         self,
-        kind: str = "sandbox",
+        model: str | None = None,
+        machine_below: float | None = None,
         system: str | None = None,
         cwd: str | None = None,
         limits: Limits | None = None,
-        *,
-        sure: float = SURE,
     ) -> None:
-        """`kind` is `sandbox`, `hybrid`, or a model: a name or a file, which executes nothing.
+        """Without a `model`, a name or a file, each shell is a machine's.
 
-        `hybrid` is the default model, above a machine that runs what the model is less sure of than
-        `sure`. `cwd` is the start directory (None: the first one). Errors: those of `open_sandbox`
-        and of `load_model`; StartDirectoryError; UsageError for limits of another sandbox than
-        namespaces, in which no shell stays.
+        With one the model answers, and nothing is executed. With `machine_below` a machine runs
+        what the model is less sure of than that. `cwd` is the start directory (None: the first
+        one). Errors: those of `open_sandbox` and of `load_model`; StartDirectoryError. UsageError
+        for limits of another sandbox than namespaces, in which no shell stays, and for
+        `machine_below` alone.
         """
-        self.kind = kind
+        if machine_below is not None and model is None:
+            raise UsageError("there is no model above the machine", hint="name it with --model")
         self._opening = Lock()
         self._machines: SandboxRunner | None = None
         self._spare: deque[Shell] = deque()
         self._closed = False
-        make = self._on_machine
-        if kind != "sandbox":
+        self._make: Callable[[], Shell] = self._on_machine
+        self.system = system
+        """The name of the system that the shells are of; None for the default one."""
+        if model is not None:
             from shioenv.model.files import card_of, load_model
 
-            name = "default" if kind == "hybrid" else kind
-            loaded = load_model(name)
-            model = OneAtATime(loaded)
-            if kind == "hybrid":
-                system = system or card_of(name).get("system")
-                make = self._above(model, sure)
+            loaded = load_model(model)
+            asked = OneAtATime(loaded)
+            self.system = system or card_of(model).get("system")
+            if machine_below is not None:
+                self._make = lambda: HybridShell(asked, self._on_machine(), machine_below)
             else:
                 if cwd is not None and not loaded.world.has_directory(cwd):
                     raise StartDirectoryError(f"{cwd!r} is no directory of the model's system")
                 start = loaded.world.state(cwd)
                 start.before  # noqa: B018 - it is read once, before there are threads
-                make = lambda: AskedShell(model, start)  # noqa: E731
-        if kind in KINDS:
-            self._machines = open_sandbox(system, limits)
+                self._make = lambda: AskedShell(asked, start)
+        if model is None or machine_below is not None:
+            self._machines = open_sandbox(self.system, limits)
             try:
                 if not self._machines.keeps_shells:
                     raise UsageError(
@@ -85,7 +81,6 @@ class Shells(Closing):
             except BaseException:
                 self._machines.close()
                 raise
-        self._make: Callable[[], Shell] = make
 
     def open(self) -> Shell:
         """A shell for one visitor. Errors: those of `shell_of`."""
@@ -112,9 +107,6 @@ class Shells(Closing):
         assert self._machines is not None
         return shell_of(self._machines, self._cwd, idle_seconds=SPARE_SECONDS)
 
-    def _above(self, model: Runner, sure: float) -> Callable[[], Shell]:
-        return lambda: HybridShell(model, self._on_machine(), sure)
-
 
 class OneAtATime:
     """A runner that threads may ask at once: it answers one after the other."""
@@ -138,3 +130,10 @@ def answered_by(shell: Shell) -> tuple[str, float | None]:
     if answer is not None or isinstance(shell, AskedShell):
         return "model", answer.confidence if answer else None
     return "machine", None
+
+
+def interrupt(shell: Shell) -> None:
+    """Ends the machine that a shell waits for, from any thread. A model alone answers soon."""
+    machine = shell.machine if isinstance(shell, HybridShell) else shell
+    if isinstance(machine, ResidentShell):
+        machine.interrupt()

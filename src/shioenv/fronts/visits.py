@@ -155,6 +155,8 @@ class Visits:
         """The visits that are remembered."""
         self.kept = 0
         """Shells that are open, or are being opened; spare ones are not counted."""
+        self.on_end: Callable[[str], object] = _nothing
+        """Is told the number of a visit that is forgotten, and of each at the end."""
         self._freed = asyncio.Event()
         """Set once a shell has run its line or was ended."""
         self._closing = False
@@ -215,6 +217,8 @@ class Visits:
             await asyncio.wait(self._work)
         await self._in_thread(self._shells.close)
         self._threads.shutdown()
+        for visit in self.known:
+            self.on_end(visit.number)
 
     def _found(self, conversation: Conversation) -> Visit | None:
         """The visit that the conversation goes on with; None where none is, or nobody knows which.
@@ -391,6 +395,7 @@ class Visits:
             idle = [visit for visit in self.known if not visit.shell and not visit.waiting]
             for visit in sorted(idle, key=lambda visit: visit.used)[:too_many]:
                 self.known.remove(visit)
+                self.on_end(visit.number)
 
     async def _sweep(self) -> None:
         while True:
@@ -403,3 +408,7 @@ class Visits:
         self._work.add(future)
         future.add_done_callback(self._work.discard)
         return await asyncio.shield(future)
+
+
+def _nothing(visit: str) -> None:
+    """Takes no notice of a visit's end."""

@@ -113,7 +113,9 @@ class HybridShell(Closing):
 
     def __init__(self, model: Runner, machine: Shell, confidence: float) -> None:
         """The model answers where it is at least so sure, from 0 to 1. The machine is closed."""
-        self._model, self._machine, self._confidence = model, machine, confidence
+        self._model, self._confidence = model, confidence
+        self.machine = machine
+        """What runs the lines that the model does not answer."""
         self._start = self._state = machine.state
         self._owed: list[tuple[str, float | None]] = []
         self.answer: Answer | None = None
@@ -122,7 +124,7 @@ class HybridShell(Closing):
     @property
     def ended(self) -> bool:
         """See `Shell.ended`."""
-        return self._machine.ended
+        return self.machine.ended
 
     @property
     def state(self) -> State:
@@ -144,11 +146,11 @@ class HybridShell(Closing):
             self._state = self._state.after(line, answer.behavior, answer.written)
             return answer.behavior
         for owed, seconds in self._owed:
-            if not self._machine.ended:
-                self._machine.run(owed, timeout=seconds)
+            if not self.machine.ended:
+                self.machine.run(owed, timeout=seconds)
         self._owed.clear()
-        behavior = self._machine.run(line, timeout=timeout)
-        self._state = self._machine.state
+        behavior = self.machine.run(line, timeout=timeout)
+        self._state = self.machine.state
         return behavior
 
     def patch(self) -> ContextPatch:
@@ -157,4 +159,4 @@ class HybridShell(Closing):
 
     def close(self) -> None:
         """See `Shell.close`."""
-        self._machine.close()
+        self.machine.close()

@@ -143,7 +143,7 @@ class TerminalShell(Closing):
         if self._master >= 0:
             os.close(self._master)
             self._master = -1
-            self._lines.end()
+            self._lines.close()
         close, self._close = self._close, nothing
         close()
 

@@ -31,14 +31,30 @@ START_SECONDS: Final = 60.0
 
 _LAUNCH: Final = (
     "exec 9<&0 0</dev/null; set -m\n"
-    "( {command}; printf 'status %d\\n' $? >&9 ) &\n"
+    "( {command} <{source} 2>&8 8>&- 9>&-; printf 'status %d\\n' $? >&9 ) 8>&2 2>&9 &\n"
     "printf 'group %d\\n' $! >&9"
 )
 """Starts a command in the background, in a group of its own, and says on the talk which one it is.
 
 Job control makes the group, and leaves the command the signals that a shell has. The command itself
-does not have the talk open.
+does not have the talk open. What Bash says of a command that a signal killed goes to the talk.
 """
+
+
+def launched(words: str, *, fed: bool) -> str:
+    """The input that starts a command, quoted `words`, for `ShellSandbox.enter`.
+
+    Its talk says `group N` at once, and `status N` when the command has ended. Standard input is
+    what the talk is sent where the command is `fed`; else it is at its end.
+    """
+    return _LAUNCH.format(command=words, source="&9" if fed else "/dev/null")
+
+
+def told(line: bytes) -> tuple[str, int] | None:
+    """What a line of the talk says: `group` or `status`, and its number; None for another line."""
+    word, _, number = line.decode("ascii", "replace").strip().partition(" ")
+    return (word, int(number)) if word in {"group", "status"} and number.isdecimal() else None
+
 
 OUTPUT: Final = 16 * MEBIBYTE
 """Bytes kept of each output of a command; what comes later is read and dropped."""
@@ -90,7 +106,7 @@ class EnteredMachine(Closing):
         was killed. Errors: InputError for a text that is too long; SandboxError where the machine
         does not start it.
         """
-        row = _LAUNCH.format(command=self._row(command))
+        row = launched(self._row(command), fed=command.fed)
         request = Request(row, cwd="/", wall_seconds=START_SECONDS)
         return self._sandbox.enter(request, idle_seconds=self._idle_seconds)
 
@@ -139,9 +155,7 @@ class EnteredMachine(Closing):
     def _row(self, command: Command) -> str:
         words = ["/usr/bin/env", *(f"{name}={value}" for name, value in command.env.items())]
         row = " ".join(map(quoted, [*words, "/bin/bash", "-c", command.text]))
-        return (
-            f"cd {quoted(command.cwd)} && {self._as_user(command.user)}{row} <{_in(command)} 9>&-"
-        )
+        return f"cd {quoted(command.cwd)} 2>&8 && {self._as_user(command.user)}{row}"
 
     def _as_user(self, user: str | None) -> str:
         """The words that make the program behind them a user's, whose home is in HOME."""
@@ -156,10 +170,6 @@ class EnteredMachine(Closing):
         assert user is not None
         home = f"HOME=~{user} " if _PLAIN_NAME.fullmatch(user) else ""
         return f"{home}/usr/sbin/runuser -u {quoted(user)} -- "
-
-
-def _in(command: Command) -> str:
-    return "&9" if command.fed else "/dev/null"
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,12 +234,13 @@ class Running:
 
     async def _status(self, reader: asyncio.StreamReader) -> int:
         """The exit code, as the talk tells it. Whoever is root inside can tell another one."""
-        with suppress(ValueError, ConnectionError):  # of a line that is too long, or no number
+        with suppress(ValueError, ConnectionError):  # of a line that is too long
             while line := await reader.readline():
-                word, number = line.split()
-                if word == b"status":
-                    return int(number) & 0xFF
-                self.group = int(number)
+                word, number = told(line) or ("", 0)
+                if word == "status":
+                    return number & 0xFF
+                if word:
+                    self.group = number
         return 137
 
     def close(self) -> None:

@@ -147,7 +147,7 @@ class ResidentShell(Closing):
 
     def close(self) -> None:
         """See `Shell.close`."""
-        self._lines.end()
+        self._lines.close()
         close, self._close = self._close, nothing
         close()
 

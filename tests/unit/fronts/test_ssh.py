@@ -6,23 +6,20 @@ import asyncio
 import hashlib
 import json
 import os
-import pty
 import resource
 import socket
 import struct
-import threading
 import tracemalloc
 from pathlib import Path
 
 import pytest
 
 from shioenv.errors import UsageError
+from shioenv.fronts.events import LONGEST, EventLog, origin
 from shioenv.fronts.ssh import wires
-from shioenv.fronts.ssh.byte_terminal import END, packed, set_for_bytes
 from shioenv.fronts.ssh.daemon import settings
-from shioenv.fronts.ssh.events import LONGEST, EventLog, origin
 from shioenv.fronts.ssh.heard import Heard
-from shioenv.fronts.ssh.machines import Account, login_input
+from shioenv.fronts.ssh.machines import Account, login_words
 from shioenv.fronts.ssh.policy import REMEMBERED, AtTry, policy_of
 from shioenv.fronts.ssh.typed import Typed
 from shioenv.fronts.ssh.uploads import LARGEST, Room, ScpSink, SftpServer, Uploads
@@ -95,33 +92,6 @@ def test_keys_become_lines(keys: bytes, lines: list[tuple[str, bool]]) -> None:
         for key in keys:
             one_by_one += typed.keys(bytes([key]))
         assert one_by_one == lines
-
-
-# ---- bytes through a terminal ----
-
-
-@pytest.mark.parametrize("size", [0, 1, 1023, 1024, 1025, 300_000])
-def test_any_bytes_go_through_a_terminal(size: int) -> None:
-    content = (bytes(range(256)) * (size // 256 + 1))[:size]
-    master, slave = pty.openpty()
-    set_for_bytes(slave)
-    heard: list[bytes] = []
-
-    def listen() -> None:
-        while piece := os.read(slave, 65536):
-            heard.append(piece)
-
-    reader = threading.Thread(target=listen)
-    reader.start()
-    for piece in packed(content):
-        left = piece
-        while left:
-            left = left[os.write(master, left) :]
-    os.write(master, END)
-    reader.join(30)
-    assert b"".join(heard) == content
-    os.close(master)
-    os.close(slave)
 
 
 # ---- uploads ----
@@ -407,8 +377,8 @@ def test_a_log_that_cannot_be_written_is_told_once() -> None:
 def test_a_login_gets_what_a_real_one_gets_and_nothing_of_ours() -> None:
     given = {"TERM": "xterm", "LC_X": "y z", "SHIOENV_CONNECTION": "x", "MAIL": "m", "USER": "eve"}
     alice = Account("alice", 1001, 1002, "/home/alice", "/bin/bash")
-    text = login_input(alice, "echo 'hi there'", given, tty=True)
-    assert text.startswith("exec setpriv --reuid=1001 --regid=1002 --init-groups env -i -C ")
+    text = login_words(alice, "echo 'hi there'", given, tty=True)
+    assert text.startswith("setpriv --reuid=1001 --regid=1002 --init-groups env -i -C ")
     assert "'LC_X=y z'" in text
     assert "USER=alice" in text
     assert "SSH_TTY=/dev/pts/0" in text

@@ -10,11 +10,15 @@ import re
 import signal
 import time
 
+from shioenv.domain.behavior import Behavior
 from shioenv.errors import Abstained
+from shioenv.fronts.events import LONGEST
+from shioenv.fronts.seat import Seat
+from shioenv.fronts.shells import answered_by
 from shioenv.fronts.ssh import wires
 from shioenv.fronts.ssh.calls import Caller, LoginCall
 from shioenv.fronts.ssh.sessions import Ended, House, SshChannel, Visitor, end
-from shioenv.fronts.ssh.shells import VisitorShell
+from shioenv.live.shell import Shell
 
 _EXIT = re.compile(r"\s*(?:exit|logout)(?:\s+(\d{1,3}))?\s*")
 
@@ -23,17 +27,18 @@ class AskedChannel(SshChannel):
     """A channel whose lines a shell without a terminal answers."""
 
     def __init__(
-        self, house: House, visit: Visitor, call: LoginCall, caller: Caller, shell: VisitorShell
+        self, house: House, visit: Visitor, call: LoginCall, caller: Caller, shell: Seat[Shell]
     ) -> None:
         super().__init__(house, visit, call, caller)
-        self._shell = shell
+        self._shell, self._cwd, self._ended = shell, "", False
 
     async def _sit(self) -> Ended:
         if self._call.command is not None:
             return await self._answer(self._call.command), None
         await self._show(self._greeting)
         status = 0
-        while not self._shell.ended:
+        await self._shell.do(self._look)
+        while not self._ended:
             await self._show(self._prompt())
             line = await self._line()
             if line is None:
@@ -53,14 +58,22 @@ class AskedChannel(SshChannel):
         if command is not None:
             self.entered(command, False)
             return await self._answer(command), None
-        stdin, _ = await self._standard_input(may_be_none=False)
-        status = 0
-        for line in stdin.decode("utf-8", "surrogateescape").splitlines():
-            if self._shell.ended:
-                break
-            self.entered(line, False)
-            status = await self._answer(line)
-        return status, None
+        status, kept = 0, b""
+        while not self._ended and (data := await wires.read(self._call.fds[0])):
+            self.typed(data)
+            *lines, kept = (kept + data).split(b"\n")
+            kept = kept[:LONGEST]
+            for line in lines:
+                status = await self._piped(line, status)
+        return await self._piped(kept, status), None
+
+    async def _piped(self, line: bytes, status: int) -> int:
+        """Answers a line of standard input; the exit code, or `status` where none is answered."""
+        text = line.decode("utf-8", "surrogateescape")
+        if self._ended or not text.strip():
+            return status
+        self.entered(text, False)
+        return await self._answer(text)
 
     async def _line(self) -> str | None:
         """The next line, without its end; empty after Ctrl-C, None at the end."""
@@ -74,8 +87,7 @@ class AskedChannel(SshChannel):
             data = reading.result()
         finally:
             await end(reading, heard)
-        if self._cast:
-            self._cast.typed(data)
+        self.typed(data)
         return data.decode("utf-8", "surrogateescape").rstrip("\n") if data else None
 
     async def _interrupted(self) -> bool:
@@ -93,25 +105,36 @@ class AskedChannel(SshChannel):
         """Answers a line; the exit code."""
         began = time.monotonic()
         try:
-            behavior, guess = await self._shell.run(line)
+            behavior, runner, confidence = await self._shell.do(
+                lambda shell: self._ran(shell, line)
+            )
         except Abstained as error:
             self._tell("shioenv.abstained", input=line, reason=error.message)
             return 0
         took = time.monotonic() - began
-        self.did(line, behavior, took, guess, exit_code=behavior.exit_code)
-        await asyncio.sleep(max(0.0, self._hold_until - time.monotonic()))
+        self.did(line, behavior, took, runner, confidence)
+        await self.hold()
         errors = b"" if self._call.tty else behavior.stderr or b""
         await self._show(behavior.output if not errors else behavior.stdout or b"")
         await wires.write(self._call.fds[2], errors)
         return behavior.exit_code
 
+    def _ran(self, shell: Shell, line: str) -> tuple[Behavior, str, float | None]:
+        """What a shell does with a line, who answered, and how sure; in the shell's thread."""
+        behavior = shell.run(line)
+        self._look(shell)
+        return behavior, *answered_by(shell)
+
+    def _look(self, shell: Shell) -> None:
+        """Takes notice of where a shell is, in the shell's thread."""
+        self._cwd, self._ended = str(shell.state.before.document["cwd"]), shell.ended
+
     def _prompt(self) -> bytes:
-        place = self._shell.cwd
+        place = self._cwd
         if place == "/root" or place.startswith("/root/"):
             place = "~" + place.removeprefix("/root")
         return f"root@{self._house.hostname}:{place}# ".encode("utf-8", "surrogateescape")
 
     async def _show(self, data: bytes) -> None:
-        if self._cast:
-            self._cast.shown(data.replace(b"\n", b"\r\n"))
+        self.shown(data.replace(b"\n", b"\r\n"))
         await wires.write(self._call.fds[1], data)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Final
 
 from shioenv.bash.words import quoted
 from shioenv.behavior.lines import Lines
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.domain.behavior import Behavior
-from shioenv.errors import SandboxError
-from shioenv.live.resident import ResidentShell
-from shioenv.sandbox.base import MEBIBYTE, Limits
+from shioenv.fronts.seat import Seat
+from shioenv.live.entered import START_SECONDS, launched
+from shioenv.sandbox.base import MEBIBYTE, Entered, Limits
 from shioenv.system.store import System
 
 LIMITS: Final = Limits(
@@ -24,16 +24,14 @@ LIMITS: Final = Limits(
     output_bytes=4 * MEBIBYTE,
     drain_bytes=64 * MEBIBYTE,
 )
-"""What one visitor's machine may use. `wall_seconds` are those of a command that is not typed on a
-terminal; ours, because a scan of a file system takes less."""
+"""What one visitor's machine may use; ours. Time and output are those of a line that a model hands
+on. What a visitor types or sends goes on for as long as the connection."""
 
 READY: Final = 2
 """Machines that wait for the next visitors; ours, because each takes 15 MB and opens in 0.1 s."""
 
 IDLE_SECONDS: Final = 7200.0
 """Seconds for which a machine waits by itself: more than any server lets a visitor stay."""
-
-Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +66,10 @@ def accounts(system: System) -> Mapping[str, Account]:
     return found or {"root": Account("root", 0, 0, "/root", "/bin/bash")}
 
 
-def login_input(
+def login_words(
     account: Account, command: str | None, given: Mapping[str, str], *, tty: bool
 ) -> str:
-    """The input that becomes what a login of the account runs: its shell, or a command by it.
+    """The quoted words of what a login of the account runs: its shell, or a command by it.
 
     `given` are the variables that sshd gave; those that a real login gets are passed on.
     """
@@ -96,30 +94,31 @@ def login_input(
         words += ["bash", "-c", f"exec -a -{base} {quoted(account.shell)}"]
     else:
         words += [account.shell, "-c", command]
-    return f"exec {' '.join(map(quoted, words))}"
+    return " ".join(map(quoted, words))
 
 
 class VisitorMachine:
-    """One visitor's machine. Its calls wait for each other, in a thread of their own."""
+    """One visitor's machine: a terminal, and any number of commands beside it."""
 
-    def __init__(self, lines: Lines, give_back: Callable[[Lines], Future[None]]) -> None:
-        self._lines, self._give_back = lines, give_back
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="visitor")
-        self._closed = False
-        self._newest: Future[Any] | None = None
+    def __init__(self, lines: Lines) -> None:
+        self._lines = lines
+        self._seat = Seat.at(lines, Lines.interrupt)
         self.seated = False
         """Whether a shell has the machine's terminal."""
 
-    async def run(self, text: str, stdin: bytes) -> Behavior:
-        """What an input does, with two channels. Errors: SandboxError, InputError."""
-        return await self._do(lambda: self._lines.beside(text, separate=True, stdin=stdin))
+    async def enter(self, words: str) -> Entered:
+        """Starts a command, as quoted words; its ends. Errors: SandboxError, InputError."""
+        text = launched(words, fed=True)
+        return await self._seat.do(
+            lambda lines: lines.enter(text, wall_seconds=START_SECONDS, idle_seconds=IDLE_SECONDS)
+        )
 
-    async def sit(self, text: str) -> int:
-        """Runs an input on the machine's terminal; the other end. Errors: SandboxError."""
+    async def sit(self, words: str) -> int:
+        """Runs quoted words on the machine's terminal; the other end. Errors: SandboxError."""
         self.seated = True
         try:
-            return await self._do(
-                lambda: self._lines.start_terminal(text, idle_seconds=IDLE_SECONDS)
+            return await self._seat.do(
+                lambda lines: lines.start_terminal(f"exec {words}", idle_seconds=IDLE_SECONDS)
             )
         except BaseException:
             self.seated = False
@@ -127,7 +126,7 @@ class VisitorMachine:
 
     async def look(self) -> Behavior:
         """What changed since the last look. Errors: SandboxError."""
-        return await self._do(self._lines.look)
+        return await self._seat.do(Lines.look)
 
     @property
     def ended(self) -> bool:
@@ -141,24 +140,11 @@ class VisitorMachine:
 
     async def close(self) -> None:
         """Ends everything in the machine, what runs now included; closing twice does nothing."""
-        if self._closed:
-            return
-        self._closed = True
-        if self._newest and not self._newest.done():
-            self._lines.interrupt()
-        ended = self._thread.submit(lambda: self._give_back(self._lines).result())
-        self._thread.shutdown(wait=False)
-        await asyncio.shield(asyncio.wrap_future(ended))
-
-    async def _do(self, action: Callable[[], Answer]) -> Answer:
-        if self._closed:
-            raise SandboxError("the visitor's machine is closed")
-        self._newest = future = self._thread.submit(action)
-        return await asyncio.wrap_future(future)
+        await self._seat.close()
 
 
 class Machines:
-    """Opens machines, and keeps a few ready. One thread opens and ends all of them.
+    """Opens machines, and keeps a few ready. One thread opens all of them.
 
     A sandbox ends with the thread that opened it, so that thread stays until the end.
     """
@@ -174,16 +160,7 @@ class Machines:
         """A pristine machine. Errors: SandboxError where none can be opened."""
         future = self._ready.pop(0) if self._ready else self._thread.submit(self._start)
         self._refill()
-        return VisitorMachine(await asyncio.wrap_future(future), self._end)
-
-    async def resident(self) -> ResidentShell:
-        """A shell of lines on a machine of its own, in the system's first start directory.
-
-        Errors: SandboxError where none can be opened.
-        """
-        start = self._runner.system.declaration.start_directory
-        opened = self._thread.submit(ResidentShell, self._runner, start)
-        return await asyncio.wrap_future(opened)
+        return VisitorMachine(await asyncio.wrap_future(future))
 
     def close(self) -> None:
         """Ends every machine."""
@@ -202,6 +179,3 @@ class Machines:
 
     def _start(self) -> Lines:
         return self._runner.start_shell("/", idle_seconds=IDLE_SECONDS)
-
-    def _end(self, lines: Lines) -> Future[None]:
-        return self._thread.submit(lines.end)

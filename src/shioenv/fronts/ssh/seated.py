@@ -1,4 +1,4 @@
-"""Sessions with a machine behind them: terminals, commands, and programs that talk both ways."""
+"""Sessions with a machine behind them: terminals, and commands that talk both ways."""
 
 from __future__ import annotations
 
@@ -6,20 +6,23 @@ import asyncio
 import os
 import re
 import signal
+import socket
 import time
-from collections.abc import Callable
 from contextlib import suppress
-from typing import Final
+from dataclasses import replace
+from typing import Any, Final
 
 from shioenv.domain.behavior import Behavior
 from shioenv.errors import SandboxError
+from shioenv.fronts.events import LONGEST
 from shioenv.fronts.ssh import wires
-from shioenv.fronts.ssh.byte_terminal import BEGIN, END, packed, set_for_bytes
 from shioenv.fronts.ssh.calls import Caller, LoginCall, resize
-from shioenv.fronts.ssh.machines import Machines, VisitorMachine, login_input
+from shioenv.fronts.ssh.machines import Machines, VisitorMachine, login_words
 from shioenv.fronts.ssh.sessions import LOST, Ended, House, SshChannel, Visitor, end
 from shioenv.fronts.ssh.typed import Typed
-from shioenv.fronts.ssh.uploads import ScpSink, SftpServer
+from shioenv.fronts.ssh.uploads import ScpSink, SftpServer, StandardInput, Tap
+from shioenv.live.entered import told
+from shioenv.sandbox.base import Entered
 
 QUIET_SECONDS: Final = 0.15
 """Seconds without output after which a line is taken to be done, as in `shioenv shell`."""
@@ -43,8 +46,8 @@ class MachineChannel(SshChannel):
 
     async def _sit(self) -> Ended:
         call = self._call
-        text = login_input(self._account, call.command, call.environment, tty=True)
-        machine, master = await self._seated(text)
+        words = login_words(self._account, call.command, call.environment, tty=True)
+        machine, master = await self._seated(words)
         os.set_blocking(master, False)
         watch = _Watch(self, machine)
         left = True
@@ -52,8 +55,7 @@ class MachineChannel(SshChannel):
             call.hand_on(master)
             if call.command is None:
                 greeting = self._greeting.replace(b"\n", b"\r\n")
-                if self._cast:
-                    self._cast.shown(greeting)
+                self.shown(greeting)
                 await wires.write(call.fds[1], greeting)
             else:
                 watch.entered(call.command, False)
@@ -73,8 +75,7 @@ class MachineChannel(SshChannel):
         """
 
         def typed(data: bytes) -> None:
-            if self._cast:
-                self._cast.typed(data)
+            self.typed(data)
             watch.typed(data)
 
         up = asyncio.create_task(wires.copy(self._call.fds[0], master, typed))
@@ -90,10 +91,8 @@ class MachineChannel(SshChannel):
     async def _show(self, master: int, watch: _Watch) -> None:
         while data := await wires.read(master):
             watch.shown()
-            if (wait := self._hold_until - time.monotonic()) > 0:
-                await asyncio.sleep(wait)
-            if self._cast:
-                self._cast.shown(data)
+            await self.hold()
+            self.shown(data)
             if not await wires.write(self._call.fds[1], data):
                 return
 
@@ -106,11 +105,11 @@ class MachineChannel(SshChannel):
             if kind == "w":
                 resize(master, self._tell_size())
 
-    async def _seated(self, text: str) -> tuple[VisitorMachine, int]:
-        """A machine that runs an input on its terminal, and the terminal's other end."""
+    async def _seated(self, words: str) -> tuple[VisitorMachine, int]:
+        """A machine that runs quoted words on its terminal, and the terminal's other end."""
         machine = await self._visit.machine_of(self._machines, free=True)
         try:
-            return machine, await machine.sit(text)
+            return machine, await machine.sit(words)
         except BaseException:
             await self._visit.end(machine)
             raise
@@ -139,92 +138,102 @@ class MachineChannel(SshChannel):
 
     async def _run(self) -> Ended:
         call, command = self._call, self._call.command
-        protocol = command is not None and _PROTOCOL.match(command)
-        text = login_input(self._account, command, call.environment, tty=False)
+        words = login_words(self._account, command, call.environment, tty=False)
         if command is not None:
-            self._tell("cowrie.command.input", input=command)
-        if protocol:
-            return await self._speak(text, protocol[1], command or "")
-        stdin, ended = await self._standard_input(command is not None)
-        if not ended:
-            return await self._speak(text, "", command or "", stdin)
-        if stdin and self._uploads.room(len(stdin)):
-            self._uploads.keep("standard input", stdin)
-            await self._uploads.write()
+            self.entered(command, False)
         began = time.monotonic()
         machine = await self._visit.machine_of(self._machines)
-        running = asyncio.create_task(machine.run(text, stdin))
-        gone = asyncio.create_task(self._gone())
+        stream = _Stream(self, await machine.enter(words), self._tap(command))
         try:
-            await asyncio.wait({running, gone}, return_when=asyncio.FIRST_COMPLETED)
-            if not running.done():  # nobody waits for the answer any more
-                await self._visit.end(machine)
-            behavior = await running
+            exit_code, by_signal = await stream.spoken()
         finally:
-            await end(gone)
-            running.cancel()
+            stream.close()
         took = time.monotonic() - began
-        line = command or os.fsdecode(stdin)
-        self.did(line, behavior, took, exit_code=behavior.exit_code)
-        await self._hold()
-        if self._cast:
-            self._cast.shown(behavior.output.replace(b"\n", b"\r\n"))
-        await wires.write(call.fds[1], behavior.stdout or b"")
-        await wires.write(call.fds[2], behavior.stderr or b"")
-        return behavior.exit_code, behavior.died_by_signal
+        behavior = replace(await machine.look(), exit_code=exit_code, output=bytes(stream.answered))
+        self.did(command or os.fsdecode(bytes(stream.sent)), behavior, took)
+        return exit_code, by_signal
 
-    # ---- protocols ----
-
-    async def _speak(self, text: str, protocol: str, command: str, first: bytes = b"") -> Ended:
-        """Connects the visitor's program with one in the machine, both ways at once.
-
-        Its input in the machine is a terminal for bytes, its output a pipe for both channels.
-        """
-        began = time.monotonic()
-        begin = f"head -c 1 > /dev/null; set -o pipefail; {text} 2>&1 | cat"
-        machine, master = await self._seated(begin)
-        os.set_blocking(master, False)
-        tap = self._tap(protocol, command)
-        set_for_bytes(master)
-        up = asyncio.create_task(self._send(master, first, tap.sent if tap else _nothing))
-        down = asyncio.create_task(
-            wires.copy(master, self._call.fds[1], tap.answered if tap else _nothing)
-        )
-        gone = asyncio.create_task(self._gone())
-        left = True
-        try:
-            await asyncio.wait({down, gone}, return_when=asyncio.FIRST_COMPLETED)
-            left = not down.done()
-        finally:
-            try:
-                await end(up, down, gone)
-            finally:
-                os.close(master)
-                behavior = await self._hang_up(machine, left)
-        took = time.monotonic() - began
-        self.did(command, behavior, took, exit_code=behavior.exit_code)
-        if left:
-            return 128 + signal.SIGHUP, None
-        return behavior.exit_code, behavior.died_by_signal
-
-    async def _send(self, master: int, first: bytes, tap: Callable[[bytes], object]) -> None:
-        """Types what the visitor sends, to its end."""
-        going = await wires.write(master, BEGIN)
-        data = first or await wires.read(self._call.fds[0])
-        while going and data:
-            tap(data)
-            for piece in packed(data):
-                going = going and await wires.write(master, piece)
-            await self._uploads.write()
-            data = await wires.read(self._call.fds[0])
-        await wires.write(master, END)
-
-    def _tap(self, protocol: str, command: str) -> ScpSink | SftpServer | None:
-        if protocol == "sftp-server":
+    def _tap(self, command: str | None) -> Tap:
+        """What looks for files in what the visitor sends to a command."""
+        protocol = _PROTOCOL.match(command or "")
+        if protocol and protocol[1] == "sftp-server":
             return SftpServer(self._uploads)
-        if protocol == "scp" and re.search(r" -\w*t", command):
+        if protocol and re.search(r" -\w*t", command or ""):
             return ScpSink(self._uploads)
-        return None
+        return StandardInput(self._uploads)
+
+
+class _Stream:
+    """A command in the machine, connected with the visitor by three streams."""
+
+    def __init__(self, channel: MachineChannel, entered: Entered, tap: Tap) -> None:
+        self._channel, self._tap = channel, tap
+        self._talk = socket.socket(fileno=entered.talk)
+        self._talk.setblocking(False)
+        self._output, self._errors = entered.output, entered.errors
+        for each in (self._output, self._errors):
+            os.set_blocking(each, False)
+        self.sent, self.answered = bytearray(), bytearray()
+        """The first bytes of what the visitor sent, and of what came back by both channels."""
+
+    async def spoken(self) -> Ended:
+        """Connects both sides until the command has ended, and nobody has its outputs open.
+
+        Then how it ended; as a hang-up where the visitor left before that.
+        """
+        down = asyncio.gather(self._down(self._output, 1), self._down(self._errors, 2))
+        status = asyncio.create_task(self._status())
+        up = asyncio.create_task(self._up())
+        gone = asyncio.create_task(self._channel.gone())
+        over: asyncio.Future[Any] = asyncio.ensure_future(asyncio.gather(status, down))
+        try:
+            await asyncio.wait([over, gone], return_when=asyncio.FIRST_COMPLETED)
+            return status.result() if over.done() else (128 + signal.SIGHUP, None)
+        finally:
+            await end(over, up, gone)
+
+    async def _up(self) -> None:
+        """Sends what the visitor sends, and its end."""
+        while data := await wires.read(self._channel.fds[0]):
+            self._tap.sent(data)
+            self.sent += data[: max(0, LONGEST - len(self.sent))]
+            await self._channel.write_uploads()
+            if not await wires.write(self._talk.fileno(), data):
+                return
+        self._tap.ended()
+        await self._channel.write_uploads()
+        with suppress(OSError):
+            self._talk.shutdown(socket.SHUT_WR)
+
+    async def _down(self, source: int, number: int) -> None:
+        """Hands on an output; to its end, also where the visitor reads no more."""
+        goes_on = True
+        while data := await wires.read(source):
+            self._tap.answered(data if number == 1 else b"")
+            self.answered += data[: max(0, LONGEST - len(self.answered))]
+            await self._channel.hold()
+            self._channel.shown(data)
+            goes_on = goes_on and await wires.write(self._channel.fds[number], data)
+
+    async def _status(self) -> Ended:
+        """How the command ended: as the talk says, or else as killed."""
+        kept, killed = b"", False
+        while data := await wires.read(self._talk.fileno()):
+            *lines, kept = (kept + data).split(b"\n")
+            kept = kept[-LONGEST:]
+            for line in lines:
+                word, number = told(line) or ("killed", 0)
+                if word == "status":
+                    by_signal = number - 128 if killed and 128 < number < 193 else None
+                    return number & 255, by_signal
+                killed = killed or word == "killed"
+        return 128 + signal.SIGKILL, signal.SIGKILL
+
+    def close(self) -> None:
+        """Closes the ends of the command."""
+        self._talk.close()
+        os.close(self._output)
+        os.close(self._errors)
 
 
 class _Watch:
@@ -274,10 +283,7 @@ class _Watch:
             return
         line = "\n".join(self._waiting)
         took = max(0.0, self._shown_at - self._entered_at)
-        known = behavior.exit_code if self._machine.ended else None
-        self._session.did(line, behavior, took, exit_code=known)
+        # what was shown is in the recording, and not told apart line by line
+        unknown: dict[str, Any] = {} if self._machine.ended else {"exit_code": None}
+        self._session.did(line, behavior, took, output=None, **unknown)
         self._waiting = []
-
-
-def _nothing(data: bytes) -> None:
-    """Takes notice of nothing."""

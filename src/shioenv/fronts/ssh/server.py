@@ -10,24 +10,26 @@ import signal
 import socket
 import time
 from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from shioenv.errors import HostError, ServingError, ShioenvError
+from shioenv.fronts.events import EventLog, duration, origin
+from shioenv.fronts.logged import LOG
+from shioenv.fronts.shells import Shells
 from shioenv.fronts.ssh import wires
 from shioenv.fronts.ssh.asked import AskedChannel
 from shioenv.fronts.ssh.calls import Caller, LoginCall
 from shioenv.fronts.ssh.daemon import Daemon, make_host_keys
-from shioenv.fronts.ssh.events import EventLog, origin
 from shioenv.fronts.ssh.greeting import greeting
 from shioenv.fronts.ssh.heard import LONGEST_LINE, Heard
-from shioenv.fronts.ssh.machines import READY, Machines, accounts
+from shioenv.fronts.ssh.machines import Machines, accounts
 from shioenv.fronts.ssh.policy import PasswordPolicy
 from shioenv.fronts.ssh.seated import MachineChannel
 from shioenv.fronts.ssh.sessions import LOST, House, SshChannel, Visitor
-from shioenv.fronts.ssh.shells import Asking
 from shioenv.system.host import OPEN_FILES, allow_open_files
 from shioenv.system.store import System
 
@@ -38,12 +40,16 @@ drops a share of new ones (percent); from the third on, all."""
 CHANNELS: Final = 10
 """Sessions of one connection at once, as a stock sshd has it (MaxSessions)."""
 
-FILES_OF_A_CONNECTION: Final = 4
-"""Files that a connection has open here: itself, and sshd's log; twice for what begins or ends."""
+CHANNELS_ON_AVERAGE: Final = 4
+"""Sessions of a connection at once where all connections are taken; ours: visitors have one."""
 
-FILES_OF_A_CHANNEL: Final = 8
-"""Files that a channel has open here: three of the visitor's, its login shell, its recording, a
-terminal, and two of a machine."""
+FILES_OF_A_CONNECTION: Final = 6
+"""Files that a connection has open here: itself, and sshd's log, twice for what begins or ends; two
+of its machine."""
+
+FILES_OF_A_CHANNEL: Final = 9
+"""Files that a channel has open here: three of the visitor's, its login shell, two recordings, and
+three of a command. A further machine and its terminal have as many as a command."""
 
 _TOO_MANY = b"Exceeded MaxStartups\r\n"
 _GATE_SECONDS = 5.0
@@ -61,10 +67,15 @@ class ServerBounds:
     """Seconds that a connection may last."""
 
     @property
+    def channels(self) -> int:
+        """Channels of all connections at once."""
+        return CHANNELS_ON_AVERAGE * self.connections
+
+    @property
     def files(self) -> int:
         """Files that the server has open at most."""
-        each = FILES_OF_A_CONNECTION + CHANNELS * FILES_OF_A_CHANNEL
-        return OPEN_FILES + self.connections * each
+        held = self.connections * FILES_OF_A_CONNECTION + self.channels * FILES_OF_A_CHANNEL
+        return OPEN_FILES + held
 
 
 class SshServer:
@@ -78,35 +89,36 @@ class SshServer:
         *,
         bounds: ServerBounds | None = None,
         accepted_keys: bytes = b"",
-        asking: Asking | None = None,
+        shells: Shells | None = None,
         delay: tuple[float, float] = (0.0, 0.0),
     ) -> None:
         """Starts sshd's namespaces and the first machines; nobody is let in yet.
 
         `directory` gets the log (`log.jsonl`), recordings and uploads, and holds the host's keys.
-        `asking` opens the shells that answer in place of machines. Sessions are held back by
+        `shells` answer in place of machines, and are closed at the end. Sessions are held back by
         `delay` seconds, drawn between the two.
         Errors: ServingError, HostError, DatasetStorageError, those of a sandbox.
         """
-        self._policy, self._bounds, self._asking = policy, bounds or ServerBounds(), asking
+        self._policy, self._bounds = policy, bounds or ServerBounds()
         allow_open_files(self._bounds.files)
         self._visits: dict[str, Visitor] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._failure: Exception | None = None
         make_host_keys(directory / "host_keys")
         hostname = system.declaration.machine.hostname
-        self._log = EventLog(directory / "log.jsonl", hostname, self._fail)
+        self._log = EventLog(directory / LOG, hostname, self._fail)
         self._daemon = Daemon(system, directory / "host_keys", accepted_keys)
         try:
-            machines = None
-            if asking is None or asking.executes:
-                machines = Machines(system, 0 if asking else READY)
+            machines = None if shells else Machines(system)
         except BaseException:
             self._daemon.close()
             raise
         known = accounts(system)
         greetings = {account.uid: greeting(system, account.uid) for account in known.values()}
-        self._house = House(machines, hostname, self._log, known, greetings, directory, delay)
+        opener = ThreadPoolExecutor(max_workers=1, thread_name_prefix="shells")
+        self._house = House(
+            machines, shells, opener, hostname, self._log, known, greetings, directory, delay
+        )
 
     async def serve(self, listener: socket.socket) -> None:
         """Serves until SIGTERM or SIGINT.
@@ -142,6 +154,9 @@ class SshServer:
         await asyncio.gather(*(visit.close() for visit in self._visits.values()))
         if self._house.machines:
             await asyncio.to_thread(self._house.machines.close)
+        if self._house.shells:
+            await asyncio.to_thread(self._house.shells.close)
+        self._house.opener.shutdown()
         for name in list(self._visits):
             self._closed(name)
         self._log.close()
@@ -240,8 +255,8 @@ class SshServer:
         visit = self._visits.pop(name)
         if visit.connection:
             visit.connection.close()
-        lasted = round(time.monotonic() - visit.began, 3)
-        self._log.tell("cowrie.session.closed", visit.origin, duration=lasted)
+        lasted = duration(time.monotonic() - visit.began)
+        self._log.tell("cowrie.session.closed", visit.origin, **lasted)
 
     # ---- passwords ----
 
@@ -284,7 +299,7 @@ class SshServer:
                 call.close()
             caller.end(LOST)
             return
-        if len(visit.open) >= CHANNELS:
+        if len(visit.open) >= CHANNELS or self._channels() >= self._bounds.channels:
             self._log.tell("shioenv.dropped", visit.origin, reason="too many channels")
             call.close()
             caller.end(LOST)
@@ -295,11 +310,14 @@ class SshServer:
         task.add_done_callback(visit.open.discard)
         await task
 
+    def _channels(self) -> int:
+        return sum(len(visit.open) for visit in self._visits.values())
+
     async def _channel(self, visit: Visitor, call: LoginCall, caller: Caller) -> None:
         session: SshChannel
-        if self._asking:
+        if self._house.shells:
             try:
-                shell = await visit.shell_of(self._asking, self._house.machines)
+                shell = await visit.shell_of(self._house)
             except ShioenvError as error:
                 self._log.tell("shioenv.session.lost", visit.origin, reason=error.message)
                 call.close()

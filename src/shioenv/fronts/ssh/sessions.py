@@ -8,26 +8,22 @@ import socket
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from shioenv.domain.answers import behavior_json
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.runner import Answer
 from shioenv.errors import SandboxError, ShioenvError
-from shioenv.fronts.ssh import wires
+from shioenv.fronts.events import EventLog, Origin, duration
+from shioenv.fronts.logged import RECORDINGS
+from shioenv.fronts.seat import Seat
+from shioenv.fronts.shells import Shells, interrupt
 from shioenv.fronts.ssh.calls import Caller, LoginCall
-from shioenv.fronts.ssh.events import EventLog, Origin
 from shioenv.fronts.ssh.machines import Account, Machines, VisitorMachine
-from shioenv.fronts.ssh.shells import Asking, VisitorShell
+from shioenv.fronts.ssh.recordings import ChannelRecording
 from shioenv.fronts.ssh.uploads import HELD, LARGEST, Room, Uploads
-from shioenv.live.cast import Cast
-from shioenv.sandbox.base import LONGEST_STDIN
-
-BEGINS_SECONDS: Final = 0.05
-"""Seconds for which a command's standard input may take to begin. A client that has something to
-send has sent it by then; one that has nothing need not close its end."""
+from shioenv.live.shell import Shell
 
 LEAVING_SECONDS: Final = 5.0
 """Seconds for which channels may find out what was done last, once their visitor has left; ours."""
@@ -52,7 +48,7 @@ class Visitor:
     """Where commands run, and the terminal that was opened first."""
     machines: list[VisitorMachine] = field(default_factory=list)
     """All of the visitor's machines. Further terminals that are open at once have their own."""
-    shell: VisitorShell | None = None
+    shell: Seat[Shell] | None = None
     """What answers in place of a machine."""
     closed: bool = False
     """Whether the visitor has left, so that nothing may be opened any more."""
@@ -64,8 +60,12 @@ class Visitor:
     open: set[asyncio.Task[Any]] = field(default_factory=set)
     """Tasks that serve channels."""
 
+    leaving: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once the visitor's sshd has ended."""
+
     async def left(self) -> None:
-        """Waits for what the visitor's channels still have to tell, for a moment."""
+        """Has the visitor's channels end, and waits for what they still have to tell."""
+        self.leaving.set()
         if self.open:
             await asyncio.wait(self.open, timeout=LEAVING_SECONDS)
 
@@ -92,12 +92,14 @@ class Visitor:
             raise
         return machine
 
-    async def shell_of(self, asking: Asking, machines: Machines | None) -> VisitorShell:
+    async def shell_of(self, house: House) -> Seat[Shell]:
         """The visitor's shell of a model. Errors: as of `machine_of`."""
         async with self.choosing:
             if self.shell is None:
                 self._stay()
-                shell = await asking.open(machines)
+                assert house.shells
+                opening = house.opener.submit(house.shells.open)
+                shell = Seat.at(await asyncio.wrap_future(opening), interrupt)
                 try:
                     self._stay()
                 except SandboxError:
@@ -133,7 +135,11 @@ class House:
     """What all sessions of a server share."""
 
     machines: Machines | None
-    """None where a model answers alone."""
+    """None where `shells` answer."""
+    shells: Shells | None
+    """What answers in place of machines."""
+    opener: ThreadPoolExecutor
+    """The thread that opens these shells, and that lives as long as they."""
     hostname: str
     log: EventLog
     accounts: Mapping[str, Account]
@@ -156,10 +162,10 @@ class SshChannel(ABC):
     def __init__(self, house: House, visit: Visitor, call: LoginCall, caller: Caller) -> None:
         self._house, self._visit, self._call, self._caller = house, visit, call, caller
         self._account = house.account(call.user)
-        self._cast: Cast | None = None
+        self._recording: ChannelRecording | None = None
         self._hold_until = 0.0
-        name = f"{visit.origin.session}-{visit.channels}.cast"
-        self._recorded = house.kept / "recordings" / name
+        self._number = visit.channels
+        """The channel among the visitor's, from 1."""
         self._uploads = Uploads(house.kept / "uploads", self._brought, visit.room, house.room)
 
     async def serve(self) -> None:
@@ -172,7 +178,7 @@ class SshChannel(ABC):
         began = time.monotonic()
         try:
             try:
-                with self._recording() as self._cast:
+                with self._recorded() as self._recording:
                     if call.tty:
                         self._tell_size()
                         exit_code, by_signal = await self._sit()
@@ -184,10 +190,7 @@ class SshChannel(ABC):
             self._tell("shioenv.session.lost", reason=error.message)
         finally:
             self._uploads.close()
-            self._tell(
-                "cowrie.log.closed",
-                ttylog=str(self._recorded), duration=round(time.monotonic() - began, 3),
-            )  # fmt: skip
+            self._tell_closed(time.monotonic() - began)
             self._call.close()
             self._caller.end(exit_code, by_signal)
 
@@ -201,30 +204,27 @@ class SshChannel(ABC):
 
     # ---- what a visitor sends ----
 
-    async def _gone(self) -> None:
+    @property
+    def fds(self) -> tuple[int, int, int]:
+        """Standard input, output and error of the visitor; they do not block."""
+        return self._call.fds
+
+    async def gone(self) -> None:
+        """Waits until the visitor's login shell is gone, or the visitor's sshd."""
+        leaving = asyncio.create_task(self._visit.leaving.wait())
+        heard = asyncio.create_task(self._silence())
+        try:
+            await asyncio.wait([leaving, heard], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            await end(leaving, heard)
+
+    async def _silence(self) -> None:
         while (await self._caller.message())[0]:
             pass
 
-    async def _standard_input(self, may_be_none: bool) -> tuple[bytes, bool]:
-        """What stands on standard input, and whether that is all of it.
-
-        It may begin too late, where it `may_be_none`; then it is empty.
-        """
-        fd, kept = self._call.fds[0], bytearray()
-        reading = asyncio.create_task(wires.read(fd))
-        if may_be_none:
-            await asyncio.wait({reading}, timeout=BEGINS_SECONDS)
-            if not reading.done():
-                reading.cancel()
-                await asyncio.gather(reading, return_exceptions=True)
-                return b"", True
-        data = await reading
-        while data:
-            kept += data
-            if len(kept) >= LONGEST_STDIN - wires.PIECE:
-                return bytes(kept), False
-            data = await wires.read(fd)
-        return bytes(kept), True
+    async def write_uploads(self) -> None:
+        """Writes the files that have come whole. Errors: DatasetStorageError."""
+        await self._uploads.write()
 
     # ---- what is told ----
 
@@ -234,6 +234,7 @@ class SshChannel(ABC):
         return self._house.greetings.get(self._account.uid, b"")
 
     def _tell(self, event: str, **fields: object) -> None:
+        fields = {**fields, "channel": self._number}
         self._house.log.tell(event, self._visit.origin, **fields)
 
     def _tell_size(self) -> tuple[int, int]:
@@ -242,51 +243,62 @@ class SshChannel(ABC):
         self._tell("cowrie.client.size", width=columns, height=rows)
         return rows, columns
 
+    def _tell_closed(self, seconds: float) -> None:
+        made = self._recording
+        if made is not None:
+            cut = {} if made.whole else {"truncated": True}
+            self._tell(
+                "cowrie.log.closed",
+                ttylog=str(made.file), cast=str(made.cast_file), size=made.size,
+                shasum=made.digest, duplicate=False, **cut, **duration(seconds),
+            )  # fmt: skip
+
     def did(
         self,
         line: str,
         behavior: Behavior,
         seconds: float,
-        guess: Answer | None = None,
-        *,
-        exit_code: int | None = None,
+        runner: str = "machine",
+        confidence: float | None = None,
+        **fields: Any,
     ) -> None:
-        """Tells what a line did; `guess` is a model's answer, None where a machine ran it.
+        """Tells what a line did; see `EventLog.did`."""
+        where = self._visit.origin
+        told = {"channel": self._number, **fields}
+        self._house.log.did(where, line, behavior, seconds, runner, confidence, **told)
+        if self._recording:
+            self._recording.did(line, behavior)
 
-        An `exit_code` of None is not known.
-        """
-        document = behavior_json(behavior)
-        self._tell(
-            "shioenv.command",
-            input=line,
-            runner="model" if guess else "machine",
-            confidence=guess.confidence if guess else 1.0,
-            seconds=round(seconds, 4),
-            exit_code=exit_code,
-            patch=document["context_patch"],
-            digests=document.get("content_digests", {}),
-        )
-        if self._cast:
-            self._cast.did(line, behavior)
+    def shown(self, data: bytes) -> None:
+        """Records what the visitor is shown."""
+        if self._recording:
+            self._recording.shown(data)
+
+    def typed(self, data: bytes) -> None:
+        """Records what the visitor typed."""
+        if self._recording:
+            self._recording.typed(data)
 
     def entered(self, line: str, edited: bool) -> None:
         """Tells that a line was typed, and draws how long its answer is held back."""
         self._tell("cowrie.command.input", input=line, **({"edited": True} if edited else {}))
         self._hold_until = time.monotonic() + random.uniform(*self._house.delay)
 
-    async def _hold(self) -> None:
-        await asyncio.sleep(random.uniform(*self._house.delay))
+    async def hold(self) -> None:
+        """Waits for as long as the answer to the newest line is held back."""
+        if (wait := self._hold_until - time.monotonic()) > 0:
+            await asyncio.sleep(wait)
 
     def _brought(self, name: str, place: Path, digest: str) -> None:
         self._tell("cowrie.session.file_upload", filename=name, outfile=str(place), shasum=digest)
 
-    def _recording(self) -> Cast:
-        self._recorded.parent.mkdir(parents=True, exist_ok=True)
-        rows, columns = self._call.size()
-        return Cast(self._recorded, self._call.command or "shell", rows, columns)
+    def _recorded(self) -> ChannelRecording:
+        place = self._house.kept / RECORDINGS
+        name = f"{self._visit.origin.session}-{self._number}"
+        return ChannelRecording(place, name, self._call.command, self._call.size())
 
 
-async def end(*tasks: asyncio.Task[Any]) -> None:
+async def end(*tasks: asyncio.Future[Any]) -> None:
     """Ends tasks. Errors: those of the first one that failed."""
     for task in tasks:
         task.cancel()

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from shioenv.files.durable import replacing, storage_errors
 from shioenv.sandbox.base import MEBIBYTE
@@ -90,6 +90,49 @@ class Uploads:
         self.forget(self._held)
 
 
+class Tap(Protocol):
+    """Looks for files in what goes by."""
+
+    def sent(self, data: bytes) -> None:
+        """Takes what the visitor sent."""
+        ...
+
+    def answered(self, data: bytes) -> None:
+        """Takes what the machine answered."""
+        ...
+
+    def ended(self) -> None:
+        """Takes notice that the visitor sends no more."""
+        ...
+
+
+class StandardInput:
+    """Keeps what a command is sent, as one file, once it has come whole."""
+
+    def __init__(self, uploads: Uploads) -> None:
+        self._uploads = uploads
+        self._file: bytearray | None = bytearray()
+
+    def sent(self, data: bytes) -> None:
+        """See `Tap.sent`."""
+        if self._file is None:
+            return
+        if self._uploads.room(len(data)):
+            self._file += data
+        else:
+            self._uploads.forget(len(self._file))
+            self._file = None
+
+    def answered(self, data: bytes) -> None:
+        """See `Tap.answered`. That tells nothing here."""
+
+    def ended(self) -> None:
+        """See `Tap.ended`."""
+        if self._file:
+            self._uploads.keep("standard input", self._file)
+        self._file = None
+
+
 class ScpSink:
     """Reads what `scp -t` is sent: a line for each file, its bytes, and a NUL."""
 
@@ -104,7 +147,7 @@ class ScpSink:
         self._over = False
 
     def sent(self, data: bytes) -> None:
-        """Takes what the visitor sent."""
+        """See `Tap.sent`."""
         at = 0
         while at < len(data) and not self._over:
             if self._missing:
@@ -145,7 +188,10 @@ class ScpSink:
         self._file = None
 
     def answered(self, data: bytes) -> None:
-        """Takes what the machine answered, which tells nothing here."""
+        """See `Tap.answered`. That tells nothing here."""
+
+    def ended(self) -> None:
+        """See `Tap.ended`. Files that have not come whole are not kept."""
 
 
 _OPEN, _CLOSE, _WRITE, _HANDLE = 3, 4, 6, 102
@@ -166,7 +212,7 @@ class SftpServer:
         self._open: dict[bytes, tuple[str, bytearray]] = {}
 
     def sent(self, data: bytes) -> None:
-        """Takes what the visitor sent."""
+        """See `Tap.sent`."""
         for kind, body in self._asked.add(data):
             try:
                 self._ask(kind, body)
@@ -174,7 +220,7 @@ class SftpServer:
                 continue
 
     def answered(self, data: bytes) -> None:
-        """Takes what the machine answered."""
+        """See `Tap.answered`."""
         for kind, body in self._told.add(data):
             if kind != _HANDLE or len(body) < 8:
                 continue
@@ -182,6 +228,9 @@ class SftpServer:
             name = self._opening.pop(number, None)
             if name is not None and len(self._open) < 64:
                 self._open[_text(body, 4)[0]] = name, bytearray()
+
+    def ended(self) -> None:
+        """See `Tap.ended`. Files that are still open are not kept."""
 
     def _ask(self, kind: int, body: bytes) -> None:
         (number,) = struct.unpack_from(">I", body)

@@ -37,7 +37,7 @@ class Server:
         self.process = subprocess.Popen([*command, *options], stderr=subprocess.PIPE, text=True)
         assert self.process.stderr is not None
         line = self.process.stderr.readline()
-        found = re.search(r"port (\d+)", line)
+        found = re.search(r"running on ssh://[\d.]+:(\d+)", line)
         assert found, line + self.process.stderr.read()
         self.port = found[1]
         ask = directory / "ask"

@@ -1,6 +1,7 @@
 """What happened on a server, as JSON Lines with Cowrie's names of events and fields.
 
 Events that Cowrie does not have begin with `shioenv.`. Every parser of Cowrie's log passes them.
+What a line did has the names of `shioenv run --json`.
 """
 
 from __future__ import annotations
@@ -15,10 +16,15 @@ from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
 
+from shioenv.domain.answers import behavior_json
+from shioenv.domain.behavior import Behavior
+from shioenv.errors import DatasetStorageError
 from shioenv.files.durable import storage_errors
+from shioenv.live.shell import Closing
 
 LONGEST: Final = 16_384
-"""Characters of the longest text in an event; ours: what is longer is cut, and ends with `…`."""
+"""Characters of the longest text in an event; ours: what is longer is cut, and ends with `…`. Of
+base64 whole bytes are left, without that mark."""
 
 MESSAGES: Final[Mapping[str, str]] = {
     "cowrie.session.connect": (
@@ -39,9 +45,9 @@ MESSAGES: Final[Mapping[str, str]] = {
     "cowrie.direct-tcpip.request": (
         "direct-tcp connection request to {dst_ip}:{dst_port} from {src_ip}:{src_port}"
     ),
-    "cowrie.log.closed": "Closing TTY Log: {ttylog} after {duration} seconds",
-    "cowrie.session.closed": "Connection lost after {duration} seconds",
-    "shioenv.command": "{runner} answered {input!r} in {seconds} s",
+    "cowrie.log.closed": "Closing TTY Log: {ttylog} after {duration_ms} milliseconds",
+    "cowrie.session.closed": "Connection lost after {duration_ms} milliseconds",
+    "shioenv.command": "{runner} answered {input!r} in {latency} s",
     "shioenv.abstained": "no answer to {input!r}: {reason}",
     "shioenv.forward.refused": "refused: {request}",
     "shioenv.dropped": "dropped a connection from {src_ip}:{src_port}: {reason}",
@@ -62,6 +68,8 @@ class Origin:
     port: int
     local: tuple[str, int]
     """Where the server was reached."""
+    protocol: str = "ssh"
+    """`ssh`, or `openai` for a visit of `shioenv serve openai`."""
 
 
 def origin(peer: tuple[str, int], local: tuple[str, int]) -> Origin:
@@ -69,44 +77,65 @@ def origin(peer: tuple[str, int], local: tuple[str, int]) -> Origin:
     return Origin(uuid4().hex[:12], peer[0], peer[1], local)
 
 
-class EventLog:
-    """A file of events, written line by line. Callers may be in any thread."""
+def duration(seconds: float) -> dict[str, float]:
+    """How long something lasted, by the names that newer and older versions of Cowrie have."""
+    return {"duration_ms": round(seconds * 1000), "duration": round(seconds, 3)}
+
+
+class EventLog(Closing):
+    """A file of events, each written at once and whole. Callers may be in any thread."""
 
     def __init__(self, file: Path, sensor: str, failed: Callable[[Exception], object]) -> None:
-        """Opens the file to append to. `failed` is told of the first event that cannot be written.
+        """Opens the file to append to. What is there stays.
 
-        Errors: DatasetStorageError.
+        `failed` is told of an event that cannot be written, and not of those that follow. The
+        next event that is written tells how many are `lost`. Errors: DatasetStorageError.
         """
         self._path, self._sensor, self._failed = file, sensor, failed
         self._lock = threading.Lock()
+        self._torn = False
+        self._lost = 0
         self._session = uuid4().hex
         with storage_errors(file):
-            file.parent.mkdir(parents=True, exist_ok=True)
             self._fd = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     def tell(self, event: str, where: Origin, **fields: Any) -> None:
         """Writes an event of a connection, with its fields, as one line."""
         document: dict[str, Any] = {"eventid": event}
-        document |= {"src_ip": where.address, "session": where.session, "protocol": "ssh"}
+        document |= {"src_ip": where.address, "session": where.session}
+        document |= {"protocol": where.protocol}
         if event == "cowrie.session.connect":
             document |= {"src_port": where.port, "dst_ip": where.local[0]}
             document |= {"dst_port": where.local[1]}
-        document |= {name: _cut(value) for name, value in fields.items()}
+        document |= {name: _cut(name, value) for name, value in fields.items()}
         told = {"src_port": where.port, **document}
         document["message"] = MESSAGES[event].format_map(told)
         document |= {"sensor": self._sensor, "uuid": self._session}
         document["timestamp"] = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-        line = json.dumps(document).encode() + b"\n"
         with self._lock:
-            if self._fd < 0:
-                return
-            try:
-                if os.write(self._fd, line) != len(line):
-                    raise OSError(f"{self._path}: a line was cut")
-            except OSError as error:
-                os.close(self._fd)
-                self._fd = -1
-                self._failed(error)
+            if self._fd >= 0:
+                self._write(document | ({"lost": self._lost} if self._lost else {}))
+
+    def did(
+        self,
+        where: Origin,
+        line: str,
+        behavior: Behavior,
+        latency: float,
+        runner: str,
+        confidence: float | None = None,
+        **fields: Any,
+    ) -> None:
+        """Writes what a line did.
+
+        `runner` is `machine` or `model`, and `confidence` how sure the model was. `latency` are the
+        seconds until the answer. `fields` stand in place of the behavior's; one of None says that
+        nobody knows.
+        """
+        sure = {} if confidence is None else {"confidence": round(confidence, 4)}
+        told = {"runner": runner, **sure, "latency": round(latency, 6)}
+        told |= behavior_json(behavior) | fields
+        self.tell("shioenv.command", where, input=line, **told)
 
     def close(self) -> None:
         """Closes the file; closing twice does nothing."""
@@ -115,8 +144,23 @@ class EventLog:
                 os.close(self._fd)
             self._fd = -1
 
+    def _write(self, document: Mapping[str, Any]) -> None:
+        # what a full disk took a part of is a line of its own
+        data = b"\n" * self._torn + json.dumps(document).encode() + b"\n"
+        try:
+            with storage_errors(self._path):
+                while data:
+                    data = data[os.write(self._fd, data) :]
+                    self._torn = bool(data)
+        except DatasetStorageError as error:
+            self._lost += 1
+            if self._lost == 1:
+                self._failed(error)
+        else:
+            self._lost = 0
 
-def _cut(value: Any) -> Any:
+
+def _cut(name: str, value: Any) -> Any:
     if isinstance(value, str) and len(value) > LONGEST:
-        return value[:LONGEST] + "…"
+        return value[:LONGEST] + ("" if name.endswith("_b64") else "…")
     return value

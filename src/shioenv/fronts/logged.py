@@ -1,0 +1,166 @@
+"""Visits read from a log of `shioenv serve`, and executed again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from shioenv.domain.answers import behavior_json, behavior_of
+from shioenv.domain.behavior import Behavior
+from shioenv.errors import AnswerError, LogError
+from shioenv.files.events import TYPED, events
+from shioenv.files.regular import open_regular
+from shioenv.live.shell import Shell
+
+LOG: Final = "log.jsonl"
+"""The log in a directory of `shioenv serve ssh`."""
+
+RECORDINGS: Final = "recordings"
+"""The directory of its recordings, beside the log."""
+
+_CLOCK: Final = frozenset({"month", "day", "year", "time"})
+"""Fields of a file that tell when: no two visits are at the same time."""
+
+
+@dataclass(slots=True)
+class LoggedLine:
+    """What a line did, as the log has it."""
+
+    text: str
+    told: Mapping[str, Any]
+    """The fields of the event, with the names of `shioenv run --json`."""
+
+
+@dataclass(slots=True)
+class LoggedVisit:
+    """A visit, as the log tells it."""
+
+    session: str
+    address: str = ""
+    began: str = ""
+    user: str | None = None
+    """The name of the login; None where nobody logged in."""
+    typed: int = 0
+    """Lines that were typed, and commands that were sent."""
+    lines: list[LoggedLine] = field(default_factory=list)
+    """What they did. Lines that were typed at once are one."""
+    recordings: list[str] = field(default_factory=list)
+    """The files of its recordings, as `asciinema play` plays them."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The visit for programs."""
+        return {
+            "session": self.session, "src_ip": self.address, "began": self.began,
+            "username": self.user, "typed": self.typed, "recordings": self.recordings,
+            "lines": [{"input": line.text, **line.told} for line in self.lines],
+        }  # fmt: skip
+
+
+def read_visits(place: Path) -> dict[str, LoggedVisit]:
+    """The visits of a log, by session, in their order. `place` is a log, or a server's directory.
+
+    Lines that are no events are passed over. Errors: LogError where the log cannot be read.
+    """
+    file = place / LOG if place.is_dir() else place
+    found: dict[str, LoggedVisit] = {}
+    try:
+        with open_regular(file) as log:
+            for _, event in events(enumerate(log, 1)):
+                _take(found.setdefault(event["session"], LoggedVisit(event["session"])), event)
+    except OSError as error:
+        raise LogError(
+            f"{file} cannot be read: {error.strerror}",
+            hint="name the directory of shioenv serve ssh, or the log of shioenv serve openai",
+        ) from None
+    for visit in found.values():  # the directory may have been moved
+        visit.recordings = [str(file.parent / RECORDINGS / name) for name in visit.recordings]
+    return found
+
+
+_OWN: Final = ("runner", "confidence", "latency", "channel", "again")
+_BEHAVIOR: Final = ("exit_code", "output", "output_b64", "context_patch", "content_digests")
+
+
+def _take(visit: LoggedVisit, event: Mapping[str, Any]) -> None:
+    visit.address = visit.address or str(event.get("src_ip", ""))
+    visit.began = visit.began or str(event.get("timestamp", ""))
+    kind = event["eventid"]
+    if kind == TYPED:
+        visit.typed += 1
+    elif kind == "cowrie.login.success":
+        visit.user = str(event.get("username", ""))
+    elif kind == "shioenv.command" and isinstance(event.get("input"), str):
+        told = {name: event[name] for name in (*_OWN, *_BEHAVIOR) if name in event}
+        visit.lines.append(LoggedLine(event["input"], told))
+    elif kind == "cowrie.log.closed" and isinstance(event.get("cast"), str):
+        visit.recordings.append(Path(event["cast"]).name)
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatedLine:
+    """A line that was executed again."""
+
+    line: LoggedLine
+    behavior: Behavior
+    differs: tuple[str, ...]
+    """In what it differs from the log: `exit_code`, `output`, `files`. What the log does not tell,
+    or cut, is not compared. Nor are times, and changes of the shell itself."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The line for programs."""
+        return {
+            "input": self.line.text, "differs": list(self.differs),
+            "logged": dict(self.line.told), "again": behavior_json(self.behavior),
+        }  # fmt: skip
+
+
+def repeated(lines: Sequence[LoggedLine], shell: Shell) -> Iterator[RepeatedLine]:
+    """Runs the lines of a visit in a shell, and tells in what each differs, until the shell ends.
+
+    The shell's start directory is `/`, as names in patches of a server are relative to that.
+    Errors: those of `Shell.run`.
+    """
+    for line in lines:
+        if shell.ended:
+            return
+        behavior = shell.run(line.text)
+        yield RepeatedLine(line, behavior, tuple(_differs(line.told, behavior)))
+
+
+def _differs(told: Mapping[str, Any], behavior: Behavior) -> Iterator[str]:
+    if told.get("exit_code") not in (None, behavior.exit_code):
+        yield "exit_code"
+    output = told.get("output")
+    if isinstance(output, str) and not output.endswith("…"):
+        try:
+            logged = behavior_of({"output": output, "output_b64": told.get("output_b64")}).output
+        except AnswerError:
+            logged = None
+        if logged != behavior.output:
+            yield "output"
+    patch = behavior_json(behavior)["context_patch"]
+    if _files(told.get("context_patch")) != _files(patch):
+        yield "files"
+
+
+def _files(patch: object) -> list[object]:
+    """What a patch says of files, without times."""
+    found = []
+    for operation in patch if isinstance(patch, list) else []:
+        if not isinstance(operation, list) or len(operation) < 2:
+            continue
+        path = operation[1]
+        if not isinstance(path, str) or not path.startswith("/fs/"):
+            continue
+        if path.rpartition("/")[2] in _CLOCK:
+            continue
+        facts = [
+            {name: fact for name, fact in value.items() if name not in _CLOCK}
+            if isinstance(value, dict)
+            else value
+            for value in operation[2:]
+        ]
+        found.append([*operation[:2], *facts])
+    return sorted(found, key=repr)

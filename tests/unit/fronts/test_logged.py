@@ -1,0 +1,121 @@
+"""Logs of servers read again, and recordings shown again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.context import Context
+from shioenv.domain.patch import ContextPatch
+from shioenv.domain.runner import State
+from shioenv.domain.scripted import ScriptedRunner
+from shioenv.errors import LogError
+from shioenv.fronts.events import EventLog, origin
+from shioenv.fronts.logged import LoggedLine, read_visits, repeated
+from shioenv.fronts.ssh.recordings import LONGEST_RECORDING, ChannelRecording
+from shioenv.live.asked import AskedShell
+from shioenv.live.cast import Harmless, read_cast
+
+
+def log_of(tmp_path: Path) -> Path:
+    log = EventLog(tmp_path / "log.jsonl", "box", print)
+    where = origin(("1.2.3.4", 5), ("6.7.8.9", 22))
+    log.tell("cowrie.session.connect", where)
+    log.tell("cowrie.login.success", where, username="eve", password="x")
+    log.tell("cowrie.command.input", where, input="touch a", channel=1)
+    patch = ContextPatch.from_json('[["a","/fs/root~1a",{"size":0,"time":"19:43"}]]')
+    log.did(where, "touch a", Behavior(0, b"", patch), 0.1, "machine", channel=1)
+    log.tell("cowrie.log.closed", where, ttylog="x", cast="/elsewhere/s-1.cast", duration_ms=1)
+    log.close()
+    with (tmp_path / "log.jsonl").open("a") as file:
+        file.write('{"eventid": "cowrie.comm\n[1]\n{"eventid": 3, "session": "x"}\n')
+    return tmp_path
+
+
+def test_a_visit_is_read_as_it_was_logged(tmp_path: Path) -> None:
+    (visit,) = read_visits(log_of(tmp_path)).values()
+    assert (visit.address, visit.user, visit.typed) == ("1.2.3.4", "eve", 1)
+    assert visit.recordings == [str(tmp_path / "recordings" / "s-1.cast")]
+    (line,) = visit.lines
+    assert line.told["context_patch"][0][:2] == ["a", "/fs/root~1a"]
+    assert read_visits(tmp_path / "log.jsonl").keys() == {visit.session}
+
+
+@pytest.mark.parametrize("name", ["missing", "recordings"])
+def test_a_log_that_cannot_be_read_is_named(tmp_path: Path, name: str) -> None:
+    (tmp_path / "recordings").mkdir()
+    with pytest.raises(LogError, match=name):
+        read_visits(tmp_path / name)
+
+
+def again(told: dict[str, object], behavior: Behavior) -> tuple[str, ...]:
+    start = State(cwd="/", context=Context({"cwd": "/", "fs": {}, "env": {}}))
+    shell = AskedShell(ScriptedRunner(table={"x": behavior}), start)
+    (line,) = repeated([LoggedLine("x", told)], shell)
+    return line.differs
+
+
+def test_what_a_line_does_again_is_compared_as_far_as_the_log_tells_it() -> None:
+    file = '{"perms":"-rw-r--r--","size":SIZE,"time":"TIME"}'
+    made = ContextPatch.from_json(
+        f'[["a","/fs/f",{file.replace("SIZE", "1").replace("TIME", "10:00")}]]'
+    )
+    later = json.loads(file.replace("SIZE", "1").replace("TIME", "11:00"))
+    larger = json.loads(file.replace("SIZE", "2").replace("TIME", "10:00"))
+    did = Behavior(1, b"out\n", made)
+    told = {"exit_code": 1, "output": "out\n", "context_patch": [["a", "/fs/f", later]]}
+    assert again(told, did) == ()
+    assert again({**told, "exit_code": None, "output": None}, did) == ()
+    assert again({**told, "output": "o…"}, did) == ()
+    assert again({**told, "exit_code": 0}, did) == ("exit_code",)
+    assert again({**told, "output": "other"}, did) == ("output",)
+    assert again({**told, "context_patch": [["a", "/fs/f", larger]]}, did) == ("files",)
+    assert again({**told, "context_patch": "[["}, did) == ("files",)
+
+
+# ---- recordings ----
+
+
+def test_a_recording_is_a_cast_and_a_ttylog(tmp_path: Path) -> None:
+    with ChannelRecording(tmp_path, "s-1", "id", (24, 80)) as made:
+        made.shown(b"a\r\n")
+        made.typed(b"\xff")
+        made.did("id", Behavior(0, b""))
+    kinds = [(event.kind, event.text) for event in read_cast(made.cast_file)][:2]
+    assert kinds == [("o", "a\r\n"), ("i", "\ufffd")]
+    assert (made.size, made.whole) == (len(b"ida\r\n\xff"), True)
+
+
+def test_a_recording_ends_at_its_bound(tmp_path: Path) -> None:
+    with ChannelRecording(tmp_path, "s-1", None, (24, 80)) as made:
+        made.shown(b"x" * (LONGEST_RECORDING - 1))
+        made.shown(b"yy")
+        made.typed(b"z")
+    assert not made.whole
+    assert made.file.stat().st_size < LONGEST_RECORDING + 100
+
+
+@pytest.mark.parametrize(
+    ("texts", "left"),
+    [
+        (["\x1b[31mred\x1b[0m\r\n"], "\x1b[31mred\x1b[0m\r\n"),
+        (["\x1b[2J\x1b[1;1H\x1b[?1049h\x1b7\x1b8"], "\x1b[2J\x1b[1;1H\x1b[?1049h\x1b7\x1b8"),
+        (["\x1b]0;title\x07a\x1b]52;c;ZXZpbA==\x1b\\b"], "ab"),
+        (["a\x1b]52;c;ZX", "ZpbA==\x07b"], "ab"),
+        (["\x1b[6", "n\x1b[c\x1b[5nx"], "x"),
+        (["\x1bP$q q\x1b\\x\x1b(0\x1bc"], "x"),
+        (["\x9b6n\x05\x0e"], "6n"),
+        (["\x1b[?1000h\x1b[?9001h"], ""),
+    ],
+)
+def test_what_a_terminal_would_obey_is_left_out(texts: list[str], left: str) -> None:
+    screen = Harmless()
+    assert "".join(map(screen.of, texts)) == left
+
+
+def test_a_recording_that_was_cut_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
+    (tmp_path / "x").write_text('{"version": 2}\n[0.1, "o", "a"]\n[0.2, "o"\n[[[\n7\n')
+    assert [event.text for event in read_cast(tmp_path / "x")] == ["a"]
