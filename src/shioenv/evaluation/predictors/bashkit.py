@@ -7,9 +7,9 @@ proved little.
 from __future__ import annotations
 
 import stat
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import Any, TypeVar
 
 from shioenv.bash.words import quoted
 from shioenv.domain.behavior import Behavior
@@ -33,6 +33,8 @@ WATCHED = ("/home", "/tmp", "/root", "/etc", "/var", "/srv", "/opt", "/mnt", "/m
 """Directories where changes of an input are looked for; changes elsewhere are not seen."""
 
 Loaded = list[tuple[IndexEntry, bytes | None]]
+T = TypeVar("T")
+Q = TypeVar("Q")
 
 
 _SHELL = """\
@@ -50,11 +52,13 @@ sys.exit(done.exit_code & 255)
 class Bashkit:
     """Answers by running inputs in bashkit, each in a new interpreter with the system's files.
 
+    The files are laid out once. A new interpreter gets what is not mounted from a snapshot.
     bashkit's own /etc cannot be replaced file by file, so the system's is mounted over it. bashkit
     tells the host's time and knows no owners.
     """
 
     patch_level = PatchLevel.FILES
+    at_once = 64
     shell = f"python3 -c {quoted(_SHELL)}"
 
     def __init__(self, setting: Setting) -> None:
@@ -72,6 +76,8 @@ class Bashkit:
         self._home = [pair for pair in loaded(system) if not _is_under(pair[0].path, MOUNTED)]
         self._under = {top: [*_beneath(system, top)] for top in MOUNTED}
         self._mounts = {top: self._filled(top) for top in MOUNTED}
+        self._watched: tuple[str, ...] = WATCHED
+        self._snapshot = self._filled_home()
         self._pristine: dict[str, ShownFile] | None = None
         """The files of a new interpreter, which are the same each time."""
 
@@ -96,17 +102,45 @@ class Bashkit:
         output = f"{done.stdout}{done.stderr}".encode("utf-8", "surrogateescape")
         return Behavior(exit_code=done.exit_code & 0xFF, output=output, patch=patch)
 
+    def together(self, ask: Callable[[Q], T], questions: Sequence[Q]) -> list[T]:
+        """What `ask` gives for each question; it calls `run` once for each.
+
+        What is mounted is looked at once, behind all of them. Where it changed, all are asked anew,
+        and it is looked at after each.
+        """
+        mounted = [top for top in WATCHED if _is_under(top, MOUNTED)]
+        before = self._tree(self._fresh("/"), mounted)
+        self._watched, self._pristine = tuple(set(WATCHED) - set(mounted)), None
+        try:
+            said = [ask(question) for question in questions]
+        finally:
+            self._watched, self._pristine = WATCHED, None
+        if self._tree(self._fresh("/"), mounted) == before:
+            return said
+        self._mounts = {top: self._filled(top) for top in MOUNTED}
+        return [ask(question) for question in questions]
+
     def _fresh(self, cwd: str) -> Any:
         """A new interpreter over the system's files as they were built, in directory `cwd`."""
-        bash = self._bashkit.Bash(
-            username="root", hostname=self._hostname, cwd=cwd, env=self._environment
-        )
+        bash = self._new(cwd)
+        bash.restore_snapshot(self._snapshot)
         for top, files in self._mounts.items():
             bash.mount(top, files)
-        _fill(bash.fs(), self._home)
-        _date(bash, self._home)
         bash.execute_sync(f"cd {quoted(cwd)}")
         return bash
+
+    def _new(self, cwd: str) -> Any:
+        return self._bashkit.Bash(
+            username="root", hostname=self._hostname, cwd=cwd, env=self._environment
+        )
+
+    def _filled_home(self) -> bytes:
+        """A snapshot of an interpreter with all files but those that are mounted."""
+        bash = self._new(self._start)
+        _fill(bash.fs(), self._home)
+        _date(bash, self._home)
+        snapshot: bytes = bash.snapshot()
+        return snapshot
 
     def _filled(self, top: str) -> Any:
         files = self._bashkit.FileSystem()
@@ -116,10 +150,10 @@ class Bashkit:
         _date(bash, self._under[top])
         return files
 
-    def _tree(self, bash: Any) -> dict[str, ShownFile]:
+    def _tree(self, bash: Any, tops: Iterable[str] = ()) -> dict[str, ShownFile]:
         files = bash.fs()
         found: dict[str, ShownFile] = {}
-        waiting = [top for top in WATCHED if files.exists(top)]
+        waiting = [top for top in tops or self._watched if files.exists(top)]
         while waiting:
             directory = waiting.pop()
             for entry in files.read_dir(directory):
