@@ -165,8 +165,8 @@ class CaseStream:
         """For each option of a command a case with this option, and as few others as are found.
 
         Where the option cannot stand alone, options that people use together stand beside it
-        (`tar -c -f`). They stand there as well where the option alone is volatile (`curl -s`). Where
-        that does not do, it is a case drawn freely that happens to have it.
+        (`tar -c -f`). They stand there as well where the option alone is volatile (`curl -s`).
+        Where that does not do, it is a case drawn freely that happens to have it.
         """
         random = generator(self._seed, "cases", OPTION, name)
         names = list(self.options[name])
