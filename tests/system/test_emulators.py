@@ -86,7 +86,9 @@ def pool() -> Iterator[PredictorPool]:
 
 
 def said(pool: PredictorPool, *texts: str) -> list[Said]:
-    answers = dict(pool.said([(number, (text, State(HOME))) for number, text in enumerate(texts)]))
+    answers = dict(
+        pool.said([(number, (text, State(cwd=HOME))) for number, text in enumerate(texts)])
+    )
     return [answers[number] for number in range(len(texts))]
 
 

@@ -90,6 +90,7 @@ class Bashkit:
         pristine = before = self._pristine = self._pristine or self._tree(bash)
         for text in state.history if state else ():
             bash.execute_sync(f"{text}\n")
+        if state and state.history:
             before = self._tree(bash)
         done = bash.execute_sync(f"{{ {shell_input}\n}} 2>&1")
         after = self._tree(bash)
