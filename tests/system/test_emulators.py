@@ -11,7 +11,8 @@ from typer.testing import CliRunner
 
 from shioenv.cli.main import app
 from shioenv.domain.runner import State
-from shioenv.evaluation.metrics import PatchLevel
+from shioenv.evaluation.asking import Bounds, PredictorPool
+from shioenv.evaluation.metrics import PatchLevel, Said
 from shioenv.evaluation.patches import changed_files, operations
 from shioenv.evaluation.predictor import Predictor, make_predictor
 
@@ -76,3 +77,26 @@ def test_a_history_leads_to_the_state_and_is_not_the_answer(emulator: Predictor)
     done = emulator.run("cat file; echo $x; pwd; rm file", state)
     assert done.output == b"one\n5\n/tmp\n"
     assert changed_files(operations(done.patch)) == {("removed", "file")}
+
+
+@pytest.fixture
+def pool() -> Iterator[PredictorPool]:
+    with PredictorPool("bashkit", "debian-12", HOME, 1, Bounds(answer=20)) as made:
+        yield made
+
+
+def said(pool: PredictorPool, *texts: str) -> list[Said]:
+    tasks = [(number, (text, State(cwd=HOME))) for number, text in enumerate(texts)]
+    answers = dict(pool.said(tasks))
+    return [answers[number] for number in range(len(texts))]
+
+
+def test_many_questions_at_once_are_answered_as_each_by_itself(pool: PredictorPool) -> None:
+    texts = ("rm -r documents", "ls", "echo x > /etc/hostname", "cat /etc/hostname", "rm data/*")
+    alone = [said(pool, text)[0] for text in texts]
+    together = said(pool, *texts, "ls /etc")
+    assert [one.behavior for one in together[:5]] == [one.behavior for one in alone]
+    assert alone[3].behavior is not None
+    assert alone[3].behavior.output == b"ubuntu\n"
+    assert alone[2].behavior is not None
+    assert alone[2].behavior.patch.operations

@@ -56,6 +56,8 @@ class Ready:
     """The shell's words that run it, to which an input is added as the last one.
 
     It works in the current directory of a real file system. Empty where it cannot be run so."""
+    at_once: int = 1
+    """Questions that a worker is given at once, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,7 @@ class PredictorPool:
         self._given = pickle.dumps((name, system, start, bounds.program))
         self._name, self._bounds, self._wanted = name, bounds, workers
         self._workers: list[_Worker] = []
+        self._alone: deque[tuple[int, Task]] = deque()
         self._failed = 0
         began = time.monotonic()
         self.ready = self._first()
@@ -107,20 +110,29 @@ class PredictorPool:
     def said(self, tasks: Sequence[tuple[int, Task]]) -> Iterator[tuple[int, Said]]:
         """The number of each task with its answer, in the order in which answers come.
 
+        A worker is given as many at once as the predictor takes. The seconds of an answer are for
+        all of them. Where these are late or lost, each is asked again by itself.
         Errors: HostError where the predictor cannot run here.
         """
         left = deque(tasks)
         busy = 0
-        while left or busy:
-            wanted = min(self._wanted, len(left) + busy)
+        while left or self._alone or busy:
+            wanted = min(self._wanted, len(left) + len(self._alone) + busy)
             starting = sum(not worker.ready for worker in self._workers)
             for _ in range(min(wanted - len(self._workers), STARTING - starting)):
                 self._workers.append(_Worker(self._given, self._bounds.ready))
             for worker in self._workers:
-                if left and worker.resting:
-                    worker.give(left.popleft(), self._bounds.answer)
+                if worker.resting and (given := self._next(left)):
+                    worker.give(given, self._bounds.answer)
             yield from self._answers()
-            busy = sum(worker.task is not None for worker in self._workers)
+            busy = sum(len(worker.tasks) for worker in self._workers)
+
+    def _next(self, left: deque[tuple[int, Task]]) -> list[tuple[int, Task]]:
+        """What a worker is given next; each worker gets its share of what is left."""
+        if self._alone:
+            return [self._alone.popleft()]
+        share = -(-len(left) // self._wanted)
+        return [left.popleft() for _ in range(min(share, self.ready.at_once))]
 
     def close(self) -> None:
         """Ends the workers and all that they started; workers at rest may end by themselves."""
@@ -164,10 +176,10 @@ class PredictorPool:
                     continue
                 if isinstance(what, Ready):
                     worker.rest(what)
-                elif isinstance(what, Said):
-                    number, _ = worker.task  # type: ignore[misc]
+                elif isinstance(what, list):
+                    numbers = [number for number, _ in worker.tasks]
                     worker.recover(self._bounds.ready)
-                    yield number, what
+                    yield from zip(numbers, what, strict=True)
                 else:
                     raise HostError(f"{self._name} cannot run here: {what}")
             elif (
@@ -185,9 +197,14 @@ class PredictorPool:
         if last_words:
             words += f": {last_words.splitlines()[-1]}"
         late = status is Status.TIMED_OUT
-        if worker.task is not None:
+        if len(worker.tasks) > 1:
+            self._alone.extend(worker.tasks)
+        elif worker.tasks:
             why = f"no answer in {self._bounds.answer:g} s" if late else words
-            yield worker.task[0], Said(status, milliseconds=round(worker.waited * 1e3, 3), why=why)
+            yield (
+                worker.tasks[0][0],
+                Said(status, milliseconds=round(worker.waited * 1e3, 3), why=why),
+            )
         if not worker.ready:
             self._failed += 1
             if late:
@@ -203,14 +220,14 @@ class PredictorPool:
 class _Worker(WorkerProcess):
     """One process, which holds one predictor.
 
-    `task` is the task that the worker was given and has not answered. `deadline` is the time by
+    `tasks` are those that the worker was given and has not answered. `deadline` is the time by
     which it has to say something. `facts` is what its predictor says of itself, None before the
     predictor is ready. `resting` says whether the worker can be given a task.
     """
 
     def __init__(self, given: bytes, seconds: float) -> None:
         super().__init__("shioenv.evaluation.asking", programs=True)
-        self.task: tuple[int, Task] | None = None
+        self.tasks: list[tuple[int, Task]] = []
         self.facts: Ready | None = None
         self.resting = False
         self._began = time.monotonic()
@@ -226,15 +243,15 @@ class _Worker(WorkerProcess):
     def waited(self) -> float:
         return time.monotonic() - self._began
 
-    def give(self, task: tuple[int, Task], seconds: float) -> None:
-        self.task, self.resting = task, False
+    def give(self, tasks: list[tuple[int, Task]], seconds: float) -> None:
+        self.tasks, self.resting = tasks, False
         self._began = time.monotonic()
         self.deadline = self._began + seconds
-        self.send(pickle.dumps(task[1]))
+        self.send(pickle.dumps([task for _, task in tasks]))
 
     def recover(self, seconds: float) -> None:
         """Notes that the worker answered; it may have to start a program again before it rests."""
-        self.task = None
+        self.tasks = []
         self.deadline = time.monotonic() + seconds
 
     def rest(self, facts: Ready) -> None:
@@ -258,15 +275,16 @@ def main() -> None:
         return
     names = ("training", "install", "shell")
     about = {name: str(getattr(predictor, name, "")) for name in names}
-    ready = Ready(str(getattr(predictor, "version", "")), level, **about)
+    version, at_once = str(getattr(predictor, "version", "")), getattr(predictor, "at_once", 1)
+    ready = Ready(version, level, **about, at_once=at_once)
     make_ready = getattr(predictor, "make_ready", lambda: None)
     try:
         with suppress(EOFError, OSError):
             while True:
                 connection.send(ready)
-                text, state = pickle.loads(connection.recv_bytes())
+                tasks = pickle.loads(connection.recv_bytes())
                 try:
-                    said: Said | str = said_of(predictor, text, state)
+                    said: list[Said] | str = said_together(predictor, tasks)
                 except HostError as error:
                     said = unable(error)
                 connection.send(said)
@@ -275,6 +293,18 @@ def main() -> None:
         close = getattr(predictor, "close", None)
         if close is not None:
             close()
+
+
+def said_together(predictor: Any, tasks: Sequence[Task]) -> list[Said]:
+    """What a predictor says of each input. Errors: HostError; what its `together` raises."""
+
+    def ask(task: Task) -> Said:
+        return said_of(predictor, *task)
+
+    if len(tasks) > 1:
+        together: list[Said] = predictor.together(ask, tasks)
+        return together
+    return [ask(task) for task in tasks]
 
 
 def said_of(predictor: Any, text: str, state: State) -> Said:

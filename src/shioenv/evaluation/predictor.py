@@ -45,8 +45,9 @@ class Predictor(Runner, Protocol):
 
     `close()`, where a predictor has it, is called once nothing more is asked. `make_ready()`, where
     a predictor has it, is called after each answer; the time of this call counts for no answer.
-    `install` and `shell`, where a predictor has them, are as `Ready` says: they stand in scripts
-    that show its differences.
+    `together(ask, questions)`, where a predictor has it, gives what `ask` gives for each of at most
+    `at_once` questions. `install` and `shell`, where a predictor has them, are as `Ready` says:
+    they stand in scripts that show its differences.
     """
 
     @property

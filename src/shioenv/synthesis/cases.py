@@ -74,6 +74,8 @@ class DrawnCase:
     """The options that the case was written for: of a pair two; none for the last four kinds."""
     history: tuple[str, ...] = ()
     """The lines before the input in the same shell, oldest first."""
+    volatile: bool = False
+    """Whether its grammar says that another run may do something else."""
 
     @property
     def key(self) -> tuple[str, tuple[str, ...], str]:
@@ -163,7 +165,8 @@ class CaseStream:
         """For each option of a command a case with this option, and as few others as are found.
 
         Where the option cannot stand alone, options that people use together stand beside it
-        (`tar -c -f`). Where that does not do, it is a case drawn freely that happens to have it.
+        (`tar -c -f`). They stand there as well where the option alone is volatile (`curl -s`).
+        Where that does not do, it is a case drawn freely that happens to have it.
         """
         random = generator(self._seed, "cases", OPTION, name)
         names = list(self.options[name])
@@ -173,13 +176,18 @@ class CaseStream:
         beside = [set(names.split()) for names, _ in sets if 0 < len(names.split()) <= MOST_BESIDE]
         left = []
         for option in names:
+            volatile = None
             for others in (set[str](), *beside):
                 case = self._with(name, OPTION, (option,), random, others - {option})
-                if case is not None:
+                if case is not None and not case.volatile:
                     yield case
                     break
+                volatile = volatile or case
             else:
-                left.append(option)
+                if volatile is None:
+                    left.append(option)
+                else:
+                    yield volatile
         for _ in range(FREE_DRAWS):
             if not left:
                 return
@@ -226,6 +234,7 @@ class CaseStream:
                 found = self._case(kind, name, start, written.words, random, options)
                 if not written.volatile:
                     return found
+                found = replace(found, volatile=True)
         return found
 
     def _free(self, name: str, random: Random) -> DrawnCase | None:

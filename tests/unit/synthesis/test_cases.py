@@ -49,3 +49,11 @@ def test_a_longer_stream_begins_with_the_shorter_one(system: System) -> None:
     longer = cases(system, 120, "sort", "ls", seed=4)
     assert cases(system, 50, "sort", "ls", seed=4) == longer[:50]
     assert cases(system, 50, "sort", "ls", seed=5) != longer[:50]
+
+
+def test_an_option_stands_where_it_is_steady(system: System) -> None:
+    """Without `-s` curl shows a progress meter."""
+    drawn = [one for one in cases(system, 60, "curl") if one.kind == "option"]
+    steady = [one for one in drawn if not one.volatile]
+    assert len(drawn) >= 20
+    assert len(steady) >= 0.9 * len(drawn)

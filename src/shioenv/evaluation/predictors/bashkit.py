@@ -7,9 +7,9 @@ proved little.
 from __future__ import annotations
 
 import stat
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import Any, TypeVar
 
 from shioenv.bash.words import quoted
 from shioenv.domain.behavior import Behavior
@@ -20,7 +20,7 @@ from shioenv.evaluation.predictor import Setting
 from shioenv.evaluation.predictors.tree import ShownFile, changes, loaded
 from shioenv.system.store import IndexEntry, System, find_system
 
-MOUNTED = ("/etc", "/usr", "/var")
+MOUNTED = ("/etc", "/usr", "/var", "/home")
 """Directories that are loaded once and mounted for every input.
 
 A directory is loaded anew after an input that is seen to change something in it (`WATCHED`).
@@ -29,10 +29,15 @@ A directory is loaded anew after an input that is seen to change something in it
 BUILT_IN = frozenset({"/", "/bin", "/dev", "/proc", "/sys"})
 """Directories that bashkit has of its own, or does not let be made."""
 
+FAR = ("/etc", "/var")
+"""Directories that hold most files and seldom change: many inputs are looked at together there."""
+
 WATCHED = ("/home", "/tmp", "/root", "/etc", "/var", "/srv", "/opt", "/mnt", "/media", "/run")
 """Directories where changes of an input are looked for; changes elsewhere are not seen."""
 
 Loaded = list[tuple[IndexEntry, bytes | None]]
+T = TypeVar("T")
+Q = TypeVar("Q")
 
 
 _SHELL = """\
@@ -50,11 +55,13 @@ sys.exit(done.exit_code & 255)
 class Bashkit:
     """Answers by running inputs in bashkit, each in a new interpreter with the system's files.
 
+    Most files are laid out once (`MOUNTED`), and anew where an input changed them.
     bashkit's own /etc cannot be replaced file by file, so the system's is mounted over it. bashkit
     tells the host's time and knows no owners.
     """
 
     patch_level = PatchLevel.FILES
+    at_once = 64
     shell = f"python3 -c {quoted(_SHELL)}"
 
     def __init__(self, setting: Setting) -> None:
@@ -69,9 +76,10 @@ class Bashkit:
         self._start = setting.start
         self._hostname = system.declaration.machine.hostname
         self._environment = dict(system.declaration.session.environment)
-        self._home = [pair for pair in loaded(system) if not _is_under(pair[0].path, MOUNTED)]
+        self._rest = [pair for pair in loaded(system) if not _is_under(pair[0].path, MOUNTED)]
         self._under = {top: [*_beneath(system, top)] for top in MOUNTED}
         self._mounts = {top: self._filled(top) for top in MOUNTED}
+        self._watched: tuple[str, ...] = WATCHED
         self._pristine: dict[str, ShownFile] | None = None
         """The files of a new interpreter, which are the same each time."""
 
@@ -79,22 +87,41 @@ class Bashkit:
         """What the input does in bashkit, after the history in the same interpreter."""
         cwd = state.cwd if state else self._start
         bash = self._fresh(cwd)
+        pristine = before = self._pristine = self._pristine or self._tree(bash)
         for text in state.history if state else ():
             bash.execute_sync(f"{text}\n")
         if state and state.history:
             before = self._tree(bash)
-        else:
-            before = self._pristine = self._pristine or self._tree(bash)
         done = bash.execute_sync(f"{{ {shell_input}\n}} 2>&1")
         after = self._tree(bash)
         patch = changes(before, after, cwd)
         for top in MOUNTED:
-            if any(_is_under(path, (top,)) and before.get(path) != after.get(path)
-                   for path in {*before, *after}):  # fmt: skip
+            if any(_is_under(path, (top,)) and pristine.get(path) != after.get(path)
+                   for path in {*pristine, *after}):  # fmt: skip
                 self._mounts[top] = self._filled(top)
                 self._pristine = None  # bashkit makes some files of its own, which are new then
         output = f"{done.stdout}{done.stderr}".encode("utf-8", "surrogateescape")
         return Behavior(exit_code=done.exit_code & 0xFF, output=output, patch=patch)
+
+    def together(self, ask: Callable[[Q], T], questions: Sequence[Q]) -> list[T]:
+        """What `ask` gives for each question; it calls `run` once for each.
+
+        What is `FAR` is looked at once, behind all of them. Where it changed, all are asked anew,
+        and it is looked at after each. The home directories are laid out anew first, since a change
+        that leaves size and time as they were is not seen.
+        """
+        self._mounts["/home"] = self._filled("/home")
+        before = self._tree(self._fresh("/"), FAR)
+        self._watched = tuple(top for top in WATCHED if top not in FAR)
+        self._pristine = None
+        try:
+            said = [ask(question) for question in questions]
+        finally:
+            self._watched, self._pristine = WATCHED, None
+        if self._tree(self._fresh("/"), FAR) == before:
+            return said
+        self._mounts = {top: self._filled(top) for top in MOUNTED}
+        return [ask(question) for question in questions]
 
     def _fresh(self, cwd: str) -> Any:
         """A new interpreter over the system's files as they were built, in directory `cwd`."""
@@ -103,8 +130,8 @@ class Bashkit:
         )
         for top, files in self._mounts.items():
             bash.mount(top, files)
-        _fill(bash.fs(), self._home)
-        _date(bash, self._home)
+        _fill(bash.fs(), self._rest)
+        _date(bash, self._rest)
         bash.execute_sync(f"cd {quoted(cwd)}")
         return bash
 
@@ -116,10 +143,10 @@ class Bashkit:
         _date(bash, self._under[top])
         return files
 
-    def _tree(self, bash: Any) -> dict[str, ShownFile]:
+    def _tree(self, bash: Any, tops: Iterable[str] = ()) -> dict[str, ShownFile]:
         files = bash.fs()
         found: dict[str, ShownFile] = {}
-        waiting = [top for top in WATCHED if files.exists(top)]
+        waiting = [top for top in tops or self._watched if files.exists(top)]
         while waiting:
             directory = waiting.pop()
             for entry in files.read_dir(directory):
