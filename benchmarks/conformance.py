@@ -52,15 +52,17 @@ WHOSE = ("theirs", "ours", "neither")
 _HEAD = """\
 # The scoreboard of conformance
 
-Made by `make scoreboard`: the first {cases:,} cases of [`shioenv conform`](../how-to/conform.md#cases) with seed {seed}, all
-{commands} commands, `--level files`. Right is a case whose output, exit code and changed files are the machine's.
-A case that differs in several classes counts for each. All rows are held to `debian-12` (`{digest}`), but for
-uutils of Debian 13, which is held to a Debian 13 of the same packages; its cases are that system's own.
+Made by `make scoreboard`: the first {cases:,} cases of
+[`shioenv conform`](../how-to/conform.md#cases) with seed {seed}, all {commands} commands,
+`--level files`. Right is a case whose output, exit code and changed files are the machine's. A case
+that differs in several classes counts for each. All rows are held to `debian-12` (`{digest}`), but
+for uutils of Debian 13. That row is held to a Debian 13 of the same packages, and its cases are
+drawn on that system.
 
-How to read it: the cases reach every option in turn, one as often as another. People type few options, and those
-more often. [Judging predictors](evaluation.md) has what people typed. Busybox, toybox and uutils answer only for the GNU
-programs that they stand in front of; Bash and the rest are Debian's in their rows. The emulators were given the pristine
-files, but no machine: `ps` or `ip` have nothing to show there.
+The cases reach every option in turn, one as often as another, which is not how people type:
+[judging predictors](evaluation.md) has what they type. Busybox, toybox and uutils answer only for
+the GNU programs that they stand in front of: Bash and the rest are Debian's in their rows.
+The emulators are given the system's files, but no machine that `ps` or `ip` could show.
 """
 
 
@@ -122,9 +124,7 @@ def page(rows: Mapping[str, Mapping[str, Any]], seen: Mapping[Key, LookedAt]) ->
     return "\n".join([head, *_parts(rows, seen)])
 
 
-def _parts(
-    rows: Mapping[str, Mapping[str, Any]], seen: Mapping[Key, LookedAt]
-) -> Iterator[str]:
+def _parts(rows: Mapping[str, Mapping[str, Any]], seen: Mapping[Key, LookedAt]) -> Iterator[str]:
     classes = tuple(next(iter(rows.values()))["differ"])
     yield Table(
         "By class of difference",
@@ -164,9 +164,10 @@ def _parts(
 _LOOKED = f"""\
 ## The commonest findings, looked at
 
-The {COMMONEST} commonest of each row; of equal counts those whose cases come first. `theirs`: the implementation differs from what
-Debian does. `ours`: we asked or compared wrongly. `neither`: the two programs disagree about something that nobody
-promises. A star: the printed script was run on a plain Debian root, and showed the difference.
+The {COMMONEST} commonest of each row; of equal counts those whose cases come first. `theirs`: the
+implementation does not do what Debian does. `ours`: our machine, or how we ask, is the reason.
+`neither`: nobody promises what differs, or an emulator was not told it. A star: the printed script
+was run on a plain Debian root, and showed the difference.
 """
 
 
@@ -179,10 +180,11 @@ def _whose(name: str, row: Mapping[str, Any], seen: Mapping[Key, LookedAt]) -> s
     of = [seen.get((name, lines_of(one))) for one in row["commonest"]]
     parts = [f"{sum(one is not None and one.whose == whose for one in of)} {whose}"
              for whose in WHOSE]  # fmt: skip
+    cases = sum(one["count"] for one in row["commonest"])
     wrong = row["steady"] - row["right"]
     return (
-        f"{', '.join(parts)}. These {len(of)} stand for {sum(one['count'] for one in row['commonest'])} "
-        f"of {count(wrong)} cases that differ ({share(wrong, row['steady'])})."
+        f"{', '.join(parts)}. These {len(of)} stand for {cases} of {count(wrong)} cases that "
+        f"differ ({share(wrong, row['steady'])} of all)."
     )
 
 

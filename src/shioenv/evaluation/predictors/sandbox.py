@@ -37,8 +37,9 @@ class InFront:
         """The shell's words that run an input by Bash with the program in front."""
         names = " ".join(map(quoted, self.names))
         program = (
-            f'front=$(mktemp -d); for name in {names}; do ln -s {quoted(self.path)} "$front/$name"; '
-            'done; PATH="$front:$PATH" exec bash --norc --noprofile -c "$1"'
+            f"front=$(mktemp -d); for name in {names}; do "
+            f'ln -s {quoted(self.path)} "$front/$name"; done; '
+            'PATH="$front:$PATH" exec bash --norc --noprofile -c "$1"'
         )
         return f"bash -c {quoted(program)} front"
 
