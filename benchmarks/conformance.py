@@ -107,8 +107,8 @@ def kept(document: Mapping[str, Any]) -> dict[str, Any]:
         "commands": {
             name: {each: row[each] for each in counts} for name, row in document["commands"].items()
         },
-        "findings": len(findings),
-        "commonest": [{each: one[each] for each in shown} for one in findings[:COMMONEST]],
+        "findings": None if findings is None else len(findings),
+        "commonest": [{each: one[each] for each in shown} for one in (findings or [])[:COMMONEST]],
     }
 
 
@@ -137,7 +137,7 @@ def _parts(rows: Mapping[str, Mapping[str, Any]], seen: Mapping[Key, LookedAt]) 
                 count(row["steady"]),
                 fixed(row["share"]),
                 *(count(row["differ"][one]) for one in classes),
-                count(row["findings"]),
+                "-" if row["findings"] is None else count(row["findings"]),
             )
             for name, row in rows.items()
         ],
@@ -153,6 +153,9 @@ def _parts(rows: Mapping[str, Mapping[str, Any]], seen: Mapping[Key, LookedAt]) 
     ).markdown  # fmt: skip
     yield _LOOKED
     for name, row in rows.items():
+        if row["findings"] is None:
+            yield f"### {name}\n\nIts differences were counted, and not made minimal yet.\n"
+            continue
         yield Table(
             name,
             _whose(name, row, seen),
