@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: setup setup-all demo test test-skipped test-fronts test-train fresh check docs committed filter release grammars-report bench bench-generate bench-serve evaluate soak clean help
+.PHONY: setup setup-all demo test test-skipped test-fronts test-train fresh check docs committed filter release grammars-report bench bench-generate bench-serve evaluate scoreboard soak clean help
 
 BIN := .venv/bin
 PYTEST = $(BIN)/pytest -n $$(($$(nproc) + 1)) --dist loadgroup  # much of it waits
@@ -94,6 +94,14 @@ evaluate: setup ## judge every predictor that runs here by the public test suite
 	@$(BIN)/shioenv evaluate report evaluation/answers
 	@$(BIN)/shioenv evaluate table evaluation/answers > docs/experiments/evaluation.md.new
 	@mv docs/experiments/evaluation.md.new docs/experiments/evaluation.md
+
+# A row that is in build/conformance is not asked again.
+scoreboard: setup ## as root: hold emulators, busybox, toybox and uutils to the machine, and write their page
+	@for name in busybox toybox uutils uutils-13; do \
+		system=debian-12-$$name; [ $$name != uutils-13 ] || system=debian-13-uutils; \
+		$(BIN)/shioenv system show $$system >/dev/null 2>&1 || scripts/other_system.sh $$name || exit; \
+	done
+	@$(BIN)/python benchmarks/conformance.py
 
 soak: setup ## the long checks of truth and safety, at full size: about an hour on two idle cores
 	@for check in sanitizers determinism flags completeness fidelity composition fuzz leaks faults lines forging planted; do \

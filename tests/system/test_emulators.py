@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from needs import needs
@@ -15,6 +19,9 @@ from shioenv.evaluation.asking import Bounds, PredictorPool
 from shioenv.evaluation.metrics import PatchLevel, Said
 from shioenv.evaluation.patches import changed_files, operations
 from shioenv.evaluation.predictor import Predictor, make_predictor
+from shioenv.evaluation.predictors.bashkit import Bashkit
+from shioenv.evaluation.predictors.sandbox import InFront, in_front
+from shioenv.system.store import System
 
 pytestmark = pytest.mark.usefixtures("system")
 HOME = "/home/ubuntu"
@@ -100,3 +107,36 @@ def test_many_questions_at_once_are_answered_as_each_by_itself(pool: PredictorPo
     assert alone[3].behavior.output == b"ubuntu\n"
     assert alone[2].behavior is not None
     assert alone[2].behavior.patch.operations
+
+
+def test_bashkit_is_called_on_real_files(tmp_path: Path) -> None:
+    """A script of `shioenv conform` runs it so."""
+    (tmp_path / "names").write_text("one\n")
+    text = "cat names; echo two > new; cat missing; exit 3"
+    done = subprocess.run(
+        ["bash", "-c", f'{Bashkit.shell} "$1"', "-", text],
+        cwd=tmp_path, capture_output=True, text=True,
+        env={"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (3, "")
+    assert done.stdout.startswith("one\n")
+    assert "missing" in done.stdout
+    assert (tmp_path / "new").read_text() == "two\n"
+
+
+def test_nothing_stands_in_front_of_the_default_systems_programs(system: System) -> None:
+    assert in_front(system) is None
+
+
+def test_a_program_in_front_is_called_by_its_other_names(tmp_path: Path) -> None:
+    program = tmp_path / "multi"
+    program.write_text('#!/bin/sh\necho "${0##*/} is called with $*"\n')
+    program.chmod(0o755)
+    other = InFront(str(program), ("[", "wc"), "multi", "1:2+b1")
+    done = subprocess.run(
+        ["bash", "-c", f'{other.shell} "$1"', "-", "wc -l x; [ 1; cat /dev/null"],
+        capture_output=True, text=True,
+    )  # fmt: skip
+    # Bash has a `[` of its own, which complains
+    assert done.stdout == "wc is called with -l x\n"
+    assert other.install == "apt-get install multi=1:2+b1"

@@ -44,7 +44,12 @@ _SHELL = """\
 import sys, os, bashkit
 here = {"host_path": os.getcwd(), "vfs_path": os.getcwd(), "writable": True}
 etc = {"host_path": "/etc", "vfs_path": "/etc", "writable": False}
-bash = bashkit.Bash(username="root", cwd=os.getcwd(), mounts=[here, etc])
+errors = os.dup(2)
+os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # it warns of what it mounts
+bash = bashkit.Bash(
+    username="root", cwd=os.getcwd(), mounts=[here, etc], allowed_mount_paths=[os.getcwd(), "/etc"]
+)
+os.dup2(errors, 2)
 done = bash.execute_sync("{ " + sys.argv[1] + "\\n} 2>&1")
 print(done.stdout + done.stderr, end="")
 sys.exit(done.exit_code & 255)
@@ -71,7 +76,10 @@ class Bashkit:
             raise MissingExtraError("the predictor bashkit", "evaluation", "bashkit") from None
         self._bashkit: Any = bashkit
         self.version = _version()
-        self.install = f"pip install bashkit=={self.version}"
+        self.install = (  # in a root of Debian that is there to be spoiled
+            "apt-get install python3-pip && "
+            f"pip install --break-system-packages bashkit=={self.version}"
+        )
         system = find_system(setting.text or setting.system)
         self._start = setting.start
         self._hostname = system.declaration.machine.hostname

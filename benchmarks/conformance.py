@@ -1,0 +1,239 @@
+"""Emulators, other implementations and our own model, held to the machine: the scoreboard.
+
+    python benchmarks/conformance.py [--results DIR] [--page-only] [NAME ...]
+
+Each row is a `shioenv conform` with the same cases, into a directory of its own beneath DIR
+(default: build/conformance). A row whose directory is there is not asked again. What the page needs
+of all rows is written to docs/experiments/conformance.json, and the page from that file and from
+docs/experiments/conformance.toml, which says what was found by looking at the commonest findings.
+The rows that are systems need `scripts/other_system.sh`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from shioenv.files.durable import atomic_write
+from shioenv.report.tables import Table
+from shioenv.report.text import count, fixed, share, visible
+
+ROOT = Path(__file__).parents[1]
+PAGES = ROOT / "docs" / "experiments"
+RESULTS, JUDGED, PAGE = (PAGES / f"conformance.{kind}" for kind in ("json", "toml", "md"))
+
+CASES = 1000
+"""Cases that each row is asked about: the first of the stream of seed 0."""
+
+COMMONEST = 10
+"""Findings of each row that were looked at."""
+
+ROWS = {
+    "bashkit": ("--against", "bashkit"),
+    "just-bash": ("--against", "just-bash"),
+    "Cowrie": ("--against", "cowrie", "--workers", "6"),  # it waits, so more run than processors
+    "busybox": ("--against-system", "debian-12-busybox"),
+    "toybox": ("--against-system", "debian-12-toybox"),
+    "uutils": ("--against-system", "debian-12-uutils"),
+    "uutils, Debian 13": ("--system", "debian-13", "--against-system", "debian-13-uutils"),
+    "default model": ("--against", "default"),
+}
+"""What is asked, by the row's name: options of `shioenv conform`."""
+
+WHOSE = ("theirs", "ours", "neither")
+
+_HEAD = """\
+# The scoreboard of conformance
+
+Made by `make scoreboard`: the first {cases:,} cases of
+[`shioenv conform`](../how-to/conform.md#cases) with seed {seed}, all {commands} commands,
+`--level files`. Right is a case whose output, exit code and changed files are the machine's. A case
+that differs in several classes counts for each. All rows are held to `debian-12` (`{digest}`), but
+for uutils of Debian 13. That row is held to a Debian 13 of the same packages, and its cases are
+drawn on that system.
+
+The cases reach every option in turn, one as often as another, which is not how people type:
+[judging predictors](evaluation.md) has what they type. Busybox, toybox and uutils answer only for
+the GNU programs that they stand in front of: Bash and the rest are Debian's in their rows.
+The emulators are given the system's files, but no machine that `ps` or `ip` could show.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class LookedAt:
+    """What was seen by looking at one finding."""
+
+    whose: str
+    what: str
+    reproduced: bool
+
+
+Key = tuple[str, str]
+"""A row's name and a finding's lines."""
+
+
+def lines_of(finding: Mapping[str, Any]) -> str:
+    """A finding's lines: those before its input, and the input."""
+    return "\n".join((*finding["history"], finding["input"]))
+
+
+def looked_at(text: str) -> dict[Key, LookedAt]:
+    """What was seen, by row and finding. Errors: ValueError for a word that is none of `WHOSE`."""
+    found = {}
+    for row, findings in tomllib.loads(text).items():
+        for one in findings:
+            if one["whose"] not in WHOSE:
+                raise ValueError(f"{row}: {one['whose']!r} is none of {', '.join(WHOSE)}")
+            seen = LookedAt(one["whose"], one["what"], one.get("reproduced", False))
+            found[row, one["lines"]] = seen
+    return found
+
+
+def kept(document: Mapping[str, Any]) -> dict[str, Any]:
+    """What the page needs of a comparison's document."""
+    facts = ("system", "system_digest", "against", "version", "level", "seed")
+    counts = ("drawn", "steady", "right", "share", "differ")
+    findings = document["findings"]
+    shown = ("command", "count", "classes", "history", "input", "cwd", "without", "difference")
+    return {
+        **{name: document[name] for name in (*facts, *counts)},
+        "commands": {
+            name: {each: row[each] for each in counts} for name, row in document["commands"].items()
+        },
+        "findings": None if findings is None else len(findings),
+        "commonest": [{each: one[each] for each in shown} for one in (findings or [])[:COMMONEST]],
+    }
+
+
+def page(rows: Mapping[str, Mapping[str, Any]], seen: Mapping[Key, LookedAt]) -> str:
+    """The page, as Markdown."""
+    first = next(iter(rows.values()))
+    head = _HEAD.format(
+        cases=first["drawn"],
+        seed=first["seed"],
+        commands=len(first["commands"]),
+        digest=first["system_digest"][:12],
+    )
+    return "\n".join([head, *_parts(rows, seen)])
+
+
+def _parts(rows: Mapping[str, Mapping[str, Any]], seen: Mapping[Key, LookedAt]) -> Iterator[str]:
+    classes = tuple(next(iter(rows.values()))["differ"])
+    yield Table(
+        "By class of difference",
+        "`answer`: none, late, or nonsense. The last column counts minimal findings.",
+        ("", "version", "steady cases", "right", *classes, "findings"),
+        [
+            (
+                name,
+                row["version"],
+                count(row["steady"]),
+                fixed(row["share"]),
+                *(count(row["differ"][one]) for one in classes),
+                "-" if row["findings"] is None else count(row["findings"]),
+            )
+            for name, row in rows.items()
+        ],
+    ).markdown
+    commands = sorted({command for row in rows.values() for command in row["commands"]})
+    yield Table(
+        "By command",
+        "Right of the steady cases. By class and command the counts stand in "
+        "[the results](conformance.json).",
+        ("command", *rows),
+        [(f"`{one}`", *(_of_command(row["commands"], one) for row in rows.values()))
+         for one in commands],
+    ).markdown  # fmt: skip
+    yield _LOOKED
+    for name, row in rows.items():
+        if row["findings"] is None:
+            yield f"### {name}\n\nIts differences were counted, and not made minimal yet.\n"
+            continue
+        yield Table(
+            name,
+            _whose(name, row, seen),
+            ("cases", "input", "differs in", "whose", "what it is"),
+            [_finding(name, one, seen) for one in row["commonest"]],
+        ).markdown.replace("## ", "### ", 1)
+
+
+_LOOKED = f"""\
+## The commonest findings, looked at
+
+The {COMMONEST} commonest of each row; of equal counts those whose cases come first. `theirs`: the
+implementation does not do what Debian does. `ours`: our machine, or how we ask, is the reason.
+`neither`: nobody promises what differs, or an emulator was not told it. A star: the printed script
+was run on a plain Debian root, and showed the difference.
+"""
+
+
+def _of_command(commands: Mapping[str, Any], name: str) -> str:
+    row = commands.get(name)
+    return "-" if row is None or not row["steady"] else f"{row['right']}/{row['steady']}"
+
+
+def _whose(name: str, row: Mapping[str, Any], seen: Mapping[Key, LookedAt]) -> str:
+    of = [seen.get((name, lines_of(one))) for one in row["commonest"]]
+    parts = [f"{sum(one is not None and one.whose == whose for one in of)} {whose}"
+             for whose in WHOSE]  # fmt: skip
+    cases = sum(one["count"] for one in row["commonest"])
+    wrong = row["steady"] - row["right"]
+    return (
+        f"{', '.join(parts)}. These {len(of)} stand for {cases} of {count(wrong)} cases that "
+        f"differ ({share(wrong, row['steady'])} of all)."
+    )
+
+
+def _finding(name: str, finding: Mapping[str, Any], seen: Mapping[Key, LookedAt]) -> Sequence[str]:
+    one = seen.get((name, lines_of(finding)))
+    whose, what = ("not looked at", "") if one is None else (one.whose, one.what)
+    star = " \\*" if one is not None and one.reproduced else ""
+    text = " ⏎ ".join(visible(line) for line in lines_of(finding).split("\n"))
+    ticks = "``" if "`" in text else "`"
+    return (
+        f"{finding['count']}",
+        f"{ticks}{text}{ticks}",
+        ", ".join(finding["classes"]),
+        f"{whose}{star}",
+        what,
+    )
+
+
+def written(rows: Mapping[str, Mapping[str, Any]], judged: str) -> None:
+    """Writes results and page."""
+    document = json.dumps(rows, ensure_ascii=False, indent=1)
+    atomic_write(RESULTS, f"{document}\n".encode("utf-8", "backslashreplace"))
+    atomic_write(PAGE, page(rows, looked_at(judged)).encode())
+
+
+def main() -> None:
+    """Asks what is not known yet, and writes results and page."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help="rows; none named: all")
+    parser.add_argument("--results", type=Path, default=ROOT / "build" / "conformance")
+    parser.add_argument("--page-only", action="store_true", help="write the page of what is kept")
+    options = parser.parse_args()
+    unknown = set(options.names) - ROWS.keys()
+    if unknown:
+        parser.error(f"no row is called {', '.join(sorted(unknown))}; there are {', '.join(ROWS)}")
+    rows = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    for name in () if options.page_only else options.names or ROWS:
+        directory = options.results / name.replace(", ", "-").replace(" ", "-")
+        if not (directory / "results.json").exists():
+            print(f"{name} is asked", file=sys.stderr)
+            words = [sys.executable, "-m", "shioenv", "conform", *ROWS[name]]
+            words += ["--cases", str(CASES), "--level", "files", "--out", str(directory)]
+            subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
+        rows[name] = kept(json.loads((directory / "results.json").read_text()))
+    written({name: rows[name] for name in ROWS if name in rows}, JUDGED.read_text())
+
+
+if __name__ == "__main__":
+    main()
