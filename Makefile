@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: setup setup-all demo test test-skipped test-fronts test-train fresh check docs committed filter release grammars-report bench bench-generate bench-serve evaluate scoreboard soak clean help
+.PHONY: setup setup-all demo test test-skipped test-fronts test-train fresh check docs site committed filter release grammars-report bench bench-generate bench-serve evaluate scoreboard soak clean help
 
 BIN := .venv/bin
 PYTEST = $(BIN)/pytest -n $$(($$(nproc) + 1)) --dist loadgroup  # much of it waits
@@ -57,6 +57,19 @@ check: .venv/.native ## lint, format and types
 docs: .venv/.native ## write the generated pages of docs/
 	@$(BIN)/python -m shioenv.cli.reference > docs/reference/cli.md.new
 	@mv docs/reference/cli.md.new docs/reference/cli.md
+	@$(BIN)/python scripts/site/api.py > docs/reference/python.md.new
+	@mv docs/reference/python.md.new docs/reference/python.md
+
+.site/.made: pyproject.toml
+	@echo "making .site (pip)"
+	@$${PYTHON:-python3} -m venv .site
+	@.site/bin/python -m pip install -q --disable-pip-version-check --upgrade 'pip>=25.1'
+	@.site/bin/python -m pip install -q --disable-pip-version-check --group site
+	@touch $@
+
+site: .site/.made ## build the documentation site into build/site/html; a broken link fails
+	@.site/bin/python scripts/site/website.py build/site
+	@echo "open build/site/html/index.html"
 
 committed: .venv/.native ## compile what becomes part of a system's files, by Debian 12's compiler
 	@$(BIN)/python scripts/committed.py
@@ -112,7 +125,7 @@ release: ## build what a package index gets into dist/, try it, and say what to 
 	@scripts/release.sh
 
 clean: ## remove what was made in this clone (built systems stay in the cache)
-	@rm -rf .venv demo-dataset evaluation build dist src/shioenv/native/bin
+	@rm -rf .venv .site demo-dataset evaluation build dist src/shioenv/native/bin
 	@rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 help: ## show this

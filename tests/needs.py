@@ -83,6 +83,9 @@ PROGRAMS = {
 }
 """The Debian package of each program."""
 
+SITE = Path(__file__).parents[1] / ".site"
+"""The environment that `make site` makes."""
+
 TRAINING = "larger than all the rest: `make test-train`"
 FRONTS = "an agent framework's own environment: `make test-fronts`"
 HARBOR = "an environment of its own, of Python 3.12 or newer: `make test-fronts`"
@@ -103,6 +106,9 @@ NEEDS = {
         f"{name} in the kernel": Need(partial(_mounts, name), otherwise=KERNEL)
         for name in ("btrfs", "ext4", "xfs")
     },
+    "zensical": Need(
+        (SITE / "bin" / "zensical").exists, otherwise="the site's own environment: `make site`"
+    ),
     "gcc 12.2.0": Need(partial(_compiler_is, "12.2.0"), otherwise="Debian 12's compiler"),
     "Linux 6.16": Need(partial(_kernel_is, 6, 16), otherwise=KERNEL),
     "root": Need(lambda: os.geteuid() == 0, otherwise="a right: the suite run by root"),

@@ -1,0 +1,92 @@
+"""The reference of Python: docs/reference/python.md, and pages of packages made from docstrings.
+
+`python scripts/site/api.py` prints docs/reference/python.md; `make docs` writes it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+SOURCE = Path(__file__).parents[2] / "src" / "shioenv"
+PAGE = Path("reference", "python.md")
+
+PRIVATE = {"cli", "native"}
+"""Packages without a page: other pages document the command line, and nobody calls the programs."""
+
+_HEAD = """\
+# Python
+
+`import shioenv` loads no library: a name is imported when it is first asked for. The names of this
+table are public, and so are the environments' ids ([environment](environment.md)). Everything else
+may change between versions. `make docs` makes the table from docstrings.
+
+| name | what it is | home |
+|---|---|---|
+"""
+_ROW = re.compile(r"^\| `(?!__)(\w+)` \| (.*) \| `([\w.]+)` \|$", re.MULTILINE)
+
+
+def names_page() -> str:
+    """docs/reference/python.md: each public name, the first sentence about it, and its module."""
+    import shioenv
+
+    rows = []
+    for name in shioenv.__all__:
+        value = getattr(shioenv, name)
+        if callable(value):  # not the version
+            said = " ".join((inspect.getdoc(value) or "").partition("\n\n")[0].split())
+            first = re.split(r"(?<=\.) (?=[A-Z])", said)[0].replace("|", "\\|")
+            rows.append(f"| `{name}` | {first} | `{value.__module__}` |\n")
+    rows.append("| `__version__` | The version of the package, as a text. | `shioenv` |\n")
+    return _HEAD + "".join(rows)
+
+
+def packages() -> list[str]:
+    """Packages with a page, sorted. Modules that stand alone share the page `modules`."""
+    homes = {path.parent.name for path in SOURCE.glob("*/__init__.py")}
+    return [*sorted(homes - PRIVATE), "modules"]
+
+
+def modules(package: str) -> list[str]:
+    """The public modules of a package's page, dotted and sorted."""
+    if package == "modules":
+        paths = [path for path in SOURCE.glob("*.py") if not path.stem.startswith("__")]
+    else:
+        paths = [*(SOURCE / package).rglob("*.py")]
+    found = {path.relative_to(SOURCE.parent).with_suffix("") for path in paths}
+    dotted = {".".join(path.parts).removesuffix(".__init__") for path in found}
+    return sorted(name for name in dotted if not re.search(r"\._|\.__main__$", name))
+
+
+def stage(out: Path) -> None:
+    """Writes the pages of packages, and has the staged table lead to them."""
+    for package in packages():
+        page = out / "reference" / "api" / f"{package}.md"
+        page.parent.mkdir(parents=True, exist_ok=True)
+        page.write_text("".join(_package_page(package)), encoding="utf-8")
+    table = out / PAGE
+    text = _ROW.sub(r"| [`\1`][\3.\1] | \2 | `\3` |", table.read_text(encoding="utf-8"))
+    text += "\n## Packages\n\n| | |\n|---|---|\n"
+    for package in packages():
+        text += f"| [{package}](api/{package}.md) | {_about(package)} |\n"
+    table.write_text(text, encoding="utf-8")
+
+
+def _package_page(package: str) -> Iterator[str]:
+    yield f"# {package}\n\n"
+    for module in modules(package):
+        yield f"::: {module}\n\n"
+
+
+def _about(package: str) -> str:
+    if package == "modules":
+        return "Modules that stand alone: errors, seeds, registration, version."
+    text = (SOURCE / package / "__init__.py").read_text(encoding="utf-8")
+    return " ".join(text.split('"""')[1].partition("\n\n")[0].split()).replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    print(names_page(), end="")

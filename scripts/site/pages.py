@@ -1,0 +1,145 @@
+"""The pages of the site: docs/ and the pages of the root, with links that hold among them."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+
+LINK = re.compile(r'(?P<open>\]\(|\bsrc="|\bsrcset=")(?P<target>[^)"#\s]+)(?P<rest>[^)"\s]*)')
+_ROW = re.compile(r"^\| \[(.+?)\]\(([^)#]+\.md)\) \| (.+) \|$")
+_CODE = re.compile(r"`[^`]+`")
+_ITEM = re.compile(r"(?:[-*]|\d+\.) ")
+_PICTURE = re.compile(
+    r'<picture>\s*<source [^>]*srcset="(?P<dark>[^"]+)">\s*'
+    r'<img (?P<about>[^>]*)src="(?P<light>[^"]+)">\s*</picture>'
+)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A page as docs/index.md lists it: its file, title and one line about it."""
+
+    path: Path
+    title: str
+    about: str
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading of docs/index.md with the pages below it."""
+
+    title: str
+    level: int
+    entries: tuple[Entry, ...]
+
+
+def sections() -> list[Section]:
+    """The headings of docs/index.md, in order, with the pages that the tables below them list."""
+    found: list[tuple[str, int, list[Entry]]] = []
+    for line in (DOCS / "index.md").read_text(encoding="utf-8").splitlines():
+        if heading := re.match(r"^(##+) (.*)$", line):
+            found.append((heading[2], len(heading[1]), []))
+        elif row := _ROW.match(line):
+            path = (DOCS / row[2]).resolve()
+            found[-1][2].append(Entry(path, row[1], row[3]))
+    return [Section(title, level, tuple(entries)) for title, level, entries in found]
+
+
+def placed(path: Path) -> Path:
+    """Where a file of the clone lies among the site's pages, relative to them.
+
+    What is outside docs/ becomes a page in `project` where it is a page of the root, else a file in
+    `files`.
+    """
+    if path.is_relative_to(DOCS):
+        return path.relative_to(DOCS)
+    inside = path.relative_to(ROOT)
+    if inside.suffix == ".md":
+        return Path("project", f"{inside.stem.lower()}.md")
+    return Path("files", inside)
+
+
+def stage(out: Path) -> None:
+    """Writes all pages, and what these link to, into a directory.
+
+    Errors: ValueError where a link leads to a directory, or out of the clone.
+    """
+    waiting = [*sorted(DOCS.rglob("*.md")), *(e.path for s in sections() for e in s.entries)]
+    done = set()
+    while waiting:
+        path = waiting.pop()
+        if path in done:
+            continue
+        done.add(path)
+        place = out / placed(path)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if path.suffix == ".md":
+            text = path.read_text(encoding="utf-8")
+            waiting += [target for target in linked(path, text) if target.is_file()]
+            place.write_text(_as_site(path, text), encoding="utf-8")
+        else:
+            shutil.copyfile(path, place)
+
+
+def linked(page: Path, text: str) -> Iterator[Path]:
+    """The files of the clone that a page links to. Errors: ValueError, as `stage`."""
+    for found in LINK.finditer(text):
+        if (target := _target(page, found["target"])) is not None:
+            yield target
+
+
+def _target(page: Path, name: str) -> Path | None:
+    """The file that a link leads to; None for an address, and for what only looks like a link."""
+    if "://" in name or not (target := (page.parent / name).resolve()).exists():
+        return None
+    if not target.is_relative_to(ROOT) or target.is_dir():
+        raise ValueError(f"{page}: a link to {name}, which is no file of the clone")
+    return target
+
+
+def _as_site(page: Path, text: str) -> str:
+    """A page with links as they hold in the site, and pictures that follow the site's switch."""
+    here = placed(page).parent
+
+    def moved(found: re.Match[str]) -> str:
+        target = _target(page, found["target"])
+        if target is None:
+            return found[0]
+        return found["open"] + os.path.relpath(placed(target), here) + found["rest"]
+
+    text = LINK.sub(moved, text)
+    text = _PICTURE.sub(
+        lambda picture: (
+            f'<p><img {picture["about"]}src="{picture["light"]}#only-light">'
+            f'<img {picture["about"]}src="{picture["dark"]}#only-dark"></p>'
+        ),
+        text,
+    )
+    return "\n".join(_spaced(text.splitlines())) + "\n"
+
+
+def _spaced(lines: list[str]) -> Iterator[str]:
+    """Lines with an empty one before each list: Python-Markdown reads no list without it."""
+    fenced = listed = False
+    before = ""
+    for line in lines:
+        if line.lstrip().startswith("```"):
+            fenced = not fenced
+        item = _ITEM.match(line) is not None
+        if not fenced and item and before.strip() and not listed:
+            yield ""
+        listed = item or (listed and line.strip() != "" and not fenced)
+        yield _CODE.sub(_unescaped, line) if line.startswith("|") and not fenced else line
+        before = line
+
+
+def _unescaped(code: re.Match[str]) -> str:
+    """A piece of code in a table without the backslashes that GitHub wants before bars."""
+    return code[0].replace("\\|", "|")

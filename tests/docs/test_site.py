@@ -1,0 +1,120 @@
+"""The site has every page and every public name, and its check sees what is broken."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import api
+import pytest
+import website
+from check import faults
+from needs import SITE, needs
+from pages import DOCS, ROOT, linked, placed, sections, stage
+
+import shioenv
+
+
+@pytest.fixture(scope="module")
+def staged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("pages")
+    stage(out)
+    api.stage(out)
+    return out
+
+
+def test_the_index_lists_every_page_once_with_a_line_about_it() -> None:
+    assert website.unlisted() == []
+    entries = [entry for section in sections() for entry in section.entries]
+    assert len(entries) > 60
+    for entry in entries:
+        assert entry.path.is_file(), entry
+        assert entry.about.strip(), entry
+
+
+def test_the_navigation_and_llms_txt_hold_every_page() -> None:
+    listed = sections()
+    nav = str(website.navigation(listed))
+    told = website.llms(listed)
+    for page in DOCS.rglob("*.md"):
+        place = page.relative_to(DOCS)
+        assert f"'{place}'" in nav
+        assert place == Path("index.md") or f"({place.with_suffix('.html')}): " in told
+    for package in api.packages():
+        assert f"reference/api/{package}.md" in nav
+
+
+def test_the_page_of_python_is_up_to_date() -> None:
+    assert (DOCS / api.PAGE).read_text(encoding="utf-8") == api.names_page(), "run `make docs`"
+
+
+def test_every_public_name_leads_to_its_docstring(staged: Path) -> None:
+    table = (staged / api.PAGE).read_text(encoding="utf-8")
+    pages = "".join(path.read_text() for path in (staged / "reference" / "api").glob("*.md"))
+    for name in set(shioenv.__all__) - {"__version__"}:
+        home = getattr(shioenv, name).__module__
+        assert f"[`{name}`][{home}.{name}]" in table
+        assert f"::: {home}\n" in pages
+
+
+def test_every_package_has_a_page_with_all_its_public_modules(staged: Path) -> None:
+    files = {path.relative_to(ROOT / "src") for path in (ROOT / "src/shioenv").rglob("*.py")}
+    names = {".".join(path.with_suffix("").parts).removesuffix(".__init__") for path in files}
+    folder = staged / "reference" / "api"
+    told = set(re.findall(r"^::: (.*)$", "".join(p.read_text() for p in folder.glob("*.md")), re.M))
+    left_out = {name for name in names - told if name.split(".")[1:2] not in (["cli"], ["native"])}
+    assert left_out == {"shioenv", "shioenv.__main__"}
+
+
+def test_links_out_of_docs_lead_to_copies(staged: Path) -> None:
+    text = (staged / "how-to" / "first-change.md").read_text(encoding="utf-8")
+    assert "](../project/contributing.md)" in text
+    assert (staged / "project" / "contributing.md").is_file()
+    copied = placed(ROOT / "src/shioenv/evaluation/adapting/placeholders.toml")
+    assert (staged / copied).read_bytes() == (ROOT / copied.relative_to("files")).read_bytes()
+
+
+def test_a_link_out_of_the_clone_is_refused() -> None:
+    with pytest.raises(ValueError, match="no file of the clone"):
+        list(linked(DOCS / "index.md", "[all](../src)"))
+
+
+def test_lists_and_bars_are_written_as_the_generator_reads_them(staged: Path) -> None:
+    readme = (staged / "project" / "readme.md").read_text(encoding="utf-8")
+    assert re.search(r":\n\n- \*Irreducibility\*", readme)
+    assert "#only-dark" in readme
+    assert "<picture>" not in readme
+    truth = (staged / "design" / "truth.md").read_text(encoding="utf-8")
+    assert "`echo 1 >&2 | echo 2 >&2`" in truth
+
+
+def test_the_check_sees_broken_links_and_what_is_loaded_from_outside(tmp_path: Path) -> None:
+    (tmp_path / "a.html").write_text('<h1 id="here"></h1><a href="b.html#there">b</a>')
+    (tmp_path / "b.html").write_text('<p id="there"></p><a href="/a.html#here">a</a>')
+    (tmp_path / "s.css").write_text("p { background: url(data:x) }")
+    assert faults(tmp_path) == []
+    (tmp_path / "b.html").write_text(
+        '<a href="#no"></a><a href="c.html"></a><a href="https://example.org/"></a>'
+        '<script src="https://example.org/s.js"></script>'
+        '<link rel="preconnect" href="//example.org">'
+    )
+    (tmp_path / "s.css").write_text("@import 'https://example.org/s.css';")
+    assert faults(tmp_path) == [
+        "a.html: leads to b.html#there, where nothing has that name",
+        "b.html: leads to #no, where nothing has that name",
+        "b.html: leads to c.html, which is missing",
+        "b.html: loads //example.org",
+        "b.html: loads https://example.org/s.js",
+        "s.css: loads https://example.org/s.css",
+    ]
+
+
+@needs("zensical")
+def test_the_site_builds_and_is_sound(tmp_path: Path) -> None:
+    program = [str(SITE / "bin" / "python"), str(ROOT / "scripts/site/website.py"), str(tmp_path)]
+    ended = subprocess.run(program, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert '"ShIOEnv"' in (tmp_path / "html" / "search.json").read_text(encoding="utf-8")
+    names = (tmp_path / "html" / "reference" / "python.html").read_text(encoding="utf-8")
+    assert 'href="api/behavior.html#shioenv.behavior.observe.open_sandbox"' in names
