@@ -80,7 +80,7 @@ def make(
     manifest = read_manifest(directory)
     shared.note_unfinished(directory, manifest)
     with counting("records") as report:
-        tasks = make_tasks(
+        made = make_tasks(
             read_records(directory, unfinished=True),
             min_irreducibility=min_irreducibility,
             system=system,
@@ -88,6 +88,7 @@ def make(
             workers=workers,
             report=report,
         )
+    tasks = made.tasks
     if not tasks:
         raise TaskError(
             f"no record of {directory} makes a task",
@@ -103,6 +104,7 @@ def make(
         "tasks": len(tasks),
         "of": manifest.records,
         "kinds": dict(kinds),
+        "refused": made.refused,
         "commands": dict(Counter(name for task in tasks for name in task.commands).most_common()),
     }
     named = ", ".join(f"{number} {name}" for name, number in kinds.most_common())
@@ -164,7 +166,7 @@ def compose(
 
     refuse_existing(out)
     with counting("tasks") as report:
-        tasks = composed_tasks(
+        made = composed_tasks(
             read_tasks(file),
             lines=lines,
             broken=broken,
@@ -173,11 +175,12 @@ def compose(
             workers=workers,
             report=report,
         )
+    tasks = made.tasks
     if not tasks:
         raise TaskError("no longer task could be made", hint="more tasks, or another --seed")
     write_tasks(tasks, out)
     several = sum(not task.history for task in tasks)
-    document = {"file": str(out), "tasks": len(tasks), "lines": several}
+    document = {"file": str(out), "tasks": len(tasks), "lines": several, "refused": made.refused}
     document["broken"] = len(tasks) - several
     line = f"{out}: {several:,} tasks of several lines, {len(tasks) - several:,} of broken machines"
     return shared.Printout(document, [line], indent=2)

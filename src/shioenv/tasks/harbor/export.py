@@ -35,10 +35,7 @@ IMAGE: Final = "shioenv"
 DIGITS: Final = 12
 """Digits of a system's digest in the tag of its image."""
 
-ARTIFACTS: Final = "/logs/artifacts"
-"""Where a machine leaves what its verifier gets."""
-
-ANSWER: Final = f"{ARTIFACTS}/{check.ANSWER}"
+ANSWER: Final = f"{check.ARTIFACTS}/{check.ANSWER}"
 
 HOOK: Final = ": shioenv-collect"
 """How the command of the hook begins that collects evidence: a null command of the shell."""
@@ -250,7 +247,7 @@ async def _finished(
         raise _Refused("its solution does not end") from None
 
 
-_PREPARE = f"mkdir -p /solution /logs/agent {ARTIFACTS} && cat > /solution/solve.sh"
+_PREPARE = f"mkdir -p /solution /logs/agent {check.ARTIFACTS} && cat > /solution/solve.sh"
 _SOLVE = "bash /solution/solve.sh > /logs/agent/oracle.txt 2>&1"
 
 
@@ -294,7 +291,7 @@ def _checker() -> str:
 
 def _collecting() -> str:
     """The command of the hook: where nobody answers it from outside, Python in the machine does."""
-    file = f"{ARTIFACTS}/{check.EVIDENCE}"
+    file = f"{check.ARTIFACTS}/{check.EVIDENCE}"
     return f"{HOOK}\npython3 -I -c {shlex.quote(_checker())} collect {file}"
 
 
@@ -321,7 +318,7 @@ def _toml(text: str) -> str:
 
 _TEST = f"""\
 #!/bin/bash
-exec /usr/bin/python3 -I /tests/check.py /tests/goal.json {ARTIFACTS} /logs/verifier
+exec /usr/bin/python3 -I /tests/check.py /tests/goal.json {check.ARTIFACTS} /logs/verifier
 """
 
 _DOCKERFILE = """\
