@@ -37,6 +37,7 @@ from shioenv.tasks.make import (
     MadeTasks,
     Report,
     digests_of,
+    made_files,
     prompt_of,
     proved_with_part,
     sandbox_of,
@@ -120,11 +121,7 @@ def of_lines(tasks: Sequence[Task], random: Random, machine: SandboxRunner) -> T
         rows = []
         for task in drawn:
             rows.append(_taken_up(task, new, random, machine) if new else task.solution)
-            new += [
-                keys(one[1])[1]
-                for one in task.patch.operations
-                if one[0] == "a" and one[1].startswith("/fs/") and len(keys(one[1])) == 2
-            ]
+            new += made_files(task.patch)
         if any("\n" in row for row in rows):
             found = "a row of it has several lines"
             continue

@@ -234,6 +234,8 @@ def made_of(record: Record, machine: SandboxRunner, digest: str = "") -> Task | 
     before = terminal.before()
     behavior = terminal.run(solution)
     patch = wanted(behavior.patch, before)
+    if any(set("*?[") & set(name) for name in made_files(patch)):
+        return "a pattern that matched nothing names its file"
     if (behavior.exit_code, behavior.output) != (record.exit_code, record.output_bytes):
         return "its input does something else in a shell that stays"
     digests = digests_of(machine, record.cwd, record.history, patch, behavior.content_digests)
@@ -289,6 +291,12 @@ def proved_with_part(
             fields = {name: getattr(draft, name) for name in Task.__struct_fields__}
             return Task(**{**fields, "prompt": prompt, "reduced": reduced})
     return REDUCED
+
+
+def made_files(patch: ContextPatch) -> list[str]:
+    """The names in `fs` of the files that a patch adds."""
+    added = (keys(one[1]) for one in patch.operations if one[0] == "a")
+    return [parts[1] for parts in added if parts[0] == "fs" and len(parts) == 2]
 
 
 def wanted(patch: ContextPatch, before: Context) -> ContextPatch:
