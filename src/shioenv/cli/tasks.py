@@ -327,8 +327,8 @@ def make_set(
     the end, else 0.
     """
     from shioenv.tasks.agents import AGENTS, SCRIPTS
-    from shioenv.tasks.set import SetPlan
-    from shioenv.tasks.set import make_set as made_set
+    from shioenv.tasks.sets import SetPlan
+    from shioenv.tasks.sets import make_set as made_set
 
     agents = dict(AGENTS)
     if model:
@@ -365,6 +365,83 @@ def make_set(
     rows["refused"] = f"{refused:,}, by reason in {directory / 'manifest.json'}"
     status = 0 if made.complete else 1
     return shared.Printout(dict(manifest), printing.rows(rows), indent=2, status=status)
+
+
+@shared.command(app, "shioenv tasks evaluate ./tasks.jsonl --count 100 --figure results.svg")
+def evaluate(
+    file: File,
+    *,
+    count: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Tasks, spread over the file.")
+    ] = 100,
+    agent: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            autocompletion=shared.completing("names", "facts", "model", "recorded", "idle"),
+            help="A scripted agent: names, facts, model (the default: all three), recorded "
+            "(types the solution), idle (does nothing). May be repeated.",
+        ),
+    ] = None,
+    model: AgentModel = None,
+    url: AgentUrl = None,
+    max_turns: Annotated[int, typer.Option(min=1, metavar="N", help="Lines a task at most.")] = 8,
+    figure: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="An SVG file of the results by kind and length; for dark pages beside it "
+            "FILE-dark.svg (extra: report).",
+        ),
+    ] = None,
+    workers: shared.Workers = None,
+    system: shared.SystemName = None,
+) -> shared.Printout:
+    """Have agents do tasks, and say how many each agent solved, by kind and length.
+
+    The scripted agents are ours, and know how our prompts are worded. Their results say which
+    tasks are harder than others, and nothing about models. A language model is asked by any
+    endpoint that speaks OpenAI's protocol.
+    """
+    from shioenv.errors import UsageError, did_you_mean
+    from shioenv.report.drawing import require_libraries
+    from shioenv.tasks.agents import AGENTS, SCRIPTS, attempts
+    from shioenv.tasks.results import draw_results, results_of
+    from shioenv.tasks.task import read_tasks
+
+    agents = dict(AGENTS)
+    for name in agent or ():
+        if name not in agents:
+            raise UsageError(f"no agent is called {name!r}", hint=did_you_mean(name, list(agents)))
+    if figure is not None:
+        require_libraries("a picture", "report", "altair", "vl_convert")
+    names = list(dict.fromkeys(agent or ([] if model else SCRIPTS)))
+    if model:
+        agents[model] = _prompted(model, url)
+        names.append(model)
+    tasks = read_tasks(file)
+    count = min(count, len(tasks))
+    chosen = [tasks[number * len(tasks) // count] for number in range(count)]
+    tried = {}
+    for name in names:
+        with counting(f"tries of {name}") as report:
+            tried[name] = attempts(
+                chosen, name, agent=agents[name], turns=max_turns, system=system,
+                workers=workers, report=report,
+            )  # fmt: skip
+    rows = results_of(chosen, tried)
+    lines = [f"{'agent':12}{'group':16}{'tasks':>7}{'solved':>8}{'progress':>10}{'lines':>7}"]
+    for row in rows:
+        part = share_of(row["solved"], row["tasks"], 0)
+        lines.append(
+            f"{row['agent'][:11]:12}{row['group']:16}{row['tasks']:7}{part:>8}"
+            f"{row['progress']:10.2f}{row['turns']:7.1f}"
+        )
+    document: dict[str, Any] = {"file": str(file), "tasks": count, "results": rows}
+    if figure is not None:
+        document["figures"] = [str(path) for path in draw_results(rows, figure)]
+        lines.append(f"drawn: {', '.join(document['figures'])}")
+    return shared.Printout(document, lines, indent=2)
 
 
 @shared.command(app, "shioenv tasks export ./tasks.jsonl --harbor ./harbor")
