@@ -264,6 +264,8 @@ def certified_judge(
     with LocalExecutor(workers) as executor:
         for number, forged in executor.map(job, enumerate(chosen)):
             paid[number] = forged
+            if len(paid) % 10 == 0:
+                note(f"{len(paid)} of {count} tasks attacked")
     forged = [f"{chosen[number].id}: {kind}" for number in sorted(paid) for kind in paid[number]]
     found = JudgeCertificate(
         judge=judge, channel=channel, attacks=len(ATTACKS), tasks=count, forged=tuple(forged)
