@@ -10,11 +10,12 @@ import pytest
 
 from shioenv.dataset.split import group_of_input
 from shioenv.errors import TaskError
+from shioenv.report.solved import draw_results
 from shioenv.tasks import certify, sets
 from shioenv.tasks.agents import attempts
 from shioenv.tasks.certificate import JudgeCertificate
 from shioenv.tasks.certify import judge_digests
-from shioenv.tasks.results import draw_results, results_of
+from shioenv.tasks.results import results_of
 from shioenv.tasks.sets import LENGTHS, SetPlan, commands_of, length_of, make_set
 from shioenv.tasks.task import Task, read_tasks
 

@@ -406,7 +406,7 @@ def evaluate(
     from shioenv.errors import UsageError, did_you_mean
     from shioenv.report.drawing import require_libraries
     from shioenv.tasks.agents import AGENTS, SCRIPTS, attempts
-    from shioenv.tasks.results import draw_results, results_of
+    from shioenv.tasks.results import results_of
     from shioenv.tasks.task import read_tasks
 
     agents = dict(AGENTS)
@@ -439,6 +439,8 @@ def evaluate(
         )
     document: dict[str, Any] = {"file": str(file), "tasks": count, "results": rows}
     if figure is not None:
+        from shioenv.report.solved import draw_results
+
         document["figures"] = [str(path) for path in draw_results(rows, figure)]
         lines.append(f"drawn: {', '.join(document['figures'])}")
     return shared.Printout(document, lines, indent=2)

@@ -153,8 +153,8 @@ def facts(task: Task) -> Callable[[Sequence[str]], str | None]:
 def model(task: Task) -> Callable[[Sequence[str]], str | None]:
     """As `facts`. For an output it has the default model say what each of many pipelines prints.
 
-    The first pipeline that fits the words of the prompt best, and of which the model says that it
-    prints something and changes nothing, is typed.
+    Pipelines come in the order in which they fit the words of the prompt. Typed is the first of
+    which the model says that it prints something and changes nothing.
     """
     if "\n\nPrint " not in task.prompt:
         return facts(task)

@@ -53,6 +53,9 @@ LINES: Final = (2, 3, 4)
 ATTEMPTS: Final = 6
 """How often lines are drawn for one task: many are about the same files, or need each other."""
 
+SEVERAL: Final = "Several things have to be done."
+"""What kind of work a task of several lines is."""
+
 UNDONE: Final = "The machine is broken: what somebody did here has to be undone."
 """What kind of work it is to repair a machine."""
 
@@ -116,7 +119,12 @@ def of_lines(tasks: Sequence[Task], random: Random, machine: SandboxRunner) -> T
     for _ in range(ATTEMPTS):
         first = random.choice(tasks)
         here = [task for task in tasks if task.cwd == first.cwd]
-        drawn = [first, *random.choices(here, k=random.choice(LINES) - 1)]
+        others = [task for task in here if task.solution != first.solution]
+        count = random.choice(LINES)
+        if len(others) < count - 1:
+            found = "too few lines begin in its directory"
+            continue
+        drawn = [first, *random.sample(others, count - 1)]
         new: list[str] = []
         rows = []
         for task in drawn:
@@ -126,7 +134,7 @@ def of_lines(tasks: Sequence[Task], random: Random, machine: SandboxRunner) -> T
             found = "a row of it has several lines"
             continue
         commands = [name for task in drawn for name in task.commands]
-        found = _made(machine, first, (), rows, commands)
+        found = _made(machine, first, (), rows, commands, kind=SEVERAL)
         if isinstance(found, Task):
             return found
     return found
@@ -176,7 +184,7 @@ def _made(
     rows: Sequence[str],
     commands: list[str],
     *,
-    kind: str | None = None,
+    kind: str,
 ) -> Task | str:
     """The proved task whose solution are these rows, or why there is none.
 

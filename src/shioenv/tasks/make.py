@@ -33,7 +33,7 @@ from shioenv.tasks.check import (
     is_now,
     refuse_other,
 )
-from shioenv.tasks.prompt import Content, family, gives_away, shows_output, told, written
+from shioenv.tasks.prompt import MADE, Content, family, gives_away, shows_output, told, written
 from shioenv.tasks.task import Goal, Task
 
 LONGEST_OUTPUT: Final = 4000
@@ -48,6 +48,9 @@ UNSOLVED: Final = "its solution does not pass"
 IDLE: Final = "doing nothing passes"
 REDUCED: Final = "a part of its solution passes"
 """Why something makes no task."""
+
+ZEROS: Final = "zero bytes alone"
+"""How the content of a file is told that holds nothing else."""
 
 Report = Callable[[int, int], None]
 
@@ -388,10 +391,13 @@ def prompt_of(
     lines = told(before.document, patch, described, lambda one: is_now(date_of(one), instant))
     if lines is None or (not lines and output is None):
         return None
+    kind = kind or family(draft.commands, {keys(one[1])[0] for one in patch.operations})
+    if kind == MADE["archive"] and any(one.like == ZEROS for one in described.values()):
+        return None  # an archive of nothing, which no prompt tells as one
     return written(
         user=str(before.document["user"]),
         cwd=draft.cwd,
-        kind=kind or family(draft.commands, {keys(one[1])[0] for one in patch.operations}),
+        kind=kind,
         state=lines,
         asked=output,
     )
@@ -410,7 +416,7 @@ def _content(draft: Task, terminal: Terminal, name: str, content: bytes | None) 
     if old and old.startswith(content):
         return Content(like=f"the first {len(content)} bytes of what it held")
     if len(content) > len(old or b"") and content.strip(b"\0") == (old or b""):
-        return Content(like="what it held, then zero bytes" if old else "zero bytes alone")
+        return Content(like="what it held, then zero bytes" if old else ZEROS)
     try:
         text = content.decode()
     except UnicodeDecodeError:

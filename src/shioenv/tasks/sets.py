@@ -24,10 +24,11 @@ from shioenv.dataset.split import Shares, group_of_input
 from shioenv.errors import TaskError, UsageError
 from shioenv.execution.local import LocalExecutor
 from shioenv.files.durable import atomic_write, locked, storage_errors
-from shioenv.grammar.library import names_of_grammars
+from shioenv.grammar.library import shipped_headers
 from shioenv.recording.text import read_arguments
 from shioenv.seeding import generator
 from shioenv.synthesis.drawing import Drawing
+from shioenv.synthesis.sample import grammars_for
 from shioenv.system.store import System, find_system
 from shioenv.tasks.agents import AGENTS, SCRIPTS, Agent, Attempt, attempts
 from shioenv.tasks.certify import certify_tasks
@@ -56,8 +57,8 @@ POOL: Final = 400
 """Tasks of one line at most from which a round composes longer ones, in each part."""
 
 BARREN: Final = 3
-"""Rounds in a row of which each gives less than a fiftieth of what is missing, after which a set is
-as large as it gets."""
+"""How many barren rounds in a row end a set. A barren one gives less than a fiftieth of what is
+missing."""
 
 PARTS: Final = Shares(test=0.1, validation=0.1)
 
@@ -96,6 +97,17 @@ class SetPlan:
         return max(1, int(share * self.wanted(length)))
 
 
+@dataclass(frozen=True, slots=True)
+class _Means:
+    """By what a round is played."""
+
+    agents: Mapping[str, Agent]
+    system: str
+    workers: int | None
+    tell: Callable[[str, int, int], None]
+    note: Callable[[str], None]
+
+
 class _Round(msgspec.Struct, frozen=True, kw_only=True):
     """What is counted of a round."""
 
@@ -110,6 +122,8 @@ class _Gathered:
     """The tasks so far, and what their number bounds."""
 
     plan: SetPlan
+    known_commands: tuple[str, ...] = ()
+    """The commands of grammars that the system has."""
     tasks: list[Task] = field(default_factory=list)
     parts: list[str] = field(default_factory=list)
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -159,14 +173,24 @@ class _Gathered:
                     commands[length, name] += 1
                 yield part, task
 
-    def full(self) -> set[str]:
-        """The commands of which one line may hold no more."""
-        bound = self.plan.bound(LENGTHS[0])
-        return {
+    def wanted_commands(self) -> tuple[str, ...]:
+        """The commands of which more is wanted.
+
+        While tasks of one line are missing, these are all that are not full. Afterwards they are
+        those that can break a machine.
+        """
+        harms = {
             name
-            for (length, name), number in self.commands.items()
-            if length == LENGTHS[0] and number >= bound
+            for name, header in shipped_headers().items()
+            if header.traits.removes or header.traits.changes
         }
+        length = LENGTHS[0] if self.left(LENGTHS[0]) > 0 else LENGTHS[2]
+        return tuple(
+            name
+            for name in self.known_commands
+            if self.commands[length, name] < self.plan.bound(length)
+            and (length == LENGTHS[0] or name in harms)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +233,8 @@ def make_set(
         (directory / ROUNDS).mkdir(parents=True, exist_ok=True)
     with locked(directory), storage_errors(directory):
         _begun(directory, plan, built)
-        gathered = _Gathered(plan)
+        gathered = _Gathered(plan, tuple(one.name for one in grammars_for(built, Drawing())))
+        means = _Means(agents, system or built.name, workers, tell, note)
         counted: list[_Round] = []
         exported: list[_Exported] = []
         barren = 0
@@ -220,9 +245,7 @@ def make_set(
             place = directory / ROUNDS / f"{number:04}"
             file = place.with_suffix(".jsonl")
             if not file.exists():
-                made, about = _played(
-                    place, number, gathered, agents, built, system, workers, tell, note
-                )
+                made, about = _played(place, number, gathered, means)
                 _write(file, made, about)
             rmtree(place, ignore_errors=True)
             missing, before = plan.count - len(gathered.tasks), len(gathered.tasks)
@@ -261,28 +284,25 @@ def _played(
     place: Path,
     number: int,
     gathered: _Gathered,
-    agents: Mapping[str, Agent],
-    built: System,
-    system: str | None,
-    workers: int | None,
-    tell: Callable[[str, int, int], None],
-    note: Callable[[str], None],
+    means: _Means,
 ) -> tuple[list[tuple[str, Task]], _Round]:
     """The tasks that a round adds, each with its part and tried by the agents, and its counts."""
-    plan, name = gathered.plan, system or built.name
+    plan = gathered.plan
     seed = plan.seed * 100_003 + number
     refused: dict[str, Counter[str]] = {}
     drafts: list[tuple[str, Task]] = []
     records = 0
-    if (lacking := gathered.left(LENGTHS[0])) > 0:
+    fresh: list[tuple[str, Task]] = []
+    lacking = max(gathered.left(LENGTHS[0]), gathered.left(LENGTHS[2]))
+    if lacking > 0 and gathered.wanted_commands():
         records = min(RECORDS, YIELD * lacking + 20)
-        made = _of_records(place / "records", records, seed, gathered, system, workers, tell)
+        made = _of_records(place / "records", records, seed, gathered, means)
         refused["records"] = Counter(made.refused)
-        placed = [(PARTS.part_of(group_of_input(x.solution), plan.seed), x) for x in made.tasks]
+        fresh = [(PARTS.part_of(group_of_input(x.solution), plan.seed), x) for x in made.tasks]
         refused["tasks of one line"] = Counter()
-        drafts += gathered.chosen(placed, refused["tasks of one line"])
+        drafts += gathered.chosen(fresh, refused["tasks of one line"])
     refused["longer tasks"] = Counter()
-    longer = list(_longer(gathered, drafts, seed, number, refused, name, workers, tell))
+    longer = list(_longer(gathered, fresh, seed, refused, means))
     drafts += gathered.chosen(longer, refused["longer tasks"])
     if not drafts:
         return [], _counted(records, 0, refused)
@@ -291,10 +311,10 @@ def _played(
         named,
         k=plan.k,
         kept=place / "certificates",
-        system=system,
-        workers=workers,
-        report=partial(tell, "certificates"),
-        note=note,
+        system=means.system,
+        workers=means.workers,
+        report=partial(means.tell, "certificates"),
+        note=means.note,
     )
     refused["certificates"] = Counter()
     sound = []
@@ -311,10 +331,10 @@ def _played(
         tried = attempts(
             tasks,
             one,
-            agent=agents[one],
-            system=system,
-            workers=workers,
-            report=partial(tell, f"tries of {one}"),
+            agent=means.agents[one],
+            system=means.system,
+            workers=means.workers,
+            report=partial(means.tell, f"tries of {one}"),
         )
         tasks = [_with(task, attempt) for task, attempt in zip(tasks, tried, strict=True)]
     parts = [part for part, _ in sound]
@@ -338,55 +358,54 @@ def _of_records(
     count: int,
     seed: int,
     gathered: _Gathered,
-    system: str | None,
-    workers: int | None,
-    tell: Callable[[str, int, int], None],
+    means: _Means,
 ) -> MadeTasks:
     """The tasks of a round's records, drawn of the commands of which there are not enough."""
-    full = gathered.full()
-    names = tuple(name for name in names_of_grammars() if name not in full) if full else ()
 
     def report(progress: Progress) -> None:
         if not progress.note:
-            tell("records", progress.done, progress.count)
+            means.tell("records", progress.done, progress.count)
 
     generate(
         Destination(place),
         count=count,
-        drawing=Drawing(seed=seed, commands=names),
-        system=system,
-        executor=LocalExecutor(workers),
+        drawing=Drawing(seed=seed, commands=gathered.wanted_commands()),
+        system=means.system,
+        executor=LocalExecutor(means.workers),
         report=report,
     )
     return make_tasks(
         read_records(place),
-        system=system,
-        workers=workers,
-        report=partial(tell, "records as tasks"),
+        system=means.system,
+        workers=means.workers,
+        report=partial(means.tell, "records as tasks"),
     )
 
 
 def _longer(
     gathered: _Gathered,
-    drafts: Sequence[tuple[str, Task]],
+    fresh: Sequence[tuple[str, Task]],
     seed: int,
-    number: int,
     refused: Mapping[str, Counter[str]],
-    system: str,
-    workers: int | None,
-    tell: Callable[[str, int, int], None],
+    means: _Means,
 ) -> Iterator[tuple[str, Task]]:
-    """Longer tasks of each part, composed of its tasks of one line, old and new."""
-    pool: dict[str, list[Task]] = {part: [] for part in PARTS.names}
-    pairs = zip(gathered.parts, gathered.tasks, strict=True)
-    for part, task in (*pairs, *drafts):
-        if length_of(task) == LENGTHS[0] and task.kind is GoalKind.STATE:
-            pool[part].append(bare(task))
-    whole = sum(map(len, pool.values()))
-    for part, tasks in pool.items():
+    """Longer tasks of each part, composed of its tasks of one line: those of this round, which
+    may be more than the set takes, then old ones.
+    """
+    pools: list[dict[str, list[Task]]] = []
+    for pairs in (fresh, list(zip(gathered.parts, gathered.tasks, strict=True))):
+        pool: dict[str, list[Task]] = {part: [] for part in PARTS.names}
+        for part, task in pairs:
+            if length_of(task) == LENGTHS[0] and task.kind is GoalKind.STATE:
+                pool[part].append(bare(task))
+        pools.append(pool)
+    new, old = pools
+    whole = sum(len(tasks) for pool in pools for tasks in pool.values())
+    for part in PARTS.names:
+        generator(seed, "pool", part).shuffle(old[part])
+        tasks = [*new[part], *old[part]]
         if len(tasks) < 2:
             continue
-        generator(seed, "pool", part).shuffle(tasks)
         share = len(tasks) / whole
         lines, broken = (round(share * max(0, gathered.left(x))) for x in LENGTHS[1:])
         composed = composed_tasks(
@@ -394,9 +413,9 @@ def _longer(
             lines=min(2 * lines + 1, POOL),
             broken=min(2 * broken + 1, POOL),
             seed=seed,
-            system=system,
-            workers=workers,
-            report=partial(tell, "longer tasks"),
+            system=means.system,
+            workers=means.workers,
+            report=partial(means.tell, "longer tasks"),
         )
         refused["longer tasks"].update(composed.refused)
         yield from ((part, task) for task in composed.tasks)

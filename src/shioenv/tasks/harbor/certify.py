@@ -36,7 +36,7 @@ from shioenv.tasks.harbor.evidence import evidence_of, reached
 from shioenv.tasks.harbor.export import (
     ANSWER,
     LIMITS,
-    Refused,
+    FolderRefused,
     left_by,
     name_of,
     solution_of,
@@ -153,7 +153,7 @@ class FolderTrial(Trial):
             program = solution_of(self.task, text)
         try:
             evidence, answer = left_by(self._entered, program)
-        except Refused:  # it does not end
+        except FolderRefused:  # it does not end
             return False
         return reached(self._goal, evidence, answer, self._entered.system)
 

@@ -101,7 +101,7 @@ def export_tasks(
         for done, task in enumerate(tasks, 1):
             try:
                 made = folder_of(task, machines[task.system], image)
-            except Refused as error:
+            except FolderRefused as error:
                 refused[task.id] = str(error)
             else:
                 write(made, temporary / name_of(task))
@@ -120,7 +120,7 @@ def name_of(task: Task) -> str:
     return f"shioenv-{task.id}"
 
 
-class Refused(Exception):  # noqa: N818 - it says what became of a task, not what went wrong
+class FolderRefused(Exception):  # noqa: N818 - it says what became of a task, not what went wrong
     """A task cannot be told, or is not proved."""
 
 
@@ -151,11 +151,11 @@ def refusal(task: Task, system: System) -> str | None:
 
 def folder_of(task: Task, machine: EnteredMachine, image: str | None) -> Mapping[str, str]:
     """The files of a task's folder, by path: those in `solution` and `tests` that end in `.sh` are
-    programs. Errors: `Refused`; those of sandboxes.
+    programs. Errors: `FolderRefused`; those of sandboxes.
     """
     why = refusal(task, machine.system)
     if why is not None:
-        raise Refused(why)
+        raise FolderRefused(why)
     goal = _proved_goal(task, machine)
     tag = f"{IMAGE}/{task.system}:{task.system_digest[:DIGITS]}"
     return {
@@ -193,23 +193,23 @@ def _proved_goal(task: Task, machine: EnteredMachine) -> dict[str, Any]:
     """The goal as `check.py` reads it."""
     evidence, answer = left_by(machine, solution_of(task, task.solution))
     if evidence["other"] or evidence["truncated"]:
-        raise Refused("its solution changes more than files")
+        raise FolderRefused("its solution changes more than files")
     goal: dict[str, Any] = {"entries": evidence["entries"], "output": task.goal.output}
     named = {_path(task, name) for name in _names(task)}
     if not named <= set(goal["entries"]):
-        raise Refused("its solution does something else in a machine that stays")
+        raise FolderRefused("its solution does something else in a machine that stays")
 
     def passes(evidence: Mapping[str, Any], answer: str | None) -> bool:
         return reached(goal, evidence, answer, machine.system)
 
     if not passes(evidence, answer):
-        raise Refused("its solution prints something else in a machine that stays")
+        raise FolderRefused("its solution prints something else in a machine that stays")
     if not passes(*left_by(machine, solution_of(task, task.solution), _OTHER)):
-        raise Refused("its solution does not do the same twice, with other variables")
+        raise FolderRefused("its solution does not do the same twice, with other variables")
     if passes(_NO_CHANGE, None):
-        raise Refused("doing nothing passes")
+        raise FolderRefused("doing nothing passes")
     if passes(*left_by(machine, solution_of(task, task.reduced))):
-        raise Refused("a part of its solution passes")
+        raise FolderRefused("a part of its solution passes")
     return goal
 
 
@@ -218,8 +218,8 @@ def left_by(
 ) -> tuple[dict[str, Any], str | None]:
     """The evidence that a program leaves in a pristine machine, and the answer that it wrote.
 
-    The program is run as Harbor's oracle runs a solution. Errors: Refused for a program that does
-    not end; those of sandboxes.
+    The program is run as Harbor's oracle runs a solution. Errors: FolderRefused for a program that
+    does not end; those of sandboxes.
     """
     machine.renew()
     asyncio.run(_finished(machine, _PREPARE, program))
@@ -246,7 +246,7 @@ async def _finished(
     try:
         return await asyncio.wait_for(running.finish(fed), PROOF_SECONDS)
     except TimeoutError:
-        raise Refused("its solution does not end") from None
+        raise FolderRefused("its solution does not end") from None
 
 
 _PREPARE = f"mkdir -p /solution /logs/agent {check.ARTIFACTS} && cat > /solution/solve.sh"
