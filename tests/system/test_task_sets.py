@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,9 @@ import pytest
 
 from shioenv.dataset.split import group_of_input
 from shioenv.errors import TaskError
+from shioenv.execution.local import SerialExecutor
 from shioenv.report.solved import draw_results
-from shioenv.tasks import certify, sets
+from shioenv.tasks import agents, certify, compose, make, sets
 from shioenv.tasks.agents import attempts
 from shioenv.tasks.certificate import JudgeCertificate
 from shioenv.tasks.certify import judge_digests
@@ -32,6 +34,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]
     directory = tmp_path_factory.mktemp("set") / "made"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(certify, "certified_judge", lambda *given: STOOD)
+        patch.setattr(certify, "_load", nullcontext)
+        patch.setattr(sets, "BARREN", 1)
+        for module in (agents, certify, compose, make, sets):  # no processes: each takes a second
+            patch.setattr(module, "LocalExecutor", lambda workers: SerialExecutor())
         with pytest.raises(KeyboardInterrupt):
             make_set(directory, PLAN, workers=1, tell=_stops)
         assert not (directory / "manifest.json").exists()
