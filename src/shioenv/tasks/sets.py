@@ -389,8 +389,9 @@ def _longer(
     refused: Mapping[str, Counter[str]],
     means: _Means,
 ) -> Iterator[tuple[str, Task]]:
-    """Longer tasks of each part, composed of its tasks of one line: those of this round, which
-    may be more than the set takes, then old ones.
+    """Longer tasks of each part, composed of its tasks of one line.
+
+    Tasks of this round come first, of which there may be more than the set takes; then old ones.
     """
     pools: list[dict[str, list[Task]]] = []
     for pairs in (fresh, list(zip(gathered.parts, gathered.tasks, strict=True))):
