@@ -36,7 +36,7 @@ def made(count: int, seed: int, system: str | None) -> list[Task]:
         directory = Path(place) / "dataset"
         drawing = Drawing(seed=seed)
         generate(Destination(directory), count=max(count * RECORDS, 40), drawing=drawing)
-        return make_tasks(read_records(directory), system=system)
+        return make_tasks(read_records(directory), system=system).tasks
 
 
 def main() -> int:

@@ -15,8 +15,8 @@ from shioenv.errors import SandboxError
 from shioenv.live.entered import Command, EnteredMachine, Running
 from shioenv.sandbox.base import MEBIBYTE, Limits
 from shioenv.system.store import System
-from shioenv.tasks.harbor.check import EVIDENCE, verdict
-from shioenv.tasks.harbor.evidence import evidence_of, pristine_entry
+from shioenv.tasks.harbor.check import EVIDENCE
+from shioenv.tasks.harbor.evidence import evidence_of, reached
 
 pytestmark = pytest.mark.xdist_group("forged")
 LIMITS = Limits(
@@ -51,9 +51,7 @@ def passes(machine: EnteredMachine, text: str, goal: dict[str, object]) -> bool:
         evidence = evidence_of(machine.changes(), machine.system)
     except SandboxError:  # there is no evidence, and that pays nothing
         return False
-    told = json.loads(json.dumps(evidence))
-    missing, extra, _ = verdict(goal, told, None, lambda path: pristine_entry(machine.system, path))
-    return not missing and not extra
+    return reached(goal, json.loads(json.dumps(evidence)), None, machine.system)
 
 
 @pytest.fixture(scope="module")

@@ -26,9 +26,8 @@ from harbor.models.trial.paths import TrialPaths  # noqa: E402
 from shioenv.errors import TransferError, UsageError  # noqa: E402
 from shioenv.fronts.harbor import Environment  # noqa: E402
 from shioenv.system.store import System, build_system  # noqa: E402
-from shioenv.tasks.harbor.check import EVIDENCE  # noqa: E402
+from shioenv.tasks.harbor.check import ARTIFACTS, EVIDENCE  # noqa: E402
 from shioenv.tasks.harbor.export import (  # noqa: E402
-    ARTIFACTS,
     HOOK,
     export_tasks,
     name_of,

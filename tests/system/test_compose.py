@@ -41,7 +41,7 @@ def named(tasks: list[Task], words: str) -> Task:
 @pytest.mark.parametrize("seed", range(3))
 def test_every_line_is_needed(seed: int, tasks: list[Task], observer: SandboxRunner) -> None:
     made = of_lines(tasks, generator(seed, "test"), observer)
-    assert made is not None
+    assert isinstance(made, Task)
     lines = lines_of(made.solution)
     assert 2 <= len(lines) <= 4
     judge = Judge(made, observer)
@@ -74,7 +74,7 @@ def test_what_was_done_has_to_be_undone(
 ) -> None:
     task = named(tasks, harm)
     made = repair_of(task, observer)
-    assert made is not None
+    assert isinstance(made, Task)
     assert made.history == [task.solution]
     assert "has to be undone" in made.prompt
     episode = Episode(made, observer)
@@ -89,7 +89,8 @@ def test_what_was_done_has_to_be_undone(
 
 
 def test_what_nobody_can_write_again_is_no_task(tasks: list[Task], observer: SandboxRunner) -> None:
-    assert repair_of(named(tasks, "ip link del"), observer) is None
+    refused = repair_of(named(tasks, "ip link del"), observer)
+    assert refused == "nobody could undo it by its prompt"
 
 
 def test_a_command_makes_both(observer: SandboxRunner, tmp_path: Path) -> None:

@@ -10,16 +10,31 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from shioenv.cli import printing, shared
-from shioenv.cli.progress import counting
-from shioenv.report.text import share
+from shioenv.cli.progress import Meter, counting
+from shioenv.report.text import share as share_of
 
 if TYPE_CHECKING:
+    from shioenv.tasks.agents import Agent
     from shioenv.tasks.task import Task
 
 app = typer.Typer(no_args_is_help=True, help="Tasks for agents, each with a recorded solution.")
 
 SHOWN = 20
 """Faults printed; `--json` has all of them."""
+
+AgentModel = Annotated[
+    str | None,
+    typer.Option("--model", metavar="MODEL", help="A language model that tries the tasks as well."),
+]
+AgentUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--url",
+        metavar="URL",
+        help="The model's endpoint, which speaks OpenAI's protocol (default: OPENAI_BASE_URL). "
+        "The key is OPENAI_API_KEY.",
+    ),
+]
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The tasks, as JSON Lines.")]
 
@@ -80,7 +95,7 @@ def make(
     manifest = read_manifest(directory)
     shared.note_unfinished(directory, manifest)
     with counting("records") as report:
-        tasks = make_tasks(
+        made = make_tasks(
             read_records(directory, unfinished=True),
             min_irreducibility=min_irreducibility,
             system=system,
@@ -88,6 +103,7 @@ def make(
             workers=workers,
             report=report,
         )
+    tasks = made.tasks
     if not tasks:
         raise TaskError(
             f"no record of {directory} makes a task",
@@ -103,10 +119,11 @@ def make(
         "tasks": len(tasks),
         "of": manifest.records,
         "kinds": dict(kinds),
+        "refused": made.refused,
         "commands": dict(Counter(name for task in tasks for name in task.commands).most_common()),
     }
     named = ", ".join(f"{number} {name}" for name, number in kinds.most_common())
-    part = share(len(tasks), manifest.records)
+    part = share_of(len(tasks), manifest.records)
     line = f"{out}: {len(tasks):,} tasks of {manifest.records:,} records ({part}): {named}"
     return shared.Printout(document, [line], indent=2)
 
@@ -164,7 +181,7 @@ def compose(
 
     refuse_existing(out)
     with counting("tasks") as report:
-        tasks = composed_tasks(
+        made = composed_tasks(
             read_tasks(file),
             lines=lines,
             broken=broken,
@@ -173,11 +190,12 @@ def compose(
             workers=workers,
             report=report,
         )
+    tasks = made.tasks
     if not tasks:
         raise TaskError("no longer task could be made", hint="more tasks, or another --seed")
     write_tasks(tasks, out)
     several = sum(not task.history for task in tasks)
-    document = {"file": str(out), "tasks": len(tasks), "lines": several}
+    document = {"file": str(out), "tasks": len(tasks), "lines": several, "refused": made.refused}
     document["broken"] = len(tasks) - several
     line = f"{out}: {several:,} tasks of several lines, {len(tasks) - several:,} of broken machines"
     return shared.Printout(document, [line], indent=2)
@@ -185,11 +203,18 @@ def compose(
 
 @shared.command(app, "shioenv tasks certify ./tasks.jsonl --out certified.jsonl --k 20")
 def certify(
-    file: File,
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE|DIR", help="The tasks, as JSON Lines, or a directory of Harbor's folders."
+        ),
+    ],
     *,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="The file to write: the tasks that pass every line."),
+        typer.Option(
+            metavar="FILE|DIR", help="What to write: the tasks, or folders, that pass every line."
+        ),
     ] = None,
     k: Annotated[
         int,
@@ -207,41 +232,33 @@ def certify(
     A task fails where its solution fails once in k runs, or under load. It fails where nothing or
     a near miss passes, or another right answer does not. It fails where its prompt leaves the goal
     open, and where its solution can be read. The judge is attacked first, once for each build. A
-    command that was stopped goes on where it was. The exit status is 1 where a checked certificate
-    no longer holds, else 0.
+    folder of Harbor is judged by its own files, and gets the file `certificate.json`. A command
+    that was stopped goes on where it was. The exit status is 1 where a checked certificate no
+    longer holds, else 0.
     """
-    from shioenv.errors import TaskError, UsageError
-    from shioenv.files.durable import refuse_existing
-    from shioenv.tasks.certify import certify_tasks, recheck_tasks
-    from shioenv.tasks.task import read_tasks, write_tasks
+    from functools import partial
+
+    from shioenv.errors import UsageError
+    from shioenv.tasks.certify import certify_file, recheck_tasks
+    from shioenv.tasks.harbor.certify import certify_folders, recheck_folders
+    from shioenv.tasks.task import read_tasks
 
     if check == (out is not None):
         raise UsageError("either --out or --check is needed", hint="--out FILE")
-    tasks = read_tasks(file)
-    if out is None:
-        with counting("tasks") as report:
-            found = recheck_tasks(tasks, system=system, workers=workers, report=report)
-    else:
-        from shutil import rmtree
-
-        refuse_existing(out)
-        kept = out.with_name(f"{out.name}.partial")
-        with counting("tasks") as report:
-            tasks = certify_tasks(
-                tasks,
-                k=k,
-                kept=kept,
-                system=system,
-                workers=workers,
-                report=report,
-                note=printing.note,
+    with counting("tasks") as report:
+        if out is not None:
+            certify_all = certify_folders if file.is_dir() else certify_file
+            tasks = certify_all(
+                file, out, k=k, system=system, workers=workers, report=report, note=printing.note
             )
-        found = [task.certificate.faults if task.certificate else () for task in tasks]
-        passed = [task for task, faults in zip(tasks, found, strict=True) if not faults]
-        if not passed:
-            raise TaskError("no task passes every line", hint="--check names them; more records")
-        write_tasks(passed, out)
-        rmtree(kept)
+            found = [task.certificate.faults if task.certificate else () for task in tasks]
+        else:
+            again = partial(recheck_tasks, system=system, workers=workers, report=report)
+            if file.is_dir():
+                tasks, found = recheck_folders(file, again)
+            else:
+                tasks = read_tasks(file)
+                found = again(tasks)
     faulty = [
         {"id": task.id, "solution": task.solution, "faults": list(faults)}
         for task, faults in zip(tasks, found, strict=True)
@@ -253,6 +270,12 @@ def certify(
     return shared.Printout(document, lines, indent=2, status=1 if check and faulty else 0)
 
 
+def _prompted(model: str, url: str | None) -> Agent:
+    from shioenv.tasks.agents import prompted
+
+    return prompted(model, url or "")
+
+
 def _faulty(faulty: list[dict[str, Any]]) -> Iterator[str]:
     """Lines about the first faulty tasks."""
     for one in faulty[:SHOWN]:
@@ -260,6 +283,167 @@ def _faulty(faulty: list[dict[str, Any]]) -> Iterator[str]:
         yield f"{one['id']}: {printing.printable(one['solution'])}: {faults}"
     if len(faulty) > SHOWN:
         yield f"and {len(faulty) - SHOWN} more (--json)"
+
+
+@shared.command(app, "shioenv tasks set ./tasks --count 300 --k 3", name="set")
+def make_set(
+    directory: Annotated[
+        Path,
+        typer.Argument(
+            metavar="DIR",
+            help="The set's directory, made where it is missing. The same command goes on with it.",
+        ),
+    ],
+    *,
+    count: Annotated[int, typer.Option(min=3, metavar="N", help="Tasks wanted.")] = 10_000,
+    seed: shared.Seed = 0,
+    k: Annotated[
+        int, typer.Option("--k", min=1, metavar="N", help="Runs of each solution, and of nothing.")
+    ] = 20,
+    share: Annotated[
+        float,
+        typer.Option(
+            min=0.001,
+            max=1,
+            metavar="X",
+            help="Share of the tasks of one line that hold the same command, at most. Of longer "
+            "tasks three times as many.",
+        ),
+    ] = 0.05,
+    without_harbor: Annotated[
+        bool, typer.Option("--without-harbor", help="Write no folders of Harbor.")
+    ] = False,
+    model: AgentModel = None,
+    url: AgentUrl = None,
+    workers: shared.Workers = None,
+    system: shared.SystemName = None,
+) -> shared.Printout:
+    """Make a set of certified tasks from a seed: draw, execute, compose, certify, try, split.
+
+    A third are of one line, a third of several lines, a third of broken machines. No part of the
+    split holds a normal form of another part. Three scripted agents try each task, and so does a
+    language model where one is named. The manifest counts what was refused, and why. Ctrl-C or a
+    crash loses at most the step that was running. The exit status is 1 where tasks are missing in
+    the end, else 0.
+    """
+    from shioenv.tasks.agents import AGENTS, SCRIPTS
+    from shioenv.tasks.sets import SetPlan
+    from shioenv.tasks.sets import make_set as made_set
+
+    agents = dict(AGENTS)
+    if model:
+        agents[model] = _prompted(model, url)
+    tried = (*SCRIPTS, *([model] if model else []))
+    stopped = f"stopped; what is finished is kept in {directory}, the same command goes on"
+    with Meter(lasting=True, stopped=stopped) as meter:
+        made = made_set(
+            directory,
+            SetPlan(count=count, seed=seed, k=k, share=share, agents=tried),
+            agents=agents,
+            harbor=not without_harbor,
+            system=system,
+            workers=workers,
+            tell=meter.tell,
+            note=meter.say,
+        )
+    manifest = made.manifest
+    rows = {
+        "set": str(directory),
+        "tasks": f"{manifest['tasks']:,} of {count:,}, of {manifest['records']:,} records",
+        **{name: f"{number:,}" for name, number in manifest["lengths"].items()},
+        **{part: f"{sum(of.values()):,}" for part, of in manifest["parts"].items()},
+        **{
+            f"solved by {agent}": ", ".join(
+                f"{share_of(done, of)} {length}" for length, (done, of) in lengths.items()
+            )
+            for agent, lengths in manifest["solved_by"].items()
+        },
+    }
+    if not without_harbor:
+        rows["Harbor"] = f"{sum(manifest['harbor']['written'].values()):,} folders"
+    refused = sum(sum(why.values()) for why in manifest["refused"].values())
+    rows["refused"] = f"{refused:,}, by reason in {directory / 'manifest.json'}"
+    status = 0 if made.complete else 1
+    return shared.Printout(dict(manifest), printing.rows(rows), indent=2, status=status)
+
+
+@shared.command(app, "shioenv tasks evaluate ./tasks.jsonl --count 100 --figure results.svg")
+def evaluate(
+    file: File,
+    *,
+    count: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Tasks, spread over the file.")
+    ] = 100,
+    agent: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            autocompletion=shared.completing("names", "facts", "model", "recorded", "idle"),
+            help="A scripted agent: names, facts, model (the default: all three), recorded "
+            "(types the solution), idle (does nothing). May be repeated.",
+        ),
+    ] = None,
+    model: AgentModel = None,
+    url: AgentUrl = None,
+    max_turns: Annotated[int, typer.Option(min=1, metavar="N", help="Lines a task at most.")] = 8,
+    figure: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="An SVG file of the results by kind and length; for dark pages beside it "
+            "FILE-dark.svg (extra: report).",
+        ),
+    ] = None,
+    workers: shared.Workers = None,
+    system: shared.SystemName = None,
+) -> shared.Printout:
+    """Have agents do tasks, and say how many each agent solved, by kind and length.
+
+    The scripted agents are ours, and know how our prompts are worded. Their results say which
+    tasks are harder than others, and nothing about models. A language model is asked by any
+    endpoint that speaks OpenAI's protocol.
+    """
+    from shioenv.errors import UsageError, did_you_mean
+    from shioenv.report.drawing import require_libraries
+    from shioenv.tasks.agents import AGENTS, SCRIPTS, attempts
+    from shioenv.tasks.results import results_of
+    from shioenv.tasks.task import read_tasks
+
+    agents = dict(AGENTS)
+    for name in agent or ():
+        if name not in agents:
+            raise UsageError(f"no agent is called {name!r}", hint=did_you_mean(name, list(agents)))
+    if figure is not None:
+        require_libraries("a picture", "report", "altair", "vl_convert")
+    names = list(dict.fromkeys(agent or ([] if model else SCRIPTS)))
+    if model:
+        agents[model] = _prompted(model, url)
+        names.append(model)
+    tasks = read_tasks(file)
+    count = min(count, len(tasks))
+    chosen = [tasks[number * len(tasks) // count] for number in range(count)]
+    tried = {}
+    for name in names:
+        with counting(f"tries of {name}") as report:
+            tried[name] = attempts(
+                chosen, name, agent=agents[name], turns=max_turns, system=system,
+                workers=workers, report=report,
+            )  # fmt: skip
+    rows = results_of(chosen, tried)
+    lines = [f"{'agent':12}{'group':16}{'tasks':>7}{'solved':>8}{'progress':>10}{'lines':>7}"]
+    for row in rows:
+        part = share_of(row["solved"], row["tasks"], 0)
+        lines.append(
+            f"{row['agent'][:11]:12}{row['group']:16}{row['tasks']:7}{part:>8}"
+            f"{row['progress']:10.2f}{row['turns']:7.1f}"
+        )
+    document: dict[str, Any] = {"file": str(file), "tasks": count, "results": rows}
+    if figure is not None:
+        from shioenv.report.solved import draw_results
+
+        document["figures"] = [str(path) for path in draw_results(rows, figure)]
+        lines.append(f"drawn: {', '.join(document['figures'])}")
+    return shared.Printout(document, lines, indent=2)
 
 
 @shared.command(app, "shioenv tasks export ./tasks.jsonl --harbor ./harbor")

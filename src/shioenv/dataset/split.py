@@ -45,8 +45,10 @@ class Shares:
                 hint="such as --test 0.1 --validation 0.05",
             )
 
-    def part(self, place: float) -> str:
-        """The part of what stands at a place from 0 to 1."""
+    def part_of(self, group: str, seed: int) -> str:
+        """The part of a group, which the group and the seed alone decide."""
+        digest = hashlib.sha256(f"{seed}\0{group}".encode("utf-8", "surrogatepass")).digest()
+        place = int.from_bytes(digest[:8]) / 2**64
         if place < self.test:
             return "test"
         return "validation" if place < self.test + self.validation else REST
@@ -90,7 +92,7 @@ def split(
             writers[name] = ShardWriter(top / name, plan, manifest.kernels, manifest.layers)
             writers[name].keep_contexts(contexts.values())
         for done, record in enumerate(read_records(source, check=True), 1):
-            writers[shares.part(_place(group_of(record), seed))].add(record)
+            writers[shares.part_of(group_of(record), seed)].add(record)
             report(done, manifest.records)
         empty = [name for name, writer in writers.items() if not writer.written]
         if empty:
@@ -101,19 +103,21 @@ def split(
         return {name: writer.finish() for name, writer in writers.items()}
 
 
-def _place(group: str, seed: int) -> float:
-    digest = hashlib.sha256(f"{seed}\0{group}".encode("utf-8", "surrogatepass")).digest()
-    return int.from_bytes(digest[:8]) / 2**64
-
-
 def group_of(record: Record) -> str:
-    """The group of a record: inputs that differ in numbers, names and the order of words are one.
+    """The group of a record, which is that of its input (`group_of_input`).
+
+    A record with a history is in the group of the first input of its session, so that a session
+    stays together.
+    """
+    return group_of_input(record.history[0] if record.history else record.typed)
+
+
+def group_of_input(typed: str) -> str:
+    """The group of an input: inputs that differ in numbers, names and the order of words are one.
 
     It is the set of words of the normal form, letters of a bundle taken apart. An input without a
-    normal form is its own group, but for its numbers. A record with a history is in the group of
-    the first input of its session, so that a session stays together.
+    normal form is its own group, but for its numbers.
     """
-    typed = record.history[0] if record.history else record.typed
     form = normal(typed)
     if form is None:
         return _NUMBER.sub("0", typed)

@@ -26,9 +26,9 @@ from shioenv.fronts.transfer import pack, put, unpack
 from shioenv.live.entered import OUTPUT, Command, EnteredMachine, Finished
 from shioenv.sandbox.base import LARGEST, MEBIBYTE, FileChange, Limits
 from shioenv.system.store import System, find_system
-from shioenv.tasks.harbor.check import EVIDENCE
+from shioenv.tasks.harbor.check import ARTIFACTS, EVIDENCE
 from shioenv.tasks.harbor.evidence import evidence_of
-from shioenv.tasks.harbor.export import ARTIFACTS, HOOK, IMAGE
+from shioenv.tasks.harbor.export import HOOK, IMAGE
 
 MEMORY_MB: Final = 2048
 """Mebibytes of memory where the task does not say."""

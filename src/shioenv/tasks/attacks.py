@@ -16,8 +16,7 @@ import msgspec
 from shioenv.bash.words import quoted
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.tasks.episode import Episode
-from shioenv.tasks.harbor.check import EVIDENCE
-from shioenv.tasks.harbor.export import ARTIFACTS
+from shioenv.tasks.harbor.check import ARTIFACTS, EVIDENCE
 from shioenv.tasks.task import Task
 
 HARM: Final = "rm -rf /home/ubuntu/documents/drafts /etc/passwd; echo x > /home/ubuntu/left"

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
+from shutil import rmtree
 from typing import Any, Final
 
 import msgspec
@@ -24,7 +25,7 @@ from shioenv.errors import TaskError
 from shioenv.execution.job import NumberedJob
 from shioenv.execution.lanes import Lane
 from shioenv.execution.local import LocalExecutor
-from shioenv.files.durable import atomic_write, locked, storage_errors
+from shioenv.files.durable import atomic_write, locked, refuse_existing, storage_errors
 from shioenv.files.journal import Journal
 from shioenv.live.terminal import Terminal, for_rows
 from shioenv.recording.cache import sources_digest
@@ -35,7 +36,7 @@ from shioenv.tasks.certificate import Certificate, JudgeCertificate, digest_of
 from shioenv.tasks.check import Judge, refuse_other
 from shioenv.tasks.determined import leaks, lines_of, untold
 from shioenv.tasks.make import Report, sandbox_of
-from shioenv.tasks.task import Task
+from shioenv.tasks.task import Task, read_tasks, write_tasks
 from shioenv.tasks.variants import ALTERNATIVES, candidates, near_misses, neighbours, reaches
 
 ATTACKED: Final = 50
@@ -50,7 +51,7 @@ BATCH: Final = 256
 _BURN: Final = "import select\nwhile not select.select([0], [], [], 0)[0]: pass"
 
 _JUDGE: Final = ("domain", "tasks/check.py", "tasks/episode.py", "tasks/task.py")
-_CHANNEL: Final = ("bash", "behavior", "live", "native", "sandbox", "system")
+CHANNEL: Final = ("bash", "behavior", "live", "native", "sandbox", "system")
 """Files of the package that judge, and those by which they see; directories with all in them."""
 
 
@@ -65,10 +66,78 @@ class _Asked:
         return f"{self.task.id}: {self.task.solution}"
 
 
+class Trial:
+    """Runs inputs as answers to a task, each on a pristine machine."""
+
+    def __init__(self, task: Task, machine: SandboxRunner) -> None:
+        self.task, self.machine = task, machine
+        self._judge = Judge(task, machine)
+        self._before = Terminal(machine, task.cwd, task.history).before()
+
+    def passes(self, text: str) -> bool:
+        """Whether an input passes the check."""
+        return self.tried(text)[0]
+
+    def tried(self, text: str) -> tuple[bool, bool]:
+        """Whether an input passes the check, and whether it does just what the goal says."""
+        terminal = Terminal(self.machine, self.task.cwd, self.task.history)
+        behavior: Behavior = terminal.run(text)
+        passed = self._judge.judge(terminal).passed
+        return passed, reaches(self.task, behavior, self._before)
+
+    def untold(self) -> Iterator[str]:
+        """Facts of the goal that the prompt leaves open."""
+
+        def read(name: str) -> bytes | None:
+            if self.task.history:
+                return None
+            return self.machine.read(posixpath.normpath(posixpath.join(self.task.cwd, name)))
+
+        instant = self.machine.system.declaration.instant
+        return untold(self.task, self._before.document, read, instant)
+
+    def digests(self, inputs: Iterable[str]) -> dict[str, str]:
+        """Digests of goal, prompt, system, and of all that is run, with these inputs."""
+        task = self.task
+        return {
+            "goal": digest_of(msgspec.to_builtins(task.goal)),
+            "prompt": hashlib.sha256(task.prompt.encode()).hexdigest(),
+            "system": task.system_digest,
+            "tests": digest_of([task.cwd, task.history, task.solution, *inputs]),
+        }
+
+
+@cache
+def judge_digests() -> tuple[str, str]:
+    """The digests of the judge and of the channel of evidence, as this package has them."""
+    return digest_of([sources_digest(_JUDGE), kinds()]), sources_digest(CHANNEL)
+
+
+def attacked(lane: Lane, task: tuple[int, Task]) -> list[str]:
+    """The kinds of attacks that are paid on a task, in a lane of an executor."""
+    return forgeries(task[1], sandbox_of(lane))
+
+
+@dataclass(frozen=True, slots=True)
+class Court:
+    """Where answers to tasks are judged, by which code, and how that code is attacked."""
+
+    trial: Callable[[Task, SandboxRunner], Trial] = Trial
+    digests: Callable[[], tuple[str, str]] = judge_digests
+    """The digests of the judge and of the channel of evidence."""
+    attacked: Callable[[Lane, tuple[int, Task]], list[str]] = attacked
+    """The kinds of attacks that are paid on a task."""
+
+
+OURS: Final = Court()
+"""Rows in a shell that stays, judged by `Judge`."""
+
+
 def certify_tasks(
     tasks: Iterable[Task],
     *,
     k: int,
+    court: Court = OURS,
     kept: Path | None = None,
     system: str | None = None,
     workers: int | None = None,
@@ -77,10 +146,10 @@ def certify_tasks(
 ) -> list[Task]:
     """The tasks, each with a new certificate, in order.
 
-    A certificate may have `faults`. The judge is certified first: by the attacks on `ATTACKED` of
-    the tasks, unless this build of the judge has stood them before. `kept` is a directory for what
-    was found so far, which a later call with the same tasks goes on from. `system` is another name
-    of the system that the tasks are done on, which is the same for all.
+    A certificate may have `faults`. `court` judges, and is certified first: by the attacks on
+    `ATTACKED` of the tasks, unless this build of the judge has stood them before. `kept` is a
+    directory for what was found so far, which a later call with the same tasks goes on from.
+    `system` is another name of the system that the tasks are done on, which is the same for all.
 
     Errors: TaskError for tasks of several systems, or of another build; those of `find_system` and
     sandboxes; DatasetStorageError.
@@ -88,8 +157,9 @@ def certify_tasks(
     tasks = [replace(task, certificate=None) for task in tasks]
     built = _system_of(tasks, system)
     name = system or built.name
-    judged_by = certified_judge(tasks, built, name, workers, note)
+    judged_by = certified_judge(tasks, built, name, workers, note, court)
     near = neighbours(tasks)
+    loaded = _job(partial(_loaded, court=court), name, built)
     found: dict[int, Certificate] = {}
     with _journal(kept, digest_of([k, msgspec.to_builtins([judged_by, *tasks])]), note) as journal:
         if journal is not None:
@@ -99,14 +169,14 @@ def certify_tasks(
             for begin in range(0, len(left), BATCH):
                 batch = left[begin : begin + BATCH]
                 asked = ((n, _Asked(tasks[n], tuple(near[n]))) for n in batch)
-                job = _job(partial(_certified, k=k, judged_by=judged_by), name, built)
+                job = _job(partial(_certified, court=court, k=k, judged_by=judged_by), name, built)
                 fresh: dict[int, Certificate] = {}
                 for number, certificate in executor.map(job, asked):
                     fresh[number] = certificate
                     report(len(found) + len(fresh), len(tasks))
                 with _load():
                     again = ((n, tasks[n]) for n in batch if fresh[n].solved == k)
-                    for number, passed in executor.map(_job(_loaded, name, built), again):
+                    for number, passed in executor.map(loaded, again):
                         fresh[number] = replace(fresh[number], loaded=passed)
                 for number, certificate in fresh.items():
                     found[number] = certificate
@@ -116,9 +186,38 @@ def certify_tasks(
     return [replace(task, certificate=found[number]) for number, task in enumerate(tasks)]
 
 
+def certify_file(file: Path, out: Path, **options: Any) -> list[Task]:
+    """The tasks of a file, each with a new certificate, in order.
+
+    Those whose certificates have no `faults` are written to the new file `out`. Options and errors
+    are those of `certify_into`; errors of `read_tasks`.
+    """
+    refuse_existing(out)
+    return certify_into(out, read_tasks(file), partial(write_tasks, path=out), **options)
+
+
+def certify_into(
+    out: Path, tasks: Iterable[Task], write: Callable[[list[Task]], None], **options: Any
+) -> list[Task]:
+    """The tasks, each with a new certificate, in order; those without `faults` are written.
+
+    What was found so far is kept beside `out` until then. Options and errors are those of
+    `certify_tasks`; TaskError where no task passes.
+    """
+    kept = out.with_name(f"{out.name}.partial")
+    tasks = certify_tasks(tasks, kept=kept, **options)
+    passed = [task for task in tasks if task.certificate and not task.certificate.faults]
+    if not passed:
+        raise TaskError("no task passes every line", hint="--check names them; more records")
+    write(passed)
+    rmtree(kept)
+    return tasks
+
+
 def recheck_tasks(
     tasks: Iterable[Task],
     *,
+    court: Court = OURS,
     system: str | None = None,
     workers: int | None = None,
     report: Report = lambda done, total: None,
@@ -132,7 +231,7 @@ def recheck_tasks(
     built = _system_of(tasks, system)
     faults: dict[int, tuple[str, ...]] = {}
     with LocalExecutor(workers) as executor:
-        job = _job(_rechecked, system or built.name, built)
+        job = _job(partial(_rechecked, court=court), system or built.name, built)
         for done, (number, found) in enumerate(executor.map(job, enumerate(tasks)), 1):
             faults[number] = found
             report(done, len(tasks))
@@ -145,12 +244,13 @@ def certified_judge(
     name: str,
     workers: int | None,
     note: Callable[[str], None] = lambda text: None,
+    court: Court = OURS,
 ) -> JudgeCertificate:
     """How this build of the judge stands the attacks, on some of the tasks, spread over them.
 
     What was found out before, on as many tasks, is taken from the user's cache directory.
     """
-    judge, channel = judge_digests()
+    judge, channel = court.digests()
     count = min(ATTACKED, len(tasks))
     path = cache_directory() / "judges" / f"{judge:.16}-{channel:.16}-{built.digest:.16}.json"
     if path.exists():
@@ -160,10 +260,12 @@ def certified_judge(
     note(f"{len(ATTACKS)} kinds of attacks on {count} tasks come first, once for this judge")
     chosen = [tasks[number * len(tasks) // count] for number in range(count)]
     paid: dict[int, list[str]] = {}
-    job = _job(attacked, name, built)
+    job = _job(court.attacked, name, built)
     with LocalExecutor(workers) as executor:
         for number, forged in executor.map(job, enumerate(chosen)):
             paid[number] = forged
+            if len(paid) % 10 == 0:
+                note(f"{len(paid)} of {count} tasks attacked")
     forged = [f"{chosen[number].id}: {kind}" for number in sorted(paid) for kind in paid[number]]
     found = JudgeCertificate(
         judge=judge, channel=channel, attacks=len(ATTACKS), tasks=count, forged=tuple(forged)
@@ -174,12 +276,6 @@ def certified_judge(
     return found
 
 
-@cache
-def judge_digests() -> tuple[str, str]:
-    """The digests of the judge and of the channel of evidence, as this package has them."""
-    return digest_of([sources_digest(_JUDGE), kinds()]), sources_digest(_CHANNEL)
-
-
 def certificate_of(
     task: Task,
     near: Iterable[str],
@@ -187,9 +283,10 @@ def certificate_of(
     *,
     k: int,
     judged_by: JudgeCertificate,
+    court: Court = OURS,
 ) -> Certificate:
     """The certificate of a task, without the runs under load. Errors: those of `Judge`."""
-    trial = _Trial(task, machine)
+    trial = court.trial(task, machine)
     solved = sum(trial.passes(task.solution) for _ in range(k))
     idle = sum(trial.passes(NOTHING) for _ in range(k))
     misses: list[str] = []
@@ -225,22 +322,22 @@ def certificate_of(
         untold=tuple(trial.untold()),
         leaks=tuple(leaks(task, _lines_of(machine))),
         judged_by=judged_by,
-        **_digests(task, (*misses, *right)),
+        **trial.digests((*misses, *right)),
     )
 
 
-def faults_now(task: Task, machine: SandboxRunner) -> tuple[str, ...]:
+def faults_now(task: Task, machine: SandboxRunner, court: Court = OURS) -> tuple[str, ...]:
     """What is wrong with a task's certificate, found out once more. Errors: those of `Judge`."""
     known = task.certificate
     if known is None:
         return ("there is no certificate",)
-    digests = _digests(task, (*known.near_misses, *known.alternatives))
+    trial = court.trial(task, machine)
+    digests = trial.digests((*known.near_misses, *known.alternatives))
     faults = [
         f"the {name} was changed since" for name in digests if digests[name] != getattr(known, name)
     ]
-    if (known.judged_by.judge, known.judged_by.channel) != judge_digests():
+    if (known.judged_by.judge, known.judged_by.channel) != court.digests():
         faults.append("the judge was changed since")
-    trial = _Trial(task, machine)
     now = replace(
         known,
         k=1,
@@ -252,43 +349,6 @@ def faults_now(task: Task, machine: SandboxRunner) -> tuple[str, ...]:
         leaks=tuple(leaks(task, _lines_of(machine))),
     )
     return (*faults, *now.faults)
-
-
-class _Trial:
-    """Runs inputs as answers to a task, each on a pristine machine."""
-
-    def __init__(self, task: Task, machine: SandboxRunner) -> None:
-        self._task, self._machine = task, machine
-        self._judge = Judge(task, machine)
-        self._before = Terminal(machine, task.cwd, task.history).before()
-
-    def passes(self, text: str) -> bool:
-        return self.tried(text)[0]
-
-    def tried(self, text: str) -> tuple[bool, bool]:
-        """Whether an input passes the check, and whether it does just what the goal says."""
-        terminal = Terminal(self._machine, self._task.cwd, self._task.history)
-        behavior: Behavior = terminal.run(text)
-        passed = self._judge.judge(terminal).passed
-        return passed, reaches(self._task, behavior, self._before)
-
-    def untold(self) -> Iterator[str]:
-        def read(name: str) -> bytes | None:
-            if self._task.history:
-                return None
-            return self._machine.read(posixpath.normpath(posixpath.join(self._task.cwd, name)))
-
-        instant = self._machine.system.declaration.instant
-        return untold(self._task, self._before.document, read, instant)
-
-
-def _digests(task: Task, inputs: Iterable[str]) -> dict[str, str]:
-    return {
-        "goal": digest_of(msgspec.to_builtins(task.goal)),
-        "prompt": hashlib.sha256(task.prompt.encode()).hexdigest(),
-        "system": task.system_digest,
-        "tests": digest_of([task.cwd, task.history, task.solution, *inputs]),
-    }
 
 
 _lines: dict[str, Mapping[str, str]] = {}
@@ -319,24 +379,19 @@ def _job(do: Callable[..., object], name: str, built: System) -> NumberedJob[Any
 
 
 def _certified(
-    lane: Lane, asked: tuple[int, _Asked], *, k: int, judged_by: JudgeCertificate
+    lane: Lane, asked: tuple[int, _Asked], *, court: Court, k: int, judged_by: JudgeCertificate
 ) -> Certificate:
-    one = asked[1]
-    return certificate_of(one.task, one.near, sandbox_of(lane), k=k, judged_by=judged_by)
+    task, near = asked[1].task, asked[1].near
+    return certificate_of(task, near, sandbox_of(lane), k=k, judged_by=judged_by, court=court)
 
 
-def _loaded(lane: Lane, task: tuple[int, Task]) -> int:
-    trial = _Trial(task[1], sandbox_of(lane))
+def _loaded(lane: Lane, task: tuple[int, Task], *, court: Court) -> int:
+    trial = court.trial(task[1], sandbox_of(lane))
     return sum(trial.passes(task[1].solution) for _ in range(2))
 
 
-def _rechecked(lane: Lane, task: tuple[int, Task]) -> tuple[str, ...]:
-    return faults_now(task[1], sandbox_of(lane))
-
-
-def attacked(lane: Lane, task: tuple[int, Task]) -> list[str]:
-    """The kinds of attacks that are paid on a task, in a lane of an executor."""
-    return forgeries(task[1], sandbox_of(lane))
+def _rechecked(lane: Lane, task: tuple[int, Task], *, court: Court) -> tuple[str, ...]:
+    return faults_now(task[1], sandbox_of(lane), court)
 
 
 @contextmanager

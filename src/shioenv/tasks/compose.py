@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import posixpath
 from base64 import b64encode
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from random import Random
@@ -27,7 +28,21 @@ from shioenv.recording.text import read_arguments
 from shioenv.seeding import generator
 from shioenv.system.store import find_system
 from shioenv.tasks.check import DATES, Judge, is_directory, refuse_other
-from shioenv.tasks.make import Report, digests_of, prompt_of, proved_with_part, sandbox_of, wanted
+from shioenv.tasks.make import (
+    GIVEN_AWAY,
+    IDLE,
+    REDUCED,
+    UNSOLVED,
+    UNTELLABLE,
+    MadeTasks,
+    Report,
+    digests_of,
+    made_files,
+    prompt_of,
+    proved_with_part,
+    sandbox_of,
+    wanted,
+)
 from shioenv.tasks.prompt import LONGEST, gives_away
 from shioenv.tasks.task import Goal, GoalKind, Task
 from shioenv.tasks.variants import octal
@@ -37,6 +52,9 @@ LINES: Final = (2, 3, 4)
 
 ATTEMPTS: Final = 6
 """How often lines are drawn for one task: many are about the same files, or need each other."""
+
+SEVERAL: Final = "Several things have to be done."
+"""What kind of work a task of several lines is."""
 
 UNDONE: Final = "The machine is broken: what somebody did here has to be undone."
 """What kind of work it is to repair a machine."""
@@ -51,7 +69,7 @@ def composed_tasks(
     system: str | None = None,
     workers: int | None = None,
     report: Report = lambda done, total: None,
-) -> list[Task]:
+) -> MadeTasks:
     """At most `lines` tasks of several lines and at most `broken` ones of broken machines.
 
     They are made of the tasks about a state that have no history. Each is proved: its solution
@@ -73,50 +91,57 @@ def composed_tasks(
         partial(_composed, tasks=chosen, seed=seed), system=name, digest=built.digest, what="task"
     )
     made: dict[int, Task] = {}
+    refused: Counter[str] = Counter()
     with LocalExecutor(workers) as executor:
         for done, (number, found) in enumerate(executor.map(job, enumerate(asked)), 1):
-            if found is not None:
+            if isinstance(found, Task):
                 made[number] = found
+            else:
+                refused[found] += 1
             report(done, len(asked))
     several = [made[number] for number in range(lines) if number in made]
     mended = [made[number] for number in range(lines, len(asked)) if number in made][:broken]
     first = "n{:06}", "b{:06}"
-    return [
+    composed = [
         replace(task, id=name.format(number))
         for name, group in zip(first, (several, mended), strict=True)
         for number, task in enumerate(group)
     ]
+    return MadeTasks(composed, dict(refused.most_common()))
 
 
-def of_lines(tasks: Sequence[Task], random: Random, machine: SandboxRunner) -> Task | None:
-    """A task of several lines, drawn from tasks of one; None where no draw makes one.
+def of_lines(tasks: Sequence[Task], random: Random, machine: SandboxRunner) -> Task | str:
+    """A task of several lines, drawn from tasks of one; why not, where no draw makes one.
 
     A later line takes up a file that an earlier one made, where it can.
     """
+    found: Task | str = ""
     for _ in range(ATTEMPTS):
         first = random.choice(tasks)
         here = [task for task in tasks if task.cwd == first.cwd]
-        drawn = [first, *random.choices(here, k=random.choice(LINES) - 1)]
+        others = [task for task in here if task.solution != first.solution]
+        count = random.choice(LINES)
+        if len(others) < count - 1:
+            found = "too few lines begin in its directory"
+            continue
+        drawn = [first, *random.sample(others, count - 1)]
         new: list[str] = []
         rows = []
         for task in drawn:
             rows.append(_taken_up(task, new, random, machine) if new else task.solution)
-            new += [
-                keys(one[1])[1]
-                for one in task.patch.operations
-                if one[0] == "a" and one[1].startswith("/fs/") and len(keys(one[1])) == 2
-            ]
+            new += made_files(task.patch)
         if any("\n" in row for row in rows):
+            found = "a row of it has several lines"
             continue
         commands = [name for task in drawn for name in task.commands]
-        found = _made(machine, first, (), rows, commands)
-        if found is not None:
+        found = _made(machine, first, (), rows, commands, kind=SEVERAL)
+        if isinstance(found, Task):
             return found
-    return None
+    return found
 
 
-def repair_of(task: Task, machine: SandboxRunner) -> Task | None:
-    """The task to undo what a task's solution does; None where that cannot be told or done."""
+def repair_of(task: Task, machine: SandboxRunner) -> Task | str:
+    """The task to undo what a task's solution does; why not, where nobody can tell or do that."""
     pristine = machine.context(task.cwd).document
     rows = []
     for name in task.goal.digests:
@@ -125,7 +150,7 @@ def repair_of(task: Task, machine: SandboxRunner) -> Task | None:
     for operation in task.patch.operations:
         rows.append(_undone(operation, pristine, task.cwd, machine))
     if any(row is None for row in rows):
-        return None
+        return "nobody could undo it by its prompt"
     needed = [row for row in dict.fromkeys(rows) if row]
     commands = list(dict.fromkeys(row.split()[0] for row in needed))
     return _made(machine, task, (task.solution,), needed, commands, kind=UNDONE)
@@ -159,17 +184,20 @@ def _made(
     rows: Sequence[str],
     commands: list[str],
     *,
-    kind: str | None = None,
-) -> Task | None:
-    """The proved task whose solution are these rows; `base` gives its start and its system."""
+    kind: str,
+) -> Task | str:
+    """The proved task whose solution are these rows, or why there is none.
+
+    `base` gives its start and its system.
+    """
     if not rows:
-        return None
+        return "there is nothing to undo"
     terminal = Terminal(machine, base.cwd, history)
     before = terminal.before()
     solution = "\n".join(rows)
     behavior = terminal.run(solution)
     if behavior.exit_code or behavior.timed_out or behavior.patch_truncated or behavior.limits_hit:
-        return None
+        return "its lines fail"
     patch = wanted(behavior.patch, before)
     goal = Goal(
         patch=[list(operation) for operation in patch.operations],
@@ -184,8 +212,10 @@ def _made(
         certificate=None,
     )
     prompt = prompt_of(draft, terminal, machine, before, kind=kind)
-    if prompt is None or gives_away(prompt, solution, rows):
-        return None
+    if prompt is None:
+        return UNTELLABLE
+    if gives_away(prompt, solution, rows):
+        return GIVEN_AWAY
     read = read_arguments(solution if len(rows) == 1 else rows[-1], machine.system).input
     arguments = [read_arguments(row, machine.system).input.n_arguments for row in rows]
     draft = replace(draft, n_arguments=max(1, sum(arguments)), necessary=None)
@@ -199,8 +229,12 @@ def _made(
         return judge.judge(tried).passed
 
     parts = ["\n".join((*rows[:n], *rows[n + 1 :])) for n in range(len(rows))]
-    if not passes(solution) or passes(":") or any(map(passes, parts)):
-        return None
+    if not passes(solution):
+        return UNSOLVED
+    if passes(":"):
+        return IDLE
+    if any(map(passes, parts)):
+        return REDUCED
     return replace(draft, prompt=prompt, reduced=parts[-1])
 
 
@@ -256,7 +290,7 @@ def _content(name: str, cwd: str, machine: SandboxRunner) -> str | None:
 
 def _composed(
     lane: Lane, asked: tuple[int, Task | int], *, tasks: Sequence[Task], seed: int
-) -> Task | None:
+) -> Task | str:
     machine = sandbox_of(lane)
     what = asked[1]
     if isinstance(what, Task):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -32,7 +33,7 @@ from shioenv.tasks.check import (
     is_now,
     refuse_other,
 )
-from shioenv.tasks.prompt import Content, family, gives_away, shows_output, told, written
+from shioenv.tasks.prompt import MADE, Content, family, gives_away, shows_output, told, written
 from shioenv.tasks.task import Goal, Task
 
 LONGEST_OUTPUT: Final = 4000
@@ -40,6 +41,16 @@ LONGEST_OUTPUT: Final = 4000
 
 MIN_IRREDUCIBILITY: Final = 0.7
 """Least irreducibility of a record that becomes a task, by default."""
+
+UNTELLABLE: Final = "no prompt tells its goal"
+GIVEN_AWAY: Final = "its prompt would give it away"
+UNSOLVED: Final = "its solution does not pass"
+IDLE: Final = "doing nothing passes"
+REDUCED: Final = "a part of its solution passes"
+"""Why something makes no task."""
+
+ZEROS: Final = "zero bytes alone"
+"""How the content of a file is told that holds nothing else."""
 
 Report = Callable[[int, int], None]
 
@@ -69,6 +80,15 @@ class Proof:
         return tuple(faults)
 
 
+@dataclass(frozen=True, slots=True)
+class MadeTasks:
+    """Tasks that were made, and what became of everything else."""
+
+    tasks: list[Task]
+    refused: Mapping[str, int]
+    """How often something made no task, by the reason; the most frequent first."""
+
+
 def make_tasks(
     records: Iterable[Record],
     *,
@@ -77,12 +97,12 @@ def make_tasks(
     limits: Limits | None = None,
     workers: int | None = None,
     report: Report = lambda done, total: None,
-) -> list[Task]:
-    """The tasks of all records that make one, in the records' order.
+) -> MadeTasks:
+    """The tasks of all records that make one, in the records' order, and why others make none.
 
     A record makes a task where all of this holds:
 
-    - The record suits (`suits`): made on this system, with exit code 0, not volatile, within all
+    - The record suits (`unsuited`): made on this system, with exit code 0, not volatile, within all
       limits, with at least `min_irreducibility`.
     - Its goal can be told without telling how to reach the goal.
     - The task is proved: the recorded input passes, doing nothing fails, and so does the input
@@ -92,7 +112,14 @@ def make_tasks(
     sandboxes.
     """
     built = find_system(system)
-    chosen = [one for one in records if suits(one, built.name, min_irreducibility)]
+    refused: Counter[str] = Counter()
+    chosen = []
+    for record in records:
+        why = unsuited(record, built.name, min_irreducibility)
+        if why is None:
+            chosen.append(record)
+        else:
+            refused[why] += 1
     job = NumberedJob(
         partial(_made, digest=built.digest),
         system=system or built.name,
@@ -104,10 +131,12 @@ def make_tasks(
     with LocalExecutor(workers) as executor:
         answers = executor.map(job, enumerate(chosen))
         for done, (number, task) in enumerate(answers, 1):
-            if task is not None:
+            if isinstance(task, Task):
                 made[number] = task
+            else:
+                refused[task] += 1
             report(done, len(chosen))
-    return [made[number] for number in sorted(made)]
+    return MadeTasks([made[number] for number in sorted(made)], dict(refused.most_common()))
 
 
 def prove_tasks(
@@ -138,25 +167,25 @@ def prove_tasks(
     return [proofs[number] for number in range(len(tasks))]
 
 
-def suits(record: Record, system: str, min_irreducibility: float) -> bool:
-    """Whether a record may become a task, as far as its own fields say.
+def unsuited(record: Record, system: str, min_irreducibility: float) -> str | None:
+    """Why a record can be no task, as far as its own fields say; None where it may be one.
 
     Beside the conditions of `make_tasks`, the record holds one row with at least one argument, and
     no mistake.
     """
     score = record.irreducibility
-    return (
-        score is not None
-        and score >= min_irreducibility
-        and record.exit_code == 0
-        and record.mistake is None
-        and record.n_arguments > 0
-        and ROW_END not in record.input_args
-        and record.system == system
-        and bool(record.cwd)
-        and not (record.volatile or record.timed_out or record.patch_truncated)
-        and not (record.output_truncated or record.limits_hit)
+    reasons = (
+        (record.system != system or not record.cwd, "a record of another system"),
+        (record.exit_code != 0, "its input failed"),
+        (record.mistake is not None, "its input holds a mistake"),
+        (record.timed_out or record.output_truncated or record.patch_truncated, "a limit was met"),
+        (bool(record.limits_hit), "a limit was met"),
+        (record.volatile, "its input is volatile"),
+        (record.n_arguments == 0, "its input has no argument"),
+        (ROW_END in record.input_args, "its input has several rows"),
+        (score is None or score < min_irreducibility, "its input can do with less"),
     )
+    return next((why for wrong, why in reasons if wrong), None)
 
 
 def prove(task: Task, machine: SandboxRunner) -> Proof:
@@ -180,8 +209,8 @@ def _proved(lane: Lane, task: tuple[int, Task]) -> Proof:
     return prove(task[1], sandbox_of(lane))
 
 
-def _made(lane: Lane, task: tuple[int, Record], digest: str) -> Task | None:
-    return task_of(task[1], sandbox_of(lane), digest)
+def _made(lane: Lane, task: tuple[int, Record], digest: str) -> Task | str:
+    return made_of(task[1], sandbox_of(lane), digest)
 
 
 def sandbox_of(lane: Lane) -> SandboxRunner:
@@ -191,10 +220,16 @@ def sandbox_of(lane: Lane) -> SandboxRunner:
     return sandbox
 
 
-def task_of(record: Record, machine: SandboxRunner, digest: str = "") -> Task | None:
-    """The proved task that a record makes, or None. `digest` is the system's, if known already.
+def task_of(record: Record, machine: SandboxRunner) -> Task | None:
+    """The proved task that a record makes, or None. Errors: those of sandboxes."""
+    made = made_of(record, machine)
+    return made if isinstance(made, Task) else None
 
-    Errors: those of sandboxes.
+
+def made_of(record: Record, machine: SandboxRunner, digest: str = "") -> Task | str:
+    """The proved task that a record makes, or why it makes none.
+
+    `digest` is the system's, if known already. Errors: those of sandboxes.
     """
     shell_input = Input.from_marked(record.input_args)
     solution = shell_input.text
@@ -202,12 +237,14 @@ def task_of(record: Record, machine: SandboxRunner, digest: str = "") -> Task | 
     before = terminal.before()
     behavior = terminal.run(solution)
     patch = wanted(behavior.patch, before)
+    if any(set("*?[") & set(name) for name in made_files(patch)):
+        return "a pattern that matched nothing names its file"
     if (behavior.exit_code, behavior.output) != (record.exit_code, record.output_bytes):
-        return None  # the input does something else in this shell, or today
+        return "its input does something else in a shell that stays"
     digests = digests_of(machine, record.cwd, record.history, patch, behavior.content_digests)
     output = _output(shell_input, terminal, digests)
     if not patch and not behavior.content_digests and output is None:
-        return None
+        return "it changes nothing, and no template asks for its output"
     draft = Task(
         id=f"{record.session_id:06}",
         prompt="",
@@ -230,26 +267,39 @@ def task_of(record: Record, machine: SandboxRunner, digest: str = "") -> Task | 
     )
     prompt = prompt_of(draft, terminal, machine, before, output)
     parts = [Input(shell_input.tokens[a:b]).text for a, b in shell_input.spans()]
-    if prompt is None or gives_away(prompt, solution, parts) or shows_output(prompt, draft.goal):
-        return None
+    if prompt is None:
+        return UNTELLABLE
+    if gives_away(prompt, solution, parts) or shows_output(prompt, draft.goal):
+        return GIVEN_AWAY
     return proved_with_part(draft, prompt, shell_input, machine)
 
 
 def proved_with_part(
     draft: Task, prompt: str, shell_input: Input, machine: SandboxRunner
-) -> Task | None:
-    """The task, if it is proved: `reduced` leaves out the first argument that the goal needs."""
+) -> Task | str:
+    """The task, if it is proved, else why it is not.
+
+    `reduced` leaves out the first argument that the goal needs.
+    """
     judge = Judge(draft, machine)
     solved, idle = (judge.judge(_done(draft, machine, rows)) for rows in ([draft.solution], []))
-    if not solved.passed or idle.passed:
-        return None
+    if not solved.passed:
+        return UNSOLVED
+    if idle.passed:
+        return IDLE
     everything = range(shell_input.n_arguments)
     for left_out in everything:
         reduced = shell_input.keep(index for index in everything if index != left_out).text
         if not judge.judge(_done(draft, machine, [reduced])).passed:
             fields = {name: getattr(draft, name) for name in Task.__struct_fields__}
             return Task(**{**fields, "prompt": prompt, "reduced": reduced})
-    return None
+    return REDUCED
+
+
+def made_files(patch: ContextPatch) -> list[str]:
+    """The names in `fs` of the files that a patch adds."""
+    added = (keys(one[1]) for one in patch.operations if one[0] == "a")
+    return [parts[1] for parts in added if parts[0] == "fs" and len(parts) == 2]
 
 
 def wanted(patch: ContextPatch, before: Context) -> ContextPatch:
@@ -341,10 +391,13 @@ def prompt_of(
     lines = told(before.document, patch, described, lambda one: is_now(date_of(one), instant))
     if lines is None or (not lines and output is None):
         return None
+    kind = kind or family(draft.commands, {keys(one[1])[0] for one in patch.operations})
+    if kind == MADE["archive"] and any(one.like == ZEROS for one in described.values()):
+        return None  # an archive of nothing, which no prompt tells as one
     return written(
         user=str(before.document["user"]),
         cwd=draft.cwd,
-        kind=kind or family(draft.commands, {keys(one[1])[0] for one in patch.operations}),
+        kind=kind,
         state=lines,
         asked=output,
     )
@@ -363,7 +416,7 @@ def _content(draft: Task, terminal: Terminal, name: str, content: bytes | None) 
     if old and old.startswith(content):
         return Content(like=f"the first {len(content)} bytes of what it held")
     if len(content) > len(old or b"") and content.strip(b"\0") == (old or b""):
-        return Content(like="what it held, then zero bytes" if old else "zero bytes alone")
+        return Content(like="what it held, then zero bytes" if old else ZEROS)
     try:
         text = content.decode()
     except UnicodeDecodeError:

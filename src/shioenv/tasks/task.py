@@ -86,6 +86,8 @@ class Task(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """That system's digest."""
     certificate: Certificate | None = None
     """What `shioenv tasks certify` found out about the task; None: it was not asked."""
+    solved_by: dict[str, bool] = field(default_factory=dict)
+    """Whether each of the agents that tried the task reached its goal; none where nobody tried."""
     schema_version: int = SCHEMA_VERSION
 
     @property
@@ -126,6 +128,11 @@ def decode(line: bytes | str, place: str = "a line") -> Task:
     if not task.cwd.startswith("/"):
         raise TaskError(f"{place} is no task: {task.cwd!r:.60} is no start directory")
     return task
+
+
+def bare(task: Task) -> Task:
+    """The task as it was made, without what was found out about it later."""
+    return msgspec.structs.replace(task, certificate=None, solved_by={})
 
 
 def read_tasks(path: str | Path) -> list[Task]:

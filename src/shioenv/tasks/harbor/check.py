@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     Entry = Mapping[str, Any] | None
 
+ARTIFACTS = "/logs/artifacts"  # where a machine leaves what its verifier gets
 EVIDENCE = "shioenv-state.json"
 ANSWER = "answer.txt"
 LONGEST = 1 << 20  # bytes of an answer that are read

@@ -11,6 +11,7 @@ from typing import Any
 from shioenv.behavior.capture import settled
 from shioenv.sandbox.base import Execution, FileChange, FileStat
 from shioenv.system.store import System
+from shioenv.tasks.harbor import check
 
 Entry = Mapping[str, Any]
 
@@ -44,6 +45,16 @@ def evidence_of(
         "other": other,
         "truncated": execution.changes_truncated,
     }
+
+
+def reached(
+    goal: Mapping[str, Any], evidence: Mapping[str, Any], answer: str | None, system: System
+) -> bool:
+    """Whether evidence and answer are as a folder's goal wants them, on a system's machine."""
+    missing, extra, _ = check.verdict(
+        goal, evidence, answer, lambda path: pristine_entry(system, path)
+    )
+    return not missing and not extra
 
 
 def pristine_entry(system: System, path: str) -> Entry | None:

@@ -25,9 +25,9 @@ from shioenv.sandbox.base import Limits
 from shioenv.system.store import System, find_system
 from shioenv.tasks.check import DATES, date_of, is_now, refuse_other
 from shioenv.tasks.harbor import check
-from shioenv.tasks.harbor.evidence import evidence_of, pristine_entry
+from shioenv.tasks.harbor.evidence import evidence_of, reached
 from shioenv.tasks.prompt import in_file
-from shioenv.tasks.task import GoalKind, Task
+from shioenv.tasks.task import GoalKind, Task, bare, encode
 
 IMAGE: Final = "shioenv"
 """The repository of images that are systems of ours: `shioenv/NAME:DIGEST`."""
@@ -35,10 +35,7 @@ IMAGE: Final = "shioenv"
 DIGITS: Final = 12
 """Digits of a system's digest in the tag of its image."""
 
-ARTIFACTS: Final = "/logs/artifacts"
-"""Where a machine leaves what its verifier gets."""
-
-ANSWER: Final = f"{ARTIFACTS}/{check.ANSWER}"
+ANSWER: Final = f"{check.ARTIFACTS}/{check.ANSWER}"
 
 HOOK: Final = ": shioenv-collect"
 """How the command of the hook begins that collects evidence: a null command of the shell."""
@@ -51,7 +48,7 @@ PROOF_SECONDS: Final = 60.0
 Report = Callable[[int, int], None]
 
 _SCHEMA = "1.4"
-_LIMITS: Final = Limits(wall_seconds=PROOF_SECONDS)
+LIMITS: Final = Limits(wall_seconds=PROOF_SECONDS)
 _NO_VARIABLES: Final[Mapping[str, str]] = MappingProxyType({})
 _OTHER: Final[Mapping[str, str]] = MappingProxyType({"DEBIAN_FRONTEND": "noninteractive"})
 """As Harbor's oracle has: no goal is to depend on who does the task."""
@@ -98,13 +95,13 @@ def export_tasks(
     written, refused = [], {}
     with new_directory(directory) as temporary, ExitStack() as opened:
         machines = {
-            name: opened.enter_context(EnteredMachine(system, _LIMITS))
+            name: opened.enter_context(EnteredMachine(system, LIMITS))
             for name, system in systems.items()
         }
         for done, task in enumerate(tasks, 1):
             try:
                 made = folder_of(task, machines[task.system], image)
-            except _Refused as error:
+            except FolderRefused as error:
                 refused[task.id] = str(error)
             else:
                 write(made, temporary / name_of(task))
@@ -123,7 +120,7 @@ def name_of(task: Task) -> str:
     return f"shioenv-{task.id}"
 
 
-class _Refused(Exception):  # noqa: N818 - it says what became of a task, not what went wrong
+class FolderRefused(Exception):  # noqa: N818 - it says what became of a task, not what went wrong
     """A task cannot be told, or is not proved."""
 
 
@@ -154,11 +151,11 @@ def refusal(task: Task, system: System) -> str | None:
 
 def folder_of(task: Task, machine: EnteredMachine, image: str | None) -> Mapping[str, str]:
     """The files of a task's folder, by path: those in `solution` and `tests` that end in `.sh` are
-    programs. Errors: `_Refused`; those of sandboxes.
+    programs. Errors: `FolderRefused`; those of sandboxes.
     """
     why = refusal(task, machine.system)
     if why is not None:
-        raise _Refused(why)
+        raise FolderRefused(why)
     goal = _proved_goal(task, machine)
     tag = f"{IMAGE}/{task.system}:{task.system_digest[:DIGITS]}"
     return {
@@ -168,6 +165,7 @@ def folder_of(task: Task, machine: EnteredMachine, image: str | None) -> Mapping
         "solution/solve.sh": solution_of(task, task.solution),
         "tests/test.sh": _TEST,
         "tests/check.py": _checker(),
+        "tests/task.json": encode(bare(task)).decode("utf-8", "surrogatepass"),
         "tests/goal.json": json.dumps(goal, indent=1, ensure_ascii=True) + "\n",
     }
 
@@ -193,37 +191,38 @@ def solution_of(task: Task, line: str) -> str:
 
 def _proved_goal(task: Task, machine: EnteredMachine) -> dict[str, Any]:
     """The goal as `check.py` reads it."""
-    evidence, answer = _left_by(task, machine, task.solution)
+    evidence, answer = left_by(machine, solution_of(task, task.solution))
     if evidence["other"] or evidence["truncated"]:
-        raise _Refused("its solution changes more than files")
+        raise FolderRefused("its solution changes more than files")
     goal: dict[str, Any] = {"entries": evidence["entries"], "output": task.goal.output}
     named = {_path(task, name) for name in _names(task)}
     if not named <= set(goal["entries"]):
-        raise _Refused("its solution does something else in a machine that stays")
+        raise FolderRefused("its solution does something else in a machine that stays")
 
     def passes(evidence: Mapping[str, Any], answer: str | None) -> bool:
-        missing, extra, _ = check.verdict(
-            goal, evidence, answer, lambda path: pristine_entry(machine.system, path)
-        )
-        return not missing and not extra
+        return reached(goal, evidence, answer, machine.system)
 
     if not passes(evidence, answer):
-        raise _Refused("its solution prints something else in a machine that stays")
-    if not passes(*_left_by(task, machine, task.solution, _OTHER)):
-        raise _Refused("its solution does not do the same twice, with other variables")
+        raise FolderRefused("its solution prints something else in a machine that stays")
+    if not passes(*left_by(machine, solution_of(task, task.solution), _OTHER)):
+        raise FolderRefused("its solution does not do the same twice, with other variables")
     if passes(_NO_CHANGE, None):
-        raise _Refused("doing nothing passes")
-    if passes(*_left_by(task, machine, task.reduced)):
-        raise _Refused("a part of its solution passes")
+        raise FolderRefused("doing nothing passes")
+    if passes(*left_by(machine, solution_of(task, task.reduced))):
+        raise FolderRefused("a part of its solution passes")
     return goal
 
 
-def _left_by(
-    task: Task, machine: EnteredMachine, line: str, env: Mapping[str, str] = _NO_VARIABLES
+def left_by(
+    machine: EnteredMachine, program: str, env: Mapping[str, str] = _NO_VARIABLES
 ) -> tuple[dict[str, Any], str | None]:
-    """The evidence that a line leaves in a pristine machine, and the answer that it wrote."""
+    """The evidence that a program leaves in a pristine machine, and the answer that it wrote.
+
+    The program is run as Harbor's oracle runs a solution. Errors: FolderRefused for a program that
+    does not end; those of sandboxes.
+    """
     machine.renew()
-    asyncio.run(_finished(machine, _PREPARE, solution_of(task, line)))
+    asyncio.run(_finished(machine, _PREPARE, program))
     asyncio.run(_finished(machine, _SOLVE, env=env))
     evidence = evidence_of(machine.changes(), machine.system)
     answer = asyncio.run(_finished(machine, f"cat {ANSWER}"))
@@ -247,10 +246,10 @@ async def _finished(
     try:
         return await asyncio.wait_for(running.finish(fed), PROOF_SECONDS)
     except TimeoutError:
-        raise _Refused("its solution does not end") from None
+        raise FolderRefused("its solution does not end") from None
 
 
-_PREPARE = f"mkdir -p /solution /logs/agent {ARTIFACTS} && cat > /solution/solve.sh"
+_PREPARE = f"mkdir -p /solution /logs/agent {check.ARTIFACTS} && cat > /solution/solve.sh"
 _SOLVE = "bash /solution/solve.sh > /logs/agent/oracle.txt 2>&1"
 
 
@@ -294,7 +293,7 @@ def _checker() -> str:
 
 def _collecting() -> str:
     """The command of the hook: where nobody answers it from outside, Python in the machine does."""
-    file = f"{ARTIFACTS}/{check.EVIDENCE}"
+    file = f"{check.ARTIFACTS}/{check.EVIDENCE}"
     return f"{HOOK}\npython3 -I -c {shlex.quote(_checker())} collect {file}"
 
 
@@ -321,7 +320,7 @@ def _toml(text: str) -> str:
 
 _TEST = f"""\
 #!/bin/bash
-exec /usr/bin/python3 -I /tests/check.py /tests/goal.json {ARTIFACTS} /logs/verifier
+exec /usr/bin/python3 -I /tests/check.py /tests/goal.json {check.ARTIFACTS} /logs/verifier
 """
 
 _DOCKERFILE = """\
