@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from shioenv.bash.program import Simple
+from shioenv.bash.read import Source, read
+from shioenv.bash.scan import Refused
+from shioenv.bash.walk import commands as commands_of
+from shioenv.bash.walk import redirects_of
 from shioenv.dataset.external import Accepted, CommandList, readable, sample_of
 from shioenv.dataset.lines import MOST_REJECTED, Distinct, Rejection, read_lines
 from shioenv.errors import ImportFileError
@@ -17,7 +21,8 @@ from shioenv.sandbox.base import LONGEST_INPUT
 MOST_HISTORY: Final = 100
 """Lines before an input at most; ours, because each of them is run for each of its sub-inputs."""
 
-_LEAVES: Final = re.compile(r"\s*(?:exit|logout|exec)\b")
+_HARMLESS: Final = ("empty", "only a comment")
+"""Why a line is no input that changes nothing for those after it."""
 
 
 def read_sessions(
@@ -30,8 +35,9 @@ def read_sessions(
 
     A session starts in the first of `directories`. Left out are lines that `import_commands` would
     leave out, and those with more than `MOST_HISTORY` lines before them. So are lines that history
-    or completion filled in, and all that follow them in their shell. So is what follows a line
-    that leaves its shell. Errors: ImportFileError.
+    or completion filled in, and those that end no command, like `cat <<E`. All that follows a line
+    that is left out is left out in its shell, as that line ran. So is what follows a line that
+    leaves its shell. Errors: ImportFileError.
     """
     digest = hashlib.sha256()
     shells: dict[tuple[str, int], _Typed] = {}
@@ -41,10 +47,9 @@ def read_sessions(
     count = 0
     for line in typed_lines(read_lines(commands.path, digest.update)):
         count += 1
-        shell = shells.setdefault(line.shell, _Typed())
-        reason = shell.refusal(line)
+        before, reason = shells.setdefault(line.shell, _Typed()).take(line)
         if reason is None:
-            sample, reason = sample_of(parser, line.text, directories[0], tuple(shell.history))
+            sample, reason = sample_of(parser, line.text, directories[0], before)
             reason = reason or distinct.refusal(sample)
             if reason is None:
                 samples.append(sample)
@@ -55,7 +60,6 @@ def read_sessions(
                     "recorded"
                 )
             rejected.append(Rejection.of(line.number, line.text.encode("utf-8", "replace"), reason))
-        shell.add(line)
     return Accepted(digest.hexdigest(), count, tuple(samples), tuple(rejected))
 
 
@@ -66,10 +70,19 @@ class _Typed:
         self.history: list[str] = []
         self._over = ""
 
-    def refusal(self, line: VisitorLine) -> str | None:
-        """Why a line is no input; None where it may be one."""
-        if self._over:
-            return self._over
+    def take(self, line: VisitorLine) -> tuple[tuple[str, ...], str | None]:
+        """The lines before a line, which comes before those that follow, and why it is no input."""
+        before = tuple(self.history)
+        reason = self._over or self._refusal(line)
+        if reason is None:
+            self.history.append(line.text)
+            if _leaves(read(line.text)):
+                self._over = "after a line that leaves its shell"
+        elif reason not in _HARMLESS and not self._over:
+            self._over = "after a line that is left out"
+        return before, reason
+
+    def _refusal(self, line: VisitorLine) -> str | None:
         if not line.is_known:
             return "history or completion filled it in"
         if len(self.history) > MOST_HISTORY:
@@ -78,13 +91,27 @@ class _Typed:
             content = line.text.encode()
         except UnicodeEncodeError:
             return "half a character: JSON names one of two surrogates"
-        return "too long" if len(content) > LONGEST_INPUT else readable(content)[1]
+        if len(content) > LONGEST_INPUT:
+            return "too long"
+        return readable(content)[1] or (None if _is_whole(line.text) else "no whole command")
 
-    def add(self, line: VisitorLine) -> None:
-        """Puts a line before those that follow."""
-        if not line.is_known:
-            self._over = "after a line that history or completion filled in"
-        elif _LEAVES.match(line.text):
-            self._over = "after a line that leaves its shell"
-        elif self.refusal(line) is None:
-            self.history.append(line.text)
+
+def _is_whole(text: str) -> bool:
+    """Whether a line ends each command that it begins, here-documents included."""
+    try:
+        source = read(text)
+    except Refused:
+        return False
+    return all(
+        redirect.ended for command, _ in commands_of(source) for redirect in redirects_of(command)
+    )
+
+
+def _leaves(source: Source) -> bool:
+    """Whether a command of the shell's own may end it: `exit`, or `exec` of a program."""
+    for job in source.program:
+        for _, pipeline in job.pipelines:
+            match pipeline.stages:
+                case (Simple(words=("exit" | "logout", *_)),) | (Simple(words=("exec", _, *_)),):
+                    return True
+    return False

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from shioenv.dataset.external import CommandList
 from shioenv.dataset.lines import shipped_parser
 from shioenv.dataset.records import kind_of
@@ -55,18 +57,42 @@ def test_what_cannot_follow_is_left_out_with_its_reason(tmp_path: Path) -> None:
         typed("b", "uname"),
         typed("c", "id"),
         typed("c", "x\0"),
-        typed("c", "\ud800"),
+        typed("c", "pwd"),
+        typed("d", "\ud800"),
     )
     assert inputs == [("id", []), ("exit", [])]
     assert rejected == {
         2: "empty",
         3: "history or completion filled it in",
-        4: "after a line that history or completion filled in",
+        4: "after a line that is left out",
         6: "after a line that leaves its shell",
         7: "the same input as an earlier one",
         8: "a NUL byte",
-        9: "half a character: JSON names one of two surrogates",
+        9: "after a line that is left out",
+        10: "half a character: JSON names one of two surrogates",
     }
+
+
+@pytest.mark.parametrize("line", ["cat <<E", "echo 'a", "for x in 1; do", "if true"])
+def test_a_line_that_ends_no_command_is_left_out_with_what_follows(
+    tmp_path: Path, line: str
+) -> None:
+    inputs, rejected = read(tmp_path, typed("a", line), typed("a", "hello"), typed("b", "pwd"))
+    assert inputs == [("pwd", [])]
+    assert rejected == {1: "no whole command", 2: "after a line that is left out"}
+
+
+def test_a_shell_is_left_by_its_own_commands(tmp_path: Path) -> None:
+    inputs, rejected = read(
+        tmp_path,
+        *(typed("a", "exec 3>f"), typed("a", "echo a | exit"), typed("a", "pwd")),
+        *(typed("b", "cd / && exit"), typed("b", "hostname")),
+        *(typed("c", "exec sh"), typed("c", "whoami")),
+    )
+    assert [text for text, _ in inputs] == [
+        *("exec 3>f", "echo a | exit", "pwd", "cd / && exit", "exec sh")
+    ]
+    assert rejected == dict.fromkeys((5, 7), "after a line that leaves its shell")
 
 
 def test_a_history_has_so_many_lines_and_no_more(tmp_path: Path) -> None:
