@@ -45,9 +45,9 @@ def read(
 def test_lines_are_taken_apart(tmp_path: Path, parser: InputParser) -> None:
     _, samples = read(tmp_path, parser, "ls -laT 32\r\nmktemp -u\nfor i in 1; do ls; done")
     assert samples == [
-        [["ls", "-l<ns>", "<ns>a<ns>", "<ns>T 32"], HOME, False],
-        [["mktemp", "-u"], HOME, True],
-        [["for i in 1; do ls; done"], HOME, False],
+        [["ls", "-l<ns>", "<ns>a<ns>", "<ns>T 32"], HOME, False, []],
+        [["mktemp", "-u"], HOME, True, []],
+        [["for i in 1; do ls; done"], HOME, False, []],
     ]
 
 
