@@ -52,7 +52,7 @@ def test_arguments_are_judged_one_by_one() -> None:
 
 
 def test_an_unknown_grammar_is_named_with_the_nearest_one() -> None:
-    with pytest.raises(UnknownGrammarError, match="did you mean df"):
+    with pytest.raises(UnknownGrammarError, match="did you mean diff"):
         load_grammars(["dff"])
 
 

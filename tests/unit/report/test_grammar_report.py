@@ -50,5 +50,5 @@ def test_the_page_shows_every_number() -> None:
     text = page(REPORT)
     assert "seed 7" in text
     assert "| GCS inputs that exit 0 | at least 75% | 97.0% | yes |" in text
-    assert "| `ls` | 100 | 1.0% | 99.0% | 2 | 0.0% | 50.0% |" in text
+    assert "| `ls` | paper | 100 | 1.0% | 99.0% | 2 | 0.0% | 50.0% |" in text
     assert REPORT.to_json()["ucs"]["by_command"]["nl"]["misuse_share"] == 0.5
