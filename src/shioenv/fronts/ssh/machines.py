@@ -133,11 +133,6 @@ class VisitorMachine:
         """Whether the shell on the terminal had ended at the last look."""
         return self._lines.ended
 
-    @property
-    def busy(self) -> bool:
-        """Whether a program was in front on the terminal at the last look."""
-        return self._lines.busy
-
     async def close(self) -> None:
         """Ends everything in the machine, what runs now included; closing twice does nothing."""
         await self._seat.close()
