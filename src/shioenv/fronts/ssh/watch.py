@@ -132,7 +132,8 @@ class Watch:
             self._due.clear()
             while not self._is_over():
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._changed.wait(), _LOOK_SECONDS)
+                    async with asyncio.timeout(_LOOK_SECONDS):
+                        await self._changed.wait()
                 self._changed.clear()
             lines, self._waiting = self._waiting, []
             try:
@@ -163,7 +164,8 @@ class Watch:
     async def _freed(self) -> None:
         """Waits until keys need not be held back: also where the shell, or a program, is slow."""
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._free.wait(), UNHEARD_SECONDS)
+            async with asyncio.timeout(UNHEARD_SECONDS):
+                await self._free.wait()
         self._free.set()
 
     def _front(self) -> Front | None:
