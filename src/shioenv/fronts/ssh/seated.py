@@ -133,7 +133,7 @@ class MachineChannel(SshChannel):
             self.entered(command, False)
         began = time.monotonic()
         machine = await self._visit.machine_of(self._machines)
-        stream = _Stream(self, await machine.enter(words), self._tap(command))
+        stream = _Stream(self, await machine.enter(words, self._account.name), self._tap(command))
         try:
             exit_code, by_signal = await stream.spoken()
         finally:
