@@ -207,6 +207,4 @@ class Machines:
             self._ready.append(self._thread.submit(self._start))
 
     def _start(self) -> Lines:
-        lines = self._runner.start_shell("/", idle_seconds=IDLE_SECONDS)
-        lines.run("exit")  # no visitor finds a shell that waits
-        return lines
+        return self._runner.start_shell("/", idle_seconds=IDLE_SECONDS)
