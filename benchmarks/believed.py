@@ -1,12 +1,13 @@
 """Is the server of `shioenv serve ssh` told from a stock sshd of the same package, by the wire?
 
-    python benchmarks/believed.py [--json]
+    python benchmarks/believed.py [--cowrie] [--json]
 
 64 openings are sent to both, before any login: what detectors of honeypots send, and what no
 client sends. Compared are all bytes that come back, and how the connection ends. Of a KEXINIT the
 16 random bytes are left out. An opening counts as different where it differs three times: a
 connection that is reset may lose its last bytes. The group that a server draws for `GEX 8192` is
-random, so that this opening differs between two stock servers too.
+random, so that this opening differs between two stock servers too. `--cowrie` sends all of it to
+Cowrie as well. Where they are installed, `nmap -sV` and `ssh-audit` say what they take each for.
 """
 
 from __future__ import annotations
@@ -14,17 +15,21 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
+import shutil
 import socket
 import struct
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from shioenv.evaluation.predictors.cowrie import free_port, interpreter
 from shioenv.system.idmap import find_idmap, spawn_mapped
 from shioenv.system.store import System, find_system
 
@@ -234,35 +239,96 @@ def served(directory: Path) -> Iterator[int]:
         process.wait()
 
 
+@contextmanager
+def cowrie() -> Iterator[int]:
+    """A Cowrie of the version that is compared, as it comes; its port."""
+    python, port = interpreter(), free_port()
+    with tempfile.TemporaryDirectory() as directory:
+        home = Path(directory)
+        for name in ("etc", "var/log/cowrie", "var/lib/cowrie/downloads", "var/lib/cowrie/tty"):
+            (home / name).mkdir(parents=True)
+        listening = f"[ssh]\nlisten_endpoints = tcp:{port}:interface=127.0.0.1\n"
+        (home / "etc" / "cowrie.cfg").write_text(f"{listening}[telnet]\nenabled = false\n")
+        environment = {name: text for name, text in os.environ.items() if name != "PYTHONPATH"}
+        twistd = "from twisted.scripts.twistd import run; run()"  # scripts may name another Python
+        words = [str(python), "-c", twistd, "-n", "--pidfile=", "cowrie"]
+        with (home / "said").open("wb") as said:
+            process = subprocess.Popen(words, cwd=home, env=environment, stdout=said, stderr=said)
+        try:
+            deadline = time.monotonic() + 4 * PATIENCE
+            while True:
+                try:
+                    socket.create_connection(("127.0.0.1", port)).close()
+                    break
+                except ConnectionRefusedError:
+                    if process.poll() is not None or time.monotonic() > deadline:
+                        raise SystemExit((home / "said").read_text()) from None
+                    time.sleep(0.1)
+            yield port
+        finally:
+            process.terminate()
+            process.wait()
+
+
+def told(port: int) -> dict[str, str]:
+    """What programs that tell servers apart say of a port, without the port and keys."""
+    said = {}
+    programs = {
+        "nmap -sV": ["nmap", "-Pn", "-n", "-sV", "--version-all", "-p", str(port), "127.0.0.1"],
+        "ssh-audit": ["ssh-audit", "-n", "-b", "-p", str(port), "127.0.0.1"],
+    }
+    for name, words in programs.items():
+        if shutil.which(words[0]) is None:
+            continue
+        done = subprocess.run(words, capture_output=True, text=True, timeout=20 * PATIENCE)
+        text = done.stdout.replace(str(port), "PORT")
+        if name == "nmap -sV":
+            text = "\n".join(re.findall(r"^PORT/tcp.*|^Service Info.*", text, re.MULTILINE))
+        kept = [line for line in text.splitlines() if "(fin)" not in line]
+        said[name] = "\n".join(kept)
+    return said
+
+
 def main() -> None:
     """Prints the openings that tell the two servers apart, and how many do not."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--json", action="store_true", help="print all that was heard")
+    parser.add_argument("--cowrie", action="store_true", help="compare Cowrie, too")
     options = parser.parse_args()
-    with (
-        tempfile.TemporaryDirectory() as directory,
-        stock(find_system()) as first,
-        served(Path(directory)) as second,
-        ThreadPoolExecutor(4) as pool,
-    ):
-        heard: dict[str, tuple[Heard, Heard]] = {}
+    with ExitStack() as stack:
+        directory = stack.enter_context(tempfile.TemporaryDirectory())
+        ports = {"stock": stack.enter_context(stock(find_system()))}
+        ports["served"] = stack.enter_context(served(Path(directory)))
+        if options.cowrie:
+            ports["cowrie"] = stack.enter_context(cowrie())
+        pool = stack.enter_context(ThreadPoolExecutor(4))
+        heard: dict[str, dict[str, Heard]] = {}
         for _ in range(TRIES):
-            left = [name for name in OPENINGS if name not in heard or len(set(heard[name])) > 1]
-            theirs = pool.map(lambda name: opened(first, OPENINGS[name]), left)
-            ours = pool.map(lambda name: opened(second, OPENINGS[name]), left)
-            heard |= dict(zip(left, zip(theirs, ours, strict=True), strict=True))
+            names = [one for one in OPENINGS if one not in heard or len({*heard[one].values()}) > 1]
+            for server, port in ports.items():
+                said = pool.map(lambda name, port=port: opened(port, OPENINGS[name]), names)
+                for name, one in zip(names, said, strict=True):
+                    heard.setdefault(name, {})[server] = one
+        programs = {server: told(port) for server, port in ports.items()}
     if options.json:
-        print(json.dumps({name: [asdict(one) for one in both] for name, both in heard.items()}))
+        openings = {
+            name: {server: asdict(one) for server, one in each.items()}
+            for name, each in heard.items()
+        }
+        print(json.dumps({"openings": openings, "programs": programs}))
         return
-    for name, (stocks, own) in heard.items():
-        if stocks != own:
-            print(
-                f"{name}: stock {stocks.end} {stocks.said[-60:]}, served {own.end} {own.said[-60:]}"
-            )
-    same = sum(stocks == own for stocks, own in heard.values())
-    print(f"{same} of {len(heard)} openings: the same bytes")
+    for server in list(ports)[1:]:
+        differ = [name for name, each in heard.items() if each[server] != each["stock"]]
+        same = len(heard) - len(differ)
+        print(f"{server}: {same} of {len(heard)} openings have the bytes of stock")
+        print(f"  others: {', '.join(differ)}")
+        for program, text in programs[server].items():
+            alike = "the same" if text == programs["stock"][program] else "another"
+            print(f"  {program}: {alike} answer as of stock")
+    for server, each in programs.items():
+        print(f"{server}: {each.get('nmap -sV', 'nmap is not installed')}")
 
 
 if __name__ == "__main__":

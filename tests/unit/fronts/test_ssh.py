@@ -94,6 +94,14 @@ def test_keys_become_lines(keys: bytes, lines: list[tuple[str, bool]]) -> None:
         assert one_by_one == lines
 
 
+def test_a_paste_lasts_until_its_end() -> None:
+    typed = Typed()
+    typed.keys(b"a\x1b[200~one\rtwo")
+    assert typed.pasting
+    typed.keys(b"\x1b[201~")
+    assert not typed.pasting
+
+
 # ---- uploads ----
 
 

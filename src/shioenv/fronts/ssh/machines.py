@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
+import socket
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -13,8 +15,9 @@ from shioenv.bash.words import quoted
 from shioenv.behavior.lines import Lines
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.domain.behavior import Behavior
+from shioenv.errors import SandboxError
 from shioenv.fronts.seat import Seat
-from shioenv.live.entered import START_SECONDS, launched
+from shioenv.live.entered import START_SECONDS, close
 from shioenv.sandbox.base import MEBIBYTE, Entered, Limits
 from shioenv.system.store import System
 
@@ -44,6 +47,23 @@ class Account:
     home: str
     shell: str
 
+
+_SITTER: Final = (
+    "exec 9<&0; set -m\n"
+    "( SHLVL=2 exec -a {name} /bin/bash <&9 8>&2 2>&9 ) &\n"
+    "printf 'group %d\\n' $! >&9"
+)
+"""Starts a background process that `ps` shows as a real server's, and says which group it is.
+
+It reads what to do from the talk, so that no list of processes shows that. A Bash whose `SHLVL` is
+1 would read the user's start-up file, because the talk is a socket.
+"""
+
+_ORDER: Final = (
+    "printf sshd 2>/dev/null >/proc/$$/comm; "
+    "{command} 2>&8 8>&- 9>&-; printf 'status %d\\n' $? >&9; exit\n"
+)
+"""Has that process run a command, whose standard input is what comes behind, and say its status."""
 
 _NO_LOGIN = ("nologin", "false", "sync")
 _PASSED_ON = re.compile(r"TERM|LANG|LC_[A-Z_]+|SSH_CLIENT|SSH_CONNECTION")
@@ -106,12 +126,13 @@ class VisitorMachine:
         self.seated = False
         """Whether a shell has the machine's terminal."""
 
-    async def enter(self, words: str) -> Entered:
-        """Starts a command, as quoted words; its ends. Errors: SandboxError, InputError."""
-        text = launched(words, fed=True)
-        return await self._seat.do(
-            lambda lines: lines.enter(text, wall_seconds=START_SECONDS, idle_seconds=IDLE_SECONDS)
-        )
+    async def enter(self, words: str, user: str) -> Entered:
+        """Starts a user's command, as quoted words; its ends. Errors: SandboxError, InputError.
+
+        The talk is that of `live.entered.launched`, with standard input.
+        """
+        order = _ORDER.format(command=words).encode("utf-8", "surrogateescape")
+        return await self._seat.do(lambda lines: _started(lines, user, order))
 
     async def sit(self, words: str) -> int:
         """Runs quoted words on the machine's terminal; the other end. Errors: SandboxError."""
@@ -133,14 +154,22 @@ class VisitorMachine:
         """Whether the shell on the terminal had ended at the last look."""
         return self._lines.ended
 
-    @property
-    def busy(self) -> bool:
-        """Whether a program was in front on the terminal at the last look."""
-        return self._lines.busy
-
     async def close(self) -> None:
         """Ends everything in the machine, what runs now included; closing twice does nothing."""
         await self._seat.close()
+
+
+def _started(lines: Lines, user: str, order: bytes) -> Entered:
+    text = _SITTER.format(name=quoted(f"sshd: {user}@notty"))
+    entered = lines.enter(text, wall_seconds=START_SECONDS, idle_seconds=IDLE_SECONDS)
+    try:
+        with socket.socket(fileno=os.dup(entered.talk)) as talk:
+            talk.settimeout(START_SECONDS)
+            talk.sendall(order)
+    except OSError as error:
+        close(entered)
+        raise SandboxError(f"the command could not be started: {error}") from error
+    return entered
 
 
 class Machines:

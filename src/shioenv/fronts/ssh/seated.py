@@ -10,27 +10,22 @@ import socket
 import time
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 from shioenv.domain.behavior import Behavior
-from shioenv.errors import SandboxError
 from shioenv.fronts.events import LONGEST
 from shioenv.fronts.ssh import wires
 from shioenv.fronts.ssh.calls import Caller, LoginCall, resize
 from shioenv.fronts.ssh.machines import Machines, VisitorMachine, login_words
 from shioenv.fronts.ssh.sessions import LOST, Ended, House, SshChannel, Visitor, end
-from shioenv.fronts.ssh.typed import Typed
 from shioenv.fronts.ssh.uploads import ScpSink, SftpServer, StandardInput, Tap
+from shioenv.fronts.ssh.watch import Watch
 from shioenv.live.entered import told
 from shioenv.sandbox.base import Entered
-
-QUIET_SECONDS: Final = 0.15
-"""Seconds without output after which a line is taken to be done, as in `shioenv shell`."""
 
 _HANGING_UP = 40  # looks at a shell that was hung up, a twentieth of a second each
 _PROTOCOL = re.compile(r"(?:\S*/)?(scp|sftp-server|rsync)(?= |$)")
 """Commands that talk with the visitor's program through both channels at once."""
-_BUSY_SECONDS = 1.5
 
 
 class MachineChannel(SshChannel):
@@ -49,7 +44,7 @@ class MachineChannel(SshChannel):
         words = login_words(self._account, call.command, call.environment, tty=True)
         machine, master = await self._seated(words)
         os.set_blocking(master, False)
-        watch = _Watch(self, machine)
+        watch = Watch(self, machine, master)
         left = True
         try:
             call.hand_on(master)
@@ -68,17 +63,12 @@ class MachineChannel(SshChannel):
             return 128 + signal.SIGHUP, None
         return behavior.exit_code, behavior.died_by_signal
 
-    async def _attended(self, watch: _Watch, master: int) -> bool:
+    async def _attended(self, watch: Watch, master: int) -> bool:
         """Connects the visitor with a terminal until its shell ends.
 
         True where the visitor left before that.
         """
-
-        def typed(data: bytes) -> None:
-            self.typed(data)
-            watch.typed(data)
-
-        up = asyncio.create_task(wires.copy(self._call.fds[0], master, typed))
+        up = asyncio.create_task(watch.type())
         down = asyncio.create_task(self._show(master, watch))
         told = asyncio.create_task(self._listen(master))
         look = asyncio.create_task(watch.look())
@@ -88,9 +78,9 @@ class MachineChannel(SshChannel):
         finally:
             await end(up, down, told, look)
 
-    async def _show(self, master: int, watch: _Watch) -> None:
+    async def _show(self, master: int, watch: Watch) -> None:
         while data := await wires.read(master):
-            watch.shown()
+            watch.shown(data)
             await self.hold()
             self.shown(data)
             if not await wires.write(self._call.fds[1], data):
@@ -143,7 +133,7 @@ class MachineChannel(SshChannel):
             self.entered(command, False)
         began = time.monotonic()
         machine = await self._visit.machine_of(self._machines)
-        stream = _Stream(self, await machine.enter(words), self._tap(command))
+        stream = _Stream(self, await machine.enter(words, self._account.name), self._tap(command))
         try:
             exit_code, by_signal = await stream.spoken()
         finally:
@@ -234,56 +224,3 @@ class _Stream:
         self._talk.close()
         os.close(self._output)
         os.close(self._errors)
-
-
-class _Watch:
-    """Finds out what each typed line did, once the terminal is quiet again."""
-
-    def __init__(self, session: MachineChannel, machine: VisitorMachine) -> None:
-        self._session, self._machine = session, machine
-        self._typed = Typed()
-        self._waiting: list[str] = []
-        self._entered_at = self._shown_at = 0.0
-        self._due = asyncio.Event()
-
-    def typed(self, data: bytes) -> None:
-        """Takes keys."""
-        for line, edited in self._typed.keys(data):
-            self.entered(line, edited)
-        if b"\x03" in data or b"\x04" in data:
-            self._due.set()
-
-    def entered(self, line: str, edited: bool) -> None:
-        """Takes a whole line."""
-        self._session.entered(line, edited)
-        self._waiting = [*self._waiting, line][-100:]
-        self._entered_at = self._shown_at = time.monotonic()
-        self._due.set()
-
-    def shown(self) -> None:
-        """Takes notice that something was shown."""
-        self._shown_at = time.monotonic()
-
-    async def look(self) -> None:
-        """Looks again and again, each time the terminal is quiet after a line."""
-        while True:
-            await self._due.wait()
-            self._due.clear()
-            while (quiet := time.monotonic() - self._shown_at) < QUIET_SECONDS:
-                await asyncio.sleep(QUIET_SECONDS - quiet)
-            with suppress(SandboxError):
-                self.tell(await self._machine.look())
-                if self._machine.busy and not self._due.is_set():
-                    await asyncio.sleep(_BUSY_SECONDS)
-                    self._due.set()
-
-    def tell(self, behavior: Behavior) -> None:
-        """Tells what the lines did that were entered since the last look."""
-        if not self._waiting and not behavior.patch and not behavior.content_digests:
-            return
-        line = "\n".join(self._waiting)
-        took = max(0.0, self._shown_at - self._entered_at)
-        # what was shown is in the recording, and not told apart line by line
-        unknown: dict[str, Any] = {} if self._machine.ended else {"exit_code": None}
-        self._session.did(line, behavior, took, output=None, **unknown)
-        self._waiting = []

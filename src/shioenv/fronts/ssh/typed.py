@@ -24,6 +24,8 @@ class Typed:
         self._escape = ""
         self.edited = False
         """Whether a key of the newest line did what keys do not tell."""
+        self.pasting = False
+        """Whether the newest key is one of a paste, which ends with keys of its own."""
 
     def keys(self, data: bytes) -> list[tuple[str, bool]]:
         """The lines that these keys end, each with its `edited`."""
@@ -34,6 +36,7 @@ class Typed:
                 if _SEQUENCE.fullmatch(self._escape) or len(self._escape) > 16:
                     pasted = self._escape in {"\x1b[200~", "\x1b[201~"}
                     self.edited = self.edited or not pasted
+                    self.pasting = self._escape == "\x1b[200~" if pasted else self.pasting
                     self._escape = ""
             elif key in "\r\n":
                 lines.append(("".join(self._line), self.edited))

@@ -79,12 +79,3 @@ async def write(fd: int, data: bytes) -> bool:
         except OSError:
             return False
     return True
-
-
-async def copy(source: int, target: int, tap: Callable[[bytes], object]) -> bool:
-    """Copies until the source ends (True), or nobody reads any more (False); `tap` sees it all."""
-    while data := await read(source):
-        tap(data)
-        if not await write(target, data):
-            return False
-    return True
