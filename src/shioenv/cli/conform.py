@@ -94,22 +94,22 @@ def conform(
     from shioenv.evaluation.asking import Bounds
     from shioenv.evaluation.conform.comparison import compare
     from shioenv.evaluation.conform.truth import Choice
-    from shioenv.evaluation.conform.verdicts import Level
     from shioenv.evaluation.conform.write import write_comparison
+    from shioenv.evaluation.metrics import PatchLevel
 
     if (against is None) == (against_system is None):
         raise UsageError(
             "what is compared is either a predictor or a system",
             hint="--against bashkit, --against ./my-shell.py, --against-system NAME",
         )
-    if level is not None and level not in list(Level):
-        raise UsageError(f"no level is called {level!r}", hint=", ".join(Level))
+    if level is not None and level not in list(PatchLevel):
+        raise UsageError(f"no level is called {level!r}", hint=", ".join(PatchLevel))
     with Meter(lasting=True, stopped="stopped; what was executed is kept: run this again") as meter:
         done = compare(
             against if against is not None else f"sandbox:{against_system}",
             system=system,
             choice=Choice(tuple(command or ()), cases, seed),
-            level=None if level is None else Level(level),
+            level=None if level is None else PatchLevel(level),
             workers=workers,
             bounds=Bounds(timeout, start_timeout),
             progress=meter.tell,
