@@ -23,6 +23,14 @@ LINES = 16
 """Lines printed of a diff."""
 
 
+Count = Annotated[
+    int, typer.Option("--cases", min=1, metavar="N", help="Cases drawn. 20,000 have every option.")
+]
+
+app = typer.Typer(help="Hold a shell, an emulator or another system to the machine.")
+
+
+@shared.group(app, "shioenv conform --against bashkit --command sort --out ./sort")
 def conform(
     *,
     against: Annotated[
@@ -43,9 +51,7 @@ def conform(
         ),
     ] = None,
     command: shared.CommandNames = None,
-    cases: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Cases drawn. 20,000 have every option.")
-    ] = 2000,
+    cases: Count = 2000,
     seed: shared.Seed = 0,
     level: Annotated[
         str | None,
@@ -155,3 +161,43 @@ def _parts(document: dict[str, Any]) -> Iterator[Table | str]:
     if len(findings) > SHOWN:
         yield ""
         yield f"and {len(findings) - SHOWN:,} more findings: --out DIR"
+
+
+@shared.command(app, "shioenv conform export ./shell-truth --cases 20000")
+def export(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A new directory.")],
+    command: shared.CommandNames = None,
+    cases: Count = 20_000,
+    seed: shared.Seed = 0,
+    licence: Annotated[
+        str, typer.Option(metavar="NAME", help="The licence that the dataset card names.")
+    ] = "unknown",
+    workers: shared.Workers = None,
+    system: shared.SystemName = None,
+) -> shared.Printout:
+    """Write cases with what the machine does, as data that needs no ShIOEnv.
+
+    The directory is a Hugging Face dataset of two splits, and has a checker in Python. Cases of
+    the split `portable` need the home tree alone. To find these, they are executed once more
+    on a machine that lacks everything else.
+    """
+    from shioenv.bash.words import quoted
+    from shioenv.evaluation.conform.data import export_truth
+    from shioenv.evaluation.conform.truth import Choice
+
+    with Meter(lasting=True, stopped="stopped; what was executed is kept: run this again") as meter:
+        done = export_truth(
+            directory,
+            system=system,
+            choice=Choice(tuple(command or ()), cases, seed),
+            workers=workers,
+            licence=licence,
+            progress=meter.tell,
+        )
+    document = done.to_json()
+    splits = ", ".join(f"{count:,} {name}" for name, count in done.splits.items())
+    parts = [
+        f"{done.drawn:,} cases drawn: {splits}; {done.bytes:,} bytes",
+        f"written: {quoted(str(directory))}",
+    ]
+    return shared.Printout(document, parts, indent=2)
