@@ -14,15 +14,20 @@ import json
 import lzma
 import os
 import shlex
+import shutil
 import signal
 import stat
 import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+SLACK = 10**9
+"""Nanoseconds that a file system's time may be beside the clock."""
 
 OUTPUT_BYTES = 1 << 20
 """Bytes of an output that are compared, at most."""
@@ -45,8 +50,11 @@ def lay_out(files: list[dict[str, Any]], top: Path) -> None:
         os.utime(top / file["name"], (file["mtime"],) * 2, follow_symlinks=False)
 
 
-def files_in(top: Path) -> dict[str, tuple[Any, ...]]:
-    """What is compared of each file below `top`, the SHA-256 of its content last."""
+def files_in(top: Path, began: int) -> dict[str, tuple[Any, ...]]:
+    """What is compared of each file below `top`, the SHA-256 of its content last.
+
+    Times since `began`, in nanoseconds, are as one; other times are compared to the minute.
+    """
     found: dict[str, tuple[Any, ...]] = {}
     for directory, directories, names in os.walk(os.fsencode(top)):
         for name in (*directories, *names):
@@ -58,7 +66,8 @@ def files_in(top: Path) -> dict[str, tuple[Any, ...]]:
             elif stat.S_ISREG(about.st_mode):
                 with open(path, "rb") as file:  # noqa: PTH123
                     digest = hashlib.sha256(file.read()).hexdigest()
-                facts = (*facts[:3], about.st_mtime_ns, digest)
+                new = began <= about.st_mtime_ns <= time.time_ns() + SLACK
+                facts = (*facts[:3], -1 if new else about.st_mtime // 60, digest)
             found[named(os.path.relpath(path, os.fsencode(top)))] = facts
     return found
 
@@ -68,15 +77,13 @@ def named(path: bytes) -> str:
     return path.replace(b"\\", b"\\\\").decode("utf-8", "backslashreplace")
 
 
-def run(words: list[str], case: dict[str, Any], top: Path, seconds: float) -> tuple[int, bytes]:
-    """The exit code and the output of a case; -1 where it took too long."""
-    before = "".join(f"{{ {line}\n}} >/dev/null 2>&1\n" for line in case["history"])
+def run(words: list[str], text: str, top: Path, seconds: float) -> tuple[int, bytes]:
+    """The exit code and the output of an input; -1 where it took too long."""
     environment = {"HOME": str(top), "LANG": "C.UTF-8", "PATH": os.environ["PATH"]}
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(
-            [*words, before + case["input"]],
-            cwd=top, env=environment, stdin=subprocess.DEVNULL, stdout=output,
-            stderr=subprocess.STDOUT, start_new_session=True, umask=0o022,
+            [*words, text], cwd=top, env=environment, umask=0o022, start_new_session=True,
+            stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
         )  # fmt: skip
         try:
             code = process.wait(seconds)
@@ -89,15 +96,23 @@ def run(words: list[str], case: dict[str, Any], top: Path, seconds: float) -> tu
         return code if code >= -1 else 128 - code, output.read(OUTPUT_BYTES)
 
 
-def differs(words: list[str], case: dict[str, Any], files: list[Any], seconds: float) -> set[str]:
-    """Where the shell does something else than the case says; empty where nowhere."""
+def tried(words: list[str], text: str, files: list[Any], seconds: float) -> tuple[Any, ...]:
+    """The exit code and the output of an input in a copy of the files; these before and after."""
     with tempfile.TemporaryDirectory() as directory:
         top = Path(directory) / "home"
         top.mkdir()
         lay_out(files, top)
-        before = files_in(top)
-        code, output = run(words, case, top, seconds)
-        after = files_in(top) if top.is_dir() else {}
+        began = time.time_ns() - SLACK
+        before = files_in(top, began)
+        return (*run(words, text, top, seconds), before, files_in(top, began))
+
+
+def differs(words: list[str], case: dict[str, Any], files: list[Any], seconds: float) -> set[str]:
+    """Where the shell does something else than the case says; empty where nowhere."""
+    lines = "".join(f"{{ {line}\n}} >/dev/null 2>&1\n" for line in case["history"])
+    code, output, before, after = tried(words, lines + case["input"], files, seconds)
+    if case["history"]:  # `files` says what the input alone did
+        before = tried(words, f"{lines}:", files, seconds)[-1]
     wanted = case["output"].encode()
     if case["output_b64"] is not None:
         wanted = base64.b64decode(case["output_b64"])
@@ -132,10 +147,14 @@ def main() -> int:
     if not cases:
         print("error: there are no portable cases", file=sys.stderr)
         return 2
+    words = shlex.split(given.shell)
+    if not words or shutil.which(words[0]) is None:
+        print(f"error: there is no program {given.shell!r}", file=sys.stderr)
+        return 2
     wrong: Counter[str] = Counter()
     right = 0
     for case in cases:
-        where = differs(shlex.split(given.shell), case, files, given.timeout)
+        where = differs(words, case, files, given.timeout)
         right += not where
         wrong.update(where)
         if where:
