@@ -41,6 +41,8 @@ def lay_out(files: list[dict[str, Any]], top: Path) -> None:
             path.symlink_to(file["target"])
         elif stat.S_ISDIR(file["mode"]):
             path.mkdir(exist_ok=True)
+        elif stat.S_ISFIFO(file["mode"]):
+            os.mkfifo(path)
         else:
             path.write_bytes(base64.b64decode(file["content_b64"]))
         os.chown(path, file["uid"], file["gid"], follow_symlinks=False)

@@ -49,10 +49,17 @@ ANOTHER_MACHINE = (
 The home tree lies elsewhere, and the host has another name. There are no users, no processes and no
 settings of the system."""
 
-OF_THE_KERNEL = frozenset(
-    {"arch", "date", "df", "du", "getconf", "hostid", "id", "nproc", "stat", "ulimit", "uname"}
+NOT_PORTABLE = frozenset(
+    "arch date df du getconf hostid id nproc stat ulimit uname "
+    "curl dig ethtool host hostname ifconfig ip iptables nc netstat nslookup ping ss ssh "
+    "traceroute wget find".split()
 )
-"""Commands that tell of the kernel, the file system or limits, all the same there (ours)."""
+"""Commands that tell of what `ANOTHER_MACHINE` leaves as it is (ours).
+
+They tell of the kernel, the file system, limits, the network, or the order of directories."""
+
+_UNSORTED = re.compile(r"(?:^|\s)(?:-[a-zA-Z]*[fU][a-zA-Z]*|--sort=none)(?:\s|$)")
+"""Options of `ls` that leave the order to the file system."""
 
 _OF_DIRECTORIES = frozenset({"month", "day", "year", "time", "size"})
 
@@ -137,14 +144,15 @@ def _portable(
 def _names_of(system: System) -> re.Pattern[str]:
     """Paths outside the home tree; `/dev/null` is everywhere."""
     top = sorted({path.split("/")[1] for path in system.index} - {""})
-    return re.compile(rf"/(?!dev/null\b)(?:{'|'.join(map(re.escape, top))})(?![\w.-])")
+    return re.compile(rf"\.\./\.\.|/(?!dev/null\b)(?:{'|'.join(map(re.escape, top))})(?![\w.-])")
 
 
 def _tells(case: TruthCase, behavior: Behavior, names: re.Pattern[str]) -> bool:
-    """Whether a case names what lies outside the home tree, or a command of `OF_THE_KERNEL`."""
+    """Whether a case names what lies outside the home tree, or a command of `NOT_PORTABLE`."""
     text = "\n".join((*case.drawn.history, case.drawn.input.text))
     words = set(re.split(r"[^\w.-]+", text))
-    return bool(words & OF_THE_KERNEL or names.search(f"{text}\n{behavior.text}"))
+    unsorted = "ls" in words and _UNSORTED.search(text)
+    return bool(words & NOT_PORTABLE or unsorted or names.search(f"{text}\n{behavior.text}"))
 
 
 def _same(system: System, cwd: str, here: Behavior, there: Behavior) -> bool:
