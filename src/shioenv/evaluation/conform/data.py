@@ -50,9 +50,36 @@ The home tree lies elsewhere, and the host has another name. There are no users,
 settings of the system."""
 
 NOT_PORTABLE = frozenset(
-    "arch date df du getconf hostid id nproc stat ulimit uname "
-    "curl dig ethtool host hostname ifconfig ip iptables nc netstat nslookup ping ss ssh "
-    "traceroute wget find".split()
+    [
+        "arch",
+        "date",
+        "df",
+        "du",
+        "getconf",
+        "hostid",
+        "id",
+        "nproc",
+        "stat",
+        "ulimit",
+        "uname",
+        "curl",
+        "dig",
+        "ethtool",
+        "host",
+        "hostname",
+        "ifconfig",
+        "ip",
+        "iptables",
+        "nc",
+        "netstat",
+        "nslookup",
+        "ping",
+        "ss",
+        "ssh",
+        "traceroute",
+        "wget",
+        "find",
+    ]
 )
 """Commands that tell of what `ANOTHER_MACHINE` leaves as it is (ours).
 
