@@ -46,7 +46,7 @@ def checked(system: System, directory: Path, words: str) -> tuple[int, list[str]
         for name in (CHECKER, HOME, "data/portable.jsonl.xz"):
             archive.add(directory / name, name)
     text = base64.b64encode(packed.getvalue()).decode()
-    unpack = f"mkdir /opt/data; base64 -d <<'END' | tar -xJ -C /opt/data\n{text}\nEND"
+    unpack = f"mkdir /opt/data; base64 -d <<'END' | tar -xJm -C /opt/data\n{text}\nEND"
     with open_sandbox(system, PATIENCE) as opened:
         did = opened.run(f"{unpack}\npython3 /opt/data/{CHECKER} {words}", State(cwd="/"))
     return did.exit_code, did.text.splitlines()
