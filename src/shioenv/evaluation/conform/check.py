@@ -26,6 +26,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+LATE = 1000
+"""Stands for an exit code where there is none."""
+
 SLACK = 10**9
 """Nanoseconds that a file system's time may be beside the clock."""
 
@@ -80,7 +83,7 @@ def named(path: bytes) -> str:
 
 
 def run(words: list[str], text: str, top: Path, seconds: float) -> tuple[int, bytes]:
-    """The exit code and the output of an input; -1 where it took too long."""
+    """The exit code and the output of an input; `LATE` where it took too long."""
     environment = {"HOME": str(top), "LANG": "C.UTF-8", "PATH": os.environ["PATH"]}
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(
@@ -88,14 +91,14 @@ def run(words: list[str], text: str, top: Path, seconds: float) -> tuple[int, by
             stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
         )  # fmt: skip
         try:
-            code = process.wait(seconds)
+            status = process.wait(seconds)
         except subprocess.TimeoutExpired:
-            code = -1
+            status = LATE
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         output.seek(0)
-        return code if code >= -1 else 128 - code, output.read(OUTPUT_BYTES)
+        return 128 - status if status < 0 else status, output.read(OUTPUT_BYTES)
 
 
 def tried(words: list[str], text: str, files: list[Any], seconds: float) -> tuple[Any, ...]:
