@@ -28,7 +28,7 @@ from shioenv.domain.patch import ContextPatch, Operation
 from shioenv.domain.runner import State
 from shioenv.evaluation.conform.comparison import compare
 from shioenv.evaluation.conform.truth import Choice
-from shioenv.evaluation.conform.verdicts import Level
+from shioenv.evaluation.metrics import PatchLevel
 from shioenv.recording.bounds import LIMITS
 
 Change = Callable[[Behavior], Behavior]
@@ -171,7 +171,7 @@ def main() -> int:
         f"command:{program}",
         system=system,
         choice=Choice(tuple(chosen.command or ()), chosen.count, chosen.seed),
-        level=Level.FULL,
+        level=PatchLevel.FULL,
     )
     found = Counter(name for one in done.findings for name in one.compared.said.why.split("; "))
     cases = Counter(name for one in done.verdicts for name in one.said.why.split("; "))

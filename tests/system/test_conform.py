@@ -18,8 +18,8 @@ from shioenv.errors import PredictorError, UsageError
 from shioenv.evaluation.asking import Bounds
 from shioenv.evaluation.conform.comparison import CaseComparison, compare
 from shioenv.evaluation.conform.truth import CaseMachine, Choice, TruthCase, truth_of
-from shioenv.evaluation.conform.verdicts import Level
 from shioenv.evaluation.conform.write import write_comparison
+from shioenv.evaluation.metrics import PatchLevel
 from shioenv.system.store import System
 
 SHIOENV = Path(sys.executable).with_name("shioenv")
@@ -83,7 +83,7 @@ def test_the_machine_does_what_the_machine_does(system: System) -> None:
         ),
         workers=2,
     )
-    assert (done.share, done.findings, done.level) == (1.0, (), Level.FULL)
+    assert (done.share, done.findings, done.level) == (1.0, (), PatchLevel.FULL)
     assert len(done.verdicts) >= 37
     kinds = done.document["kinds"]
     assert sum(kind["drawn"] for kind in kinds.values()) == 40
@@ -153,7 +153,7 @@ def test_a_finding_is_minimal_and_its_script_shows_it(
     system: System, observer: SandboxRunner, tmp_path: Path
 ) -> None:
     done = compared(tmp_path)
-    assert done.level is Level.FILES
+    assert done.level is PatchLevel.FILES
     assert sum(one.count for one in done.findings) == sum(not one.right for one in done.verdicts)
     finding = next(
         one
@@ -195,7 +195,7 @@ def test_a_comparison_is_written_for_programs_and_people(tmp_path: Path) -> None
 
 def test_a_program_that_knows_files_is_not_asked_for_more(tmp_path: Path) -> None:
     with pytest.raises(PredictorError, match="knows which files change"):
-        compare(program(tmp_path), choice=Choice(("wc",), 1), level=Level.FULL, workers=1)
+        compare(program(tmp_path), choice=Choice(("wc",), 1), level=PatchLevel.FULL, workers=1)
 
 
 def test_there_is_at_least_one_case() -> None:

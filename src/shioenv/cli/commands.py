@@ -116,9 +116,7 @@ app.add_typer(serve.app, name="serve")
 app.add_typer(experiment.app, name="experiment")
 app.add_typer(suite.app, name="suite")
 app.add_typer(evaluate.app, name="evaluate")
-shared.command(app, "shioenv conform --against bashkit --command sort --out ./sort")(
-    conform.conform
-)
+app.add_typer(conform.app, name="conform")
 app.add_typer(train.app, name="train")
 app.add_typer(model.app, name="model")
 shared.command(app, "shioenv predict 'wc -l scripts/*.sh | tail -1'", cls=shared.InputCommand)(

@@ -23,6 +23,14 @@ LINES = 16
 """Lines printed of a diff."""
 
 
+Count = Annotated[
+    int, typer.Option("--cases", min=1, metavar="N", help="Cases drawn. 20,000 have every option.")
+]
+
+app = typer.Typer(help="Hold a shell, an emulator or another system to the machine.")
+
+
+@shared.group(app, "shioenv conform --against bashkit --command sort --out ./sort")
 def conform(
     *,
     against: Annotated[
@@ -43,9 +51,7 @@ def conform(
         ),
     ] = None,
     command: shared.CommandNames = None,
-    cases: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Cases drawn. 20,000 have every option.")
-    ] = 2000,
+    cases: Count = 2000,
     seed: shared.Seed = 0,
     level: Annotated[
         str | None,
@@ -94,22 +100,22 @@ def conform(
     from shioenv.evaluation.asking import Bounds
     from shioenv.evaluation.conform.comparison import compare
     from shioenv.evaluation.conform.truth import Choice
-    from shioenv.evaluation.conform.verdicts import Level
     from shioenv.evaluation.conform.write import write_comparison
+    from shioenv.evaluation.metrics import PatchLevel
 
     if (against is None) == (against_system is None):
         raise UsageError(
             "what is compared is either a predictor or a system",
             hint="--against bashkit, --against ./my-shell.py, --against-system NAME",
         )
-    if level is not None and level not in list(Level):
-        raise UsageError(f"no level is called {level!r}", hint=", ".join(Level))
+    if level is not None and level not in list(PatchLevel):
+        raise UsageError(f"no level is called {level!r}", hint=", ".join(PatchLevel))
     with Meter(lasting=True, stopped="stopped; what was executed is kept: run this again") as meter:
         done = compare(
             against if against is not None else f"sandbox:{against_system}",
             system=system,
             choice=Choice(tuple(command or ()), cases, seed),
-            level=None if level is None else Level(level),
+            level=None if level is None else PatchLevel(level),
             workers=workers,
             bounds=Bounds(timeout, start_timeout),
             progress=meter.tell,
@@ -155,3 +161,43 @@ def _parts(document: dict[str, Any]) -> Iterator[Table | str]:
     if len(findings) > SHOWN:
         yield ""
         yield f"and {len(findings) - SHOWN:,} more findings: --out DIR"
+
+
+@shared.command(app, "shioenv conform export ./shell-truth --cases 20000")
+def export(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A new directory.")],
+    command: shared.CommandNames = None,
+    cases: Count = 20_000,
+    seed: shared.Seed = 0,
+    licence: Annotated[
+        str, typer.Option(metavar="NAME", help="The licence that the dataset card names.")
+    ] = "unknown",
+    workers: shared.Workers = None,
+    system: shared.SystemName = None,
+) -> shared.Printout:
+    """Write cases with what the machine does, as data that needs no ShIOEnv.
+
+    The directory is a Hugging Face dataset of two splits, and has a checker in Python. Cases of
+    the split `portable` need the home tree alone. To find these, they are executed once more
+    on a machine that lacks everything else.
+    """
+    from shioenv.bash.words import quoted
+    from shioenv.evaluation.conform.data import export_truth
+    from shioenv.evaluation.conform.truth import Choice
+
+    with Meter(lasting=True, stopped="stopped; what was executed is kept: run this again") as meter:
+        done = export_truth(
+            directory,
+            system=system,
+            choice=Choice(tuple(command or ()), cases, seed),
+            workers=workers,
+            licence=licence,
+            progress=meter.tell,
+        )
+    document = done.to_json()
+    splits = ", ".join(f"{count:,} {name}" for name, count in done.splits.items())
+    parts = [
+        f"{done.drawn:,} cases drawn: {splits}; {done.bytes:,} bytes",
+        f"written: {quoted(str(directory))}",
+    ]
+    return shared.Printout(document, parts, indent=2)

@@ -340,14 +340,18 @@ def card(manifest: Manifest, licence: str) -> str:
     if plan.limits is None:  # records without a manifest: only what they say is known
         facts |= dict.fromkeys(("seed", "commands", "grammars", "versions"), "unknown")
         facts["system"] = plan.system or "unknown"
-    size = _SIZES[min(max(len(str(manifest.records)), 3), 7) - 3]
     return template.format(
         about=EXECUTED if plan.executed else RELEASED,
         licence=licence,
-        size=size,
+        size=size_category(manifest.records),
         facts="\n".join(f"| {name} | {value or '-'} |" for name, value in facts.items()),
         fields=fields_table(Record),
     )
+
+
+def size_category(count: int) -> str:
+    """The hub's name for a number of rows."""
+    return _SIZES[min(max(len(str(count)), 3), 7) - 3]
 
 
 def _origin(origin: Mapping[str, Any]) -> str:

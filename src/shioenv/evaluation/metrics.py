@@ -34,12 +34,14 @@ class Status(StrEnum):
 
 
 class PatchLevel(StrEnum):
-    """How much of a patch a predictor can know."""
+    """How much of a context patch is known or compared."""
 
-    FULL = "full"
-    """All of the context: owners, sizes, variables, the working directory."""
+    OUTPUT = "output"
+    """Nothing. A comparison may stop here; no predictor knows so little."""
     FILES = "files"
     """Which files were added, removed, changed."""
+    FULL = "full"
+    """All of the context: owners, sizes, variables, the working directory."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,13 +112,12 @@ def _others() -> dict[str, EntryPoint]:
 def level_of(predictor: Any) -> PatchLevel:
     """A predictor's patch level; `full` where it does not say.
 
-    Errors: PredictorError for a level that does not exist.
+    Errors: PredictorError for another level than `full` and `files`.
     """
     said = getattr(predictor, "patch_level", PatchLevel.FULL)
-    try:
-        return PatchLevel(said)
-    except ValueError:
-        raise PredictorError(f"a patch level is full or files, not {said!r}") from None
+    if said not in (PatchLevel.FULL, PatchLevel.FILES):
+        raise PredictorError(f"a patch level is full or files, not {said!r}")
+    return PatchLevel(said)
 
 
 def unable(error: BaseException) -> str:

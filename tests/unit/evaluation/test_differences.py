@@ -14,8 +14,8 @@ from shioenv.domain.runner import State
 from shioenv.evaluation.conform.comparison import predictor_of
 from shioenv.evaluation.conform.shrink import Reduced, Sides, less_input, shrunk
 from shioenv.evaluation.conform.truth import AskedCase
-from shioenv.evaluation.conform.verdicts import Level, classes_of
-from shioenv.evaluation.metrics import Said, Status
+from shioenv.evaluation.conform.verdicts import classes_of
+from shioenv.evaluation.metrics import PatchLevel, Said, Status
 
 MESSAGE = b"cat: x: No such file or directory\n"
 MIXED = Behavior(1, b"one\n" + MESSAGE, stdout=b"one\n", stderr=MESSAGE)
@@ -38,12 +38,12 @@ OTHER = ContextPatch((("a", "/fs/new", {"perms": "-rwxr-xr-x", "size": 0}),))
     ],
 )
 def test_a_difference_has_classes(truth: Behavior, answer: Behavior, classes: set[str]) -> None:
-    assert set(classes_of(truth, Said(behavior=answer), Level.FILES)) == classes
+    assert set(classes_of(truth, Said(behavior=answer), PatchLevel.FILES)) == classes
 
 
 @pytest.mark.parametrize("status", [one for one in Status if one is not Status.ANSWERED])
 def test_what_is_no_answer_differs_in_that_alone(status: Status) -> None:
-    assert set(classes_of(PLAIN, Said(status, PLAIN), Level.FULL)) == {"answer"}
+    assert set(classes_of(PLAIN, Said(status, PLAIN), PatchLevel.FULL)) == {"answer"}
 
 
 def test_a_level_says_how_much_of_a_patch_is_compared() -> None:
@@ -51,9 +51,9 @@ def test_a_level_says_how_much_of_a_patch_is_compared() -> None:
     nothing, mode = Said(behavior=Behavior(0, b"")), Said(behavior=Behavior(0, b"", OTHER))
     content = Said(behavior=Behavior(0, b"", MADE, {"new": "2"}))
     for level, differing in (
-        (Level.OUTPUT, ()),
-        (Level.FILES, (nothing,)),
-        (Level.FULL, (nothing, mode, content)),
+        (PatchLevel.OUTPUT, ()),
+        (PatchLevel.FILES, (nothing,)),
+        (PatchLevel.FULL, (nothing, mode, content)),
     ):
         for said in (nothing, mode, content):
             expected = {"patch"} if said in differing else set()
@@ -82,7 +82,7 @@ class Scripted:
 
 def left_of(both: Any, *words: str, history: tuple[str, ...] = ()) -> AskedCase:
     """What is left of an input; `both` is a `Scripted`."""
-    sides = Sides(both, both, Level.FULL)
+    sides = Sides(both, both, PatchLevel.FULL)
     asked = AskedCase("/", history, Input.from_marked(words))
     sides.compare([asked])
     compared = sides.known[asked.key]

@@ -22,9 +22,7 @@ from shioenv.evaluation.conform.truth import CaseMachine, Choice, TruthCase, tru
 from shioenv.evaluation.conform.verdicts import (
     CaseVerdict,
     DifferenceClass,
-    Level,
     classes_of,
-    most,
 )
 from shioenv.evaluation.metrics import PatchLevel, Said
 from shioenv.evaluation.predictor import predictor_names
@@ -48,7 +46,7 @@ class CaseComparison:
     name: str
     """The other side as it was named."""
     other: Ready
-    level: Level
+    level: PatchLevel
     seed: int
     truth: tuple[TruthCase, ...]
     """All cases that were drawn."""
@@ -147,7 +145,7 @@ def compare(
     *,
     system: str | None = None,
     choice: Choice = EVERYTHING,
-    level: Level | None = None,
+    level: PatchLevel | None = None,
     workers: int | None = None,
     bounds: Bounds = USUAL,
     progress: Progress = lambda what, done, total: None,
@@ -187,14 +185,14 @@ def compare(
             )
 
 
-def _verdict(case: TruthCase, said: Said, level: Level) -> CaseVerdict:
+def _verdict(case: TruthCase, said: Said, level: PatchLevel) -> CaseVerdict:
     assert case.behavior is not None
     return CaseVerdict(case, said, classes_of(case.behavior, said, level))
 
 
-def _level(level: Level | None, known: PatchLevel, name: str) -> Level:
-    if level is Level.FULL and known is PatchLevel.FILES:
+def _level(level: PatchLevel | None, known: PatchLevel, name: str) -> PatchLevel:
+    if level is PatchLevel.FULL and known is PatchLevel.FILES:
         raise PredictorError(
             f"{name} knows which files change, and nothing else of a patch", hint="--level files"
         )
-    return most(known) if level is None else level
+    return known if level is None else level

@@ -21,9 +21,9 @@ from shioenv.evaluation.conform.shrink import (
     less_input,
     shrunk,
 )
-from shioenv.evaluation.conform.verdicts import CaseVerdict, Classes, Level
+from shioenv.evaluation.conform.verdicts import CaseVerdict, Classes
 from shioenv.evaluation.mask import text_of
-from shioenv.evaluation.metrics import Said, Status
+from shioenv.evaluation.metrics import PatchLevel, Said, Status
 from shioenv.evaluation.patches import changed_files, operations
 from shioenv.report.samples import changes
 from shioenv.report.tables import grouped
@@ -123,7 +123,7 @@ def _classes(sides: Sides, reduced: Reduced) -> Classes:
     return _compared(sides, reduced).classes
 
 
-def difference(finding: CaseFinding, level: Level, machine: str, other: str) -> list[str]:
+def difference(finding: CaseFinding, level: PatchLevel, machine: str, other: str) -> list[str]:
     """Both answers as one unified diff: output, exit code, changes; the machine's lines are `-`."""
     said = finding.compared.said
     theirs = [f"no answer: {said.status.value.replace('_', ' ')}, {said.why}"]
@@ -135,17 +135,17 @@ def difference(finding: CaseFinding, level: Level, machine: str, other: str) -> 
     return [*lines[:LINES], *([f"and {cut} more lines"] if cut > 0 else [])]
 
 
-def _shown(behavior: Behavior, level: Level) -> Iterator[str]:
+def _shown(behavior: Behavior, level: PatchLevel) -> Iterator[str]:
     text = text_of(behavior.output)
     yield from visible(text).removesuffix("\n").split("\n") if text else ()
     if text and not text.endswith("\n"):
         yield "(no newline at the end)"
     yield f"exit code {behavior.exit_code}"
-    if level is Level.FILES:
+    if level is PatchLevel.FILES:
         yield from sorted(
             f"{verb} {visible(name)}" for verb, name in changed_files(operations(behavior.patch))
         )
-    elif level is Level.FULL:
+    elif level is PatchLevel.FULL:
         for parts in changes(behavior.patch.operations):
             yield " ".join(part for part in parts if part)
         for name, digest in sorted(behavior.content_digests.items()):

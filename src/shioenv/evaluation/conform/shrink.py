@@ -18,8 +18,8 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import REDIRECTIONS, SEPARATORS, Input, Role
 from shioenv.evaluation.asking import PredictorPool
 from shioenv.evaluation.conform.truth import AskedCase, CaseMachine
-from shioenv.evaluation.conform.verdicts import Classes, Level, classes_of
-from shioenv.evaluation.metrics import Said
+from shioenv.evaluation.conform.verdicts import Classes, classes_of
+from shioenv.evaluation.metrics import PatchLevel, Said
 from shioenv.system.store import IndexEntry, System
 
 
@@ -53,7 +53,7 @@ class Reduced:
 class Sides:
     """The machine and the other side, asked about the same; every answer is remembered."""
 
-    def __init__(self, machine: CaseMachine, other: PredictorPool, level: Level) -> None:
+    def __init__(self, machine: CaseMachine, other: PredictorPool, level: PatchLevel) -> None:
         self._machine, self._other, self._level = machine, other, level
         self.known: dict[tuple[str, tuple[str, ...], str], Compared | None] = {}
         """What was compared, by `AskedCase.key`; None where the machine's own runs disagree."""

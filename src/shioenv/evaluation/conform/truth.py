@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator
@@ -16,7 +17,6 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Input, Session
 from shioenv.domain.runner import State
 from shioenv.errors import ShioenvError, UsageError
-from shioenv.evaluation.mask import text_of
 from shioenv.execution.job import NumberedJob
 from shioenv.execution.lanes import LANES, Lane
 from shioenv.execution.local import LocalExecutor
@@ -32,6 +32,9 @@ from shioenv.system.store import System
 
 RUNS = Scoring(budget=0, noise_runs=2)
 """Each case runs twice at least, once of these with two pipes, and no sub-input of it is scored."""
+
+FORMAT = 2
+"""The version of the lines that are kept; lines of another version are not read."""
 
 Report = Callable[[int, int], None]
 """Called with how many cases are done, and of how many."""
@@ -67,7 +70,8 @@ class TruthCase:
     behavior: Behavior | None
     """None: the machine's own runs disagree, so that nothing can be held against it.
 
-    Where something was written on standard error, `stdout` is what was written beside it."""
+    Where something was written on standard error, `stderr` holds it, and `stdout` what was written
+    beside it; else both are None."""
 
     @property
     def asked(self) -> AskedCase:
@@ -171,7 +175,7 @@ def _completed(
 
 def _kept(system: System, choice: Choice) -> Path:
     drawing = [choice.commands, choice.seed, sources_digest(("grammar", "synthesis"))]
-    about = [system.digest, asdict(LIMITS), asdict(RUNS), executor_digest(), drawing]
+    about = [FORMAT, system.digest, asdict(LIMITS), asdict(RUNS), executor_digest(), drawing]
     digest = hashlib.sha256(json.dumps(about).encode()).hexdigest()
     return cache_directory() / "truths" / digest[:24] / "cases.ndjson"
 
@@ -189,7 +193,8 @@ def _encoded(number: int, case: TruthCase) -> bytes:
         "behavior": None if behavior is None else behavior_json(behavior),
     }
     if behavior is not None and behavior.stderr and behavior.stdout is not None:
-        document["stdout"] = text_of(behavior.stdout)
+        channels = behavior.stdout, behavior.stderr
+        document["channels"] = [base64.b64encode(one).decode() for one in channels]
     return json.dumps(document).encode()
 
 
@@ -199,9 +204,9 @@ def _decoded(line: bytes) -> tuple[int, TruthCase] | None:
         document = json.loads(line)
         said = document["behavior"]
         behavior = None if said is None else behavior_of(said)
-        if behavior is not None and "stdout" in document:
-            stdout = document["stdout"].encode("utf-8", "surrogateescape")
-            behavior = replace(behavior, stdout=stdout)
+        if behavior is not None and "channels" in document:
+            stdout, stderr = map(base64.b64decode, document["channels"])
+            behavior = replace(behavior, stdout=stdout, stderr=stderr)
         drawn = DrawnCase(
             document["kind"],
             document["command"],

@@ -26,22 +26,6 @@ class DifferenceClass(StrEnum):
     PATCH = "patch"
 
 
-class Level(StrEnum):
-    """How much of an answer is compared, beside output and exit code."""
-
-    OUTPUT = "output"
-    """Nothing else."""
-    FILES = "files"
-    """Which files were added, removed, changed."""
-    FULL = "full"
-    """The whole context patch, and the contents of files where the answer says their digests."""
-
-
-def most(level: PatchLevel) -> Level:
-    """The most that can be compared with answers of a patch level."""
-    return Level(level.value)
-
-
 Classes = frozenset[DifferenceClass]
 
 
@@ -59,11 +43,12 @@ class CaseVerdict:
         return not self.classes
 
 
-def classes_of(truth: Behavior, said: Said, level: Level) -> Classes:
+def classes_of(truth: Behavior, said: Said, level: PatchLevel) -> Classes:
     """Where an answer differs from what the machine did; empty where nowhere.
 
     Outputs are compared as texts with CR LF as LF, nothing stripped. Directories that a patch tells
-    of and times count at the level `full` alone.
+    of and times count at the level `full` alone. At this level contents of files count too, where
+    the answer says their digests.
     """
     behavior = said.behavior
     if behavior is None or said.status is not Status.ANSWERED:
@@ -91,11 +76,11 @@ def _class_of_output(truth: Behavior, behavior: Behavior) -> DifferenceClass:
     return DifferenceClass.STANDARD_ERROR if there else DifferenceClass.OUTPUT
 
 
-def _patches_differ(truth: Behavior, behavior: Behavior, level: Level) -> bool:
-    if level is Level.OUTPUT:
+def _patches_differ(truth: Behavior, behavior: Behavior, level: PatchLevel) -> bool:
+    if level is PatchLevel.OUTPUT:
         return False
     ours, theirs = operations(truth.patch), operations(behavior.patch)
-    if level is Level.FILES:
+    if level is PatchLevel.FILES:
         return changed_files(ours) != changed_files(theirs)
     digests = behavior.content_digests
     return ours != theirs or bool(digests and digests != truth.content_digests)

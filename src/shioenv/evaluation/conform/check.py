@@ -1,0 +1,173 @@
+"""Holds a shell to the portable cases of shell-truth: python3 check.py 'bash -c'.
+
+Each case is run as root in a fresh copy of the home tree, with an environment of its own. Inputs
+may harm the machine: run this as root of a container that is yours to spoil. The exit status is 0
+where all are right, 1 where some are not, and 2 where nothing was run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import hashlib
+import json
+import lzma
+import os
+import shlex
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+LATE = 1000
+"""Stands for an exit code where there is none."""
+
+SLACK = 10**9
+"""Nanoseconds that a file system's time may be beside the clock."""
+
+OUTPUT_BYTES = 1 << 20
+"""Bytes of an output that are compared, at most."""
+
+
+def lay_out(files: list[dict[str, Any]], top: Path) -> None:
+    """Makes the files of the home tree below `top`, parents first."""
+    for file in files:
+        path = top / file["name"]
+        if stat.S_ISLNK(file["mode"]):
+            path.symlink_to(file["target"])
+        elif stat.S_ISDIR(file["mode"]):
+            path.mkdir(exist_ok=True)
+        elif stat.S_ISFIFO(file["mode"]):
+            os.mkfifo(path)
+        else:
+            path.write_bytes(base64.b64decode(file["content_b64"]))
+        os.chown(path, file["uid"], file["gid"], follow_symlinks=False)
+        if not stat.S_ISLNK(file["mode"]):
+            path.chmod(stat.S_IMODE(file["mode"]))
+    for file in reversed(files):  # what lies in a directory comes before the directory
+        os.utime(top / file["name"], (file["mtime"],) * 2, follow_symlinks=False)
+
+
+def files_in(top: Path, began: int) -> dict[str, tuple[Any, ...]]:
+    """What is compared of each file below `top`, the SHA-256 of its content last.
+
+    Times since `began`, in nanoseconds, are as one; other times are compared to the minute.
+    """
+    found: dict[str, tuple[Any, ...]] = {}
+    for directory, directories, names in os.walk(os.fsencode(top)):
+        for name in (*directories, *names):
+            path = os.path.join(directory, name)  # noqa: PTH118 - pathlib knows no bytes
+            about = os.lstat(path)
+            facts: tuple[Any, ...] = about.st_mode, about.st_uid, about.st_gid, "", None
+            if stat.S_ISLNK(about.st_mode):
+                facts = (*facts[:3], os.readlink(path), None)  # noqa: PTH115
+            elif stat.S_ISREG(about.st_mode):
+                with open(path, "rb") as file:  # noqa: PTH123
+                    digest = hashlib.sha256(file.read()).hexdigest()
+                new = began <= about.st_mtime_ns <= time.time_ns() + SLACK
+                facts = (*facts[:3], -1 if new else about.st_mtime // 60, digest)
+            found[named(os.path.relpath(path, os.fsencode(top)))] = facts
+    return found
+
+
+def named(path: bytes) -> str:
+    r"""A file's name as the cases write it: an undecodable byte as \xHH, a backslash as two."""
+    return path.replace(b"\\", b"\\\\").decode("utf-8", "backslashreplace")
+
+
+def run(words: list[str], text: str, top: Path, seconds: float) -> tuple[int, bytes]:
+    """The exit code and the output of an input; `LATE` where it took too long."""
+    environment = {"HOME": str(top), "LANG": "C.UTF-8", "PATH": os.environ["PATH"]}
+    with tempfile.TemporaryFile() as output:
+        process = subprocess.Popen(
+            [*words, text], cwd=top, env=environment, umask=0o022, start_new_session=True,
+            stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+        try:
+            status = process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            status = LATE
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        output.seek(0)
+        return 128 - status if status < 0 else status, output.read(OUTPUT_BYTES)
+
+
+def tried(words: list[str], text: str, files: list[Any], seconds: float) -> tuple[Any, ...]:
+    """The exit code and the output of an input in a copy of the files; these before and after."""
+    with tempfile.TemporaryDirectory() as directory:
+        top = Path(directory) / "home"
+        top.mkdir()
+        lay_out(files, top)
+        began = time.time_ns() - SLACK
+        before = files_in(top, began)
+        return (*run(words, text, top, seconds), before, files_in(top, began))
+
+
+def differs(words: list[str], case: dict[str, Any], files: list[Any], seconds: float) -> set[str]:
+    """Where the shell does something else than the case says; empty where nowhere."""
+    lines = "".join(f"{{ {line}\n}} >/dev/null 2>&1\n" for line in case["history"])
+    code, output, before, after = tried(words, lines + case["input"], files, seconds)
+    if case["history"]:  # `files` says what the input alone did
+        before = tried(words, f"{lines}:", files, seconds)[-1]
+    wanted = case["output"].encode()
+    if case["output_b64"] is not None:
+        wanted = base64.b64decode(case["output_b64"])
+    changed = {(name, "removed") for name in before.keys() - after.keys()}
+    changed |= {(name, "added") for name in after.keys() - before.keys()}
+    both = before.keys() & after.keys()
+    changed |= {(name, "changed") for name in both if before[name] != after[name]}
+    known = {file["name"]: file["sha256"] for file in case["files"] if file["sha256"]}
+    found = {
+        "exit code": code != case["exit_code"],
+        "output": output.replace(b"\r\n", b"\n") != wanted.replace(b"\r\n", b"\n"),
+        "files": changed != {(file["name"], file["change"]) for file in case["files"]},
+        "contents": any(after.get(name, (None,))[-1] != known[name] for name in known),
+    }
+    return {name for name, differ in found.items() if differ}
+
+
+def main() -> int:
+    """The program: its exit status."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("shell", help="words to which an input is added as the last one")
+    parser.add_argument("--data", type=Path, default=Path(__file__).parent, metavar="DIR")
+    parser.add_argument("--cases", type=int, metavar="N", help="only the first N")
+    parser.add_argument("--timeout", type=float, default=10.0, metavar="SECONDS")
+    given = parser.parse_args()
+    if os.geteuid():
+        print("error: the cases were executed by root: run this as root", file=sys.stderr)
+        return 2
+    files = json.loads(lzma.decompress((given.data / "home.json.xz").read_bytes()))
+    with lzma.open(given.data / "data" / "portable.jsonl.xz") as lines:
+        cases = [json.loads(line) for line in lines][: given.cases]
+    if not cases:
+        print("error: there are no portable cases", file=sys.stderr)
+        return 2
+    words = shlex.split(given.shell)
+    if not words or shutil.which(words[0]) is None:
+        print(f"error: there is no program {given.shell!r}", file=sys.stderr)
+        return 2
+    wrong: Counter[str] = Counter()
+    right = 0
+    for case in cases:
+        where = differs(words, case, files, given.timeout)
+        right += not where
+        wrong.update(where)
+        if where:
+            print(json.dumps({"number": case["number"], "input": case["input"],
+                              "differs": sorted(where)}))  # fmt: skip
+    print(f"{right} of {len(cases)} right: {right / len(cases):.4f}; differ: {dict(wrong)}")
+    return 0 if right == len(cases) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
