@@ -93,7 +93,7 @@ def read_cast(file: Path) -> Iterator[CastEvent]:
 
 _SEQUENCE: Final = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]P^_X].*?(?:\x1b\\|\x07|\Z)|[ -/]+[0-~]|[0-~])"
-    r"|[\x80-\x9f]|[\x00-\x06\x0e-\x1a\x1c-\x1f\x7f]",
+    r"|[\x80-\x9f]|[\x00-\x06\x0e-\x1f\x7f]",
     re.DOTALL,
 )
 _UNFINISHED: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|[ -/]*|[\]P^_X][^\x07\x1b]*\x1b?)?\Z")
@@ -111,7 +111,8 @@ class Harmless:
 
     Whoever was recorded may have written anything. What does more than move, colour and erase is
     left out: titles, the clipboard, other character sets, questions that a terminal answers. A
-    sequence that is cut goes with the next text.
+    sequence that is cut goes with the next text. Each ESC that is left begins a sequence that is
+    harmless.
     """
 
     def __init__(self) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import Context
@@ -109,11 +112,47 @@ def test_a_recording_ends_at_its_bound(tmp_path: Path) -> None:
         (["\x1bP$q q\x1b\\x\x1b(0\x1bc"], "x"),
         (["\x9b6n\x05\x0e"], "6n"),
         (["\x1b[?1000h\x1b[?9001h"], ""),
+        (["\x1b\x00]0;evil\x07"], "]0;evil\x07"),
+        (["\x1b\x1b[9y]52;c;ZXZpbA==\x07"], "]52;c;ZXZpbA==\x07"),
+        (["\x1b\x7f[6n"], "[6n"),
+        (["\x1b\n]0;evil\x07"], "\n]0;evil\x07"),
+        (["\x1b", "\x1b", "\x00]0;evil"], "]0;evil"),
     ],
 )
 def test_what_a_terminal_would_obey_is_left_out(texts: list[str], left: str) -> None:
     screen = Harmless()
     assert "".join(map(screen.of, texts)) == left
+
+
+PIECE = st.sampled_from(
+    [
+        "\x1b",
+        "\x00",
+        "\x7f",
+        "\x9b",
+        "\n",
+        "\x07",
+        "[",
+        "]",
+        "0;",
+        "52;c;",
+        "6n",
+        "9y",
+        "31m",
+        "?25h",
+    ]
+    + ["\\", "P", "(", "7", "c", "a", " ", "\x1b[31m", "\x1b[9y", "\x1b]0;"]
+)
+
+
+@given(st.lists(st.lists(PIECE, max_size=8).map("".join), max_size=4))
+def test_each_escape_that_is_left_begins_a_harmless_sequence(texts: list[str]) -> None:
+    screen = Harmless()
+    left = "".join(map(screen.of, texts))
+    harmless = re.compile(r"\x1b(?:\[(?:[0-9;]*[A-HJKLMPSTXdfmr@]|\?(?:25|1049|2004)[hl])|[78M])")
+    for escape in re.finditer("\x1b", left):
+        assert harmless.match(left, escape.start()), (texts, left)
+    assert not re.search("[\x80-\x9f\x00-\x06\x0e-\x1a\x1c-\x1f\x7f]", left)
 
 
 def test_a_recording_that_was_cut_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
