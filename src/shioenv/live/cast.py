@@ -46,8 +46,11 @@ class Cast(Closing):
 
     def did(self, line: str | None, behavior: Behavior) -> None:
         """What a line did (None: what was done up to a prompt)."""
-        told = {"line": line, **behavior_json(behavior)}
-        self._write([self._now(), "m", json.dumps(told)])
+        self.marked(marker(line, behavior))
+
+    def marked(self, text: str) -> None:
+        """A marker with a text."""
+        self._write([self._now(), "m", text])
 
     def close(self) -> None:
         """Ends the recording; closing twice does nothing."""
@@ -65,6 +68,11 @@ class Cast(Closing):
         with storage_errors(self._path):
             self._file.write(json.dumps(event) + "\n")
             self._file.flush()
+
+
+def marker(line: str | None, behavior: Behavior) -> str:
+    """The text of the marker for what a line did; see `Cast.did`."""
+    return json.dumps({"line": line, **behavior_json(behavior)})
 
 
 class CastEvent(NamedTuple):

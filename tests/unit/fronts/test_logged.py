@@ -101,6 +101,17 @@ def test_a_recording_ends_at_its_bound(tmp_path: Path) -> None:
     assert made.file.stat().st_size < LONGEST_RECORDING + 100
 
 
+def test_a_recording_ends_at_its_bound_where_markers_reach_it(tmp_path: Path) -> None:
+    output = b"x" * (LONGEST_RECORDING // 4)
+    with ChannelRecording(tmp_path, "s-1", None, (24, 80)) as made:
+        for _ in range(8):
+            made.did("cat", Behavior(0, output))
+        made.shown(b"z")
+    assert not made.whole
+    assert made.size == 0
+    assert made.cast_file.stat().st_size < LONGEST_RECORDING + 1000
+
+
 @pytest.mark.parametrize(
     ("texts", "left"),
     [
@@ -125,23 +136,7 @@ def test_what_a_terminal_would_obey_is_left_out(texts: list[str], left: str) -> 
 
 
 PIECE = st.sampled_from(
-    [
-        "\x1b",
-        "\x00",
-        "\x7f",
-        "\x9b",
-        "\n",
-        "\x07",
-        "[",
-        "]",
-        "0;",
-        "52;c;",
-        "6n",
-        "9y",
-        "31m",
-        "?25h",
-    ]
-    + ["\\", "P", "(", "7", "c", "a", " ", "\x1b[31m", "\x1b[9y", "\x1b]0;"]
+    [*"\x1b\x00\x7f\x9b\n\x07[]P(7c\\", "0;", "52;c;", "6n", "9y", "31m", "?25h", "\x1b[31m"]
 )
 
 
