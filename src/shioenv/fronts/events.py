@@ -119,7 +119,7 @@ class EventLog(Closing):
         told_before = fields.pop("cut", ())
         kept = {name: _bounded(value) for name, value in fields.items()}
         cut = [*told_before, *(name for name, value in fields.items() if kept[name] is not value)]
-        document |= kept | ({"cut": cut} if cut else {})
+        document |= kept | ({"cut": sorted(set(cut))} if cut else {})
         told = {"src_port": where.port, **document}
         document["message"] = MESSAGES[event].format_map(told)
         document |= {"sensor": self._sensor, "uuid": self._session}

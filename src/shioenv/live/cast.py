@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 from shioenv.domain.answers import behavior_json
 from shioenv.domain.behavior import Behavior
+from shioenv.files.documents import parse_json
 from shioenv.files.durable import refuse_existing, storage_errors
 from shioenv.files.regular import open_regular
 from shioenv.live.shell import Closing
@@ -93,9 +94,9 @@ def read_cast(file: Path) -> Iterator[CastEvent]:
     with open_regular(file) as lines:
         for line in lines:
             try:
-                seconds, kind, text = json.loads(line)
+                seconds, kind, text = parse_json(line)
                 yield CastEvent(float(seconds), str(kind), str(text))
-            except (ValueError, TypeError, RecursionError):
+            except (ValueError, TypeError, OverflowError):
                 continue
 
 
