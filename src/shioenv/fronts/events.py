@@ -116,10 +116,10 @@ class EventLog(Closing):
         if event == "cowrie.session.connect":
             document |= {"src_port": where.port, "dst_ip": where.local[0]}
             document |= {"dst_port": where.local[1]}
-        told_before = fields.pop("cut", ())
+        cut = set(fields.pop("cut", ())) & fields.keys()
         kept = {name: _bounded(value) for name, value in fields.items()}
-        cut = [*told_before, *(name for name, value in fields.items() if kept[name] is not value)]
-        document |= kept | ({"cut": sorted(set(cut))} if cut else {})
+        cut |= {name for name, value in fields.items() if kept[name] is not value}
+        document |= kept | ({"cut": sorted(cut)} if cut else {})
         told = {"src_port": where.port, **document}
         document["message"] = MESSAGES[event].format_map(told)
         document |= {"sensor": self._sensor, "uuid": self._session}
