@@ -318,6 +318,18 @@ def test_the_log_tells_a_visit_in_cowries_words(server: Server) -> None:
     assert struct.unpack("<iLiiLL", Path(closed["ttylog"]).read_bytes()[-24:])[0] == 2  # closed
 
 
+def test_the_log_names_what_it_cut_of_a_commands_streams(server: Server) -> None:
+    server.ssh("root@127.0.0.1", "head -c 16384 /dev/zero | tr '\\0' a")
+    whole = server.until("shioenv.command", input="head -c 16384 /dev/zero | tr '\\0' a")
+    assert (len(whole["output"]), "cut" in whole) == (16_384, False)
+    server.ssh("root@127.0.0.1", "head -c 16385 /dev/zero | tr '\\0' a")
+    longer = server.until("shioenv.command", input="head -c 16385 /dev/zero | tr '\\0' a")
+    assert (len(longer["output"]), longer["cut"]) == (16_384, ["output"])
+    server.ssh("-T", "root@127.0.0.1", input=b": long script\n".ljust(20_000, b"#"))
+    script = server.until("shioenv.command", cut=["input"])
+    assert (script["input"][:13], len(script["input"])) == (": long script", 16_384)
+
+
 def test_malformed_slow_and_half_closed_openings_stop_nothing(server: Server) -> None:
     banner = b"SSH-2.0-x\r\n"
     openings = [

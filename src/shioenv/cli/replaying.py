@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from shioenv.cli.printing import printable, table
 from shioenv.cli.run import describe
 from shioenv.cli.shared import Printout
+from shioenv.files.documents import parse_json
 
 if TYPE_CHECKING:
     from shioenv.fronts.logged import LoggedVisit, RepeatedLine
@@ -56,12 +57,14 @@ def again(visit: LoggedVisit, system: str | None) -> Printout:
 def _compared(done: Sequence[RepeatedLine]) -> Iterator[str]:
     for line in done:
         told = ", ".join(line.differs) or "the same"
+        if line.behavior is None:
+            told = f"not executed: {line.refusal}"
         yield f"{printable(line.line.text)}: {told}"
-        if "files" in line.differs:
+        if line.behavior is not None and "files" in line.differs:
             yield from (f"  logged: {text}" for text in _changes(line.line.told))
             operations = line.behavior.patch.operations
             yield from (f"  again:  {printable(describe(one))}" for one in operations)
-    same = sum(not line.differs for line in done)
+    same = sum(line.behavior is not None and not line.differs for line in done)
     yield f"{same} of {len(done)} lines did the same again"
 
 
@@ -109,7 +112,7 @@ def _played(visit: LoggedVisit, speed: float, pause: float) -> Iterator[bytes]:
 def _marked(text: str) -> bytes:
     """What a line changed, as a marker of a recording tells it."""
     try:
-        told = json.loads(text)
+        told = parse_json(text)
     except ValueError:
         return b""
     lines = [f"  {change}" for change in _changes(told if isinstance(told, dict) else {})]

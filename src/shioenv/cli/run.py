@@ -112,9 +112,12 @@ def describe(operation: Operation) -> str:
 def _value(value: Any) -> str:
     import json
 
-    if isinstance(value, dict) and "perms" in value:
+    if isinstance(value, dict) and all(
+        isinstance(value.get(name), str) for name in ("perms", "owner", "group")
+    ):
         size = value.get("size", 0)
-        target = f" -> {printing.printable(value['target'])}" if "target" in value else ""
+        leads = value.get("target")
+        target = f" -> {printing.printable(leads)}" if isinstance(leads, str) else ""
         return f"{value['perms']} {value['owner']}:{value['group']} {size} bytes{target}"
     text = printing.printable(json.dumps(value, ensure_ascii=False))
     return text if len(text) <= 120 else f"{text[:117]}..."

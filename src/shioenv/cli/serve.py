@@ -17,6 +17,8 @@ app = typer.Typer(
     no_args_is_help=True, help="Tasks for agents, and shells, that come by the network."
 )
 
+_SPEED, _PAUSE = 1.0, 2.0
+
 Tasks = Annotated[
     Path, typer.Argument(metavar="FILE", help="The tasks, as shioenv tasks make writes them.")
 ]
@@ -259,10 +261,10 @@ def replay(
     system: shared.SystemName = None,
     speed: Annotated[
         float, typer.Option(min=0.01, metavar="X", help="How many times as fast to show it.")
-    ] = 1.0,
+    ] = _SPEED,
     pause: Annotated[
         float, typer.Option(min=0, metavar="SECONDS", help="The longest pause that is kept.")
-    ] = 2.0,
+    ] = _PAUSE,
 ) -> shared.Printout:
     """Show a logged session again, with what each line changed, or execute it again.
 
@@ -271,9 +273,14 @@ def replay(
     compared, and what the log does not tell is not either.
     """
     from shioenv.cli import replaying
-    from shioenv.errors import LogError
+    from shioenv.errors import LogError, UsageError
     from shioenv.fronts.logged import read_visits
 
+    if session is None and (again or (speed, pause) != (_SPEED, _PAUSE)):
+        raise UsageError(
+            "--again, --speed and --pause need a session",
+            hint=f"shioenv serve replay {place} lists the sessions; name one of them",
+        )
     visits = read_visits(place)
     if session is None:
         return replaying.listed(list(visits.values()))

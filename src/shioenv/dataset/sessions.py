@@ -35,9 +35,9 @@ def read_sessions(
 
     A session starts in the first of `directories`. Left out are lines that `import_commands` would
     leave out, and those with more than `MOST_HISTORY` lines before them. So are lines that history
-    or completion filled in, and those that end no command, like `cat <<E`. All that follows a line
-    that is left out is left out in its shell, as that line ran. So is what follows a line that
-    leaves its shell. Errors: ImportFileError.
+    or completion filled in, lines that the log cut, and those that end no command, like `cat <<E`.
+    All that follows a line that is left out is left out in its shell, as that line ran. So is what
+    follows a line that leaves its shell. Errors: ImportFileError.
     """
     digest = hashlib.sha256()
     shells: dict[tuple[str, int], _Typed] = {}
@@ -84,7 +84,7 @@ class _Typed:
 
     def _refusal(self, line: VisitorLine) -> str | None:
         if not line.is_known:
-            return "history or completion filled it in"
+            return "history or completion filled it in, or the log cut it"
         if len(self.history) > MOST_HISTORY:
             return f"more than {MOST_HISTORY:,} lines before it"
         try:

@@ -20,11 +20,16 @@ from shioenv.domain.answers import behavior_json
 from shioenv.domain.behavior import Behavior
 from shioenv.errors import DatasetStorageError
 from shioenv.files.durable import storage_errors
+from shioenv.files.events import TYPED
 from shioenv.live.shell import Closing
 
 LONGEST: Final = 16_384
-"""Characters of the longest text in an event; ours: what is longer is cut, and ends with `…`. Of
-base64 whole bytes are left, without that mark."""
+"""Characters of the longest text in an event; ours. What is longer is cut, and the event's `cut`
+names it. Of base64 whole bytes are left."""
+
+LONGEST_PATCH: Final = 262_144
+"""Characters of the longest patch in an event, and of all its digests; ours. The first operations
+of a longer one are left, and the event's `cut` names it."""
 
 MESSAGES: Final[Mapping[str, str]] = {
     "cowrie.session.connect": (
@@ -40,7 +45,7 @@ MESSAGES: Final[Mapping[str, str]] = {
     "cowrie.login.success": "login attempt [{username}/{password}] succeeded",
     "cowrie.login.failed": "login attempt [{username}/{password}] failed",
     "cowrie.session.params": "",
-    "cowrie.command.input": "CMD: {input}",
+    TYPED: "CMD: {input}",
     "cowrie.session.file_upload": "SFTP Uploaded file '{filename}' to {outfile}",
     "cowrie.direct-tcpip.request": (
         "direct-tcp connection request to {dst_ip}:{dst_port} from {src_ip}:{src_port}"
@@ -93,21 +98,28 @@ class EventLog(Closing):
         """
         self._path, self._sensor, self._failed = file, sensor, failed
         self._lock = threading.Lock()
-        self._torn = False
         self._lost = 0
         self._session = uuid4().hex
         with storage_errors(file):
             self._fd = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._torn = _ends_torn(file, self._fd)
 
     def tell(self, event: str, where: Origin, **fields: Any) -> None:
-        """Writes an event of a connection, with its fields, as one line."""
+        """Writes an event of a connection, with its fields, as one line.
+
+        Its `cut` names the fields that are longer than an event's may be, beside those that a field
+        `cut` names.
+        """
         document: dict[str, Any] = {"eventid": event}
         document |= {"src_ip": where.address, "session": where.session}
         document |= {"protocol": where.protocol}
         if event == "cowrie.session.connect":
             document |= {"src_port": where.port, "dst_ip": where.local[0]}
             document |= {"dst_port": where.local[1]}
-        document |= {name: _cut(name, value) for name, value in fields.items()}
+        cut = set(fields.pop("cut", ())) & fields.keys()
+        kept = {name: _bounded(value) for name, value in fields.items()}
+        cut |= {name for name, value in fields.items() if kept[name] is not value}
+        document |= kept | ({"cut": sorted(cut)} if cut else {})
         told = {"src_port": where.port, **document}
         document["message"] = MESSAGES[event].format_map(told)
         document |= {"sensor": self._sensor, "uuid": self._session}
@@ -160,7 +172,24 @@ class EventLog(Closing):
             self._lost = 0
 
 
-def _cut(name: str, value: Any) -> Any:
+def _ends_torn(file: Path, opened: int) -> bool:
+    """Whether a file ends within a line, as where the machine went down."""
+    if os.fstat(opened).st_size == 0:
+        return False
+    with file.open("rb") as read:
+        read.seek(-1, os.SEEK_END)
+        return read.read(1) != b"\n"
+
+
+def _bounded(value: Any) -> Any:
+    """A field's value as far as an event has room for it; the value itself where it has."""
     if isinstance(value, str) and len(value) > LONGEST:
-        return value[:LONGEST] + ("" if name.endswith("_b64") else "…")
+        return value[:LONGEST]
+    if isinstance(value, list | dict):
+        parts = list(value.items()) if isinstance(value, dict) else value
+        length = 0
+        for number, part in enumerate(parts):
+            length += len(json.dumps(part)) + 2
+            if length > LONGEST_PATCH:
+                return type(value)(parts[:number])
     return value

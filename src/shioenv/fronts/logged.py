@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,8 +10,8 @@ from typing import Any, Final
 
 from shioenv.domain.answers import behavior_json, behavior_of
 from shioenv.domain.behavior import Behavior
-from shioenv.errors import AnswerError, LogError
-from shioenv.files.events import TYPED, events
+from shioenv.errors import AnswerError, InputError, LogError
+from shioenv.files.events import TYPED, events, is_cut
 from shioenv.files.regular import open_regular
 from shioenv.live.shell import Shell
 
@@ -79,7 +80,7 @@ def read_visits(place: Path) -> dict[str, LoggedVisit]:
     return found
 
 
-_OWN: Final = ("runner", "confidence", "latency", "channel", "again")
+_OWN: Final = ("runner", "confidence", "latency", "channel", "again", "cut")
 _BEHAVIOR: Final = ("exit_code", "output", "output_b64", "context_patch", "content_digests")
 
 
@@ -94,46 +95,67 @@ def _take(visit: LoggedVisit, event: Mapping[str, Any]) -> None:
     elif kind == "shioenv.command" and isinstance(event.get("input"), str):
         told = {name: event[name] for name in (*_OWN, *_BEHAVIOR) if name in event}
         visit.lines.append(LoggedLine(event["input"], told))
-    elif kind == "cowrie.log.closed" and isinstance(event.get("cast"), str):
+    elif kind == "cowrie.log.closed" and _is_path(event.get("cast")):
         visit.recordings.append(Path(event["cast"]).name)
+
+
+def _is_path(value: object) -> bool:
+    """Whether a value is a path that a file can have."""
+    try:
+        return isinstance(value, str) and b"\0" not in os.fsencode(value)
+    except UnicodeEncodeError:
+        return False
 
 
 @dataclass(frozen=True, slots=True)
 class RepeatedLine:
-    """A line that was executed again."""
+    """A line that was executed again, or could not be."""
 
     line: LoggedLine
-    behavior: Behavior
+    behavior: Behavior | None
+    """None where the line was not executed."""
     differs: tuple[str, ...]
     """In what it differs from the log: `exit_code`, `output`, `files`. What the log does not tell,
     or cut, is not compared. Nor are times, and changes of the shell itself."""
+    refusal: str | None = None
+    """Why the line was not executed."""
 
     def to_json(self) -> dict[str, Any]:
         """The line for programs."""
         return {
             "input": self.line.text, "differs": list(self.differs),
-            "logged": dict(self.line.told), "again": behavior_json(self.behavior),
+            "logged": dict(self.line.told),
+            "again": None if self.behavior is None else behavior_json(self.behavior),
+            **({} if self.refusal is None else {"refusal": self.refusal}),
         }  # fmt: skip
 
 
 def repeated(lines: Sequence[LoggedLine], shell: Shell) -> Iterator[RepeatedLine]:
     """Runs the lines of a visit in a shell, and tells in what each differs, until the shell ends.
 
-    The shell's start directory is `/`, as names in patches of a server are relative to that.
-    Errors: those of `Shell.run`.
+    The shell's start directory is `/`, as names in patches of a server are relative to that. A line
+    that the log cut is not executed, nor one that is no input. Errors: those of `Shell.run`.
     """
     for line in lines:
         if shell.ended:
             return
-        behavior = shell.run(line.text)
-        yield RepeatedLine(line, behavior, tuple(_differs(line.told, behavior)))
+        if is_cut(line.told, "input"):
+            yield RepeatedLine(line, None, (), "the log has only its beginning")
+            continue
+        try:
+            behavior = shell.run(line.text)
+        except InputError as error:
+            yield RepeatedLine(line, None, (), error.message)
+        else:
+            yield RepeatedLine(line, behavior, tuple(_differs(line.told, behavior)))
 
 
 def _differs(told: Mapping[str, Any], behavior: Behavior) -> Iterator[str]:
     if told.get("exit_code") not in (None, behavior.exit_code):
         yield "exit_code"
     output = told.get("output")
-    if isinstance(output, str) and not output.endswith("…"):
+    is_whole = not is_cut(told, "output") and not is_cut(told, "output_b64")
+    if isinstance(output, str) and is_whole:
         try:
             logged = behavior_of({"output": output, "output_b64": told.get("output_b64")}).output
         except AnswerError:
@@ -141,7 +163,8 @@ def _differs(told: Mapping[str, Any], behavior: Behavior) -> Iterator[str]:
         if logged != behavior.output:
             yield "output"
     patch = behavior_json(behavior)["context_patch"]
-    if _files(told.get("context_patch")) != _files(patch):
+    is_whole = not is_cut(told, "context_patch")
+    if is_whole and _files(told.get("context_patch")) != _files(patch):
         yield "files"
 
 

@@ -26,6 +26,7 @@ from shioenv.errors import (
     OverloadedError,
     ShioenvError,
 )
+from shioenv.files.events import TYPED
 from shioenv.files.schema import fault
 from shioenv.fronts.conversations import ChatRequest, Conversation, conversation_of
 from shioenv.fronts.events import EventLog, Origin, duration
@@ -141,7 +142,7 @@ class OpenAIFront:
             self._log.tell("cowrie.session.connect", where)
         where, _ = self._logged[told.visit]
         line = conversation.line
-        self._log.tell("cowrie.command.input", where, input=line)
+        self._log.tell(TYPED, where, input=line)
         again = {"again": told.again} if told.again else {}
         if told.behavior is None:
             self._log.tell("shioenv.abstained", where, input=line, reason=told.declined, **again)

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 from shioenv.domain.answers import behavior_json
 from shioenv.domain.behavior import Behavior
+from shioenv.files.documents import parse_json
 from shioenv.files.durable import refuse_existing, storage_errors
 from shioenv.files.regular import open_regular
 from shioenv.live.shell import Closing
@@ -46,8 +47,11 @@ class Cast(Closing):
 
     def did(self, line: str | None, behavior: Behavior) -> None:
         """What a line did (None: what was done up to a prompt)."""
-        told = {"line": line, **behavior_json(behavior)}
-        self._write([self._now(), "m", json.dumps(told)])
+        self.marked(marker(line, behavior))
+
+    def marked(self, text: str) -> None:
+        """A marker with a text."""
+        self._write([self._now(), "m", text])
 
     def close(self) -> None:
         """Ends the recording; closing twice does nothing."""
@@ -65,6 +69,11 @@ class Cast(Closing):
         with storage_errors(self._path):
             self._file.write(json.dumps(event) + "\n")
             self._file.flush()
+
+
+def marker(line: str | None, behavior: Behavior) -> str:
+    """The text of the marker for what a line did; see `Cast.did`."""
+    return json.dumps({"line": line, **behavior_json(behavior)})
 
 
 class CastEvent(NamedTuple):
@@ -85,15 +94,15 @@ def read_cast(file: Path) -> Iterator[CastEvent]:
     with open_regular(file) as lines:
         for line in lines:
             try:
-                seconds, kind, text = json.loads(line)
+                seconds, kind, text = parse_json(line)
                 yield CastEvent(float(seconds), str(kind), str(text))
-            except (ValueError, TypeError, RecursionError):
+            except (ValueError, TypeError, OverflowError):
                 continue
 
 
 _SEQUENCE: Final = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]P^_X].*?(?:\x1b\\|\x07|\Z)|[ -/]+[0-~]|[0-~])"
-    r"|[\x80-\x9f]|[\x00-\x06\x0e-\x1a\x1c-\x1f\x7f]",
+    r"|[\x80-\x9f]|[\x00-\x06\x0e-\x1f\x7f]",
     re.DOTALL,
 )
 _UNFINISHED: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|[ -/]*|[\]P^_X][^\x07\x1b]*\x1b?)?\Z")
@@ -111,7 +120,8 @@ class Harmless:
 
     Whoever was recorded may have written anything. What does more than move, colour and erase is
     left out: titles, the clipboard, other character sets, questions that a terminal answers. A
-    sequence that is cut goes with the next text.
+    sequence that is cut goes with the next text. Each ESC that is left begins a sequence that is
+    harmless.
     """
 
     def __init__(self) -> None:

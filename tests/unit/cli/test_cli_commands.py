@@ -103,6 +103,41 @@ def test_run_shows_what_changed(sandbox: Sandbox) -> None:
     assert "added   /fs/x  -rw-r--r-- root:root 0 bytes" in result.stderr
 
 
+@pytest.mark.parametrize("words", [["--again"], ["--speed", "4"], ["--pause", "1"]])
+def test_replaying_without_a_session_takes_no_options_of_one(
+    tmp_path: Path, words: list[str]
+) -> None:
+    (tmp_path / "log.jsonl").write_text("")
+    assert call("serve", "replay", str(tmp_path)).exit_code == 0
+    result = call("serve", "replay", str(tmp_path), *words)
+    assert (result.exit_code, result.exception is None) == (2, False)
+    assert "need a session" in str(result.exception) + result.stderr
+
+
+DEEP = "[" * 100_000 + "]" * 100_000
+
+
+@pytest.mark.parametrize(
+    "patch",
+    ['[["a", "/fs/x", {"perms": 5}]]', '[["a", "/fs/x", {"perms": "a", "owner": "b"}]]',
+     '[["a", "/fs/x", {"perms": "a", "owner": "b", "group": "c", "target": 7}]]',
+     '[["a", 7, {}]]', '"x"', DEEP, "[" * 95 + "]" * 95],
+)  # fmt: skip
+def test_a_crafted_patch_in_a_log_or_a_recording_ends_no_replay(tmp_path: Path, patch: str) -> None:
+    (tmp_path / "recordings").mkdir()
+    marker = f'{{"context_patch": {patch}}}'
+    (tmp_path / "recordings" / "b.cast").write_text(json.dumps([0, "m", marker]) + "\n")
+    fields = '"eventid": "shioenv.command", "input": "x"'
+    lines = [f'{{"session": "a", {fields}, "context_patch": {patch}}}']
+    lines += [f'{{"session": "a", {fields}}}', f'{{"session": "b", {fields}}}']
+    lines += ['{"session": "b", "eventid": "cowrie.log.closed", "cast": "b.cast"}']
+    (tmp_path / "log.jsonl").write_text("\n".join(lines))
+    for session in "ab":
+        result = call("serve", "replay", str(tmp_path), session)
+        assert (result.exit_code, result.exception) == (0, None), result.exc_info
+        assert call("serve", "replay", str(tmp_path), session, "--json").exit_code == 0
+
+
 def test_run_json_is_one_object_with_the_fixed_names(sandbox: Sandbox) -> None:
     result = call("run", "--json", "touch x")
     document = json.loads(result.stdout)

@@ -59,16 +59,20 @@ def test_what_cannot_follow_is_left_out_with_its_reason(tmp_path: Path) -> None:
         typed("c", "x\0"),
         typed("c", "pwd"),
         typed("d", "\ud800"),
+        typed("e", "echo aaa", cut=["input"]),
+        typed("e", "id -u"),
     )
     assert inputs == [("id", []), ("exit", [])]
     assert rejected == {
         2: "empty",
-        3: "history or completion filled it in",
+        3: "history or completion filled it in, or the log cut it",
         4: "after a line that is left out",
         6: "after a line that leaves its shell",
         7: "the same input as an earlier one",
         8: "a NUL byte",
         9: "after a line that is left out",
+        11: "history or completion filled it in, or the log cut it",
+        12: "after a line that is left out",
         10: "half a character: JSON names one of two surrogates",
     }
 

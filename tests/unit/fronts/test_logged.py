@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import Context
@@ -18,6 +21,7 @@ from shioenv.fronts.logged import LoggedLine, read_visits, repeated
 from shioenv.fronts.ssh.recordings import LONGEST_RECORDING, ChannelRecording
 from shioenv.live.asked import AskedShell
 from shioenv.live.cast import Harmless, read_cast
+from shioenv.sandbox.base import Request
 
 
 def log_of(tmp_path: Path) -> Path:
@@ -69,11 +73,42 @@ def test_what_a_line_does_again_is_compared_as_far_as_the_log_tells_it() -> None
     told = {"exit_code": 1, "output": "out\n", "context_patch": [["a", "/fs/f", later]]}
     assert again(told, did) == ()
     assert again({**told, "exit_code": None, "output": None}, did) == ()
-    assert again({**told, "output": "o…"}, did) == ()
+    assert again({**told, "output": "o…"}, did) == ("output",)
+    assert again({**told, "output": "o", "cut": ["output"]}, did) == ()
+    assert again({**told, "output": "o", "output_b64": "bw==", "cut": ["output_b64"]}, did) == ()
+    assert again({**told, "context_patch": [], "cut": ["context_patch"]}, did) == ()
+    assert again({**told, "output": "o", "cut": 7}, did) == ("output",)
     assert again({**told, "exit_code": 0}, did) == ("exit_code",)
     assert again({**told, "output": "other"}, did) == ("output",)
     assert again({**told, "context_patch": [["a", "/fs/f", larger]]}, did) == ("files",)
     assert again({**told, "context_patch": "[["}, did) == ("files",)
+
+
+def test_a_line_that_cannot_be_executed_is_told_and_the_others_are() -> None:
+    class Refusing(ScriptedRunner):
+        def run(self, shell_input: str, state: State | None = None) -> Behavior:
+            Request(shell_input).argument()
+            return super().run(shell_input, state)
+
+    start = State(cwd="/", context=Context({"cwd": "/", "fs": {}, "env": {}}))
+    runner = Refusing(table={"x": Behavior(0, b""), "cut": Behavior(0, b"")})
+    lines = [
+        LoggedLine("a\0b", {"exit_code": 0}),
+        LoggedLine("cut", {"exit_code": 3, "cut": ["input"]}),
+        LoggedLine("x", {"exit_code": 1}),
+    ]
+    first, second, third = repeated(lines, AskedShell(runner, start))
+    assert "NUL" in (first.refusal or "")
+    assert second.refusal == "the log has only its beginning"
+    assert (first.behavior, second.behavior, first.to_json()["again"]) == (None, None, None)
+    assert (third.differs, third.refusal) == (("exit_code",), None)
+
+
+@pytest.mark.parametrize("name", ["a\0b", "\ud800"])
+def test_a_recording_that_no_file_can_be_is_passed_over(tmp_path: Path, name: str) -> None:
+    event = {"eventid": "cowrie.log.closed", "session": "a", "cast": name}
+    (tmp_path / "log").write_text(json.dumps(event) + "\n")
+    assert read_visits(tmp_path / "log")["a"].recordings == []
 
 
 # ---- recordings ----
@@ -98,6 +133,17 @@ def test_a_recording_ends_at_its_bound(tmp_path: Path) -> None:
     assert made.file.stat().st_size < LONGEST_RECORDING + 100
 
 
+def test_a_recording_ends_at_its_bound_where_markers_reach_it(tmp_path: Path) -> None:
+    output = b"x" * (LONGEST_RECORDING // 4)
+    with ChannelRecording(tmp_path, "s-1", None, (24, 80)) as made:
+        for _ in range(8):
+            made.did("cat", Behavior(0, output))
+        made.shown(b"z")
+    assert not made.whole
+    assert made.size == 0
+    assert made.cast_file.stat().st_size < LONGEST_RECORDING + 1000
+
+
 @pytest.mark.parametrize(
     ("texts", "left"),
     [
@@ -109,6 +155,11 @@ def test_a_recording_ends_at_its_bound(tmp_path: Path) -> None:
         (["\x1bP$q q\x1b\\x\x1b(0\x1bc"], "x"),
         (["\x9b6n\x05\x0e"], "6n"),
         (["\x1b[?1000h\x1b[?9001h"], ""),
+        (["\x1b\x00]0;evil\x07"], "]0;evil\x07"),
+        (["\x1b\x1b[9y]52;c;ZXZpbA==\x07"], "]52;c;ZXZpbA==\x07"),
+        (["\x1b\x7f[6n"], "[6n"),
+        (["\x1b\n]0;evil\x07"], "\n]0;evil\x07"),
+        (["\x1b", "\x1b", "\x00]0;evil"], "]0;evil"),
     ],
 )
 def test_what_a_terminal_would_obey_is_left_out(texts: list[str], left: str) -> None:
@@ -116,6 +167,23 @@ def test_what_a_terminal_would_obey_is_left_out(texts: list[str], left: str) -> 
     assert "".join(map(screen.of, texts)) == left
 
 
+PIECE = st.sampled_from(
+    [*"\x1b\x00\x7f\x9b\n\x07[]P(7c\\", "0;", "52;c;", "6n", "9y", "31m", "?25h", "\x1b[31m"]
+)
+
+
+@given(st.lists(st.lists(PIECE, max_size=8).map("".join), max_size=4))
+def test_each_escape_that_is_left_begins_a_harmless_sequence(texts: list[str]) -> None:
+    screen = Harmless()
+    left = "".join(map(screen.of, texts))
+    harmless = re.compile(r"\x1b(?:\[(?:[0-9;]*[A-HJKLMPSTXdfmr@]|\?(?:25|1049|2004)[hl])|[78M])")
+    for escape in re.finditer("\x1b", left):
+        assert harmless.match(left, escape.start()), (texts, left)
+    assert not re.search("[\x80-\x9f\x00-\x06\x0e-\x1a\x1c-\x1f\x7f]", left)
+
+
 def test_a_recording_that_was_cut_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
     (tmp_path / "x").write_text('{"version": 2}\n[0.1, "o", "a"]\n[0.2, "o"\n[[[\n7\n')
+    with (tmp_path / "x").open("a") as file:
+        file.write(f'[{"1" * 400}, "o", "b"]\n{"[" * 100_000}\n')
     assert [event.text for event in read_cast(tmp_path / "x")] == ["a"]

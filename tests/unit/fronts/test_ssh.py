@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import hashlib
 import json
 import os
@@ -11,11 +12,14 @@ import socket
 import struct
 import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.patch import ContextPatch
 from shioenv.errors import UsageError
-from shioenv.fronts.events import LONGEST, EventLog, origin
+from shioenv.fronts.events import LONGEST, LONGEST_PATCH, EventLog, origin
 from shioenv.fronts.ssh import wires
 from shioenv.fronts.ssh.daemon import settings
 from shioenv.fronts.ssh.heard import Heard
@@ -367,8 +371,39 @@ def test_an_event_is_one_line_and_long_texts_are_cut(tmp_path: Path) -> None:
     assert (first["src_ip"], first["src_port"], first["dst_port"]) == ("1.2.3.4", 5, 22)
     assert len(first["session"]) == 12
     assert second["input"].startswith("a\n{x}")
-    assert len(second["input"]) == LONGEST + 1
+    assert len(second["input"]) == LONGEST
+    assert (first.get("cut"), second["cut"]) == (None, ["input"])
     assert second["session"] == first["session"]
+
+
+def events_of(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+def test_a_long_patch_is_cut_between_operations_and_named(tmp_path: Path) -> None:
+    operations = [["a", f"/fs/{number}", "x" * 100] for number in range(10_000)]
+    patch = ContextPatch.from_json(operations)
+    digests = {f"{number}": "0" * 64 for number in range(10_000)}
+    behavior = Behavior(0, b"\xff" * LONGEST, patch, content_digests=digests)
+    where = origin(("1.2.3.4", 5), ("6.7.8.9", 22))
+    with EventLog(tmp_path / "log", "box", print) as log:
+        log.did(where, "x", behavior, 0.0, "model")
+    (event,) = events_of(tmp_path / "log")
+    assert (tmp_path / "log").stat().st_size < 2 * LONGEST_PATCH + 10 * LONGEST
+    assert 0 < len(event["context_patch"]) < 10_000
+    assert set(map(len, event["context_patch"])) == {3}
+    assert {"output_b64", "context_patch", "content_digests"} <= set(event["cut"])
+    assert set(base64.b64decode(event["output_b64"])) == {0xFF}
+
+
+@pytest.mark.parametrize(("left", "after"), [('{"eve', 1), ('{"a": 1}\n', 1), ("", 0)])
+def test_an_event_after_a_crash_is_a_line_of_its_own(tmp_path: Path, left: str, after: int) -> None:
+    (tmp_path / "log").write_text(left)
+    with EventLog(tmp_path / "log", "box", print) as log:
+        log.tell("cowrie.session.connect", origin(("1.2.3.4", 5), ("6.7.8.9", 22)))
+    lines = (tmp_path / "log").read_text().splitlines()
+    assert len(lines) == after + 1
+    assert json.loads(lines[-1])["eventid"] == "cowrie.session.connect"
 
 
 def test_a_log_that_cannot_be_written_is_told_once() -> None:

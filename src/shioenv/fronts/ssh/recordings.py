@@ -10,12 +10,13 @@ from typing import Final
 
 from shioenv.domain.behavior import Behavior
 from shioenv.files.durable import storage_errors
-from shioenv.live.cast import Cast
+from shioenv.live.cast import Cast, marker
 from shioenv.live.shell import Closing
 from shioenv.sandbox.base import MEBIBYTE
 
 LONGEST_RECORDING: Final = 16 * MEBIBYTE
-"""Bytes of a channel that are recorded; ours. What is typed and shown after them is not."""
+"""Bytes of a channel that are recorded; ours. What is typed and shown counts, and markers.
+What comes after them is not."""
 
 _ENTRY: Final = struct.Struct("<iLiiLL")
 """An entry of a ttylog: what it is, the terminal, the length, the direction, seconds, microseconds
@@ -42,8 +43,9 @@ class ChannelRecording(Closing):
         self._digest = hashlib.sha256()
         self.size = 0
         """Bytes that were typed and shown, as far as they are recorded."""
+        self._markers = 0
         self.whole = True
-        """Whether all of them are."""
+        """Whether all of them are, and all markers."""
         self._enter(_OPEN, 0, b"")
         if command is not None:
             self._take(_COMMAND, command.encode("utf-8", "surrogateescape"))
@@ -65,7 +67,10 @@ class ChannelRecording(Closing):
 
     def did(self, line: str, behavior: Behavior) -> None:
         """Takes what a line did, as a marker of the cast alone."""
-        self._cast.did(line, behavior)
+        text = marker(line, behavior)
+        if self._has_room(len(text)):
+            self._markers += len(text)
+            self._cast.marked(text)
 
     def close(self) -> None:
         """Ends the recordings; closing twice does nothing."""
@@ -75,12 +80,16 @@ class ChannelRecording(Closing):
             self._tty.close()
 
     def _take(self, direction: int, data: bytes) -> bool:
-        self.whole = self.whole and self.size + len(data) <= LONGEST_RECORDING
-        if self.whole and data:
+        if self._has_room(len(data)) and data:
             self.size += len(data)
             if direction != _SHOWN:
                 self._digest.update(data)
             self._enter(_WRITE, direction, data)
+        return self.whole
+
+    def _has_room(self, count: int) -> bool:
+        """Whether that many more bytes are recorded; if not, none is from then on."""
+        self.whole = self.whole and self.size + self._markers + count <= LONGEST_RECORDING
         return self.whole
 
     def _enter(self, what: int, direction: int, data: bytes) -> None:

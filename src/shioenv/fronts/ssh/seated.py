@@ -139,8 +139,12 @@ class MachineChannel(SshChannel):
         finally:
             stream.close()
         took = time.monotonic() - began
-        behavior = replace(await machine.look(), exit_code=exit_code, output=bytes(stream.answered))
-        self.did(command or os.fsdecode(bytes(stream.sent)), behavior, took)
+        sent, output = bytes(stream.sent[:LONGEST]), bytes(stream.answered[:LONGEST])
+        behavior = replace(await machine.look(), exit_code=exit_code, output=output)
+        cut = ["output", "output_b64"] if len(stream.answered) > LONGEST else []
+        if command is None and len(stream.sent) > LONGEST:
+            cut.append("input")
+        self.did(command or os.fsdecode(sent), behavior, took, cut=cut)
         return exit_code, by_signal
 
     def _tap(self, command: str | None) -> Tap:
@@ -164,7 +168,10 @@ class _Stream:
         for each in (self._output, self._errors):
             os.set_blocking(each, False)
         self.sent, self.answered = bytearray(), bytearray()
-        """The first bytes of what the visitor sent, and of what came back by both channels."""
+        """The first bytes of what the visitor sent, and of what came back by both channels.
+
+        One byte more than is told says that there were more.
+        """
 
     async def spoken(self) -> Ended:
         """Connects both sides until the command has ended, and nobody has its outputs open.
@@ -186,7 +193,7 @@ class _Stream:
         """Sends what the visitor sends, and its end."""
         while data := await wires.read(self._channel.fds[0]):
             self._tap.sent(data)
-            self.sent += data[: max(0, LONGEST - len(self.sent))]
+            self.sent += data[: max(0, LONGEST + 1 - len(self.sent))]
             await self._channel.write_uploads()
             if not await wires.write(self._talk.fileno(), data):
                 return
@@ -200,7 +207,7 @@ class _Stream:
         goes_on = True
         while data := await wires.read(source):
             self._tap.answered(data if number == 1 else b"")
-            self.answered += data[: max(0, LONGEST - len(self.answered))]
+            self.answered += data[: max(0, LONGEST + 1 - len(self.answered))]
             await self._channel.hold()
             self._channel.shown(data)
             goes_on = goes_on and await wires.write(self._channel.fds[number], data)

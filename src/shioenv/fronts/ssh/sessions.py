@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias
 
 from shioenv.domain.behavior import Behavior
 from shioenv.errors import SandboxError, ShioenvError
+from shioenv.files.events import TYPED
 from shioenv.fronts.events import EventLog, Origin, duration
 from shioenv.fronts.logged import RECORDINGS
 from shioenv.fronts.seat import Seat
@@ -281,7 +282,7 @@ class SshChannel(ABC):
 
     def entered(self, line: str, edited: bool) -> None:
         """Tells that a line was typed, and draws how long its answer is held back."""
-        self._tell("cowrie.command.input", input=line, **({"edited": True} if edited else {}))
+        self._tell(TYPED, input=line, **({"edited": True} if edited else {}))
         self._hold_until = time.monotonic() + random.uniform(*self._house.delay)
 
     async def hold(self) -> None:
