@@ -11,7 +11,6 @@ import json
 import os
 import shutil
 import stat
-import tomllib
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import cache, partial
@@ -25,6 +24,7 @@ from msgspec.structs import replace
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.errors import SandboxError, TaskError
 from shioenv.execution.lanes import Lane
+from shioenv.files.documents import parse_json, parse_toml
 from shioenv.files.durable import new_directory, refuse_existing, sha256_of
 from shioenv.files.regular import LARGEST, read_regular
 from shioenv.files.schema import fault
@@ -269,9 +269,9 @@ class _Goal(msgspec.Struct, forbid_unknown_fields=True):
 def _goal(folder: Path) -> dict[str, Any] | None:
     """The goal of a folder; None where nobody can judge by the file, or it is missing."""
     try:
-        goal: dict[str, Any] = json.loads(_text(folder / GOAL))
+        goal: dict[str, Any] = parse_json(_text(folder / GOAL))
         msgspec.convert(goal, _Goal)
-    except (TaskError, ValueError, RecursionError):
+    except (TaskError, ValueError):
         return None
     return goal
 
@@ -279,8 +279,8 @@ def _goal(folder: Path) -> dict[str, Any] | None:
 def _image(settings: Path | None) -> str | None:
     """The image that a folder's settings name."""
     try:
-        image = tomllib.loads(_text(settings))["environment"]["docker_image"] if settings else None
-    except (ValueError, LookupError, TypeError, RecursionError):
+        image = parse_toml(_text(settings))["environment"]["docker_image"] if settings else None
+    except (ValueError, LookupError, TypeError):
         return None
     return image if isinstance(image, str) else None
 
