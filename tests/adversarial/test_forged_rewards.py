@@ -15,7 +15,7 @@ from shioenv.recording.session import SessionRecorder
 from shioenv.recording.text import read_arguments
 from shioenv.system.store import System
 from shioenv.tasks.attacks import ATTACKS, HARM, Attack, forgeries
-from shioenv.tasks.make import task_of
+from shioenv.tasks.make import made_of
 from shioenv.tasks.task import Task
 
 pytestmark = pytest.mark.xdist_group("forged")
@@ -39,8 +39,8 @@ def task(machine: SandboxRunner) -> Callable[[str], Task]:
             session = Session("/home/ubuntu", (read_arguments(text, machine.system).input,))
             recorded = recorder.record(session, machine, Random(0))
             record = recorded.record(1, system=machine.system.name, sampler="test")
-            found = task_of(record, machine)
-            assert found is not None
+            found = made_of(record, machine)
+            assert isinstance(found, Task), found
             made[text] = found
         return made[text]
 

@@ -25,7 +25,7 @@ from shioenv.tasks import certify
 from shioenv.tasks.certificate import Certificate, JudgeCertificate
 from shioenv.tasks.certify import certificate_of, certify_tasks, faults_now, judge_digests
 from shioenv.tasks.check import Judge, Verdict
-from shioenv.tasks.make import task_of
+from shioenv.tasks.make import made_of
 from shioenv.tasks.task import Task, read_tasks, write_tasks
 
 pytestmark = [pytest.mark.usefixtures("system"), pytest.mark.xdist_group("tasks")]
@@ -55,8 +55,8 @@ def tasks(observer: SandboxRunner) -> dict[str, Task]:
         session = Session(HOME, (read_arguments(text, observer.system).input,))
         recorded = recorder.record(session, observer, Random(0))
         record = recorded.record(number, system=observer.system.name, sampler="test")
-        task = task_of(record, observer)
-        assert task is not None, text
+        task = made_of(record, observer)
+        assert isinstance(task, Task), task
         made[text] = task
     return made
 

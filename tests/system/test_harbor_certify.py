@@ -92,7 +92,9 @@ def test_a_certificate_stands_in_its_folder(
     [
         ("tests/goal.json", "site", "sight", "the goal was changed since"),
         ("instruction.md", "gone", "there", "the prompt was changed since"),
-        ("tests/check.py", "missing", "passing", "the tests was changed since"),
+        ("tests/check.py", "missing", "passing", "not as the export writes it: tests/check.py"),
+        ("tests/test.sh", "exec", "echo", "not as the export writes it: tests/test.sh"),
+        ("tests/goal.json", "entries", "more", "not as the export writes it: tests/goal.json"),
         ("solution/solve.sh", "unlink", "ls", "the solution passed 0 of 1 times"),
         ("task.toml", "300", "3", "the tests was changed since"),
     ],

@@ -17,7 +17,7 @@ from shioenv.recording.session import SessionRecorder
 from shioenv.recording.text import read_arguments
 from shioenv.tasks.check import Judge
 from shioenv.tasks.episode import Episode
-from shioenv.tasks.make import task_of
+from shioenv.tasks.make import made_of
 from shioenv.tasks.task import Task
 
 pytestmark = [pytest.mark.usefixtures("system"), pytest.mark.xdist_group("tasks")]
@@ -32,7 +32,8 @@ def task(observer: SandboxRunner) -> Callable[[str], Task | None]:
         recorder = SessionRecorder(scoring=Scoring(budget=8))
         recorded = recorder.record(Session(HOME, (shell_input,)), observer, Random(0))
         record = recorded.record(1, system=observer.system.name, sampler="test")
-        return task_of(record, observer)
+        found = made_of(record, observer)
+        return found if isinstance(found, Task) else None
 
     return made
 

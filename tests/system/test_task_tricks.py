@@ -22,7 +22,7 @@ from shioenv.sandbox.namespaces.wire import ShellMode
 from shioenv.system.store import System
 from shioenv.tasks.check import REASON
 from shioenv.tasks.episode import Episode
-from shioenv.tasks.make import task_of
+from shioenv.tasks.make import made_of
 from shioenv.tasks.task import Task
 
 pytestmark = [pytest.mark.usefixtures("system"), pytest.mark.xdist_group("tasks")]
@@ -139,8 +139,8 @@ def task_of_input(observer: SandboxRunner) -> Callable[[str], Task]:
         recorder = SessionRecorder(scoring=Scoring(budget=8))
         recorded = recorder.record(Session(HOME, (shell_input,)), observer, Random(0))
         record = recorded.record(1, system=observer.system.name, sampler="test")
-        found = task_of(record, observer)
-        assert found is not None
+        found = made_of(record, observer)
+        assert isinstance(found, Task), found
         return found
 
     return made

@@ -27,7 +27,7 @@ from shioenv.sandbox.base import Limits
 from shioenv.synthesis.drawing import Drawing
 from shioenv.system.store import System
 from shioenv.tasks.check import Judge, Verdict
-from shioenv.tasks.make import prove, task_of, unsuited
+from shioenv.tasks.make import made_of, prove, unsuited
 from shioenv.tasks.rephrase import rephrased
 from shioenv.tasks.task import GoalKind, Task, read_tasks, write_tasks
 
@@ -49,7 +49,10 @@ def task_from(observer: SandboxRunner, text: str, history: tuple[str, ...] = ())
     recorder = SessionRecorder(scoring=Scoring(budget=8))
     recorded = recorder.record(Session(HOME, (shell_input,), history), observer, Random(0))
     record = recorded.record(1, system=observer.system.name, sampler="test")
-    return None if unsuited(record, observer.system.name, 0.1) else task_of(record, observer)
+    if unsuited(record, observer.system.name, 0.1):
+        return None
+    found = made_of(record, observer)
+    return found if isinstance(found, Task) else None
 
 
 @pytest.fixture(scope="module")

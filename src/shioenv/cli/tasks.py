@@ -26,15 +26,11 @@ AgentModel = Annotated[
     str | None,
     typer.Option("--model", metavar="MODEL", help="A language model that tries the tasks as well."),
 ]
-AgentUrl = Annotated[
-    str | None,
-    typer.Option(
-        "--url",
-        metavar="URL",
-        help="The model's endpoint, which speaks OpenAI's protocol (default: OPENAI_BASE_URL). "
-        "The key is OPENAI_API_KEY.",
-    ),
-]
+URL_HELP = (
+    "The model's endpoint, which speaks OpenAI's protocol (default: OPENAI_BASE_URL). "
+    "The key is OPENAI_API_KEY."
+)
+AgentUrl = Annotated[str | None, typer.Option("--url", metavar="URL", help=URL_HELP)]
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The tasks, as JSON Lines.")]
 
@@ -62,11 +58,7 @@ def make(
     ] = None,
     prompt_url: Annotated[
         str | None,
-        typer.Option(
-            metavar="URL",
-            help="The model's endpoint, which speaks OpenAI's protocol (default: "
-            "OPENAI_BASE_URL). The key is OPENAI_API_KEY.",
-        ),
+        typer.Option(metavar="URL", help=URL_HELP),
     ] = None,
     workers: shared.Workers = None,
     limits: shared.LimitsOptions,
@@ -270,10 +262,19 @@ def certify(
     return shared.Printout(document, lines, indent=2, status=1 if check and faulty else 0)
 
 
-def _prompted(model: str, url: str | None) -> Agent:
-    from shioenv.tasks.agents import prompted
+def _agents(model: str | None, url: str | None) -> dict[str, Agent]:
+    """The scripted agents, and a language model where one is named, by name."""
+    from shioenv.errors import UsageError
+    from shioenv.tasks.agents import AGENTS, prompted
 
-    return prompted(model, url or "")
+    if url and not model:
+        raise UsageError("--url needs --model", hint="--model MODEL")
+    if model in AGENTS:
+        raise UsageError(
+            f"{model!r} is a scripted agent, not a language model",
+            hint="--model takes a name that the model's endpoint knows",
+        )
+    return {**AGENTS, **({model: prompted(model, url or "")} if model else {})}
 
 
 def _faulty(faulty: list[dict[str, Any]]) -> Iterator[str]:
@@ -326,13 +327,11 @@ def make_set(
     crash loses at most the step that was running. The exit status is 1 where tasks are missing in
     the end, else 0.
     """
-    from shioenv.tasks.agents import AGENTS, SCRIPTS
+    from shioenv.tasks.agents import SCRIPTS
     from shioenv.tasks.sets import SetPlan
     from shioenv.tasks.sets import make_set as made_set
 
-    agents = dict(AGENTS)
-    if model:
-        agents[model] = _prompted(model, url)
+    agents = _agents(model, url)
     tried = (*SCRIPTS, *([model] if model else []))
     stopped = f"stopped; what is finished is kept in {directory}, the same command goes on"
     with Meter(lasting=True, stopped=stopped) as meter:
@@ -378,7 +377,7 @@ def evaluate(
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            autocompletion=shared.completing("names", "facts", "model", "recorded", "idle"),
+            autocompletion=shared.completing("shioenv.tasks.agents:AGENTS"),
             help="A scripted agent: names, facts, model (the default: all three), recorded "
             "(types the solution), idle (does nothing). May be repeated.",
         ),
@@ -409,16 +408,13 @@ def evaluate(
     from shioenv.tasks.results import results_of
     from shioenv.tasks.task import read_tasks
 
-    agents = dict(AGENTS)
+    agents = _agents(model, url)
     for name in agent or ():
-        if name not in agents:
-            raise UsageError(f"no agent is called {name!r}", hint=did_you_mean(name, list(agents)))
+        if name not in AGENTS:
+            raise UsageError(f"no agent is called {name!r}", hint=did_you_mean(name, list(AGENTS)))
     if figure is not None:
         require_libraries("a picture", "report", "altair", "vl_convert")
-    names = list(dict.fromkeys(agent or ([] if model else SCRIPTS)))
-    if model:
-        agents[model] = _prompted(model, url)
-        names.append(model)
+    names = list(dict.fromkeys((*(agent or SCRIPTS), *([model] if model else []))))
     tasks = read_tasks(file)
     count = min(count, len(tasks))
     chosen = [tasks[number * len(tasks) // count] for number in range(count)]

@@ -237,7 +237,7 @@ _FACTS: Final[tuple[tuple[str, str], ...]] = (
     (r"the owner of `(.+)` is (\S+)", "chown -h {1} {0}"),
     (r"the group of `(.+)` is (\S+)", "chgrp -h {1} {0}"),
     (r"`(.+)` was last changed just now", "touch -c {0}"),
-    (r"`(.+)` was last changed on (.+), (.+) \(UTC\)", "TZ=UTC touch -hcd '{1} {2}' {0}"),
+    (r"`(.+)` was last changed on ([^,]+), ([^,]+) \(UTC\)", "TZ=UTC touch -hcd '{1} {2}' {0}"),
     (r"the shell's working directory is `(.+)`", "cd {0}"),
     (r"the shell's umask is (\d+)", "umask {0}"),
     (r"the exported variable `(.+)` of the shell is `(.*)`", "export {0}={1}"),
@@ -247,8 +247,13 @@ _FACTS: Final[tuple[tuple[str, str], ...]] = (
 """What a fact says, and a line that brings it about; the last, for contents, stand in `by_fact`."""
 
 
+LONGEST: Final = 4000
+"""Characters of a fact that is read; a longer one is no fact."""
+
+_PERMISSIONS: Final = r"([-dlpscb][rwxsStT-]{9})"
 _ENTRY: Final = (
-    r"`(.+)` is a (file|directory|named pipe), ([-dp][^,\s]+), of (\S+) and the group ([^,\s]+)"
+    rf"`(.+)` is a (file|directory|named pipe), {_PERMISSIONS}, "
+    r"of (\S+) and the group ([^,\s]+)"
 )
 _SHOWN: Final = re.compile(
     r"- `(?P<name>[^`\n]+)` (?P<how>holds this|ends with these lines, behind what it held)"
@@ -267,6 +272,8 @@ def by_fact(prompt: str) -> Iterator[str]:
         yield f"printf %s {quoted(text, always=True)} {sign} {quoted(match['name'])}"
     for line in _SHOWN.sub("", prompt).splitlines():
         fact = line.removeprefix("- ")
+        if len(fact) > LONGEST:
+            continue
         if entry := re.match(_ENTRY, fact):
             name, make = quoted(entry[1]), {"directory": "mkdir", "named pipe": "mkfifo"}
             if entry[2] in make:
@@ -274,7 +281,7 @@ def by_fact(prompt: str) -> Iterator[str]:
             later.append(f"chown {entry[4]}:{entry[5]} {name}; chmod {octal(entry[3])} {name}")
             if size := re.search(r", (\d+) bytes", fact):
                 later.append(f"truncate -s {size[1]} {name}")
-        elif perms := re.fullmatch(r"`(.+)` has the permissions (\S+)", fact):
+        elif perms := re.fullmatch(rf"`(.+)` has the permissions {_PERMISSIONS}", fact):
             yield f"chmod {octal(perms[2])} {quoted(perms[1])}"
         else:
             for said, done in _FACTS:

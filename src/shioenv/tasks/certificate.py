@@ -49,6 +49,8 @@ class Certificate(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """Facts of the goal that the prompt neither names nor implies: the task is underspecified."""
     leaks: tuple[str, ...]
     """Where the solution can be read: `prompt`, or a file of the machine."""
+    altered: tuple[str, ...] = ()
+    """Files of a folder of Harbor that are not as the export writes them."""
     judged_by: JudgeCertificate
     goal: str
     """SHA-256 (hex) of the goal."""
@@ -70,6 +72,7 @@ class Certificate(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
             (bool(self.refused), f"right answers fail: {_shown(self.refused)}"),
             (bool(self.untold), f"underspecified: {_shown(self.untold)}"),
             (bool(self.leaks), f"the solution can be read: {_shown(self.leaks)}"),
+            (bool(self.altered), f"not as the export writes it: {_shown(self.altered)}"),
             (bool(self.judged_by.forged), f"rewards forged: {_shown(self.judged_by.forged)}"),
         )
         return tuple(text for wrong, text in lines if wrong)

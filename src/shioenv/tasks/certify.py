@@ -96,6 +96,10 @@ class Trial:
         instant = self.machine.system.declaration.instant
         return untold(self.task, self._before.document, read, instant)
 
+    def altered(self) -> list[str]:
+        """Files that come with the task, and are not as they were written for it."""
+        return []
+
     def digests(self, inputs: Iterable[str]) -> dict[str, str]:
         """Digests of goal, prompt, system, and of all that is run, with these inputs."""
         task = self.task
@@ -321,6 +325,7 @@ def certificate_of(
         refused=tuple(refused),
         untold=tuple(trial.untold()),
         leaks=tuple(leaks(task, _lines_of(machine))),
+        altered=tuple(trial.altered()),
         judged_by=judged_by,
         **trial.digests((*misses, *right)),
     )
@@ -347,6 +352,7 @@ def faults_now(task: Task, machine: SandboxRunner, court: Court = OURS) -> tuple
         refused=tuple(text for text in known.alternatives if not trial.passes(text)),
         untold=tuple(trial.untold()),
         leaks=tuple(leaks(task, _lines_of(machine))),
+        altered=tuple(trial.altered()),
     )
     return (*faults, *now.faults)
 

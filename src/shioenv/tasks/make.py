@@ -220,12 +220,6 @@ def sandbox_of(lane: Lane) -> SandboxRunner:
     return sandbox
 
 
-def task_of(record: Record, machine: SandboxRunner) -> Task | None:
-    """The proved task that a record makes, or None. Errors: those of sandboxes."""
-    made = made_of(record, machine)
-    return made if isinstance(made, Task) else None
-
-
 def made_of(record: Record, machine: SandboxRunner, digest: str = "") -> Task | str:
     """The proved task that a record makes, or why it makes none.
 

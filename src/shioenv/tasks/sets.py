@@ -6,6 +6,7 @@ gave is one file, so that a process that was killed goes on with the round it wa
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -238,7 +239,7 @@ def make_set(
         counted: list[_Round] = []
         exported: list[_Exported] = []
         barren = 0
-        for number in range(1 << 30):
+        for number in itertools.count():
             if all(gathered.left(length) <= 0 for length in LENGTHS) or barren == BARREN:
                 break
             tell("tasks of the set", len(gathered.tasks), plan.count)

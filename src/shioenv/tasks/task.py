@@ -6,6 +6,7 @@ On disk tasks are JSON Lines, a task a line.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
@@ -22,6 +23,9 @@ from shioenv.files.schema import fault
 from shioenv.tasks.certificate import Certificate
 
 SCHEMA_VERSION: Final = 1
+
+IDS: Final = re.compile(r"(?!\.\.?\Z)[\w.-]{1,100}", re.ASCII)
+"""What a task may be called: its name is part of a folder's name."""
 
 
 class GoalKind(StrEnum):
@@ -57,7 +61,7 @@ class Task(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One thing to be done on a machine, which a recorded input does."""
 
     id: str
-    """Name of the task in its file."""
+    """Name of the task in its file, one of `IDS`."""
     prompt: str
     """What an agent is told, in English."""
     cwd: str
@@ -124,6 +128,11 @@ def decode(line: bytes | str, place: str = "a line") -> Task:
         raise TaskError(
             f"{place} is a task of schema version {task.schema_version}, this is {SCHEMA_VERSION}",
             hint="read it with the release that wrote it",
+        )
+    if not IDS.fullmatch(task.id):
+        raise TaskError(
+            f"{place} is no task: {task.id!r:.60} is no id",
+            hint="an id is 1 to 100 letters, digits, dots, underscores and dashes, and not . or ..",
         )
     if not task.cwd.startswith("/"):
         raise TaskError(f"{place} is no task: {task.cwd!r:.60} is no start directory")

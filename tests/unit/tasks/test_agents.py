@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
-from shioenv.tasks.agents import by_fact, names, proposals, scripted
+from shioenv.tasks.agents import LONGEST, by_fact, names, proposals, scripted
 from shioenv.tasks.task import Goal, Task
 
 BEGIN = "You are root, in a shell in `/home/ubuntu`."
@@ -68,6 +70,32 @@ def test_each_fact_has_a_line_that_brings_it_about(facts: list[str], lines: list
 def test_an_output_is_proposed_with_all_its_steps_first(asked: str, line: str) -> None:
     text = f"{BEGIN}\n\nPrint {asked}.\n\nThe last command you run prints that.\n\n{END}"
     assert next(proposals(text)) == line
+
+
+@pytest.mark.parametrize(
+    "fact",
+    [
+        "`x` has the permissions zzz",
+        "`x` has the permissions -rwxr-x--Tand more",
+        "`x` is a directory, drwx, of root and the group adm",
+        "`x` has the permissions -rwzr-xr-x",
+    ],
+)
+def test_permissions_that_are_none_are_no_fact(fact: str) -> None:
+    assert list(by_fact(prompt(fact, "`y` is gone"))) == ["rm -rf y"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["` is called `", "`a` was last changed on ", "` holds what `", ", ", "`x` has 1 bytes, "],
+)
+@pytest.mark.parametrize("begin", ["`a", "`a` was last changed on "])
+def test_a_long_line_takes_no_time(begin: str, text: str) -> None:
+    for length in (LONGEST, 1_000_000):
+        line = begin + text * ((length - len(begin)) // len(text) - 1) + "."
+        began = time.process_time()
+        assert list(by_fact(prompt(line, "`y` is gone"))) == ["rm -rf y"]
+        assert time.process_time() - began < 2
 
 
 def test_the_weakest_agent_knows_names_alone() -> None:

@@ -55,6 +55,10 @@ def test_what_a_goal_is_about() -> None:
         ({"goal": {"patch": [["r", "fs"]]}}, "not a JSON Pointer"),
         ({"irreducibility": 2}, "irreducibility"),
         ({"cwd": "home"}, "no start directory"),
+        *(
+            ({"id": name}, "is no id")
+            for name in ("", ".", "..", "a/b", "x/../../escaped", "a\n", "\0", "a b", "a" * 101)
+        ),
         ({"schema_version": 99}, "schema version 99"),
         ({"more": 1}, "more"),
         ({"prompt": None}, "prompt"),
@@ -64,6 +68,11 @@ def test_a_line_that_is_no_task_says_why(change: dict[str, Any], why: str) -> No
     line = json.dumps({**json.loads(encode(task())), **change})
     with pytest.raises(TaskError, match=why):
         decode(line)
+
+
+@pytest.mark.parametrize("name", ["000001", "o000000", "r0001-00002", "a.b_c", "...", "a" * 100])
+def test_a_name_that_is_one_file_is_an_id(name: str) -> None:
+    assert decode(encode(task(id=name))).id == name
 
 
 def test_a_file_without_tasks_is_refused(tmp_path: Path) -> None:

@@ -8,11 +8,13 @@ from __future__ import annotations
 import asyncio
 import atexit
 import json
+import os
 import shutil
+import stat
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import cache, partial
-from hashlib import sha256
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,8 +24,9 @@ from msgspec.structs import replace
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.errors import SandboxError, TaskError
 from shioenv.execution.lanes import Lane
-from shioenv.files.durable import new_directory, refuse_existing
-from shioenv.files.regular import LARGEST_LIST, read_regular
+from shioenv.files.documents import parse_json, parse_toml
+from shioenv.files.durable import new_directory, refuse_existing, sha256_of
+from shioenv.files.regular import LARGEST, read_regular
 from shioenv.files.schema import fault
 from shioenv.live.entered import Command, EnteredMachine, Running
 from shioenv.recording.cache import sources_digest
@@ -35,21 +38,30 @@ from shioenv.tasks.harbor import check
 from shioenv.tasks.harbor.evidence import evidence_of, reached
 from shioenv.tasks.harbor.export import (
     ANSWER,
+    GOAL,
     LIMITS,
+    PROMPT,
+    SETTINGS,
+    SOLUTION,
+    TASK,
     FolderRefused,
+    content_of,
     left_by,
     name_of,
     solution_of,
+    told,
 )
 from shioenv.tasks.make import sandbox_of
 from shioenv.tasks.task import Task, decode
 
 CERTIFICATE: Final = "certificate.json"
-PROMPT: Final = "instruction.md"
-GOAL: Final = "tests/goal.json"
-TASK: Final = "tests/task.json"
-SOLUTION: Final = "solution/solve.sh"
-"""Files of a folder."""
+"""The file of a folder that is no file of the export."""
+
+ENTRIES: Final = 100
+"""Files and directories that a folder may hold; the export writes 11."""
+
+BYTES: Final = LARGEST
+"""Bytes that the files of a folder may hold together."""
 
 ROW_SECONDS: Final = 2.0
 """Seconds for which a row of an attack is waited for."""
@@ -68,7 +80,7 @@ def certify_folders(directory: Path, out: Path, **options: Any) -> list[Task]:
         with new_directory(out) as temporary:
             for task in passed:
                 folder = temporary / name_of(task)
-                shutil.copytree(directory / name_of(task), folder)
+                shutil.copytree(directory / name_of(task), folder, symlinks=True)
                 text = json.dumps(msgspec.to_builtins(task.certificate), indent=1)
                 (folder / CERTIFICATE).write_text(f"{text}\n", encoding="utf-8")
 
@@ -90,11 +102,13 @@ def recheck_folders(
 def folders_of(directory: Path) -> list[Task]:
     """The task of each folder of a directory, with its folder's certificate where there is one.
 
-    Errors: TaskError for a directory without a folder of ours, and for a folder that is not as
-    `export_tasks` writes it.
+    Errors: TaskError for a directory without a folder of ours. TaskError for the folder of another
+    task, and for one that holds anything but regular files and directories, or too much
+    (`ENTRIES`, `BYTES`).
     """
     tasks = []
     for folder in sorted(entry.parent.parent for entry in directory.glob(f"*/{TASK}")):
+        _files(folder)
         task = decode(_text(folder / TASK), str(folder / TASK))
         if name_of(task) != folder.name:
             raise TaskError(f"{folder} is the folder of another task, {task.id!r}")
@@ -128,6 +142,24 @@ def folder_digests() -> tuple[str, str]:
     return digest_of([sources_digest(_JUDGE), kinds()]), sources_digest(CHANNEL)
 
 
+def altered_files(task: Task, folder: Path) -> list[str]:
+    """The files of a folder that are not as `export_tasks` writes them for a task, by name.
+
+    A file that is missing is one of them, and so is any other file. The goal is one of them where
+    nobody can judge by it. The image is the one that the folder's settings name. Errors: TaskError.
+    """
+    found = _files(folder)
+    wanted = told(task, _image(found.get(SETTINGS)))
+    names = {
+        name
+        for name in {*found, *wanted} - {GOAL, CERTIFICATE}
+        if name not in found or name not in wanted or _read(found[name]) != content_of(wanted[name])
+    }
+    if _goal(folder) is None:
+        names.add(GOAL)
+    return sorted(name.encode("utf-8", "replace").decode() for name in names)
+
+
 class FolderTrial(Trial):
     """Runs inputs as Harbor's oracle runs a solution, judged by a folder's goal.
 
@@ -147,6 +179,8 @@ class FolderTrial(Trial):
 
     def passes(self, text: str) -> bool:
         """Whether an input passes the folder's check."""
+        if self._goal is None:
+            return False
         if text == self.task.solution:
             program = _text(self._folder / SOLUTION)
         else:
@@ -159,18 +193,18 @@ class FolderTrial(Trial):
 
     def digests(self, inputs: Iterable[str]) -> dict[str, str]:
         """Digests of goal, prompt, system, and of all other files with these inputs."""
-        told = {GOAL, PROMPT, CERTIFICATE}
-        others = {
-            name: _digest(path)
-            for path in sorted(self._folder.rglob("*"))
-            if path.is_file() and (name := str(path.relative_to(self._folder))) not in told
-        }
+        digests = {name: sha256_of(path) for name, path in _files(self._folder).items()}
+        digests.pop(CERTIFICATE, None)
         return {
-            "goal": _digest(self._folder / GOAL),
-            "prompt": _digest(self._folder / PROMPT),
+            "goal": digests.pop(GOAL, ""),
+            "prompt": digests.pop(PROMPT, ""),
             "system": self.task.system_digest,
-            "tests": digest_of([others, *inputs]),
+            "tests": digest_of([digests, *inputs]),
         }
+
+    def altered(self) -> list[str]:
+        """The folder's files that are not as the export writes them."""
+        return altered_files(self.task, self._folder)
 
 
 def _attacked(lane: Lane, task: tuple[int, Task], *, directory: Path) -> list[str]:
@@ -184,6 +218,8 @@ def folder_forgeries(task: Task, machine: EnteredMachine, directory: Path) -> li
     Each row is a command of its own, as Harbor's agents run them. Errors: those of sandboxes.
     """
     goal = _goal(directory / name_of(task))
+    if goal is None:  # nobody is paid
+        return []
     if task.goal.output is not None:
         task = replace(task, solution=f"{{\n{task.solution}\n}} > {ANSWER} 2>&1")
     paid = []
@@ -225,24 +261,70 @@ def _entered(system: System) -> EnteredMachine:
     return _machines[system.digest]
 
 
-def _goal(folder: Path) -> dict[str, Any]:
+class _Goal(msgspec.Struct, forbid_unknown_fields=True):
+    entries: dict[str, dict[str, Any] | None]
+    output: str | None
+
+
+def _goal(folder: Path) -> dict[str, Any] | None:
+    """The goal of a folder; None where nobody can judge by the file, or it is missing."""
     try:
-        goal: dict[str, Any] = json.loads(_text(folder / GOAL))
-    except ValueError as error:
-        raise TaskError(f"{folder / GOAL} is no goal: {error}") from None
+        goal: dict[str, Any] = parse_json(_text(folder / GOAL))
+        msgspec.convert(goal, _Goal)
+    except (TaskError, ValueError):
+        return None
     return goal
+
+
+def _image(settings: Path | None) -> str | None:
+    """The image that a folder's settings name."""
+    try:
+        image = parse_toml(_text(settings))["environment"]["docker_image"] if settings else None
+    except (ValueError, LookupError, TypeError):
+        return None
+    return image if isinstance(image, str) else None
+
+
+def _files(folder: Path) -> dict[str, Path]:
+    """The files of a folder, by their names in it, sorted; no link is followed.
+
+    Errors: TaskError for anything but regular files and directories, and for too much.
+    """
+    files: dict[str, Path] = {}
+    count = size = 0
+    left = [folder]
+    try:
+        while left:
+            path = left.pop()
+            status = path.lstat()
+            if stat.S_ISREG(status.st_mode):
+                files[str(path.relative_to(folder))] = path
+                size += status.st_size
+            elif stat.S_ISDIR(status.st_mode):
+                with os.scandir(path) as entries:
+                    left += [path / entry.name for entry in islice(entries, ENTRIES + 1)]
+            else:
+                raise TaskError(
+                    f"{path} is neither a regular file nor a directory",
+                    hint="a folder of a task holds nothing else; remove it",
+                )
+            count += 1
+            if count + len(left) > ENTRIES + 1 or size > BYTES:
+                raise TaskError(
+                    f"{folder} holds more than {ENTRIES:,} files and directories, or more than "
+                    f"{BYTES:,} bytes"
+                )
+    except OSError as error:
+        raise TaskError(f"{error.filename} cannot be read: {error.strerror}") from None
+    return dict(sorted(files.items()))
 
 
 def _text(file: Path) -> str:
     return _read(file).decode("utf-8", "surrogateescape")
 
 
-def _digest(file: Path) -> str:
-    return sha256(_read(file)).hexdigest()
-
-
 def _read(file: Path) -> bytes:
     try:
-        return read_regular(file, LARGEST_LIST)
+        return read_regular(file, BYTES)
     except OSError as error:
         raise TaskError(f"{file} cannot be read: {error.strerror}") from None

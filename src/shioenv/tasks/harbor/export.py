@@ -45,6 +45,16 @@ AGENT_SECONDS: Final = 300.0
 
 PROOF_SECONDS: Final = 60.0
 
+SETTINGS: Final = "task.toml"
+PROMPT: Final = "instruction.md"
+DOCKERFILE: Final = "environment/Dockerfile"
+SOLUTION: Final = "solution/solve.sh"
+TEST: Final = "tests/test.sh"
+CHECK: Final = "tests/check.py"
+TASK: Final = "tests/task.json"
+GOAL: Final = "tests/goal.json"
+"""Files of a folder."""
+
 Report = Callable[[int, int], None]
 
 _SCHEMA = "1.4"
@@ -157,17 +167,28 @@ def folder_of(task: Task, machine: EnteredMachine, image: str | None) -> Mapping
     if why is not None:
         raise FolderRefused(why)
     goal = _proved_goal(task, machine)
+    return {**told(task, image), GOAL: json.dumps(goal, indent=1, ensure_ascii=True) + "\n"}
+
+
+def told(task: Task, image: str | None) -> dict[str, str]:
+    """The files of a task's folder except for the goal, by path: no machine decides what they
+    hold.
+    """
     tag = f"{IMAGE}/{task.system}:{task.system_digest[:DIGITS]}"
     return {
-        "task.toml": _settings(task, image),
-        "instruction.md": _instruction(task),
-        "environment/Dockerfile": _DOCKERFILE.format(tag=tag, cwd=task.cwd, system=task.system),
-        "solution/solve.sh": solution_of(task, task.solution),
-        "tests/test.sh": _TEST,
-        "tests/check.py": _checker(),
-        "tests/task.json": encode(bare(task)).decode("utf-8", "surrogatepass"),
-        "tests/goal.json": json.dumps(goal, indent=1, ensure_ascii=True) + "\n",
+        SETTINGS: _settings(task, image),
+        PROMPT: _instruction(task),
+        DOCKERFILE: _DOCKERFILE.format(tag=tag, cwd=task.cwd, system=task.system),
+        SOLUTION: solution_of(task, task.solution),
+        TEST: _TEST,
+        CHECK: _checker(),
+        TASK: encode(bare(task)).decode("utf-8", "surrogatepass"),
     }
+
+
+def content_of(text: str) -> bytes:
+    """What a file of a folder holds where `folder_of` gives its text."""
+    return text.encode("utf-8", "surrogateescape")
 
 
 def write(files: Mapping[str, str], folder: Path) -> None:
@@ -175,7 +196,7 @@ def write(files: Mapping[str, str], folder: Path) -> None:
     for name, text in files.items():
         file = folder / name
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, encoding="utf-8", errors="surrogateescape")
+        file.write_bytes(content_of(text))
         if name.endswith(".sh"):
             file.chmod(0o755)
 
@@ -249,8 +270,8 @@ async def _finished(
         raise FolderRefused("its solution does not end") from None
 
 
-_PREPARE = f"mkdir -p /solution /logs/agent {check.ARTIFACTS} && cat > /solution/solve.sh"
-_SOLVE = "bash /solution/solve.sh > /logs/agent/oracle.txt 2>&1"
+_PREPARE = f"mkdir -p /solution /logs/agent {check.ARTIFACTS} && cat > /{SOLUTION}"
+_SOLVE = f"bash /{SOLUTION} > /logs/agent/oracle.txt 2>&1"
 
 
 # ---- what is told
@@ -320,7 +341,7 @@ def _toml(text: str) -> str:
 
 _TEST = f"""\
 #!/bin/bash
-exec /usr/bin/python3 -I /tests/check.py /tests/goal.json {check.ARTIFACTS} /logs/verifier
+exec /usr/bin/python3 -I /{CHECK} /{GOAL} {check.ARTIFACTS} /logs/verifier
 """
 
 _DOCKERFILE = """\
