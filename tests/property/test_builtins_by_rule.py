@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -15,8 +17,11 @@ from shioenv.behavior.observe import SandboxRunner
 from shioenv.composition.call import Call
 from shioenv.composition.inputs import Composition
 from shioenv.composition.ruled import RULES, ruled
+from shioenv.composition.whereabouts import changed_directory
 from shioenv.domain.behavior import Behavior
+from shioenv.domain.context import Context
 from shioenv.domain.runner import State
+from shioenv.domain.work import answering
 from shioenv.errors import Abstained
 
 MARK = "\x1e"
@@ -456,3 +461,91 @@ def test_the_parts_of_a_conditional_expression_are_its_words_and_operators() -> 
 def test_a_rule_is_of_a_builtin(observer: SandboxRunner) -> None:
     known = observer.run("compgen -b").text.split()
     assert set(RULES) <= set(known)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"[ 1{'0' * 5000} -eq 1 ]",
+        f"[ {'0' * 5000}1 -eq 1 ]",
+        f"[ -9223372036854775808 -lt -{'0' * 30}1 ]",
+        f"[ -{'9' * 19} -lt 1 ]",
+        f"[[ 1{'0' * 5000} -eq 1 ]]",
+        f"let x=1{'0' * 5000}",
+        f"printf %d 1{'0' * 5000}",
+        f"printf %d 0{'0' * 5000}7",
+        f"printf %x 0x{'f' * 5000}",
+        "printf '%.30f' 0.1",
+        "printf '%.20f' 123456789012.1",
+        "printf '%.12f' 999999999999.999999999999",
+        "printf '%.0f' 100000000000.500000000001",
+        "printf '%.17f %.6f %.18f' 0.1 999999999999.999999 0.123456789012",
+        "printf '%d %s%%|' 1 a 2 b 3",
+        "printf '%d%d\\n' 1 2 3",
+        "printf 'plain' 1 2",
+    ],
+)  # fmt: skip
+def test_no_number_is_too_long(observer: SandboxRunner, start: State, text: str) -> None:
+    right = next(by_bash(observer, [text]))
+    said = decided(text, start)
+    assert said is None or (said.exit_code, os.fsdecode(said.output)) == right
+    try:
+        said = Composition(Nobody(), start).run(text, start)
+    except Abstained:
+        return
+    assert (said.exit_code, os.fsdecode(said.output)) == right
+
+
+def test_fractions_are_rounded_as_bash_rounds(observer: SandboxRunner, start: State) -> None:
+    random, texts = Random(6), []
+    for _ in range(500):
+        whole = random.choice(("0", "9" * random.randrange(1, 13), str(random.randrange(10**12))))
+        rest = "".join(random.choice("0459") for _ in range(random.randrange(1, 13)))
+        texts.append(f"printf '%.{random.randrange(30)}f' {whole}.{rest}")
+    found = 0
+    for text, right in zip(texts, by_bash(observer, texts), strict=True):
+        said = decided(text, start)
+        if said is not None:
+            found += 1
+            assert (said.exit_code, os.fsdecode(said.output)) == right, text
+    assert found >= 100
+
+
+@pytest.mark.parametrize("shape", ["%999s", "%0999d", "%s" + "x" * 999])
+def test_what_is_printed_counts_as_work(start: State, shape: str) -> None:
+    text = f"printf '{shape}' {'1 ' * 20_000}"
+    with pytest.raises(Abstained, match="more work"), answering(text):
+        decided(text, start)
+
+
+@pytest.mark.parametrize(
+    ("before", "decides"),
+    [
+        ("echo enabled", True),
+        ("systemctl enable ssh", True),
+        ("cat enable.txt", True),
+        ("enable -n test", False),
+        ("true; enable -n test", False),
+        ("x=1 builtin enable -n test", False),
+        ("eval 'enable -n test'", False),
+        ("if true; then enable -n test; fi", False),
+    ],
+)
+def test_a_builtin_is_decided_unless_it_may_be_disabled(
+    start: State, before: str, *, decides: bool
+) -> None:
+    said = decided("test a", replace(start, history=(before,)))
+    assert (said is not None) is decides
+
+
+@pytest.mark.parametrize("user", [None, 'declare -ir EUID="1000"'])
+def test_only_what_root_may_do_is_decided(start: State, user: str | None) -> None:
+    document = copy.deepcopy(start.before.document)
+    document["settings"].pop("EUID")
+    if user:
+        document["settings"]["EUID"] = user
+    other = replace(start, context=Context(document))
+    assert decided("[ -r documents ]", start) is not None
+    assert decided("[ -r documents ]", other) is None
+    assert changed_directory(Call("cd documents"), start) is not None
+    assert changed_directory(Call("cd documents"), other) is None

@@ -92,8 +92,8 @@ def pool() -> Iterator[PredictorPool]:
         yield made
 
 
-def said(pool: PredictorPool, *texts: str) -> list[Said]:
-    tasks = [(number, (text, State(cwd=HOME))) for number, text in enumerate(texts)]
+def said(pool: PredictorPool, *texts: str, cwd: str = HOME) -> list[Said]:
+    tasks = [(number, (text, State(cwd=cwd))) for number, text in enumerate(texts)]
     answers = dict(pool.said(tasks))
     return [answers[number] for number in range(len(texts))]
 
@@ -107,6 +107,25 @@ def test_many_questions_at_once_are_answered_as_each_by_itself(pool: PredictorPo
     assert alone[3].behavior.output == b"ubuntu\n"
     assert alone[2].behavior is not None
     assert alone[2].behavior.patch.operations
+
+
+@pytest.mark.parametrize(
+    ("texts", "cwd"),
+    [
+        (("echo x > /etc/zz", "cat /etc/zz; rm /etc/zz"), HOME),
+        (("echo x > zz", "cat zz; rm zz"), "/var"),
+        (("cd /; cd e*; echo x > zz", "cd ..; cd ../etc; cat zz; rm zz"), HOME),
+    ],
+)
+def test_a_question_does_not_see_what_another_wrote_far_away(
+    pool: PredictorPool, texts: tuple[str, str], cwd: str
+) -> None:
+    alone = [said(pool, text, cwd=cwd)[0].behavior for text in texts]
+    assert [one.behavior for one in said(pool, *texts, cwd=cwd)] == alone
+    assert alone[0] is not None
+    assert alone[0].patch.operations
+    assert alone[1] is not None
+    assert alone[1].exit_code == 1
 
 
 def test_bashkit_is_called_on_real_files(tmp_path: Path) -> None:

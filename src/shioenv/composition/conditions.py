@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 
 from shioenv.bash.expand import Expander
 from shioenv.bash.patterns import matches
-from shioenv.domain.context import FileEntry
-from shioenv.domain.names import file_key
+from shioenv.domain.context import MONTHS, FileEntry
 from shioenv.domain.runner import State
 from shioenv.errors import Abstained
 
@@ -22,7 +21,7 @@ _UNARY = _OF_FILES | frozenset("nzovRt")
 _RELATIONS = frozenset({"=", "==", "!=", "<", ">"})
 _NUMBERS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
 _AGES = frozenset({"-nt", "-ot", "-ef"})
-_INTEGER = re.compile(r"[ \t\n\v\f\r]*([+-]?\d+)[ \t]*", re.ASCII)
+_INTEGER = re.compile(r"[ \t\n\v\f\r]*([+-]?)(\d+)[ \t]*", re.ASCII)
 _EXTENDED = re.compile(r"[?*+@!]\(")
 _TYPES = {"f": "-", "d": "d", "b": "b", "c": "c", "p": "p", "S": "s"}
 _SET_BITS = {"u": (3, "sS"), "g": (6, "sS"), "k": (9, "tT")}
@@ -90,13 +89,11 @@ def looked_up(state: State, path: str, *, follow: bool = True) -> FileEntry | No
 
 def _known(state: State, whole: str, *, itself: bool = False) -> FileEntry | None:
     """The entry of an absolute path without links; `itself`: its last part may be a link."""
-    key = file_key(whole.encode("utf-8", "surrogateescape"), state.cwd.encode())
-    fields = state.before.document["fs"].get(key)
-    if fields is None:
+    entry = state.entry_at(whole)
+    if entry is None:
         if any(whole == each or whole.startswith(f"{each}/") for each in _ELSEWHERE):
             raise Abstained(f"nobody lists {whole!r:.60}")
         return None
-    entry = FileEntry.from_json(fields)
     if entry.target is not None and not itself:
         raise Abstained(f"{whole!r:.60} is a link that leads nowhere known")
     return entry
@@ -156,13 +153,10 @@ def _related(state: State, operator: str, left: str, right: str) -> bool:
         one, other = other, one
     if one is None or other is None:
         return one is not None
-    ages = [(each.year, _MONTHS.index(each.month), each.day, each.time) for each in (one, other)]
+    ages = [(each.year, MONTHS.index(each.month), each.day, each.time) for each in (one, other)]
     if ages[0] == ages[1]:
         raise Abstained("two times that no context tells apart")
     return ages[0] > ages[1]
-
-
-_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
 def _compared(operator: str, left: int, right: int) -> bool:
@@ -297,9 +291,13 @@ class Test:
 
 def _integer(text: str) -> int:
     match = _INTEGER.fullmatch(text)
-    if match is None or not -(2**63) <= int(match[1]) < 2**63:
+    digits = match[2].lstrip("0") if match else ""
+    if match is None or len(digits) > 19:
         raise Wrong(f"{text}: integer expression expected")
-    return int(match[1])
+    value = int(f"{match[1]}{digits or 0}")
+    if not -(2**63) <= value < 2**63:
+        raise Wrong(f"{text}: integer expression expected")
+    return value
 
 
 @dataclass(slots=True)

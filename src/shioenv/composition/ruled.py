@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from types import MappingProxyType
 
@@ -21,6 +21,7 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.pointer import pointer
 from shioenv.domain.runner import State
+from shioenv.domain.work import spend
 from shioenv.errors import Abstained
 
 _PLACE = "bash: line 1: "
@@ -29,9 +30,19 @@ _ESCAPES = dict(zip("abeEfnrtv\\'\"?", "\a\b\x1b\x1b\f\n\r\t\v\\'\"?", strict=Tr
 _DIRECTIVE = re.compile(r"%(?:%|([-0+ #]*)(\d{0,3})(?:\.(\d{0,2}))?([a-zA-Z]))")
 _NUMERAL = re.compile(r"[+-]?(?:0[xX][0-9a-fA-F]+|0[0-7]*|[1-9]\d*)", re.ASCII)
 _FRACTION = re.compile(r"[+-]?\d{1,12}(?:\.\d{1,12})?", re.ASCII)
+_MOST_DIGITS = 64
+"""Digits of a number that is read at most (ours); a number of 64 bits has 22 in octal."""
+_EXACT_DIGITS = 18
+"""Significant digits of a decimal that Bash's `long double` keeps (`LDBL_DIG` on x86-64)."""
+_PLAIN = re.compile(r"[^\\%]+")
 _NUMBER = re.compile(r'declare -[irx]+ \w+="(-?\d+)"', re.ASCII)
 _SETTING = re.compile(r"\b(?:set|shift)\b")
 """What may set parameters, among the inputs before."""
+_ENABLING = re.compile(
+    r"(?:^|[;&|(){!`\"'\n]|\b(?:then|do|else|elif|if|while|until|time|builtin|command|eval)\s"
+    r"|(?:^|[\s;&|(){])\w+=\S*\s)\s*\\?enable(?![\w.-])"
+)
+"""What may turn a builtin off, among the inputs before: `enable` where a command begins."""
 _MASK = re.compile(r"[0-7]{1,4}")
 _SET_LETTERS: Mapping[str, str] = MappingProxyType(
     {
@@ -62,7 +73,7 @@ def ruled(call: Call, state: State) -> Behavior | None:
     document = state.before.document
     if not call.words or call.words[0] not in RULES or call.words[0] in document["functions"]:
         return None
-    if any("enable" in text for text in state.history):
+    if any(_ENABLING.search(text) for text in state.history):
         return None
     try:
         if any(_SETTING.search(text) for text in state.history):
@@ -117,7 +128,7 @@ def _let(words: list[str], state: State) -> Behavior:
         scope.variable(name)  # abstains where the variable is more than a text
         if name in names and not is_set(state, name):
             raise Abstained(f"{name} has attributes")
-        is_plain(state, name)
+        _refuse_special(state, name)
         operations[name] = value
 
     value = 0
@@ -128,7 +139,7 @@ def _let(words: list[str], state: State) -> Behavior:
     return _said("", int(value == 0), _assigned(state, operations))
 
 
-def is_plain(state: State, name: str) -> None:
+def _refuse_special(state: State, name: str) -> None:
     """Errors: Abstained where setting a variable does more than set it."""
     document = state.before.document
     if re.fullmatch(r"BASH\w*|OPTIND|IFS|PATH|HOME|LINENO|SECONDS|S?RANDOM|_|.*HIST.*", name):
@@ -276,7 +287,7 @@ def _unset(words: list[str], state: State) -> Behavior:
     document = state.before.document
     operations = []
     for name in dict.fromkeys(names):
-        is_plain(state, name)
+        _refuse_special(state, name)
         is_set(state, name)  # abstains for what no context tells
         value = document["env"].get(name, document["settings"].get(name))
         if name in document["functions"] or re.match(r"declare -\w*r", str(value)):
@@ -296,16 +307,18 @@ def _printf(words: list[str], state: State) -> Behavior:
     if not shape.isascii() and "%" in shape:
         raise Abstained("a format that is beyond it")
     parts: list[str] = []
+    taken = 0
     while True:
-        left = len(values)
-        parts.append(_formatted(shape, values))
-        if not values or len(values) == left:
+        before, taken = taken, _formatted(shape, values, taken, parts)
+        if taken >= len(values) or taken == before:
             return _said("".join(parts))
 
 
-def _formatted(shape: str, values: list[str]) -> str:
-    """The format once through; takes what it uses from `values`. Errors: Abstained."""
-    parts: list[str] = []
+def _formatted(shape: str, values: Sequence[str], taken: int, parts: list[str]) -> int:
+    """Adds the format once through to `parts`; gives how many of `values` are taken then.
+
+    Errors: Abstained.
+    """
     place = 0
     while place < len(shape):
         character = shape[place]
@@ -317,13 +330,16 @@ def _formatted(shape: str, values: list[str]) -> str:
             match = _DIRECTIVE.match(shape, place)
             if match is None:
                 raise Abstained("a directive that is beyond it")
-            parts.append(_directed(match, values))
+            value = values[taken] if taken < len(values) else None
+            parts.append(_directed(match, value))
+            taken += match[0] != "%%" and value is not None
         else:
-            parts.append(character)
-            place += 1
-            continue
+            match = _PLAIN.match(shape, place)
+            assert match is not None
+            parts.append(match[0])
+        spend(1 + len(parts[-1]))
         place = match.end()
-    return "".join(parts)
+    return taken
 
 
 def _escaped(match: re.Match[str]) -> str:
@@ -341,11 +357,10 @@ def _escaped(match: re.Match[str]) -> str:
     return chr(code)
 
 
-def _directed(match: re.Match[str], values: list[str]) -> str:
+def _directed(match: re.Match[str], value: str | None) -> str:
     if match[0] == "%%":
         return "%"
     flags, width, precision, letter = match.groups()
-    value = values.pop(0) if values else None
     number = int(width or 0)
     if letter in "sc":
         text = value or ""
@@ -388,6 +403,8 @@ def _whole(value: str | None) -> int:
     if not _NUMERAL.fullmatch(value):
         raise Abstained("a number that Bash refuses")
     sign, digits = (-1 if value[0] == "-" else 1), value.lstrip("+-")
+    if len(digits) > _MOST_DIGITS:
+        raise Abstained("a number that is too long")
     octal = digits.startswith("0") and digits[1:2] not in {"x", "X"}
     amount = sign * int(digits, 8 if octal else 0)
     if not -(2**63) <= amount < 2**63:
@@ -400,6 +417,8 @@ def _fixed(flags: str, width: str, places: int, value: str | None) -> str:
     if not _FRACTION.fullmatch(text) or "#" in flags:
         raise Abstained("a fraction that is beyond it")
     exact = Decimal(text)
+    if max(len(exact.as_tuple().digits), exact.adjusted() + 1 + places) > _EXACT_DIGITS:
+        raise Abstained("more digits than Bash keeps")
     scaled = exact.scaleb(places)
     if scaled % 1 in {Decimal("0.5"), Decimal("-0.5")} or not exact:
         raise Abstained("a fraction halfway between two")

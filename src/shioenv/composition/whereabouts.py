@@ -10,6 +10,7 @@ from dataclasses import replace
 from shioenv.bash.expand import Expander
 from shioenv.bash.words import quoted
 from shioenv.composition.call import Call
+from shioenv.composition.conditions import is_root
 from shioenv.composition.variables import Variables
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch, Operation
@@ -17,7 +18,6 @@ from shioenv.domain.runner import State
 from shioenv.errors import Abstained
 from shioenv.grammar.library import shipped_headers
 
-_IS_ROOT = re.compile(r"\b0\b")
 _ANYWHERE = re.compile(r"(?P<before>\S+(?: -\S+)*)(?: \.)?(?P<after>)")
 _FIRST = re.compile(r"(?P<before>\S+)(?: \.)?(?P<after>(?: -.*)?)", re.DOTALL)
 """A command that names no directory but `.`. A name would stand between `before` and `after`:
@@ -64,11 +64,7 @@ def changed_directory(call: Call, state: State) -> Behavior | None:
     if words[:1] != ["cd"] or len(words) > 2 or settings.get("-o physical"):
         return None
     name = words[1] if len(words) == 2 else environment.get("HOME", "")
-    if (
-        name.startswith("-")
-        or not _IS_ROOT.search(str(settings.get("EUID", 0)))
-        or (len(words) == 1 and not name)
-    ):
+    if name.startswith("-") or not is_root(state) or (len(words) == 1 and not name):
         return None
     logical = posixpath.normpath(posixpath.join(_logical(state), name)).replace("//", "/")
     entry = state.entry(logical)

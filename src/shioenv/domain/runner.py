@@ -177,7 +177,11 @@ class State:
 
     def entry(self, path: str) -> FileEntry | None:
         """The file that a path leads to, symbolic links followed; None where there is no file."""
-        return self._entry(self.resolve(path))
+        return self.entry_at(self.resolve(path))
+
+    def entry_at(self, path: str) -> FileEntry | None:
+        """The file, or the link itself, at an absolute path; no link before its end is followed."""
+        return self.before.entry(self._key(path))
 
     def names(self, path: str = ".") -> list[str]:
         """The names in a directory, sorted, as `ls -A` shows them; empty for no directory."""
@@ -196,16 +200,13 @@ class State:
     def read(self, path: str) -> bytes | None:
         """The content of a regular file; None where no such file is, or the content is unknown."""
         whole = self.resolve(path)
-        entry = self._entry(whole)
+        entry = self.entry_at(whole)
         if entry is None or not entry.perms.startswith("-"):
             return None
         return self._content(self._key(whole))
 
     def _key(self, path: str) -> str:
         return file_key(os.fsencode(path), os.fsencode(self.cwd))
-
-    def _entry(self, path: str) -> FileEntry | None:
-        return self.before.entry(self._key(path))
 
     def _content(self, key: str) -> bytes | None:
         if key in self.written:

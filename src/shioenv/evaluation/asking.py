@@ -171,7 +171,7 @@ class PredictorPool:
             if worker.connection in said:
                 try:
                     what = worker.connection.recv()
-                except (EOFError, OSError):
+                except Exception:  # its end, or what cannot be read
                     yield from self._lost(worker, Status.CRASHED)
                     continue
                 if isinstance(what, Ready):
@@ -296,13 +296,19 @@ def main() -> None:
 
 
 def said_together(predictor: Any, tasks: Sequence[Task]) -> list[Said]:
-    """What a predictor says of each input. Errors: HostError; what its `together` raises."""
+    """What a predictor says of each input.
+
+    Errors: HostError, and what `together` raises. AnswerError where `together` gives anything else
+    than one answer for each input.
+    """
 
     def ask(task: Task) -> Said:
         return said_of(predictor, *task)
 
     if len(tasks) > 1:
-        together: list[Said] = predictor.together(ask, tasks)
+        together = list(predictor.together(ask, tasks))
+        if len(together) != len(tasks) or not all(isinstance(said, Said) for said in together):
+            raise AnswerError(f"{len(tasks)} questions have {len(together)} answers")
         return together
     return [ask(task) for task in tasks]
 

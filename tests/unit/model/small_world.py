@@ -47,7 +47,7 @@ def small_world() -> World:
     document = {
         "cwd": HOME,
         "env": {"HOME": "/root", "PATH": "/usr/bin", "PWD": HOME},
-        "settings": {"IFS": " \t\n"},
+        "settings": {"EUID": 'declare -ir EUID="0"', "IFS": " \t\n"},
         "shell_options": {},
         "fs": files,
     }

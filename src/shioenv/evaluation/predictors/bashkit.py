@@ -6,6 +6,7 @@ proved little.
 
 from __future__ import annotations
 
+import re
 import stat
 from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import PackageNotFoundError, version
@@ -34,6 +35,14 @@ FAR = ("/etc", "/var")
 
 WATCHED = ("/home", "/tmp", "/root", "/etc", "/var", "/srv", "/opt", "/mnt", "/media", "/run")
 """Directories where changes of an input are looked for; changes elsewhere are not seen."""
+
+NEAR = tuple(top for top in WATCHED if top not in FAR)
+
+_REACHING = re.compile(
+    r"etc|var|\.\.|\b(?:cd|pushd|popd|eval|source)\b"
+    r"|(?<![\w.*}\])-])/[\w.-]*(?:[*?\[{$'\"`\\]|(?<=/)(?:[\s;&|()<>]|\Z))"
+)
+"""What a text has that may name something `FAR`: a part of its path, or a way around that name."""
 
 Loaded = list[tuple[IndexEntry, bytes | None]]
 T = TypeVar("T")
@@ -87,45 +96,53 @@ class Bashkit:
         self._rest = [pair for pair in loaded(system) if not _is_under(pair[0].path, MOUNTED)]
         self._under = {top: [*_beneath(system, top)] for top in MOUNTED}
         self._mounts = {top: self._filled(top) for top in MOUNTED}
-        self._watched: tuple[str, ...] = WATCHED
-        self._pristine: dict[str, ShownFile] | None = None
-        """The files of a new interpreter, which are the same each time."""
+        self._together = False
+        self._pristine: dict[tuple[str, ...], dict[str, ShownFile]] = {}
+        """The files of a new interpreter, which are the same each time, by what is watched."""
 
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
         """What the input does in bashkit, after the history in the same interpreter."""
         cwd = state.cwd if state else self._start
+        history = state.history if state else ()
+        far = _is_under(cwd, FAR) or any(map(_REACHING.search, (cwd, *history, shell_input)))
+        watched = NEAR if self._together and not far else WATCHED
         bash = self._fresh(cwd)
-        pristine = before = self._pristine = self._pristine or self._tree(bash)
-        for text in state.history if state else ():
+        if watched not in self._pristine:
+            self._pristine[watched] = self._tree(bash, watched)
+        pristine = before = self._pristine[watched]
+        for text in history:
             bash.execute_sync(f"{text}\n")
-        if state and state.history:
-            before = self._tree(bash)
+        if history:
+            before = self._tree(bash, watched)
         done = bash.execute_sync(f"{{ {shell_input}\n}} 2>&1")
-        after = self._tree(bash)
+        after = self._tree(bash, watched)
         patch = changes(before, after, cwd)
         for top in MOUNTED:
             if any(_is_under(path, (top,)) and pristine.get(path) != after.get(path)
                    for path in {*pristine, *after}):  # fmt: skip
                 self._mounts[top] = self._filled(top)
-                self._pristine = None  # bashkit makes some files of its own, which are new then
+                self._pristine.clear()  # bashkit makes some files of its own, which are new then
         output = f"{done.stdout}{done.stderr}".encode("utf-8", "surrogateescape")
         return Behavior(exit_code=done.exit_code & 0xFF, output=output, patch=patch)
 
     def together(self, ask: Callable[[Q], T], questions: Sequence[Q]) -> list[T]:
         """What `ask` gives for each question; it calls `run` once for each.
 
-        What is `FAR` is looked at once, behind all of them. Where it changed, all are asked anew,
-        and it is looked at after each. The home directories are laid out anew first, since a change
-        that leaves size and time as they were is not seen.
+        What is `FAR` is looked at after each question whose text, history or start directory may
+        reach it, and once behind all of them. Where it changed unseen, all are asked anew, and it
+        is looked at after each. A change through a link that another question undoes stays unseen.
+        The home directories are laid out anew first, since a change that leaves size and time as
+        they were is not seen.
         """
         self._mounts["/home"] = self._filled("/home")
         before = self._tree(self._fresh("/"), FAR)
-        self._watched = tuple(top for top in WATCHED if top not in FAR)
-        self._pristine = None
+        self._pristine.clear()
+        self._together = True
         try:
             said = [ask(question) for question in questions]
         finally:
-            self._watched, self._pristine = WATCHED, None
+            self._together = False
+            self._pristine.clear()
         if self._tree(self._fresh("/"), FAR) == before:
             return said
         self._mounts = {top: self._filled(top) for top in MOUNTED}
@@ -151,10 +168,10 @@ class Bashkit:
         _date(bash, self._under[top])
         return files
 
-    def _tree(self, bash: Any, tops: Iterable[str] = ()) -> dict[str, ShownFile]:
+    def _tree(self, bash: Any, tops: Iterable[str]) -> dict[str, ShownFile]:
         files = bash.fs()
         found: dict[str, ShownFile] = {}
-        waiting = [top for top in tops or self._watched if files.exists(top)]
+        waiting = [top for top in tops if files.exists(top)]
         while waiting:
             directory = waiting.pop()
             for entry in files.read_dir(directory):
