@@ -156,21 +156,6 @@ def test_a_terminal_is_one(server: Server) -> None:
     assert server.until("cowrie.command.input", input="echo x > made-here")
 
 
-def test_each_line_of_a_burst_is_told_with_its_own_patch(server: Server) -> None:
-    slow = ["x=$(sleep 0.3); echo > slow-0", "(sleep 0.3; echo > slow-1)"]
-    quick = [f"echo {number} > quick-{number}" for number in range(8)]
-    with Sitting(server, "root@127.0.0.1") as sitting:
-        sitting.read(PROMPT)
-        for line in slow:
-            sitting.type(f"{line}\r", rf"\r\n.*{PROMPT}")
-        sitting.type("".join(f"{line}\r" for line in quick), rf"quick-7.*\r\n.*{PROMPT}")
-        sitting.type("exit\r", "logout")
-        assert sitting.leave() == 0
-    for line in slow + quick:
-        (operation,) = server.until("shioenv.command", input=line)["context_patch"]
-        assert operation[:2] == ["a", f"/fs/root~1{line.split()[-1].rstrip(')')}"]
-
-
 @pytest.mark.parametrize("flag", [[], ["-O"]])
 def test_files_come_and_go_and_are_kept_by_their_digest(
     server: Server, tmp_path: Path, flag: list[str]

@@ -26,7 +26,9 @@ REFUSED = ("/proc/version", "/proc/cpuinfo", "/proc/meminfo", "/sys/kernel", "/p
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _UNCLOSED = ("[a-z", "[0-9", "[[:alpha:]", "x[abc", "[^a")
 _TAKEN = (
-    KEYWORDS | BUILTINS | {*("ar", "as", "bc", "dc", "di", "ed", "fd", "mesg", "sp", "tset", "zip")}
+    KEYWORDS
+    | BUILTINS
+    | {*("ar", "as", "bc", "dc", "di", "ed", "fd", "mesg", "mt", "shasum", "sp", "tset", "zip")}
 )
 """Names without a grammar that are no absent command's: Bash's own, and those of programs of usual
 systems that a slip can lead to (ours)."""

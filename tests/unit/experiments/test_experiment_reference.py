@@ -141,7 +141,7 @@ def _system(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(reference, "read_manifest", lambda path: SimpleNamespace(plan=Plan()))
     monkeypatch.setattr(reference, "sample_on", some)
-    monkeypatch.setattr(reference, "load_grammars", lambda versions: [])
+    monkeypatch.setattr(reference, "load_grammars", lambda names, versions: [])
     monkeypatch.setattr(ExperimentSetting, "system", SYSTEM)
 
 

@@ -170,7 +170,7 @@ def test_a_shell_keeps_its_status_and_where_it_was_between_lines(model: Model) -
 
 
 def test_what_nobody_knows_is_a_marked_guess(model: Model) -> None:
-    for text in ("[[ a", "printf hi", "cat a.txt; printf hi"):
+    for text in ("[[ a", "fc -l", "cat a.txt; fc -l"):
         answer = model.answer(text)
         guessed = [step for step in model.steps if step.answer.source.startswith(GUESSED)]
         assert answer.confidence == 0
@@ -180,7 +180,7 @@ def test_what_nobody_knows_is_a_marked_guess(model: Model) -> None:
 def test_where_it_is_less_sure_than_asked_for_it_abstains(model: Model) -> None:
     careful = Model(model.memory, abstain_below=0.3)
     assert careful.answer("cat a.txt").behavior.output == b"one\ntw"
-    for text in ("[[ a", "cat a.txt; printf hi"):
+    for text in ("[[ a", "cat a.txt; fc -l"):
         with pytest.raises(Abstained, match=r"confidence of 0\.00, below 0\.3"):
             careful.run(text)
     assert "sure of 0.3" in careful.version

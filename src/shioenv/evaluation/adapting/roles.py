@@ -29,9 +29,8 @@ _WRITTEN = frozenset({"output", "target"})
 _PATTERN = RoleChange(("-e", "-f", "--regexp", "--file"), "pattern", "")
 _WITHOUT_GRAMMAR: Mapping[str, str] = MappingProxyType(
     {
-        "awk": "text file*", "diff": "path*", "egrep": "pattern path*", "expand": "file*",
-        "fgrep": "pattern path*", "gunzip": "file*", "less": "file*", "more": "file*",
-        "sed": "text file*", "source": "file*", "tac": "file*", "unzip": "file*", "zcat": "file*",
+        "egrep": "pattern path*", "fgrep": "pattern path*", "gunzip": "file*", "unzip": "file*",
+        "zcat": "file*",
     }
 )  # fmt: skip
 """The roles of the operands of programs without a grammar, as a header would tell them."""

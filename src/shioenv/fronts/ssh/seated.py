@@ -19,7 +19,7 @@ from shioenv.fronts.ssh.calls import Caller, LoginCall, resize
 from shioenv.fronts.ssh.machines import Machines, VisitorMachine, login_words
 from shioenv.fronts.ssh.sessions import LOST, Ended, House, SshChannel, Visitor, end
 from shioenv.fronts.ssh.uploads import ScpSink, SftpServer, StandardInput, Tap
-from shioenv.fronts.ssh.watch import Watch
+from shioenv.fronts.ssh.watch import PromptWatch
 from shioenv.live.entered import told
 from shioenv.sandbox.base import Entered
 
@@ -44,7 +44,7 @@ class MachineChannel(SshChannel):
         words = login_words(self._account, call.command, call.environment, tty=True)
         machine, master = await self._seated(words)
         os.set_blocking(master, False)
-        watch = Watch(self, machine, master)
+        watch = PromptWatch(self, machine, master)
         left = True
         try:
             call.hand_on(master)
@@ -63,7 +63,7 @@ class MachineChannel(SshChannel):
             return 128 + signal.SIGHUP, None
         return behavior.exit_code, behavior.died_by_signal
 
-    async def _attended(self, watch: Watch, master: int) -> bool:
+    async def _attended(self, watch: PromptWatch, master: int) -> bool:
         """Connects the visitor with a terminal until its shell ends.
 
         True where the visitor left before that.
@@ -78,7 +78,7 @@ class MachineChannel(SshChannel):
         finally:
             await end(up, down, told, look)
 
-    async def _show(self, master: int, watch: Watch) -> None:
+    async def _show(self, master: int, watch: PromptWatch) -> None:
         while data := await wires.read(master):
             watch.shown(data)
             await self.hold()

@@ -60,7 +60,7 @@ def front_of(master: int) -> Front:
     return Front(group == leader, by_key, state == b"S")
 
 
-class Watch:
+class PromptWatch:
     """Hands keys on to a terminal line by line, and finds out what each line did.
 
     A line has ended when the shell is back at its prompt. So what is typed at a prompt is held back
