@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -112,16 +110,3 @@ def test_a_task_of_another_build_of_its_system_is_refused(tmp_path: Path) -> Non
         env.reset()
     env.close()
     assert "cluster.md" in (error.value.hint or "")
-
-
-def test_the_example_of_the_tutorial_does_what_its_page_says(tmp_path: Path) -> None:
-    script = Path(__file__).parents[2] / "examples" / "agents" / "evaluate.py"
-    write_tasks([REMOVE, task(3, goal=Goal(output="root\n"), solution="whoami")], tmp_path / "t")
-    for agent, share in (("scripted", "100%"), ("idle", "0%")):
-        command = [sys.executable, str(script), str(tmp_path / "t"), "--max-turns", "2"]
-        command += ["--agent", agent]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        rows = {line.split()[0]: line.split() for line in done.stdout.splitlines()}
-        assert rows["all"][1:3] == ["2", share]
-        assert rows["output"][1] == rows["state"][1] == "1"

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from shioenv.dataset.split import group_of_input
 from shioenv.errors import TaskError
 from shioenv.execution.local import SerialExecutor
 from shioenv.report.solved import draw_results
@@ -83,22 +82,6 @@ def test_each_task_is_certified_and_tried(parts: dict[str, list[Task]]) -> None:
         assert [*task.solved_by] == ["facts"]
     names = [task.id for part in parts.values() for task in part]
     assert len({*names}) == len(names)
-
-
-def test_no_part_holds_a_line_of_another(parts: dict[str, list[Task]]) -> None:
-    groups = {
-        part: {
-            group_of_input(row)
-            for task in tasks
-            for row in (task.history or task.solution.split("\n"))
-        }
-        for part, tasks in parts.items()
-    }
-    assert len(groups) > 1
-    names = list(groups)
-    for number, part in enumerate(names):
-        for other in names[number + 1 :]:
-            assert not groups[part] & groups[other]
 
 
 def test_what_is_finished_is_not_made_again(
