@@ -50,12 +50,14 @@ def doctor(*prefix: str, script: str = "", **variables: str) -> dict[str, Any]:
 
 
 def waits(ancestor: int) -> str:
-    """What a process and those below it run, and the function of the kernel that each waits in."""
+    """What a process, those below it and those of its session run, and where each waits in the
+    kernel. One that is below nobody any more may hold the output of a process that has ended.
+    """
     family, told = {ancestor}, []
     for directory in sorted(Path("/proc").glob("[0-9]*"), key=lambda path: int(path.name)):
         with suppress(OSError):
-            parent = int((directory / "stat").read_text().rpartition(")")[2].split()[1])
-            if family & {int(directory.name), parent}:
+            _, parent, _, session, *_ = (directory / "stat").read_text().rpartition(")")[2].split()
+            if family & {int(directory.name), int(parent), int(session)}:
                 family.add(int(directory.name))
                 words = (directory / "cmdline").read_text().replace("\0", " ")
                 told.append(f"{directory.name} {(directory / 'wchan').read_text()} {words}")

@@ -36,6 +36,7 @@ pid_t start_server(const int pair[2])
     CHECK(last_pid, "open ns_last_pid");
     pid_t server = fork_inside((pid_t)config.parent);
     if (server == 0) {
+        close(pair[0]);  /* a supervisor that died before the next line is the end of the other */
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         setsid();
         if (!config.declared_clock) join_namespace(ns_time, CLONE_NEWTIME, "time");
