@@ -25,6 +25,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -70,11 +71,10 @@ class Generation:
 def children(pid: int) -> list[int]:
     """Of a process that may be gone."""
     found: list[int] = []
-    try:
+    with suppress(OSError):
         for task in Path(f"/proc/{pid}/task").iterdir():
-            found += map(int, (task / "children").read_text().split())
-    except OSError:
-        pass
+            with suppress(OSError):  # this thread alone is gone
+                found += map(int, (task / "children").read_text().split())
     return found
 
 

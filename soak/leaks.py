@@ -32,6 +32,7 @@ from random import Random
 from typing import Any
 
 from common import Progress, drawn, parser, report
+from faults import descendants
 
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.errors import SandboxError
@@ -110,14 +111,7 @@ class Sample:
 
 def family(pid: int) -> list[int]:
     """The process and all below it."""
-    found = [pid]
-    try:
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            for child in (task / "children").read_text().split():
-                found += family(int(child))
-    except OSError:
-        pass  # it has just ended
-    return found
+    return [pid, *descendants(pid)]
 
 
 def look(inputs: int, reopened: SandboxRunner | None = None) -> Sample:

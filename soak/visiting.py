@@ -31,6 +31,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from faults import descendants
+
 PATIENCE = 180.0
 """Seconds that anything may take: the clients are on the same processors."""
 
@@ -145,7 +147,7 @@ class Visiting:
 
     def kill_one(self, server: int) -> bool:
         """Kills a client, or the machine of somebody; whether it was a machine."""
-        machines = [pid for pid in children(server) if name_of(pid) == "shioenv-sandbox"]
+        machines = [pid for pid in descendants(server) if name_of(pid) == "shioenv-sandbox"]
         if random.random() < 0.5 and machines:
             with suppress(ProcessLookupError):
                 os.kill(random.choice(machines), signal.SIGKILL)
@@ -156,17 +158,6 @@ class Visiting:
             with suppress(ProcessLookupError):
                 os.kill(client.pid, signal.SIGKILL)
         return False
-
-
-def children(pid: int) -> list[int]:
-    """All descendants of a process."""
-    found: list[int] = []
-    with suppress(OSError):
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            with suppress(OSError):
-                for child in map(int, (task / "children").read_text().split()):
-                    found += [child, *children(child)]
-    return found
 
 
 def name_of(pid: int) -> str:
@@ -266,7 +257,7 @@ def soaked(directory: Path, options: argparse.Namespace) -> int:
     visiting.stop.set()
     for sitter in sitters:
         sitter.join()
-    ours = children(server.pid)
+    ours = descendants(server.pid)
     server.terminate()
     status = server.wait()
     left = [pid for pid in ours if goes_on(pid)]

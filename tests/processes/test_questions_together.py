@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from installed import install_predictor
 
 from shioenv.domain.runner import State
 from shioenv.evaluation.asking import Bounds, PredictorPool
@@ -39,12 +40,7 @@ class Grouped:
 @pytest.fixture
 def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The log of what the predictor `grouped` was asked."""
-    (tmp_path / "grouped.py").write_text(PREDICTOR)
-    about = tmp_path / "grouped-1.dist-info"
-    about.mkdir()
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: grouped\nVersion: 1\n")
-    (about / "entry_points.txt").write_text("[shioenv.predictors]\ngrouped = grouped:Grouped\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
+    install_predictor(tmp_path, monkeypatch, "grouped:Grouped", PREDICTOR)
     path = os.environ.get("PYTHONPATH", "")
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{path}")
     return tmp_path / "log"

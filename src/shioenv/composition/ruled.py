@@ -71,11 +71,7 @@ def ruled(call: Call, state: State) -> Behavior | None:
     if call.closed or call.opens is not None or call.reads is not None:
         return None
     document = state.before.document
-    if (
-        not call.words
-        or call.words[0] not in RULES
-        or call.words[0] in document.get("functions", ())
-    ):
+    if not call.words or call.words[0] not in RULES or call.words[0] in document["functions"]:
         return None
     if any(_ENABLING.search(text) for text in state.history):
         return None

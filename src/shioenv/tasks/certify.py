@@ -80,10 +80,14 @@ class Trial:
 
     def tried(self, text: str) -> tuple[bool, bool]:
         """Whether an input passes the check, and whether it does just what the goal says."""
+        terminal, exact = self.typed(text)
+        return self._judge.judge(terminal).passed, exact
+
+    def typed(self, text: str) -> tuple[Terminal, bool]:
+        """A terminal on which an input was typed, and whether it does just what the goal says."""
         terminal = Terminal(self.machine, self.task.cwd, self.task.history)
         behavior: Behavior = terminal.run(text)
-        passed = self._judge.judge(terminal).passed
-        return passed, reaches(self.task, behavior, self._before)
+        return terminal, reaches(self.task, behavior, self._before)
 
     def untold(self) -> Iterator[str]:
         """Facts of the goal that the prompt leaves open."""

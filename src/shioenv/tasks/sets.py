@@ -483,10 +483,9 @@ def _exported(
     if about.exists():
         return msgspec.json.decode(about.read_bytes(), type=_Exported)
     parts = {name_of(task): part for part, task in tasks}
-    refused = Counter(
-        why for _, task in tasks if (why := refusal(task, find_system(task.system))) is not None
-    )
-    told = [task for _, task in tasks if refusal(task, find_system(task.system)) is None]
+    reasons = [refusal(task, find_system(task.system)) for _, task in tasks]
+    refused = Counter(why for why in reasons if why is not None)
+    told = [task for (_, task), why in zip(tasks, reasons, strict=True) if why is None]
     if told and not fresh.exists():
         try:
             done = export_tasks(told, fresh, report=partial(tell, "Harbor's folders"))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from evaluation_fakes import added, case, did, suite_of
+from installed import install_predictor
 from small_world import small_memory
 
 from shioenv.domain.answers import answer_from
@@ -235,7 +236,7 @@ def test_whatever_ends_a_predictor_nothing_of_it_stays_behind(
 def test_other_packages_add_theirs_by_entry_point(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "mine.py").write_text(
+    source = (
         "from shioenv.domain.behavior import Behavior\n"
         "class Mine:\n"
         "    def __init__(self, setting):\n"
@@ -243,11 +244,7 @@ def test_other_packages_add_theirs_by_entry_point(
         "    def run(self, text, state=None):\n"
         "        return Behavior(0, b'x\\n')\n"
     )
-    about = tmp_path / "mine-1.dist-info"
-    about.mkdir()
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1\n")
-    (about / "entry_points.txt").write_text("[shioenv.predictors]\nmine = mine:Mine\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
+    install_predictor(tmp_path, monkeypatch, "mine:Mine", source)
     done = evaluate(suite(tmp_path, "a"), ["mine:weights.bin"], workers=1)
     facts = done.document["predictors"]["mine:weights.bin"]
     assert (facts["version"], facts["patch_level"]) == ("weights.bin", "files")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from installed import install_predictor
 
 from shioenv.domain.runner import State
 from shioenv.evaluation.asking import PredictorPool
@@ -40,12 +41,7 @@ class Mine:
 
 @pytest.fixture
 def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "pooled.py").write_text(PREDICTOR)
-    about = tmp_path / "pooled-1.dist-info"
-    about.mkdir()
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: pooled\nVersion: 1\n")
-    (about / "entry_points.txt").write_text("[shioenv.predictors]\npooled = pooled:Mine\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
+    install_predictor(tmp_path, monkeypatch, "pooled:Mine", PREDICTOR)
 
 
 def asked(how: str, *texts: str) -> list[Said]:

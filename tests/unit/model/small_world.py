@@ -49,6 +49,8 @@ def small_world() -> World:
         "env": {"HOME": "/root", "PATH": "/usr/bin", "PWD": HOME},
         "settings": {"EUID": 'declare -ir EUID="0"', "IFS": " \t\n"},
         "shell_options": {},
+        "aliases": {},
+        "functions": {},
         "fs": files,
     }
     contents = {f"{HOME}/{name}": content for name, content in CONTENTS.items()}
