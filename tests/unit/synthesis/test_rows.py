@@ -12,7 +12,7 @@ import pytest
 from shioenv.domain.inputs import Input
 from shioenv.errors import UsageError
 from shioenv.grammar.bind import stand_in_catalogue
-from shioenv.grammar.library import load_grammars
+from shioenv.grammar.library import PAPER, load_grammars
 from shioenv.grammar.load import read_grammar
 from shioenv.grammar.symbols import Grammar
 from shioenv.grammar.traits import Traits
@@ -28,6 +28,12 @@ NAMES = {"File": ["a.txt", "docs/b.txt", "/etc/passwd"], "Directory": ["docs", "
 @cache
 def every() -> tuple[Grammar, ...]:
     return load_grammars()
+
+
+@cache
+def usual() -> tuple[Grammar, ...]:
+    """What is drawn from where no command is named."""
+    return load_grammars(PAPER)
 
 
 def traits(text: str = "") -> dict[str, Traits]:
@@ -54,7 +60,7 @@ def threaded(row: TypedSoFar, text: str) -> set[str]:
 
 def draw(count: int, history: int, **options: object) -> list[Sample]:
     drawing = Drawing(session_length=history, start_directories=HERE, seed=6, **options)  # type: ignore[arg-type]
-    grammars = None if drawing.commands else every()
+    grammars = None if drawing.commands else usual()
     return list(sample(drawing, count=count, catalogue=stand_in_catalogue(), grammars=grammars))
 
 
