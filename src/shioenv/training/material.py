@@ -66,6 +66,8 @@ class MaterialPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Records of the dataset."""
     seed: int
     policy: str = "people"
+    commands: tuple[str, ...] = ()
+    """Grammars that inputs are drawn from, as `Drawing.commands` names them."""
     sampler: str = "gcs"
     """`gcs`, `ucs`, `ucs-universal`, `probes`, `filters`, `crossed` or `stages`.
 
@@ -115,6 +117,7 @@ class MaterialPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             sampler=self.sampler,
             policy=self.policy,
             seed=self.seed,
+            commands=self.commands,
             horizon=self.horizon,
             composite_share=self.composite_share,
             mistakes=self.mistakes,
