@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections import Counter
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -129,6 +131,27 @@ def test_the_public_inputs_are_what_their_page_says() -> None:
     kinds = Counter(question.kind for question in questions)
     assert kinds["intruder"] == 41
     assert sum(bool(question.history) for question in questions) == 35
+
+
+def test_the_sessions_are_what_their_page_says() -> None:
+    path = Path(str(files("shioenv.evaluation").joinpath("suites/sessions-200.jsonl")))
+    page = Path(__file__).parents[3] / "docs/reference/public-suite.md"
+    assert hashlib.sha256(path.read_bytes()).hexdigest() in page.read_text("utf-8")
+    questions = read_questions(path)
+    names = ("awk-sed-perl", "loops", "several-lines", "variables", "files")
+    assert Counter(question.kind for question in questions) == dict.fromkeys(names, 40)
+    steps = Counter(question.steps for question in questions)
+    assert steps == {"single": 127, "multi": 73}
+    for question in questions:
+        assert question.steps == ("single" if is_single(question.input) else "multi"), question.id
+    who = Counter(question.extra["who"] for question in questions)
+    assert who == {"developer": 108, "admin": 77, "intruder": 15}
+    assert sum(question.extra.get("mistake", False) for question in questions) == 19
+    lengths = Counter(len(question.history) + 1 for question in questions)
+    assert lengths == {1: 94, 2: 58, 3: 30, 4: 17, 5: 1}
+    asked = {(question.history, question.input) for question in questions}
+    assert len(asked) == 200
+    assert asked.isdisjoint((one.history, one.input) for one in read_questions("public"))
 
 
 def test_the_digest_is_of_inputs_system_and_settings(tmp_path: Path) -> None:
