@@ -100,7 +100,7 @@ def memory(
     ],
     *,
     out: Annotated[
-        Path, typer.Option(metavar="FILE", help="The model: one file of at most 16 MB.")
+        Path, typer.Option(metavar="FILE", help="The model: one file of at most 64 MB.")
     ],
     questions: Annotated[
         int,
@@ -173,7 +173,7 @@ def examples(
     """
     import tempfile
 
-    from shioenv.model.files import LARGEST_TRAINED, located, opened, pack
+    from shioenv.model.files import located, opened, pack
     from shioenv.model.memory.memory import Memory
     from shioenv.training.examples import Examples
 
@@ -181,7 +181,7 @@ def examples(
     with tempfile.TemporaryDirectory(prefix="shioenv-examples-") as making, Meter() as meter:
         directory = Path(making) / "examples"
         _prepare(material, directory, checkpoint, kept, neighbours, meter)
-        size = pack(directory, out, most=LARGEST_TRAINED)
+        size = pack(directory, out)
         facts = Examples(directory).facts
     lines = printing.rows(
         {
@@ -256,7 +256,7 @@ def model(
         from shioenv.training.sequence import TrainingPlan, train
     except ImportError:
         raise MissingExtraError("training", "train", "torch", "transformers") from None
-    from shioenv.model.files import LARGEST_TRAINED, opened, pack
+    from shioenv.model.files import opened, pack
     from shioenv.training.examples import Examples
 
     kept = out / "examples"
@@ -285,7 +285,7 @@ def model(
             report=lambda what, done, of: meter.tell(what, done, of),
         )  # fmt: skip
     file = out / f"{out.resolve().name}.model"
-    packed = pack(out / "model", file, most=LARGEST_TRAINED, hint="--size small")
+    packed = pack(out / "model", file, hint="--size small")
     document = {
         "step": piece.step, "steps": piece.steps, "ended": piece.ended,
         "dev_loss": piece.best_loss, "curve": piece.curve, "file": str(file), "bytes": packed,

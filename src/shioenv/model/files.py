@@ -21,6 +21,7 @@ from shioenv.files.durable import atomic_write, storage_errors
 from shioenv.files.members import json_member, judged
 from shioenv.files.regular import read_regular
 from shioenv.files.sealed import is_sealed, keep_private, seal
+from shioenv.model.memory.index import COLUMNS, ROWS, columns_of, write_rows
 from shioenv.model.memory.memory import Memory
 from shioenv.model.model import Model
 from shioenv.system.build import cache_directory
@@ -36,11 +37,8 @@ SHIPPED = Path(__file__).parent / "models"
 """The directory of the models that come with the package."""
 
 CARD = "model.json"
-LARGEST_FILE = 16 * 1024 * 1024
-"""Most bytes of a packed memory."""
-
-LARGEST_TRAINED = 64_000_000
-"""Most bytes of a packed sequence model, and of packed examples."""
+LARGEST_FILE = 64_000_000
+"""Most bytes of a packed model, and of packed examples."""
 
 SEQ2SEQ = "seq2seq"
 """The `kind` in the card of a sequence model."""
@@ -48,10 +46,10 @@ SEQ2SEQ = "seq2seq"
 FEWER = "make it of fewer records"
 
 _LARGEST_OPEN = 1 << 30
-_LARGEST_PACKED = 2 * LARGEST_TRAINED
+_LARGEST_PACKED = 2 * LARGEST_FILE
 _FILES = frozenset(
     {
-        *("behaviors.bin", "behaviors.npy", "index.json", "model.json", "ranker.npz", "rows.npy"),
+        *("behaviors.bin", "behaviors.npy", "index.json", "model.json", "ranker.npz", COLUMNS),
         *("texts.bin", "world.json"),
         *("config.json", "generation_config.json", "model.safetensors", "tokenizer.json"),
         *("examples.json", "examples.npy", "tokens.bin", "seen.npz"),
@@ -228,6 +226,9 @@ def opened(path: Path) -> Path:
             made.mkdir()
             for name, content in _members(packed, path):
                 (made / name).write_bytes(content)
+            if (made / COLUMNS).exists():
+                with judged(path):
+                    write_rows(made)
             seal(made)
             with suppress(OSError):  # nothing was unpacked before
                 directory.rename(Path(making) / "before")
@@ -248,12 +249,14 @@ def pack(directory: Path, file: Path, *, most: int = LARGEST_FILE, hint: str = F
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w", format=tarfile.USTAR_FORMAT) as tar:
         for path in sorted(directory.iterdir()):
-            if path.name not in _FILES:
+            if path.name == ROWS:
+                member, content = tarfile.TarInfo(COLUMNS), columns_of(directory)
+            elif path.name in _FILES:
+                member, content = tarfile.TarInfo(path.name), path.read_bytes()
+            else:
                 continue
-            member = tarfile.TarInfo(path.name)
-            member.size = path.stat().st_size
-            with path.open("rb") as content:
-                tar.addfile(member, content)
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
     settings = zstandard.ZstdCompressionParameters.from_level(
         19, window_log=26, enable_ldm=True, write_checksum=True
     )

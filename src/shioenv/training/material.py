@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import random
 import re
 import stat
@@ -279,7 +280,7 @@ def probes(system: System, count: int, seed: int) -> list[str]:
 
     Each letter and each digit is tried as an option, and `nosuch` as a long option. Each letter or
     digit stands by itself, and before a file of the home tree. Files and order are drawn by the
-    seed. At most `count` inputs are given.
+    seed. At most `count` inputs are given, as lines of a command list.
     """
     files = _files(system)
     rng = random.Random(seed)
@@ -288,7 +289,8 @@ def probes(system: System, count: int, seed: int) -> list[str]:
         command = " ".join(grammar.command_tokens[0].split()) or grammar.name
         if "-" in grammar.name and grammar.name.startswith(f"{command}-"):
             command = grammar.name.replace("-", " ", 1)
-        made += [command, f"{command} --help", f"{command} --version", f"{command} --nosuch"]
+        alone = json.dumps({"input": command}) if command == "[" else command  # no JSON of its own
+        made += [alone, f"{command} --help", f"{command} --version", f"{command} --nosuch"]
         made.append(f"{command} {rng.choice(files)}")
         for letter in _LETTERS:
             made.append(f"{command} -{letter}")

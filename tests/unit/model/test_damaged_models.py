@@ -24,6 +24,7 @@ from shioenv.cli.main import app
 from shioenv.errors import Abstained, HostError, ModelError
 from shioenv.model import files as packing
 from shioenv.model.files import card_of, load_model, opened, pack, write_card
+from shioenv.model.memory.index import columns_of
 from shioenv.model.memory.rank import FEATURES, PAIR, Ranker
 from shioenv.model.memory.rewrite import Kept
 
@@ -370,13 +371,46 @@ def test_more_than_a_model_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.M
         assert "more than a model" in refused(tmp_path / "bomb.model", "bomb.model")
 
 
-@pytest.mark.parametrize("name", MEMBERS)
+@pytest.mark.parametrize("name", sorted({*MEMBERS} - {"rows.npy"}))
 def test_a_damaged_member_of_a_packed_model_is_named(
     directory: Path, tmp_path: Path, name: str
 ) -> None:
     (directory / name).write_bytes(DEEP)
     pack(directory, tmp_path / "small.model")
-    refused(tmp_path / "small.model", "opened")
+    refused(tmp_path / "small.model", "model")
+
+
+def test_damaged_rows_are_not_packed(directory: Path, tmp_path: Path) -> None:
+    (directory / "rows.npy").write_bytes(DEEP)
+    with pytest.raises(ModelError, match=r"rows\.npy"):
+        pack(directory, tmp_path / "small.model")
+    assert not (tmp_path / "small.model").exists()
+
+
+def test_packed_rows_come_back_as_they_were(directory: Path, tmp_path: Path) -> None:
+    pack(directory, tmp_path / "small.model")
+    there = opened(tmp_path / "small.model")
+    assert (there / "rows.npy").read_bytes() == (directory / "rows.npy").read_bytes()
+    assert not (there / "columns.npz").exists()
+
+
+def other_columns(columns: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield {}
+    yield columns | {"length": columns["length"] + 1}
+    yield columns | {"length": columns["length"][:-1]}
+    yield columns | {"start": columns["start"] + 200}
+    yield columns | {"classes": columns["classes"][:-1]}
+    yield columns | {"length": np.array(5)}
+    yield {name: values for name, values in columns.items() if name != "words"}
+
+
+@pytest.mark.parametrize("way", range(7))
+def test_columns_that_fit_no_text_are_refused(directory: Path, tmp_path: Path, way: int) -> None:
+    columns = dict(np.load(io.BytesIO(columns_of(directory))))
+    np.savez(directory / "columns.npz", **list(other_columns(columns))[way])
+    (directory / "rows.npy").unlink()
+    pack(directory, tmp_path / "small.model")
+    refused(tmp_path / "small.model", "columns.npz")
 
 
 @pytest.mark.parametrize("kind", ["pipe", "/dev/zero", "too long"])

@@ -21,7 +21,6 @@ from shioenv.errors import Abstained, ModelError
 from shioenv.live.asked import AskedShell
 from shioenv.model.commands import GUESSED
 from shioenv.model.files import (
-    LARGEST_FILE,
     SHIPPED,
     load_model,
     opened,
@@ -316,7 +315,7 @@ def test_the_model_that_comes_with_the_package(
 ) -> None:
     monkeypatch.setenv("SHIOENV_CACHE", str(tmp_path))
     file = SHIPPED / "default.model"
-    assert file.stat().st_size <= LARGEST_FILE
+    assert file.stat().st_size <= 16 << 20  # the whole package is of this size nearly
     model = load_model()
     assert model.run("wc -l scripts/*.sh | tail -1").output == b"  41 total\n"
     assert model.run("cat nosuchfile").exit_code == 1

@@ -6,6 +6,7 @@ bytes), the texts, and each different behavior once.
 
 from __future__ import annotations
 
+import io
 import json
 import mmap
 import os
@@ -22,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shioenv.errors import ModelError
-from shioenv.files.members import array_member, json_member, judged
+from shioenv.files.members import array_member, arrays_member, json_member, judged
 from shioenv.files.regular import open_regular
 from shioenv.model.facts import CLASSES
 from shioenv.model.memory.rewrite import Kept, Taken
@@ -116,6 +117,15 @@ def signature(taken: Taken) -> tuple[int, int, int, list[int], list[int]]:
 
 _HEAD = "index.json"
 
+ROWS = "rows.npy"
+"""The file of an index that holds its rows."""
+
+COLUMNS = "columns.npz"
+"""What a packed model holds in the place of `ROWS`."""
+
+_FOUND = ("hash", "text")
+"""The parts of a row that follow from the texts."""
+
 
 _Count = Annotated[int, msgspec.Meta(ge=0)]
 _Path = Annotated[str, msgspec.Meta(pattern="^/")]
@@ -155,7 +165,7 @@ class Index:
                 f"{directory} was made by a release that takes commands apart otherwise",
                 hint="make it again of its material: shioenv train memory",
             )
-        self.rows: Rows = array_member(directory / "rows.npy", ROW)
+        self.rows: Rows = array_member(directory / ROWS, ROW)
         self._bytes = np.asarray(self.rows).view(np.uint8).data
         self._places: Rows = array_member(directory / "behaviors.npy", np.uint32)
         self._texts = _mapped(directory / "texts.bin")
@@ -174,7 +184,7 @@ class Index:
                 raise ValueError("it does not say where each behavior begins")
             if places[-1] != len(self._behaviors):
                 raise ValueError("behaviors.bin is not as long as it says")
-        with judged(self.directory / "rows.npy"):
+        with judged(self.directory / ROWS):
             ends = rows["text"].astype(np.int64) + rows["length"]
             if ends.max(initial=0) != len(self._texts):
                 raise ValueError("texts.bin is not as long as its rows say")
@@ -319,13 +329,49 @@ def write_index(directory: Path, records: Iterable[tuple[str, str, Taken | None,
             texts += data
             number += 1
     directory.mkdir(parents=True, exist_ok=True)
-    np.save(directory / "rows.npy", rows)
+    np.save(directory / ROWS, rows)
     places = np.cumsum([0, *map(len, behaviors)], dtype=np.uint32)
     np.save(directory / "behaviors.npy", places)
     (directory / "texts.bin").write_bytes(texts)
     (directory / "behaviors.bin").write_bytes(b"".join(behaviors))
     head = {"forms": FORMS, "starts": list(starts), "utilities": utilities}
     (directory / _HEAD).write_text(json.dumps(head, ensure_ascii=False))
+
+
+def columns_of(directory: Path) -> bytes:
+    """The rows of an index, column by column: packed they are half as large.
+
+    What follows from the texts is left out; `write_rows` finds it again.
+    """
+    rows, made = array_member(directory / ROWS, ROW), io.BytesIO()
+    columns = {name: rows[name].T for name in ROW.names or () if name not in _FOUND}
+    np.savez(made, allow_pickle=False, **columns)
+    return made.getvalue()
+
+
+def write_rows(directory: Path) -> None:
+    """Writes the rows of an index whose directory has columns (`columns_of`), and removes these.
+
+    Errors: ModelError for columns, texts or a head that do not fit together.
+    """
+    file = directory / COLUMNS
+    columns, head = arrays_member(file), json_member(directory / _HEAD, _Head)
+    with judged(file):
+        rows = np.zeros(len(columns["length"]), dtype=ROW)
+        for name in set(ROW.names or ()).difference(_FOUND):
+            rows[name] = columns[name].T
+        ends = np.cumsum(rows["length"], dtype=np.int64)
+        texts = (directory / "texts.bin").read_bytes()
+        if ends[-1:].sum() != len(texts):
+            raise ValueError("texts.bin is not as long as it says")
+        rows["text"] = ends - rows["length"]
+        begun = [
+            zlib.crc32(f"{cwd}\0".encode("utf-8", "surrogateescape")) for cwd in head["starts"]
+        ]
+        begins = zip(rows["start"].tolist(), rows["text"].tolist(), ends.tolist(), strict=True)
+        rows["hash"] = [zlib.crc32(texts[first:end], begun[start]) for start, first, end in begins]
+        np.save(directory / ROWS, rows)
+    file.unlink()
 
 
 def _packed(kept: Kept) -> bytes:
