@@ -112,6 +112,10 @@ def test_a_command_that_a_signal_kills_ends_as_with_a_stock_sshd(server: Server)
     assert (killed.returncode, killed.stdout, killed.stderr) == (255, b"", b"")
     told = server.ssh("root@127.0.0.1", "(exit 137)")
     assert told.returncode == 137
+    for forged in ("status 0", f"status {'9' * 5000}"):
+        line = f"kill -9 $$\n{forged}\n"
+        assert server.ssh("root@127.0.0.1", line).returncode == 255
+        assert server.until("shioenv.command", input=line)["exit_code"] == 137
     by_a_child = server.ssh("root@127.0.0.1", "bash -c 'kill -9 $$'; echo $?")
     assert by_a_child.stdout == b"137\n"
 
