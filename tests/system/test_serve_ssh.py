@@ -405,6 +405,25 @@ def test_the_end_of_the_server_ends_everything(
         assert processes_with("86422") == []
 
 
+def test_the_log_tells_what_ran_when_the_server_ended(system: System, tmp_path: Path) -> None:
+    command = "touch /by_command; exec sleep 86425"
+    with serving(tmp_path / "served") as server:
+        with Sitting(server, "root@127.0.0.1") as sitting:
+            sitting.read(PROMPT)
+            sitting.type("touch /by_terminal; echo be''gun; exec sleep 86424\r", "begun\r\n")
+            with ThreadPoolExecutor(1) as pool:
+                client = pool.submit(server.ssh, "root@127.0.0.1", command)
+                server.until("cowrie.command.input", input=command)
+                started_with("86425")
+                assert server.stop() == 0
+                assert client.result(PATIENCE).returncode == 255
+        told = server.events("shioenv.command")
+        assert len(told) == len(server.events("cowrie.session.closed")) == 2
+        changed = [change[1] for event in told for change in event["context_patch"]]
+        assert {"/fs/by_command", "/fs/by_terminal"} <= set(changed)
+        assert server.events()[-1]["eventid"] == "cowrie.session.closed"
+
+
 def children_of(pid: int) -> list[int]:
     """All descendants of a process."""
     found = []
