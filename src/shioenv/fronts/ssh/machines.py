@@ -64,6 +64,16 @@ _ORDER: Final = (
 )
 """Has that process run a command, whose standard input is what comes behind, and say its status."""
 
+_PLAIN: Final = (
+    "( read -ra fields < /proc/$$/stat; from=$((fields[47] + 5)) "
+    "count=$((fields[48] - fields[47] - 5))\n"
+    "exec dd if=/dev/zero of=/proc/$$/mem bs=1 seek=$from count=$count conv=notrunc ) 2> /dev/null"
+)
+"""Leaves of the words that `ps` shows of the shell that waits in a machine `bash` alone.
+
+The shell writes over its own words in memory, as `setproctitle` does.
+"""
+
 _NO_LOGIN = ("nologin", "false", "sync")
 _PASSED_ON = re.compile(r"TERM|LANG|LC_[A-Z_]+|SSH_CLIENT|SSH_CONNECTION")
 _ROOTS_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -206,4 +216,6 @@ class Machines:
             self._ready.append(self._thread.submit(self._start))
 
     def _start(self) -> Lines:
-        return self._runner.start_shell("/", idle_seconds=IDLE_SECONDS)
+        lines = self._runner.start_shell("/", idle_seconds=IDLE_SECONDS)
+        lines.run(_PLAIN)
+        return lines
