@@ -5,12 +5,12 @@
 FILE has an input on each line, as JSON (`input`) or as text. Each comes as a command of its own, by
 OpenSSH's client, to a machine of its own, and starts in the system's first start directory.
 
-The machine itself runs the same words as a login's, as `shioenv run` does, three times. Then it runs
-them once more as a server would: a second later, beside other processes, with a socket as standard
-input, and for a client at another port. What these runs disagree about tells when or how it was
-asked: no two logins on one server agree about it either. It is left out, and named. Compared are
-standard output, standard error and exit status as the client gives them. Of Cowrie's answer, which
-has one output, output and exit status are compared with those of `shioenv run`.
+The machine itself runs the same words as a login's, as `shioenv run` does, three times. Then it
+runs them once more as a server would: a second later, beside other processes, with a socket as
+standard input, and for a client at another port. What these runs disagree about tells when or how
+it was asked: no two logins on one server agree about it either. It is left out, and named. Compared
+are standard output, standard error and exit status as the client gives them. Of Cowrie's answer,
+which has one output, output and exit status are compared with those of `shioenv run`.
 """
 
 from __future__ import annotations
@@ -164,8 +164,8 @@ def main() -> None:
         print(texts[place])
         for ours, theirs in zip(heard[place], *runs[place], strict=True):
             if ours != theirs:
-                both = (repr(text).replace("\\n", "\n").splitlines() for text in (theirs, ours))
-                print("\n".join(unified_diff(*both, "itself", "served", lineterm="", n=0)))
+                before, after = (repr(text).split("\\n") for text in (theirs, ours))
+                print("\n".join(unified_diff(before, after, "itself", "served", lineterm="", n=0)))
     print(", ".join(f"{name}: {figure}" for name, figure in found.items()))
 
 

@@ -107,6 +107,13 @@ def test_a_command_answers_while_it_runs(server: Server) -> None:
     assert server.until("shioenv.command", input=line)["exit_code"] == 129
 
 
+def test_processes_show_nothing_of_how_a_machine_waits(server: Server) -> None:
+    done = server.ssh("root@127.0.0.1", "ps -eo args; cat /proc/[1-9]*/cmdline")
+    assert b"\nsshd: root@notty\n" in done.stdout
+    assert b"\nbash\n" in done.stdout
+    assert not [word for word in (b"norc", b"/dev/stdin", b"printf") if word in done.stdout]
+
+
 def test_a_command_that_a_signal_kills_ends_as_with_a_stock_sshd(server: Server) -> None:
     killed = server.ssh("root@127.0.0.1", "kill -9 $$")
     assert (killed.returncode, killed.stdout, killed.stderr) == (255, b"", b"")
