@@ -3,23 +3,30 @@
     python benchmarks/believed_lines.py FILE [--count N] [--cowrie] [--json]
 
 FILE has an input on each line, as JSON (`input`) or as text. Each comes as a command of its own, by
-OpenSSH's client, to a machine of its own, and starts in the system's first start directory. The
-machine itself runs the same words as a login's three times, and what these runs disagree about is
-left out. Compared are standard output, standard error and exit status as the client gives them. Of
-Cowrie's answer, which has one output, output and exit status are compared with those of
-`shioenv run`.
+OpenSSH's client, to a machine of its own, and starts in the system's first start directory.
+
+The machine itself runs the same words as a login's, as `shioenv run` does, three times. Then it
+runs them once more as a server would: a second later, beside other processes, with a socket as
+standard input, and for a client at another port. What these runs disagree about tells when or how
+it was asked: no two logins on one server agree about it either. It is left out, and named. Compared
+are standard output, standard error and exit status as the client gives them. Of Cowrie's answer,
+which has one output, output and exit status are compared with those of `shioenv run`.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import os
+import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from difflib import unified_diff
 from pathlib import Path
 
 from believed import served
@@ -31,9 +38,12 @@ from shioenv.errors import AnswerError
 from shioenv.evaluation.predictor import Setting
 from shioenv.evaluation.predictors.cowrie import Cowrie
 from shioenv.fronts.ssh.machines import LIMITS, accounts, login_words
-from shioenv.system.store import find_system
+from shioenv.live.entered import Command, EnteredMachine, Finished, Running
+from shioenv.system.store import System, find_system
 
 RUNS = 3
+LATER = 1.1
+"""Seconds: more than one on any clock."""
 OPTIONS = [
     "-F", "none", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null",
     "-o", "LogLevel=ERROR", "-o", "PubkeyAuthentication=no", "-T", "root@127.0.0.1",
@@ -49,17 +59,40 @@ def inputs(file: Path, count: int) -> Iterator[str]:
         yield json.loads(line)["input"] if line.startswith("{") else line
 
 
-def itself(runner: SandboxRunner, command: str) -> Heard | None:
-    """What the machine itself does with a command of root's; None where its runs disagree."""
-    root = next(iter(accounts(runner.system).values()))
-    variables = {"SSH_CLIENT": "127.0.0.1 5 22", "SSH_CONNECTION": "127.0.0.1 5 127.0.0.1 22"}
-    words = login_words(root, command, variables, tty=False)
+def words_of(system: System, command: str, port: int) -> str:
+    """The quoted words of root's login with a command, for a client at a port."""
+    root = next(iter(accounts(system).values()))
+    variables = {
+        "SSH_CLIENT": f"127.0.0.1 {port} 22",
+        "SSH_CONNECTION": f"127.0.0.1 {port} 127.0.0.1 22",
+    }
+    return login_words(root, command, variables, tty=False)
+
+
+def itself(runner: SandboxRunner, command: str) -> set[Heard]:
+    """What the machine itself does with a command of root's, in all of its runs."""
+    words = words_of(runner.system, command, 5)
     heard = set()
     for _ in range(RUNS):
         behavior = runner.execute(f"exec {words}", State(cwd="/"), separate=True)
         status = 255 if behavior.died_by_signal else behavior.exit_code
         heard.add((behavior.stdout or b"", behavior.stderr or b"", status))
-    return heard.pop() if len(heard) == 1 else None
+    return heard
+
+
+def later(system: System, command: str) -> Heard:
+    """What a machine that has gone on for a while does with a command that enters it."""
+    with EnteredMachine(system, LIMITS) as machine:
+
+        def done(text: str) -> Finished:
+            running = Running(machine.start(Command(text=text, fed=True)))
+            return asyncio.run(running.finish())
+
+        done("true")
+        time.sleep(LATER)
+        finished = done(f"exec {words_of(system, command, 6)}")
+    status = 255 if finished.exit_code == 128 + signal.SIGKILL else finished.exit_code
+    return finished.output, finished.errors, status
 
 
 def asked(port: int, environment: dict[str, str], command: str) -> Heard:
@@ -97,7 +130,9 @@ def main() -> None:
     cwd = system.declaration.start_directory
     commands = [f"cd {quoted(cwd)}; {text}" for text in texts]
     with open_sandbox(None, LIMITS) as runner:
-        truth = [itself(runner, command) for command in commands]
+        runs = [itself(runner, command) for command in commands]
+    with ThreadPoolExecutor(4) as pool:
+        afterwards = list(pool.map(lambda command: later(system, command), commands))
     with tempfile.TemporaryDirectory() as directory, served(Path(directory)) as port:
         ask = Path(directory) / "ask"
         ask.write_text("#!/bin/sh\necho any\n")
@@ -106,9 +141,13 @@ def main() -> None:
         environment = {name: text for name, text in environment.items() if name[:3] != "LC_"}
         with ThreadPoolExecutor(3) as pool:
             heard = list(pool.map(lambda text: asked(port, environment, text), commands))
-    steady = [place for place, one in enumerate(truth) if one is not None]
-    wrong = [place for place in steady if heard[place] != truth[place]]
-    found = {"inputs": len(texts), "steady": len(steady), "equal": len(steady) - len(wrong)}
+    again = [place for place, each in enumerate(runs) if len(each) == 1]
+    steady = [place for place in again if runs[place] == {afterwards[place]}]
+    wrong = [place for place in steady if runs[place] != {heard[place]}]
+    found = {
+        "inputs": len(texts), "alike three times": len(again), "steady": len(steady),
+        "equal": len(steady) - len(wrong),
+    }  # fmt: skip
     if options.cowrie:
         with open_sandbox() as runner:
             ran = [runner.run(texts[place]) for place in steady]
@@ -119,8 +158,14 @@ def main() -> None:
     if options.json:
         print(json.dumps(found))
         return
+    for place in sorted(set(again) - set(steady)):
+        print(f"left out: {texts[place]}")
     for place in wrong:
-        print(f"{texts[place]}\n  itself: {truth[place]!r:.300}\n  served: {heard[place]!r:.300}")
+        print(texts[place])
+        for ours, theirs in zip(heard[place], *runs[place], strict=True):
+            if ours != theirs:
+                before, after = (repr(text).split("\\n") for text in (theirs, ours))
+                print("\n".join(unified_diff(before, after, "itself", "served", lineterm="", n=0)))
     print(", ".join(f"{name}: {figure}" for name, figure in found.items()))
 
 

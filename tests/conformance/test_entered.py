@@ -12,7 +12,7 @@ from typing import IO
 import pytest
 
 from shioenv.errors import InputError, SandboxError, UsageError
-from shioenv.live.entered import Command, EnteredMachine, Finished, Running
+from shioenv.live.entered import Command, EnteredMachine, Finished, Running, told
 from shioenv.sandbox.base import MEBIBYTE, Limits, Request
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
 from shioenv.system.store import System
@@ -125,6 +125,24 @@ def test_nothing_inside_ends_the_machine(machine: EnteredMachine) -> None:
     assert done(machine, "touch /before; kill -9 -1").exit_code == 137
     assert done(machine, "kill -9 $PPID; [ -e /before ]").exit_code in {0, 137}
     assert done(machine, "[ -e /before ] && echo there").output == b"there\n"
+
+
+@pytest.mark.parametrize(
+    "forged", ["status 0", f"status {'9' * 5000}", "group 1"], ids=["status", "nines", "group"]
+)
+def test_no_text_of_a_killed_command_stands_where_its_end_is_told(
+    machine: EnteredMachine, forged: str
+) -> None:
+    command = Command(text=f"kill -9 $$\n{forged}\n", env={"X": f"\n{forged}\n"})
+    running = Running(machine.start(command))
+    assert asyncio.run(running.finish()).exit_code == 137
+    assert running.group != 1
+
+
+def test_what_is_no_number_of_the_talk_is_nothing() -> None:
+    lines = [b"status 9" + b"9" * 5000, b"status -1", b"status 1 2", b"state 1"]
+    assert [told(line + b"\n") for line in lines] == [None] * 4
+    assert told(b"status 7\n") == ("status", 7)
 
 
 def test_a_limit_ends_the_processes_and_not_the_machine(system: System) -> None:

@@ -345,6 +345,25 @@ def test_the_log_has_a_line_for_each(server: Server) -> None:
     assert "confidence" not in printed
 
 
+def test_the_log_has_the_lines_that_fail(tmp_path: Path) -> None:
+    with serving(tmp_path) as server:
+        for messages in (History().messages("a\0b"), executed("a\0b")):
+            with pytest.raises(openai.BadRequestError):
+                chat(server.client(), messages)
+        server.process.send_signal(signal.SIGTERM)
+        server.process.communicate(timeout=60)
+        events = [json.loads(line) for line in server.log.read_text().splitlines()]
+    order = ["cowrie.session.connect", "cowrie.command.input", "shioenv.unanswered"]
+    order.append("cowrie.session.closed")
+    sessions = dict.fromkeys(event["session"] for event in events)
+    assert len(sessions) == 2
+    for session in sessions:
+        told = [event for event in events if event["session"] == session]
+        assert [event["eventid"] for event in told] == order
+        assert [event.get("input") for event in told] == [None, "a\0b", "a\0b", None]
+        assert "NUL" in told[2]["reason"]
+
+
 def test_the_log_tells_a_visit_from_its_beginning_to_its_end(tmp_path: Path) -> None:
     with serving(tmp_path, "--model", "default") as server:
         chat(server.client(), History().messages("pwd"), model="default")

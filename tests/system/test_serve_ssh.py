@@ -107,11 +107,22 @@ def test_a_command_answers_while_it_runs(server: Server) -> None:
     assert server.until("shioenv.command", input=line)["exit_code"] == 129
 
 
+def test_processes_show_nothing_of_how_a_machine_waits(server: Server) -> None:
+    done = server.ssh("root@127.0.0.1", "ps -eo args; cat /proc/[1-9]*/cmdline")
+    assert b"\nsshd: root@notty\n" in done.stdout
+    assert b"\nbash\n" in done.stdout
+    assert not [word for word in (b"norc", b"/dev/stdin", b"printf") if word in done.stdout]
+
+
 def test_a_command_that_a_signal_kills_ends_as_with_a_stock_sshd(server: Server) -> None:
     killed = server.ssh("root@127.0.0.1", "kill -9 $$")
     assert (killed.returncode, killed.stdout, killed.stderr) == (255, b"", b"")
     told = server.ssh("root@127.0.0.1", "(exit 137)")
     assert told.returncode == 137
+    for forged in ("status 0", f"status {'9' * 5000}"):
+        line = f"kill -9 $$\n{forged}\n"
+        assert server.ssh("root@127.0.0.1", line).returncode == 255
+        assert server.until("shioenv.command", input=line)["exit_code"] == 137
     by_a_child = server.ssh("root@127.0.0.1", "bash -c 'kill -9 $$'; echo $?")
     assert by_a_child.stdout == b"137\n"
 
@@ -399,6 +410,25 @@ def test_the_end_of_the_server_ends_everything(
             assert sitting.leave() == 255
             assert client.result(PATIENCE).returncode == 255
         assert processes_with("86422") == []
+
+
+def test_the_log_tells_what_ran_when_the_server_ended(system: System, tmp_path: Path) -> None:
+    command = "touch /by_command; exec sleep 86425"
+    with serving(tmp_path / "served") as server:
+        with Sitting(server, "root@127.0.0.1") as sitting:
+            sitting.read(PROMPT)
+            sitting.type("touch /by_terminal; echo be''gun; exec sleep 86424\r", "begun\r\n")
+            with ThreadPoolExecutor(1) as pool:
+                client = pool.submit(server.ssh, "root@127.0.0.1", command)
+                server.until("cowrie.command.input", input=command)
+                started_with("86425")
+                assert server.stop() == 0
+                assert client.result(PATIENCE).returncode == 255
+        told = server.events("shioenv.command")
+        assert len(told) == len(server.events("cowrie.session.closed")) == 2
+        changed = [change[1] for event in told for change in event["context_patch"]]
+        assert {"/fs/by_command", "/fs/by_terminal"} <= set(changed)
+        assert server.events()[-1]["eventid"] == "cowrie.session.closed"
 
 
 def children_of(pid: int) -> list[int]:

@@ -54,6 +54,7 @@ MESSAGES: Final[Mapping[str, str]] = {
     "cowrie.session.closed": "Connection lost after {duration_ms} milliseconds",
     "shioenv.command": "{runner} answered {input!r} in {latency} s",
     "shioenv.abstained": "no answer to {input!r}: {reason}",
+    "shioenv.unanswered": "failed to answer {input!r}: {reason}",
     "shioenv.forward.refused": "refused: {request}",
     "shioenv.dropped": "dropped a connection from {src_ip}:{src_port}: {reason}",
     "shioenv.protocol": "sshd: {text}",

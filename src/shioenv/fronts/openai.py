@@ -112,37 +112,58 @@ class OpenAIFront:
         return StreamingResponse(_events(chunks), media_type="text/event-stream")
 
     async def _told(self, request: Request, conversation: Conversation, began: float) -> Answered:
-        """What the shell answers, written into the log."""
+        """What the shell answers. The log has the line before it is run, and what became of it."""
+        line, visit = conversation.line, ""
+
+        def heard(number: str) -> None:
+            nonlocal visit
+            visit = number
+            self._tell(TYPED, self._origin(request, number, began), input=line)
+
         try:
-            told = await self._visits.answer(conversation)
-        except InputError as error:
-            raise _error(400, error.message, param="messages") from None
-        except ConversationTooLongError as error:
-            code = "context_length_exceeded"  # OpenAI's, for a conversation that is too long
-            raise _error(400, error.message, code=code, param="messages") from None
-        except OverloadedError as error:
-            raise _error(503, error.message, code="overloaded") from None
+            told = await self._visits.answer(conversation, heard)
+            self._write(visit, line, told, time.monotonic() - began)
         except ShioenvError as error:
-            self._note(f"a line was not answered: {error}")
-            raise _error(500, "the shell's machine broke") from None
-        self._write(request, conversation, told, time.monotonic() - began)
+            if visit in self._logged:
+                reason = {"input": line, "reason": error.message}
+                self._tell("shioenv.unanswered", self._logged[visit][0], **reason)
+            raise self._unanswered(error) from None
+        finally:
+            if conversation.is_alone:
+                self._ended(visit)
         return told
 
-    def _write(
-        self, request: Request, conversation: Conversation, told: Answered, latency: float
-    ) -> None:
-        """Writes into the log what a line did; before a visit's first one, that the visit began."""
-        if self._log is None:
-            return
-        if told.visit not in self._logged:
+    def _unanswered(self, error: ShioenvError) -> HTTPException:
+        """What a client is told where its line has no answer."""
+        if isinstance(error, InputError):
+            return _error(400, error.message, param="messages")
+        if isinstance(error, ConversationTooLongError):
+            code = "context_length_exceeded"  # OpenAI's, for a conversation that is too long
+            return _error(400, error.message, code=code, param="messages")
+        if isinstance(error, OverloadedError):
+            return _error(503, error.message, code="overloaded")
+        self._note(f"a line was not answered: {error}")
+        return _error(500, "the shell's machine broke")
+
+    def _origin(self, request: Request, visit: str, began: float) -> Origin:
+        """Where a visit comes from. The log has the beginning of a visit that is new."""
+        if visit not in self._logged:
             client, server = request.scope.get("client"), request.scope.get("server")
             host, port = client or ("", 0)
-            where = Origin(told.visit, host, port, server or ("", 0), "openai")
-            self._logged[told.visit] = where, time.monotonic() - latency
-            self._log.tell("cowrie.session.connect", where)
-        where, _ = self._logged[told.visit]
-        line = conversation.line
-        self._log.tell(TYPED, where, input=line)
+            where = Origin(visit, host, port, server or ("", 0), "openai")
+            self._logged[visit] = where, began
+            self._tell("cowrie.session.connect", where)
+        return self._logged[visit][0]
+
+    def _tell(self, event: str, where: Origin, **fields: Any) -> None:
+        if self._log is not None:
+            self._log.tell(event, where, **fields)
+
+    def _write(self, visit: str, line: str, told: Answered, latency: float) -> None:
+        """Writes into the log what a line did."""
+        if self._log is None:
+            return
+        where, _ = self._logged[visit]
         again = {"again": told.again} if told.again else {}
         if told.behavior is None:
             self._log.tell("shioenv.abstained", where, input=line, reason=told.declined, **again)
@@ -150,15 +171,12 @@ class OpenAIFront:
             self._log.did(
                 where, line, told.behavior, latency, told.runner, told.confidence, **again
             )
-        if conversation.is_alone:
-            self._ended(told.visit)
 
     def _ended(self, visit: str) -> None:
         """Writes that a visit is over."""
-        if self._log is not None and visit in self._logged:
+        if visit in self._logged:
             where, began = self._logged.pop(visit)
-            lasted = duration(time.monotonic() - began)
-            self._log.tell("cowrie.session.closed", where, **lasted)
+            self._tell("cowrie.session.closed", where, **duration(time.monotonic() - began))
 
     async def _models(self, request: Request) -> Response:
         await self._caller(request)

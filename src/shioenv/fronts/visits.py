@@ -50,6 +50,10 @@ SWEEP_SECONDS: Final = 5.0
 """Seconds between two looks for shells that nobody uses."""
 
 
+def _nothing(visit: str) -> None:
+    """Takes no notice of a visit."""
+
+
 @dataclass(frozen=True, slots=True)
 class Answered:
     """What a shell answered to a line."""
@@ -168,14 +172,17 @@ class Visits:
         await self._in_thread(self._shells.make_ready)
         self._sweeping = asyncio.create_task(self._sweep())
 
-    async def answer(self, conversation: Conversation) -> Answered:
+    async def answer(
+        self, conversation: Conversation, heard: Callable[[str], object] = _nothing
+    ) -> Answered:
         """What the conversation's newest line prints.
 
-        Errors: OverloadedError, ConversationTooLongError. InputError for a line that no shell can
-        be given. SandboxError where the machine broke.
+        `heard` is told the number of the line's visit before the line is run. Errors:
+        OverloadedError, ConversationTooLongError. InputError for a line that no shell can be given.
+        SandboxError where the machine broke.
         """
         if conversation.is_alone:
-            return await self._alone_answer(conversation)
+            return await self._alone_answer(conversation, heard)
         visit = self._found(conversation)
         if visit is None and conversation.lines:
             # requests overtake each other, as where somebody pastes lines
@@ -191,6 +198,7 @@ class Visits:
             )
             self.known.append(visit)
         line = visit.add(conversation.line)
+        heard(visit.number)
         visit.waiting += 1
         try:
             async with visit.turn:
@@ -328,8 +336,11 @@ class Visits:
                 return False
         return True
 
-    async def _alone_answer(self, conversation: Conversation) -> Answered:
+    async def _alone_answer(
+        self, conversation: Conversation, heard: Callable[[str], object]
+    ) -> Answered:
         visit = Visit(conversation.key, [], [])
+        heard(visit.number)
         await self._take_slot()
         visit.shell = await self._opened()
         try:
@@ -408,7 +419,3 @@ class Visits:
         self._work.add(future)
         future.add_done_callback(self._work.discard)
         return await asyncio.shield(future)
-
-
-def _nothing(visit: str) -> None:
-    """Takes no notice of a visit's end."""

@@ -31,29 +31,31 @@ START_SECONDS: Final = 60.0
 
 _LAUNCH: Final = (
     "exec 9<&0 0</dev/null; set -m\n"
-    "( {command} <{source} 2>&8 8>&- 9>&-; printf 'status %d\\n' $? >&9 ) 8>&2 2>&9 &\n"
+    "( cd {cwd} 2>&8 && {{ set -- {command}\n{run}; }}; {say} ) 8>&2 2>&9 &\n"
     "printf 'group %d\\n' $! >&9"
 )
 """Starts a command in the background, in a group of its own, and says on the talk which one it is.
 
-Job control makes the group, and leaves the command the signals that a shell has. The command itself
-does not have the talk open. What Bash says of a command that a signal killed goes to the talk.
+Job control makes the group, and leaves the command the signals that a shell has.
 """
 
+RUN: Final = '"$@" 2>&8 8>&- 9>&-'
+"""Runs the words that are set, without the talk.
 
-def launched(words: str, *, fed: bool) -> str:
-    """The input that starts a command, quoted `words`, for `ShellSandbox.enter`.
+What Bash says of a command that a signal killed goes to the talk, and quotes this text. So nothing
+that a command's words say can stand on the talk.
+"""
 
-    Its talk says `group N` at once, and `status N` when the command has ended. Standard input is
-    what the talk is sent where the command is `fed`; else it is at its end.
-    """
-    return _LAUNCH.format(command=words, source="&9" if fed else "/dev/null")
+SAY_STATUS: Final = "printf 'status %d\\n' $? >&9"
+"""Says on the talk how the command before ended."""
+
+_TOLD = re.compile(rb"(group|status) ([0-9]{1,10})\s*")
 
 
 def told(line: bytes) -> tuple[str, int] | None:
     """What a line of the talk says: `group` or `status`, and its number; None for another line."""
-    word, _, number = line.decode("ascii", "replace").strip().partition(" ")
-    return (word, int(number)) if word in {"group", "status"} and number.isdecimal() else None
+    found = _TOLD.fullmatch(line)
+    return (found[1].decode(), int(found[2])) if found else None
 
 
 OUTPUT: Final = 16 * MEBIBYTE
@@ -106,7 +108,7 @@ class EnteredMachine(Closing):
         was killed. Errors: InputError for a text that is too long; SandboxError where the machine
         does not start it.
         """
-        row = launched(self._row(command), fed=command.fed)
+        row = self._row(command)
         request = Request(row, cwd="/", wall_seconds=START_SECONDS)
         return self._sandbox.enter(request, idle_seconds=self._idle_seconds)
 
@@ -155,7 +157,11 @@ class EnteredMachine(Closing):
     def _row(self, command: Command) -> str:
         words = ["/usr/bin/env", *(f"{name}={value}" for name, value in command.env.items())]
         row = " ".join(map(quoted, [*words, "/bin/bash", "-c", command.text]))
-        return f"cd {quoted(command.cwd)} 2>&8 && {self._as_user(command.user)}{row}"
+        source = "&9" if command.fed else "/dev/null"
+        return _LAUNCH.format(
+            cwd=quoted(command.cwd), command=f"{self._as_user(command.user)}{row}",
+            run=f"<{source} {RUN}", say=SAY_STATUS,
+        )  # fmt: skip
 
     def _as_user(self, user: str | None) -> str:
         """The words that make the program behind them a user's, whose home is in HOME."""
@@ -168,7 +174,7 @@ class EnteredMachine(Closing):
         if user in (None, "root"):
             return ""
         assert user is not None
-        home = f"HOME=~{user} " if _PLAIN_NAME.fullmatch(user) else ""
+        home = f"/usr/bin/env HOME=~{user} " if _PLAIN_NAME.fullmatch(user) else ""
         return f"{home}/usr/sbin/runuser -u {quoted(user)} -- "
 
 

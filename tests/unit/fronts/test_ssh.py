@@ -7,6 +7,7 @@ import base64
 import hashlib
 import json
 import os
+import pty
 import resource
 import socket
 import struct
@@ -20,6 +21,7 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch
 from shioenv.errors import UsageError
 from shioenv.fronts.events import LONGEST, LONGEST_PATCH, EventLog, origin
+from shioenv.fronts.ssh import watch as watching
 from shioenv.fronts.ssh import wires
 from shioenv.fronts.ssh.daemon import settings
 from shioenv.fronts.ssh.heard import Heard
@@ -27,6 +29,7 @@ from shioenv.fronts.ssh.machines import Account, login_words
 from shioenv.fronts.ssh.policy import REMEMBERED, AtTry, policy_of
 from shioenv.fronts.ssh.typed import Typed
 from shioenv.fronts.ssh.uploads import LARGEST, Room, ScpSink, SftpServer, Uploads
+from shioenv.fronts.ssh.watch import Front, PromptWatch
 
 # ---- policies ----
 
@@ -415,6 +418,81 @@ def test_a_log_that_cannot_be_written_is_told_once() -> None:
 
 
 # ---- logins ----
+
+
+class SlowMachine:
+    """A machine whose look is over when the test says so."""
+
+    ended = False
+
+    def __init__(self) -> None:
+        self.asked, self.over = asyncio.Event(), asyncio.Event()
+
+    async def look(self) -> Behavior:
+        self.asked.set()
+        await self.over.wait()
+        return Behavior(0, b"")
+
+
+class HeardChannel:
+    """A channel that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def entered(self, line: str, edited: bool) -> None:
+        pass
+
+    def did(self, line: str, behavior: Behavior, seconds: float, **fields: Any) -> None:
+        self.lines.append(line)
+
+
+def test_keys_are_held_back_while_what_is_in_front_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "UNHEARD_SECONDS", 0.01)
+    fronts = iter([Front(True, False, False)] * 5 + [Front(True, False, True)])
+
+    async def run() -> None:
+        watch = PromptWatch(HeardChannel(), SlowMachine(), -1)  # type: ignore[arg-type]
+        watch.entered("echo 1", False)
+        monkeypatch.setattr(watch, "_front", lambda: next(fronts))
+        await watch._freed()
+
+    asyncio.run(run())
+    assert list(fronts) == []
+
+
+def test_keys_are_not_held_back_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "UNHEARD_SECONDS", 0.01)
+    monkeypatch.setattr(watching, "HELD_SECONDS", 0.3)
+
+    async def run() -> None:
+        watch = PromptWatch(HeardChannel(), SlowMachine(), -1)  # type: ignore[arg-type]
+        watch.entered("while :; do :; done", False)
+        monkeypatch.setattr(watch, "_front", lambda: Front(True, False, False))
+        await asyncio.wait_for(watch._freed(), 30)
+
+    asyncio.run(run())
+
+
+def test_a_look_that_goes_on_when_its_visitor_leaves_is_told() -> None:
+    async def run() -> list[str]:
+        master, slave = pty.openpty()
+        machine, channel = SlowMachine(), HeardChannel()
+        watch = PromptWatch(channel, machine, master)  # type: ignore[arg-type]
+        watch.entered("touch x", False)
+        watch._is_over = lambda: True  # type: ignore[method-assign]
+        looking = asyncio.create_task(watch.look())
+        await machine.asked.wait()
+        looking.cancel()
+        await asyncio.gather(looking, return_exceptions=True)
+        machine.over.set()
+        await machine.look()
+        await asyncio.sleep(0)
+        os.close(master)
+        os.close(slave)
+        return channel.lines
+
+    assert asyncio.run(run()) == ["touch x"]
 
 
 def test_a_login_gets_what_a_real_one_gets_and_nothing_of_ours() -> None:

@@ -17,7 +17,7 @@ from shioenv.behavior.observe import SandboxRunner
 from shioenv.domain.behavior import Behavior
 from shioenv.errors import SandboxError
 from shioenv.fronts.seat import Seat
-from shioenv.live.entered import START_SECONDS, close
+from shioenv.live.entered import RUN, SAY_STATUS, START_SECONDS, close
 from shioenv.sandbox.base import MEBIBYTE, Entered, Limits
 from shioenv.system.store import System
 
@@ -60,10 +60,19 @@ It reads what to do from the talk, so that no list of processes shows that. A Ba
 """
 
 _ORDER: Final = (
-    "printf sshd 2>/dev/null >/proc/$$/comm; "
-    "{command} 2>&8 8>&- 9>&-; printf 'status %d\\n' $? >&9; exit\n"
+    f"printf sshd 2>/dev/null >/proc/$$/comm; set -- {{command}}; {RUN}; {SAY_STATUS}; exit\n"
 )
 """Has that process run a command, whose standard input is what comes behind, and say its status."""
+
+_PLAIN: Final = (
+    "( read -ra fields < /proc/$$/stat; from=$((fields[47] + 5)) "
+    "count=$((fields[48] - fields[47] - 5))\n"
+    "exec dd if=/dev/zero of=/proc/$$/mem bs=1 seek=$from count=$count conv=notrunc ) 2> /dev/null"
+)
+"""Leaves of the words that `ps` shows of the shell that waits in a machine `bash` alone.
+
+The shell writes over its own words in memory, as `setproctitle` does.
+"""
 
 _NO_LOGIN = ("nologin", "false", "sync")
 _PASSED_ON = re.compile(r"TERM|LANG|LC_[A-Z_]+|SSH_CLIENT|SSH_CONNECTION")
@@ -129,7 +138,7 @@ class VisitorMachine:
     async def enter(self, words: str, user: str) -> Entered:
         """Starts a user's command, as quoted words; its ends. Errors: SandboxError, InputError.
 
-        The talk is that of `live.entered.launched`, with standard input.
+        The talk is that of `EnteredMachine.start`, with standard input.
         """
         order = _ORDER.format(command=words).encode("utf-8", "surrogateescape")
         return await self._seat.do(lambda lines: _started(lines, user, order))
@@ -207,4 +216,6 @@ class Machines:
             self._ready.append(self._thread.submit(self._start))
 
     def _start(self) -> Lines:
-        return self._runner.start_shell("/", idle_seconds=IDLE_SECONDS)
+        lines = self._runner.start_shell("/", idle_seconds=IDLE_SECONDS)
+        lines.run(_PLAIN)
+        return lines

@@ -29,7 +29,7 @@ from shioenv.fronts.ssh.heard import LONGEST_LINE, Heard
 from shioenv.fronts.ssh.machines import Machines, accounts
 from shioenv.fronts.ssh.policy import PasswordPolicy
 from shioenv.fronts.ssh.seated import MachineChannel
-from shioenv.fronts.ssh.sessions import LOST, House, SshChannel, Visitor
+from shioenv.fronts.ssh.sessions import LEAVING_SECONDS, LOST, House, SshChannel, Visitor
 from shioenv.system.host import OPEN_FILES, allow_open_files
 from shioenv.system.store import System
 
@@ -133,10 +133,11 @@ class SshServer:
         sockets = (listener, self._daemon.gate, self._daemon.sessions)
         for each, take in zip(sockets, (self._accept, self._ask, self._open), strict=True):
             wires.accept(each, take)
-        self._begin(self._watch())
+        watching = self._begin(self._watch())
         try:
             await self._stopping.wait()
         finally:
+            watching.cancel()
             for each in sockets:
                 loop.remove_reader(each)
                 each.close()
@@ -147,7 +148,12 @@ class SshServer:
             raise ServingError(f"the server stopped: {self._failure}")
 
     async def _end(self) -> None:
+        """Ends everything. Channels may first tell what their last lines did."""
         self._daemon.close()
+        for visit in self._visits.values():
+            visit.leaving.set()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=LEAVING_SECONDS)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -165,10 +171,11 @@ class SshServer:
         self._failure = self._failure or error
         asyncio.get_running_loop().call_soon_threadsafe(self._stopping.set)
 
-    def _begin(self, coroutine: Coroutine[Any, Any, None]) -> None:
+    def _begin(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.ensure_future(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._done)
+        return task
 
     def _done(self, task: asyncio.Task[Any]) -> None:
         """Forgets a task. A fault in one visitor's task ends nothing else; it is printed."""

@@ -27,6 +27,9 @@ QUIET_SECONDS: Final = 0.15
 UNHEARD_SECONDS: Final = 1.0
 """Seconds after which a line that nobody echoes is taken to be read; ours."""
 
+HELD_SECONDS: Final = 10.0
+"""Seconds for which keys are held back at most; ours."""
+
 _LOOK_SECONDS = 0.1  # between two looks at who is in front, where nothing is shown
 _LINES = 100  # that are told together at most
 _AT_ONCE = re.compile(rb"[\x03\x1a\x1c]|\x1b\[200~")  # keys that are signals, a paste
@@ -135,13 +138,19 @@ class PromptWatch:
                     async with asyncio.timeout(_LOOK_SECONDS):
                         await self._changed.wait()
                 self._changed.clear()
-            lines, self._waiting = self._waiting, []
-            try:
-                self._tell(lines, await self._machine.look())
-            except SandboxError:
-                self._waiting = [*lines, *self._waiting]
+            # also where nobody waits any more: what it finds is told by nobody else
+            looking = asyncio.ensure_future(self._look())
+            await asyncio.shield(looking)
             if not self._waiting:
                 self._free.set()
+
+    async def _look(self) -> None:
+        """Tells what the lines did that were not told yet. A last look of others comes behind."""
+        lines, self._waiting = self._waiting, []
+        try:
+            self._tell(lines, await self._machine.look())
+        except SandboxError:
+            self._waiting = [*lines, *self._waiting]
 
     def tell(self, behavior: Behavior) -> None:
         """Tells what the lines did that were not told yet."""
@@ -162,11 +171,19 @@ class PromptWatch:
             self.entered(line, edited)
 
     async def _freed(self) -> None:
-        """Waits until keys need not be held back: also where the shell, or a program, is slow."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(UNHEARD_SECONDS):
-                await self._free.wait()
-        self._free.set()
+        """Waits until keys need not be held back: a line has ended, or what it started may read.
+
+        Nobody reads who runs, or waits for a processor. So a line that is slow because the machine
+        is busy has its keys held back until it has ended, or until `HELD_SECONDS` are over.
+        """
+        seconds, until = UNHEARD_SECONDS, time.monotonic() + HELD_SECONDS
+        while not self._free.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._free.wait()
+            seconds, front = _LOOK_SECONDS, self._front()
+            if front is None or front.asleep or time.monotonic() > until:
+                self._free.set()
 
     def _front(self) -> Front | None:
         try:
