@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import pty
@@ -16,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
+from shioenv.domain.behavior import Behavior
 from shioenv.errors import OutputExistsError
 from shioenv.live.attached import TerminalShell
 from shioenv.live.cast import Cast
@@ -126,6 +128,42 @@ def test_a_terminal_of_the_users_is_connected(runner: SandboxRunner, tmp_path: P
     assert marker["context_patch"][0][:2] == ["a", "/fs/typed"]
     os.close(user)
     os.close(ours)
+
+
+def test_what_is_pasted_at_once_arrives_whole(runner: SandboxRunner) -> None:
+    keyboard, keys = os.pipe()
+    shown, screen = os.pipe()
+    text = b"".join(b"%d %s\n" % (number, b"x" * 60) for number in range(1000))
+    behaviors: list[Behavior] = []
+
+    def paste() -> None:
+        os.write(keys, b"echo rea''dy; cat > pasted\n")
+        seen = b""
+        while b"ready" not in seen:  # the terminal hands lines on then
+            seen += os.read(shown, 4096)
+        threading.Thread(target=lambda: [*iter(lambda: os.read(shown, 4096), b"")]).start()
+        os.write(keys, text + b"\x04exit\n")
+
+    typist = threading.Thread(target=paste)
+    typist.start()
+    with TerminalShell(runner) as shell:
+        shell.attach(keyboard, screen, at_prompt=behaviors.append)
+        assert shell.ended
+    typist.join()
+    for descriptor in (keyboard, keys, screen):
+        os.close(descriptor)
+    digests = [each.content_digests["pasted"] for each in behaviors if each.content_digests]
+    assert digests[-1] == hashlib.sha256(text).hexdigest()
+
+
+def test_a_terminal_takes_no_more_than_fits(shell: TerminalShell) -> None:
+    shell.send(b"echo rea''dy; sleep 100\n")
+    until(shell, b"ready")
+    line, taken = b"x" * 100 + b"\n", 0
+    while now := shell.send(line):
+        taken += now
+    assert taken < 1 << 20
+    assert not shell.ended
 
 
 def test_a_recording_takes_nobodys_place(tmp_path: Path) -> None:

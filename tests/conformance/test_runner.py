@@ -94,6 +94,16 @@ def test_a_history_that_never_does_the_same_makes_its_input_volatile(
     assert not observer.run("echo after", observer.state()).volatile
 
 
+def test_two_pipes_after_a_history_that_wrote_to_both(observer: SandboxRunner) -> None:
+    state = State(cwd="/home/ubuntu", history=("echo told; ls nowhere", "echo more >&2"))
+    behavior = observer.execute("echo out; echo bad >&2; echo end", state, separate=True)
+    assert (behavior.stdout, behavior.stderr) == (b"out\nend\n", b"bad\n")
+    assert behavior.output == b"out\nend\nbad\n"
+    assert not behavior.volatile
+    drawn = State(cwd="/home/ubuntu", history=("echo $RANDOM$RANDOM$RANDOM >&2",))
+    assert observer.execute("echo out", drawn, separate=True).volatile
+
+
 def test_a_state_reads_the_machine_and_what_was_written(observer: SandboxRunner) -> None:
     state = observer.state()
     assert state.read("/etc/hostname") == observer.run("cat /etc/hostname").output

@@ -328,13 +328,16 @@ class SandboxRunner:
         known = before.content_digests
         channels: dict[str, Any] = {}
         steady = True
-        for name in ("output", "stdout", "stderr"):
+        split = None not in (before.stdout, whole.stdout)
+        for name in ("stdout", "stderr") if split else ("output",):
             old, new = getattr(before, name), getattr(whole, name)
-            if new is not None and old is not None and not new.startswith(old):
+            if new.startswith(old):
+                channels[name] = new[len(old) :]
+            else:
                 steady = False
                 channels[name] = new.split(b"\n", old.count(b"\n"))[-1]
-            else:
-                channels[name] = None if new is None else new[len(old or b"") :]
+        if split:  # the history's errors lie in the middle of both channels put together
+            channels["output"] = channels["stdout"] + channels["stderr"]
         return replace(
             whole,
             **channels,

@@ -74,13 +74,20 @@ class TerminalShell(Closing):
         size = struct.pack("HHHH", rows, columns, 0, 0)
         fcntl.ioctl(self._master, termios.TIOCSWINSZ, size)
 
-    def send(self, data: bytes) -> None:
-        """Types bytes; control characters are signals, as on any terminal."""
-        while data and not self._over:
-            try:
-                data = data[os.write(self._master, data) :]
-            except OSError:
-                self._over = True
+    def send(self, data: bytes) -> int:
+        """Types bytes, as many as the terminal takes now, and returns their number.
+
+        Control characters are signals, as on any terminal. A terminal takes a few thousand bytes
+        that no program has read. It takes none while what it shows is read by nobody, nor at the
+        end.
+        """
+        try:
+            return 0 if self._over else os.write(self._master, data)
+        except BlockingIOError:
+            return 0
+        except OSError:
+            self._over = True
+            return 0
 
     def read(self, timeout: float | None = None) -> bytes:
         """What is shown next; empty where nothing is within `timeout` seconds, and at the end."""
@@ -111,11 +118,12 @@ class TerminalShell(Closing):
         `at_prompt` is called with what changed, each time the shell is back at its prompt.
         """
         with _raw(keyboard), self._following(screen):
-            due = None
+            due, typed = None, b""
             while not self._over:
                 left = None if due is None else max(0.0, due - time.monotonic())
+                keys, full = ([], [self._master]) if typed else ([keyboard], [])
                 try:
-                    ready, _, _ = select.select([keyboard, self._master], [], [], left)
+                    ready, taking, _ = select.select([*keys, self._master], full, [], left)
                 except InterruptedError:
                     continue
                 if self._master in ready:
@@ -128,13 +136,14 @@ class TerminalShell(Closing):
                     typed = os.read(keyboard, _PIECE)
                     if not typed:
                         return
-                    self.send(typed)
                     if recording is not None:
                         recording.typed(typed)
                     if any(key in typed for key in _ENTER):
                         due = time.monotonic() + QUIET_SECONDS
                 elif due is not None and time.monotonic() >= due and not self._over:
                     due = self._tell(recording, at_prompt)
+                if typed and (taking or keyboard in ready):
+                    typed = typed[self.send(typed) :]
         self._tell(recording, at_prompt)
 
     def close(self) -> None:

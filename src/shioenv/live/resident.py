@@ -153,18 +153,20 @@ class ResidentShell(Closing):
 
     def _repeat(self, lines: list[Told], whole: str | None) -> None:
         """Runs lines of another shell; with `whole`, each has to do what it did there."""
+        behavior = Behavior(0, b"")
         for number, told in enumerate(lines, 1):
             if self.ended:
                 raise ForkError(f"the shell had ended before line {number}: {told.line!r:.60}")
-            behavior = self._lines.repeat(told.line, wall_seconds=told.timeout)
+            run = self._lines.run if number == len(lines) else self._lines.repeat
+            behavior = run(told.line, wall_seconds=told.timeout)
             if whole and _digest(behavior) != told.did:
                 raise ForkError(
                     f"line {number} did something else when it was run again: {told.line!r:.60}",
                     hint="with exact=False the other shell goes its own way",
                 )
         self._told = list(lines)
-        if not self.ended and lines:
-            self._waiting.append((tuple(told.line for told in lines), self._lines.look()))
+        if lines:  # the last line tells what all of them changed
+            self._waiting.append((tuple(told.line for told in lines), behavior))
         if whole and self._whole() != whole:
             raise ForkError(
                 "the lines changed something else when they were run again",
