@@ -190,7 +190,9 @@ def test_a_comparison_is_written_for_programs_and_people(tmp_path: Path) -> None
     assert len(root.findall("testsuite/testcase")) == 20
     assert len(failures) == sum(not one.right for one in done.verdicts)
     assert len([*(out / "findings").iterdir()]) == len(done.findings)
-    assert "<script>" in (out / "report.html").read_text()
+    page = (out / "report.html").read_text()
+    assert "<script>" in page
+    assert f"lines with + are {done.title}\N{RIGHT SINGLE QUOTATION MARK}s." in page
 
 
 def test_a_program_that_knows_files_is_not_asked_for_more(tmp_path: Path) -> None:

@@ -32,6 +32,13 @@ def test_only_drawing_loads_what_draws() -> None:
     assert python(code) == "[]"
 
 
+def test_judging_loads_nothing_of_the_extra_that_trains() -> None:
+    """The extra `evaluation` is enough for `shioenv evaluate` and its page."""
+    training = ("regex", "sklearn", "tokenizers", "torch", "transformers")
+    code = "import sys, shioenv.evaluation.evaluate, shioenv.evaluation.page; "
+    assert python(f"{code}print([n for n in {training!r} if n in sys.modules])") == "[]"
+
+
 def loaded(code: str) -> int:
     """How many modules of this package are loaded by it."""
     counted = "sum(name.split('.')[0] == 'shioenv' for name in sys.modules)"

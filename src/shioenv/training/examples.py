@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,9 @@ import numpy.typing as npt
 from shioenv.errors import ModelError
 from shioenv.files.members import array_member, arrays_member, json_member, judged
 from shioenv.files.regular import open_regular
-from shioenv.model.sequence.codec import Codec
+
+if TYPE_CHECKING:  # it needs `regex`, and the hashes of `Seen` do not
+    from shioenv.model.sequence.codec import Codec
 
 SEEN = "seen.npz"
 """The file of hashes in a directory of examples, and in that of a model that learned from them."""
@@ -113,6 +115,8 @@ class Examples:
             if (self.rows["start"] > len(self._tokens) - lengths).any():
                 raise ValueError("it ends before an example that a row names")
         self.directory = directory
+        from shioenv.model.sequence.codec import Codec
+
         self.codec = Codec.read(directory)
 
     def __len__(self) -> int:

@@ -31,6 +31,7 @@ def page(comparison: CaseComparison) -> str:
     return rendered(
         __package__,
         title=f"{comparison.title} and {comparison.system.name}",
+        other=comparison.title,
         document=document,
         data=Markup(script_json({"findings": findings})),
     )
