@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import posixpath
+import stat
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -56,7 +57,8 @@ def opening(call: Call, state: State, fresh: Mapping[str, Any]) -> Behavior | No
     name = file_key(os.fsencode(state.resolve(path)), os.fsencode(state.cwd))
     size = 1 if call.written == "echo" else 0
     if entry is None:
-        made = {**fresh, "size": size}
+        mode = stat.S_IFREG | 0o666 & ~int(str(state.before.document["umask"]), 8)
+        made = {**fresh, "size": size, "perms": stat.filemode(mode)}
         digests = {} if size else {name: _EMPTY}
         patch = ContextPatch((("a", pointer("fs", name), made),))
         return Behavior(0, b"", patch, content_digests=digests, stdout=b"", stderr=b"")

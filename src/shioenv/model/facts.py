@@ -6,11 +6,10 @@ import math
 import os
 import posixpath
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import islice
-from typing import Any
 
 from shioenv.domain.context import MONTHS, FileEntry
 from shioenv.domain.names import file_key, place_in_directory
@@ -84,10 +83,11 @@ class Tree:
         return known if len(known) == len(names) else None
 
     @cached_property
-    def now(self) -> Mapping[str, Any] | None:
-        """The entry of a file that is made at this instant; None where nobody knows."""
+    def now(self) -> FileEntry | None:
+        """A file that is made at this instant; None where nobody knows."""
         pristine = self._state.pristine
-        return pristine.made if isinstance(pristine, World) else None
+        made = pristine.made if isinstance(pristine, World) else None
+        return FileEntry(**{**made, "target": None}) if made else None
 
     def _entry(self, name: str) -> FileEntry | None:
         path = os.fsencode(posixpath.normpath(posixpath.join(self._path, name)))

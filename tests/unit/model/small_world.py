@@ -51,6 +51,7 @@ def small_world() -> World:
         "shell_options": {},
         "aliases": {},
         "functions": {},
+        "umask": "0022",
         "fs": files,
     }
     contents = {f"{HOME}/{name}": content for name, content in CONTENTS.items()}

@@ -440,6 +440,37 @@ def test_a_long_listing_is_found_from_others(command: str, tmp_path: Path) -> No
     each_is_found_from_the_others(neighbours)
 
 
+@pytest.mark.parametrize("command", ["ls -l", "ls -o", "ls -l -h", "ls -l -S", "ls -l -t", "ls -t"])
+@pytest.mark.parametrize("count", [1, 3])
+def test_files_are_listed_as_other_files_were(command: str, count: int, tmp_path: Path) -> None:
+    """The examples name four files each; ours names one, or three out of order."""
+    now = datetime.now(UTC)
+    for file in range(12):
+        path = tmp_path / f"file-{file * 7 % 12:02}"
+        path.write_bytes(b"x" * (file * 977 % 4096))
+        when = (now - timedelta(days=file * 31, minutes=file * file)).timestamp()
+        os.utime(path, (when, when))
+    names = sorted(each.name for each in tmp_path.iterdir())
+    files = {name: _entry(tmp_path / name) for name in names}
+    document = {"cwd": HOME, "env": {}, "settings": {}, "shell_options": {}, "umask": "0022"}
+    contents = {f"{HOME}/{name}": (tmp_path / name).read_bytes() for name in names}
+    world = World(Context({**document, "fs": files}), contents, made=_dated(entry(0), now))
+
+    def executed(*named: str) -> tuple[Taken, Kept]:
+        words = [*command.split(), *named]
+        environment = {**os.environ, "LC_ALL": "C.UTF-8", "TZ": "UTC"}
+        real = subprocess.run(
+            words, cwd=tmp_path, capture_output=True, text=True, env=environment, check=True
+        )
+        return taken(" ".join(words), world.state()), Kept(0, real.stdout, "[]")
+
+    others = [executed(*names[at::-3], names[-1]) for at in range(6, 11)]
+    ours, kept = executed(*names[7:2:-2][:count])
+    found = Induction().explain(ours, others)
+    assert found is not None
+    assert found.output == kept.output
+
+
 def _entry(path: Path) -> dict[str, Any]:
     found = path.lstat()
     perms = stat.filemode(found.st_mode)

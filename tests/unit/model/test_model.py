@@ -76,6 +76,24 @@ def test_a_directory_has_the_time_of_what_came_and_went(model: Model) -> None:
     assert came_and_went.operations == (("=", "/fs/sub/time", "19:43"),)
 
 
+@pytest.mark.parametrize(
+    ("text", "perms"),
+    [
+        ("umask 077; touch new", "-rw-------"),
+        ("umask 002; touch new", "-rw-rw-r--"),
+        ("umask 077; : > new", "-rw-------"),
+        ("umask 027; cat a.txt > new", "-rw-r-----"),
+        ("umask 077; umask 022; touch new", "-rw-r--r--"),
+    ],
+)
+def test_a_new_file_has_the_permissions_that_the_umask_leaves(
+    model: Model, text: str, perms: str
+) -> None:
+    made = model.answer(text).behavior.patch.operations
+    (entry,) = [operation[2] for operation in made if operation[1] == "/fs/new"]
+    assert entry["perms"] == perms
+
+
 def test_a_record_of_a_directory_that_changed_is_doubted(model: Model) -> None:
     sure = [model.answer(text).confidence for text in ("rm a.txt; ls -l", "cat a.txt; ls -l")]
     assert sure[0] < 0.5 * sure[1]

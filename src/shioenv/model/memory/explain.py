@@ -60,8 +60,12 @@ class Induction:
         None where no neighbour is an example, or no function explains the examples.
         """
         mine = given(ours)
-        found = None if mine is None else self._function(mine, neighbours)
-        return None if mine is None or found is None else _applied(mine, *found)
+        if mine is None:
+            return None
+        found = self._function(mine, neighbours)
+        if found is None and mine.files:  # of another number of files
+            found = self._function(mine, neighbours, of_files=True)
+        return None if found is None else _applied(mine, *found)
 
     def combine(
         self, ours: Taken, examples: Callable[[Taken], Sequence[tuple[Taken, Kept]]]
@@ -102,17 +106,18 @@ class Induction:
         return _applied(mine, made, min(agreed for _, agreed in found))
 
     def _function(
-        self, mine: Given, neighbours: Sequence[tuple[Taken, Kept]]
+        self, mine: Given, neighbours: Sequence[tuple[Taken, Kept]], *, of_files: bool = False
     ) -> tuple[TextFunction, int] | None:
         """The function that explains the examples among the neighbours, and how many it explains.
 
-        None where there are no examples, or no function explains them.
+        With `of_files` it is one that works on files, and examples have any number of them. None
+        where there are no examples, or no function explains them.
         """
         examples: list[ExecutedCommand] = []
         seen: set[tuple[object, tuple[tuple[str, str], ...]]] = set()
         for theirs, kept in neighbours:
             example = _example(theirs, kept)
-            if example is None or not _alike(mine, example.given):
+            if example is None or not _alike(mine, example.given, of_files=of_files):
                 continue
             # the same text with the same words tells nothing new
             read = example.given.text if mine.text is not None else example.given.names
@@ -125,7 +130,7 @@ class Induction:
         examples.sort(key=lambda each: each.output in ("", each.given.text))
         examples = examples[:EXAMPLES]
         with uncounted():
-            return self._found(_Examples(tuple(examples))) if examples else None
+            return self._found(_Examples(tuple(examples)), of_files) if examples else None
 
 
 def with_options(taken: Taken, options: tuple[tuple[str, str | None], ...]) -> Taken:
@@ -157,6 +162,7 @@ class _Examples:
                 each.given.texts,
                 each.given.names,
                 each.given.trees,
+                each.given.files,
                 each.output,
             )
             for each in items
@@ -194,8 +200,10 @@ def given(taken: Taken) -> Given | None:
     words |= {str(number): each.word for number, each in enumerate(others, 1)}
     texts = tuple((each.content or b"").decode("utf-8", "surrogateescape") for each in read)
     several = len(texts) > 1
-    names = tuple(each.word for each in read if several or each.kind != "x")
-    return Given("".join(texts), words, names, texts if several else ())
+    named = [each for each in read if several or each.kind != "x"]
+    names, files = tuple(each.word for each in named), tuple(each.entry for each in named)
+    now = taken.tree.now if taken.tree else None
+    return Given("".join(texts), words, names, texts if several else (), files=files, now=now)
 
 
 def _example(theirs: Taken, kept: Kept) -> ExecutedCommand | None:
@@ -207,12 +215,16 @@ def _example(theirs: Taken, kept: Kept) -> ExecutedCommand | None:
     return None if found is None else ExecutedCommand(found, kept.output, kept.exit_code)
 
 
-def _alike(mine: Given, theirs: Given) -> bool:
+def _alike(mine: Given, theirs: Given, *, of_files: bool) -> bool:
+    if mine.words.keys() != theirs.words.keys():
+        return False
+    if of_files:
+        return bool(mine.files and theirs.files)
     same = [(each.text is None, each.names is None, not each.texts) for each in (mine, theirs)]
-    return same[0] == same[1] and mine.words.keys() == theirs.words.keys()
+    return same[0] == same[1]
 
 
-def _found(examples: _Examples) -> tuple[TextFunction, int] | None:
+def _found(examples: _Examples, of_files: bool) -> tuple[TextFunction, int] | None:
     """The function that explains most examples, and how many; the first of equally good ones."""
     # short examples first: most functions fail at the first, and cost little there
     items = sorted(examples.items, key=lambda each: len(each.given.text or ""))
@@ -221,6 +233,8 @@ def _found(examples: _Examples) -> tuple[TextFunction, int] | None:
     first = items[0].given
     reads, several = first.text is not None, bool(first.texts)
     for function in functions(sorted(first.words), reads=reads, several=several):
+        if of_files and not function.family.of_files:
+            continue
         failed = agreed = 0
         told: set[tuple[str, int]] = set()
         for each in items:

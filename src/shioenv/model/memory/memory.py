@@ -10,6 +10,7 @@ import hashlib
 import math
 import os
 import re
+import stat
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -21,7 +22,7 @@ import numpy as np
 from shioenv.composition.call import Call
 from shioenv.composition.opening import given
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.patch import ContextPatch
+from shioenv.domain.patch import ContextPatch, Operation
 from shioenv.domain.pointer import keys
 from shioenv.domain.runner import Answer, State
 from shioenv.domain.work import answering, spend, uncounted
@@ -194,7 +195,9 @@ class Memory:
         fitting = [place for place in order if _fits(candidates[place].kept, state)]
         best = fitting[0] if fitting else order[0]
         chosen = candidates[best]
-        behavior = _with_digests(behavior_of(chosen.kept, state, fits=bool(fitting)), ours)
+        usual = self.world.state(self.world.start).before.document["umask"]
+        behavior = _masked(behavior_of(chosen.kept, state, fits=bool(fitting)), ours, state, usual)
+        behavior = _with_digests(behavior, ours)
         sure = self.ranker.confidence(float(scores[best])) if fitting else 0.0
         if not len(self.ranker.scores):
             sure = 0.9 * math.exp(-chosen.distance)
@@ -419,8 +422,8 @@ def taken(call: Call, state: State, forms: Forms) -> Taken | None:
     form = forms.form(words, state)
     if form is None:
         return None
-    tree = None if form.operands else Tree(".", state)
-    return Taken(form, operands(form, state), here(form, state), valued(form, state), tree)
+    apart = operands(form, state), here(form, state), valued(form, state)
+    return Taken(form, *apart, tree=Tree(".", state))
 
 
 def _has_our_options(candidate: Candidate) -> bool:
@@ -498,6 +501,29 @@ def behavior_of(kept: Kept, state: State, *, fits: bool = True) -> Behavior:
     return Behavior(
         kept.exit_code, output, patch, stdout=stdout, stderr=stderr, volatile=kept.volatile
     )
+
+
+def _masked(behavior: Behavior, ours: Taken, state: State, usual: str) -> Behavior:
+    """The behavior with the permissions that the state's umask leaves to new files.
+
+    `usual` is the umask of the records, four octal digits like the state's. Bits that the usual
+    umask takes from a new file come back under a looser one, but not into a copy of a file.
+    """
+    mask, old = int(str(state.before.document["umask"]), 8), int(usual, 8)
+    if mask == old or any(name in ("-m", "--mode") for name, _ in ours.form.options):
+        return behavior
+    copied = any(each.content is not None for each in ours.operands)
+    kinds = {"-": (stat.S_IFREG, 0o666), "d": (stat.S_IFDIR, 0o777)}
+    operations: list[Operation] = []
+    for operation in behavior.patch.operations:
+        made = operation[2] if operation[0] == "a" and operation[1].startswith("/fs/") else None
+        if isinstance(made, dict) and (kind := kinds.get(str(made.get("perms"))[:1])):
+            form, most = kind
+            if made["perms"] == stat.filemode(form | most & ~old):
+                left = most & ~(mask | old if copied else mask)
+                operation = ("a", operation[1], made | {"perms": stat.filemode(form | left)})
+        operations.append(operation)
+    return replace(behavior, patch=ContextPatch(tuple(operations)))
 
 
 def _with_digests(behavior: Behavior, ours: Taken) -> Behavior:

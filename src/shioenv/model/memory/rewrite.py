@@ -55,7 +55,7 @@ class Taken:
     valued: tuple[tuple[str, Operand], ...] = ()
     """Options whose values name files, each with its value's operand."""
     tree: Tree | None = field(default=None, compare=False)
-    """Everything in the working directory of a command without operands."""
+    """Everything in the working directory."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ from shioenv.model.memory.functions.paths import (
     STYLES,
     has_meaning,
     list_directory,
+    list_files,
     name_of,
     walk_tree,
     write_date,
@@ -132,6 +133,11 @@ FAMILIES: tuple[Family, ...] = (
     Family("dumped", dump, ("address", "type", "count", "skip"), variants={
         "as": ("o2", "x2", "c", "x1", "o1", "u2", "d2", "x4"),
     }, of_bytes=True),
+    Family("files", list_files, variants={
+        "as": ("lines", "details"), "backwards": ("", "backwards"), "order": ("", "time", "size"),
+        "without": ("", "group", "owner"), "sizes": ("", "people"),
+    }, means=lambda flags: flags["as"] == "details" or not (flags["without"] or flags["sizes"]),
+        of_files=True),
     Family("directory", list_directory, variants={
         "hidden": ("", "almost", "all"), "marked": ("", "directories", "kinds"),
         "as": ("lines", "details", "rows"), "backwards": ("", "backwards"),

@@ -6,11 +6,15 @@ import posixpath
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from typing import TypeAlias
 
 from shioenv.bash.patterns import matches
 from shioenv.domain.context import MONTHS, FileEntry
-from shioenv.model.facts import Tree, rounded
+from shioenv.model.facts import rounded
 from shioenv.model.memory.functions.space import Flags, Given, Roles, as_lines
+
+Listed: TypeAlias = list[tuple[str, FileEntry | None]]
+"""Names of files, each with what is known of it."""
 
 
 def list_directory(given: Given, roles: Roles, flags: Flags) -> str | None:
@@ -21,7 +25,7 @@ def list_directory(given: Given, roles: Roles, flags: Flags) -> str | None:
     if listed is None:
         return None
     if flags["as"] == "details":
-        return _details(listed, given.trees[0], flags)
+        return _with_total(listed, given.trees[0].now, flags)
     kinds = dict(zip(map(_unmarked, given.names), given.names, strict=True))
     shown = []
     for name, _ in listed:
@@ -33,16 +37,30 @@ def list_directory(given: Given, roles: Roles, flags: Flags) -> str | None:
     return as_lines(shown) if flags["as"] == "lines" else _in_rows(shown)
 
 
+def list_files(given: Given, roles: Roles, flags: Flags) -> str | None:
+    """The files that the command names, in their order (`ls -l FILE`, ls(1)).
+
+    None where one of them is not known.
+    """
+    if not given.files or None in given.files:
+        return None
+    named = zip(given.operands, given.files, strict=True)
+    listed = _ordered(sorted(named, key=lambda each: each[0]), flags)
+    if flags["as"] == "details":
+        return _details(listed, given.now, flags)
+    return as_lines([name for name, _ in listed])
+
+
 def has_meaning(flags: Flags) -> bool:
     """Whether flags of `list_directory` say something together."""
     details = flags["as"] == "details"
     return not flags["marked"] if details else not (flags["without"] or flags["sizes"])
 
 
-def _listed(given: Given, flags: Flags) -> list[tuple[str, FileEntry | None]] | None:
+def _listed(given: Given, flags: Flags) -> Listed | None:
     """The files that are shown, in their order; None where an attribute is needed and not known."""
     names = [_unmarked(marked) for marked in given.names or ()]
-    listed: list[tuple[str, FileEntry | None]] = [(name, None) for name in (".", "..", *names)]
+    listed: Listed = [(name, None) for name in (".", "..", *names)]
     if flags["order"] or flags["as"] == "details":
         known = given.trees[0].listed if len(given.trees) == 1 else None
         if known is None:
@@ -54,6 +72,11 @@ def _listed(given: Given, flags: Flags) -> list[tuple[str, FileEntry | None]] | 
         for name, entry in listed
         if not name.startswith(".") or hidden == "all" or (hidden and name not in {".", ".."})
     ]
+    return _ordered(listed, flags)
+
+
+def _ordered(listed: Listed, flags: Flags) -> Listed:
+    """The files in the order that is asked for; they stand sorted by name."""
     if flags["order"] == "size":
         listed.sort(key=lambda each: -each[1].size if each[1] else 0)
     elif flags["order"] == "time":
@@ -61,15 +84,20 @@ def _listed(given: Given, flags: Flags) -> list[tuple[str, FileEntry | None]] | 
     return listed[::-1] if flags["backwards"] else listed
 
 
-def _details(
-    listed: Sequence[tuple[str, FileEntry | None]], tree: Tree, flags: Flags
-) -> str | None:
-    """A line for each file with its attributes, behind the number of KiB that all of them take."""
-    now = tree.now
+def _with_total(listed: Listed, now: FileEntry | None, flags: Flags) -> str | None:
+    """What `_details` gives, behind the number of KiB that all files take."""
+    details = _details(listed, now, flags)
+    total = sum(_kibibytes(entry) for _, entry in listed if entry is not None)
+    shown = rounded(total << 10, 1024) if flags["sizes"] == "people" else total
+    return None if details is None else f"total {shown}\n{details}"
+
+
+def _details(listed: Listed, now: FileEntry | None, flags: Flags) -> str | None:
+    """A line for each file with its attributes."""
     files = [(name, entry) for name, entry in listed if entry is not None]
     if now is None or any(entry.perms[0] in "bc" for _, entry in files):
         return None
-    instant = _instant(FileEntry(**{**now, "target": None}))
+    instant = _instant(now)
     people = flags["sizes"] == "people"
     columns = [_column([entry.perms for _, entry in files])]
     columns.append(_column([str(entry.links) for _, entry in files], right=True))
@@ -83,9 +111,7 @@ def _details(
     columns.append([
         name + (f" -> {entry.target}" if entry.target is not None else "") for name, entry in files
     ])  # fmt: skip
-    lines = [" ".join(row) for row in zip(*columns, strict=True)]
-    total = sum(map(_kibibytes, (entry for _, entry in files)))
-    return as_lines([f"total {rounded(total << 10, 1024) if people else total}", *lines])
+    return as_lines([" ".join(row) for row in zip(*columns, strict=True)])
 
 
 _HALF_A_YEAR = timedelta(seconds=31556952 // 2)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import TypeAlias
 
+from shioenv.domain.context import FileEntry
 from shioenv.model.facts import Tree
 
 LONGEST = 100_000
@@ -43,6 +44,10 @@ class Given:
     """
     trees: tuple[Tree, ...] = ()
     """Everything in the directories that the command names, or in its working directory."""
+    files: tuple[FileEntry | None, ...] = ()
+    """Of a command that reads files, what is known of each, in the order of `operands`."""
+    now: FileEntry | None = None
+    """A file that would be made at the instant of the command; None where nobody knows."""
 
     @cached_property
     def in_bytes(self) -> Given:
@@ -79,6 +84,8 @@ class Family:
     """The functions take each byte as a character."""
     several: bool = False
     """The functions work on several texts, each by itself."""
+    of_files: bool = False
+    """The functions work on the files, however many, and not on what the files hold."""
 
 
 @dataclass(frozen=True)
