@@ -1,12 +1,13 @@
 #!/bin/bash
-# Builds a system in which another implementation stands in front of the programs of GNU's packages:
+# Builds a system in which another implementation stands in place of the programs of GNU's packages:
 #
 #   scripts/other_system.sh busybox|toybox|uutils    debian-12-NAME, from the base of debian-12
 #   scripts/other_system.sh uutils-13                debian-13, and debian-13-uutils from the same base
 #
 # Needs root and mmdebstrap; toybox and uutils of Debian 12 also need a host whose apt has Debian 12's
-# packages. A program stands in front by a link in /usr/local/bin. Bash, and what the implementation
-# lacks, are Debian's. A system of this name that is there already has to be removed first.
+# packages. A program's place is a link in /usr/bin, so Bash tells of the same paths as on Debian. Bash,
+# and what the implementation lacks, are Debian's. A system of this name that is there already has to
+# be removed first.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 shioenv=${SHIOENV:-.venv/bin/shioenv}
@@ -39,12 +40,14 @@ fi
 
 chroot "$work/root" sh -c "
 for name in \$($names); do
-  path=\$(PATH=/usr/bin:/bin command -v \"\$name\") || continue
+  [ -e \"/usr/bin/\$name\" ] || continue
   case \$(dpkg-query -S \"*bin/\$name\" 2>/dev/null | cut -d: -f1) in
-    *coreutils*|*findutils*|*grep*|*sed*|*tar*|*gzip*|*diffutils*|*gawk*|*cpio*)
-      ln -s ../../bin/$program \"/usr/local/bin/\$name\" ;;
+    *coreutils*|*findutils*|*grep*|*sed*|*tar*|*gzip*|*diffutils*|*gawk*|*cpio*) echo \"\$name\" ;;
   esac
-done"
+done" > "$work/names"
+while read -r name; do
+    ln -sf "$program" "$work/root/usr/bin/$name"
+done < "$work/names"
 tar -cf "$work/system.tar" -C "$work/root" .
 if [ $suite = debian-12 ]; then
     $shioenv system build debian-12 --rootfs-tar "$work/system.tar" --name "debian-12-$1"

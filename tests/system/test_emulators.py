@@ -20,7 +20,7 @@ from shioenv.evaluation.metrics import PatchLevel, Said
 from shioenv.evaluation.patches import changed_files, operations
 from shioenv.evaluation.predictor import Predictor, make_predictor
 from shioenv.evaluation.predictors.bashkit import Bashkit
-from shioenv.evaluation.predictors.sandbox import InFront, in_front
+from shioenv.evaluation.predictors.sandbox import InPlace, in_place
 from shioenv.system.store import System
 
 pytestmark = pytest.mark.usefixtures("system")
@@ -143,15 +143,15 @@ def test_bashkit_is_called_on_real_files(tmp_path: Path) -> None:
     assert (tmp_path / "new").read_text() == "two\n"
 
 
-def test_nothing_stands_in_front_of_the_default_systems_programs(system: System) -> None:
-    assert in_front(system) is None
+def test_nothing_stands_in_place_of_the_default_systems_programs(system: System) -> None:
+    assert in_place(system) is None
 
 
-def test_a_program_in_front_is_called_by_its_other_names(tmp_path: Path) -> None:
+def test_a_program_in_place_of_others_is_called_by_its_other_names(tmp_path: Path) -> None:
     program = tmp_path / "multi"
     program.write_text('#!/bin/sh\necho "${0##*/} is called with $*"\n')
     program.chmod(0o755)
-    other = InFront(str(program), ("[", "wc"), "multi", "1:2+b1")
+    other = InPlace(str(program), ("[", "wc"), "multi", "1:2+b1")
     done = subprocess.run(
         ["bash", "-c", f'{other.shell} "$1"', "-", "wc -l x; [ 1; cat /dev/null"],
         capture_output=True, text=True,

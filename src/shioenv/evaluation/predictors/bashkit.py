@@ -117,9 +117,9 @@ class Bashkit:
         done = bash.execute_sync(f"{{ {shell_input}\n}} 2>&1")
         after = self._tree(bash, watched)
         patch = changes(before, after, cwd)
+        changed = {path for path in {*pristine, *after} if pristine.get(path) != after.get(path)}
         for top in MOUNTED:
-            if any(_is_under(path, (top,)) and pristine.get(path) != after.get(path)
-                   for path in {*pristine, *after}):  # fmt: skip
+            if any(_is_under(path, (top,)) for path in changed):
                 self._mounts[top] = self._filled(top)
                 self._pristine.clear()  # bashkit makes some files of its own, which are new then
         output = f"{done.stdout}{done.stderr}".encode("utf-8", "surrogateescape")

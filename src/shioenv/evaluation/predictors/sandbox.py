@@ -14,13 +14,10 @@ from shioenv.evaluation.metrics import PatchLevel
 from shioenv.evaluation.predictor import Setting
 from shioenv.system.store import System
 
-FRONT = "/usr/local/bin"
-"""The directory of a system's PATH in which another implementation stands in front of GNU's."""
-
 
 @dataclass(frozen=True, slots=True)
-class InFront:
-    """A program of a package that goes by the names of many others in `FRONT`."""
+class InPlace:
+    """A program of a package that goes by the names of many others, in their places."""
 
     path: str
     names: tuple[str, ...]
@@ -34,7 +31,7 @@ class InFront:
 
     @property
     def shell(self) -> str:
-        """The shell's words that run an input by Bash with the program in front."""
+        """The shell's words that run an input by Bash with the program in front of others."""
         names = " ".join(map(quoted, self.names))
         program = (
             f"front=$(mktemp -d); for name in {names}; do "
@@ -44,23 +41,36 @@ class InFront:
         return f"bash -c {quoted(program)} front"
 
 
-def in_front(system: System) -> InFront | None:
-    """The program that most links of `FRONT` lead to; None where it is of no package of Debian."""
+def in_place(system: System) -> InPlace | None:
+    """The program that most links lead to which stand in place of files of other packages.
+
+    None where no link of a system stands in the place of a package's file.
+    """
+    files = _files_of_packages(system)
     names: dict[str, list[str]] = {}
     for path, entry in sorted(system.index.items()):
-        if posixpath.dirname(path) == FRONT and stat.S_ISLNK(entry.mode):
-            names.setdefault(system.resolve(path) or "", []).append(posixpath.basename(path))
-    names.pop("", None)
+        if path in files and stat.S_ISLNK(entry.mode):
+            program = system.resolve(path)
+            if program in files and files[program] != files[path]:
+                names.setdefault(program, []).append(posixpath.basename(path))
     if not names:
         return None
     program = max(names, key=lambda path: len(names[path]))
-    paths = {program, program.removeprefix("/usr")}  # packages may name what a link of / leads to
-    for package, version in system.packages.items():
-        listed = f"/var/lib/dpkg/info/{package}.list"
-        files = system.read(listed) if listed in system.index else None
-        if files and not paths.isdisjoint(files.decode("utf-8", "replace").splitlines()):
-            return InFront(program, tuple(names[program]), package, version)
-    return None
+    package = files[program]
+    return InPlace(program, tuple(names[program]), package, system.packages[package])
+
+
+def _files_of_packages(system: System) -> dict[str, str]:
+    """The package of each file, links left out, by the path where the file lies."""
+    found = {}
+    for package in system.packages:
+        listed = f"/var/lib/dpkg/info/{package}.md5sums"
+        if listed in system.index:
+            for line in system.read(listed).decode("utf-8", "replace").splitlines():
+                path = f"/{line.partition('  ')[2]}"
+                directory = system.resolve(posixpath.dirname(path))  # /bin leads to /usr/bin
+                found[posixpath.join(directory or "", posixpath.basename(path))] = package
+    return found
 
 
 class SandboxPredictor:
@@ -73,7 +83,7 @@ class SandboxPredictor:
         self.version = f"{runner.system.name} {runner.system.digest[:12]}"
         self.install = f"shioenv system build {quoted(runner.system.name)}"
         self.shell = ""
-        other = in_front(runner.system)
+        other = in_place(runner.system)
         if other is not None:
             self.version += f", {other.package} {other.version}"
             self.install, self.shell = other.install, other.shell
