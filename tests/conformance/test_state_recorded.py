@@ -35,6 +35,24 @@ def test_a_here_document_in_a_function_forges_no_other(observer: SandboxRunner) 
 
 
 @pytest.mark.parametrize(
+    "script",
+    ["cd /; x=2", "exec true; x=2", "exec /no; x=2", "kill -9 $$", "sh -c 'kill -9 $PPID'; wait"],
+)
+def test_a_shell_that_executes_a_script_ends_there_with_a_first_line_or_without(
+    observer: SandboxRunner, script: str
+) -> None:
+    text = f"cat > s << 'E'\n{{}}\nx=3\n{script}\nE\nchmod +x s; x=1; exec ./s"
+    without, named = (observer.run(text.format(first)) for first in (":", "#!/bin/bash"))
+    assert (without.exit_code, without.output) == (named.exit_code, named.output)
+    assert patch(observer, text.format(":"))["/settings/x"] == "1"
+
+
+def test_a_shell_that_cannot_execute_a_program_goes_on(observer: SandboxRunner) -> None:
+    text = "printf '\\177ELF\\0' > s; chmod +x s; shopt -s execfail; x=1; exec ./s; x=2"
+    assert patch(observer, text)["/settings/x"] == "2"
+
+
+@pytest.mark.parametrize(
     ("text", "path", "value"),
     [
         ("ip link set dev eth0 alias uplink", "/network/links/eth0/ifalias", "uplink"),

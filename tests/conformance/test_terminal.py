@@ -22,6 +22,7 @@ INPUTS = (
     "ls -la /dev/pts | sed 's/ [A-Z][a-z][a-z] .*:.. / /'; stat -c '%F %t %T' /dev/pts/0",
     "stty -onlcr; echo a; stty raw; echo b; exit 3",
     "sleep 60 & echo background",
+    "echo 'test -t 0 && read x; echo $# $PPID $-' > s; chmod +x s; ./s a; echo $?; exec ./s",
     "trap 'echo hung up' HUP; kill -HUP $$; grep -c . /etc/passwd | cat",
 )
 

@@ -142,6 +142,8 @@ SCRIPTS: Final[tuple[Script, ...]] = (
     ("RANDOM=5", "echo $RANDOM", "echo $RANDOM", "x=$RANDOM", "echo $x"),
     (". /dev/stdin", "source /dev/stdin", "echo $?", ". README.md", "echo $?"),
     ("echo 'echo sourced; y=2; return 4' > s", ". ./s", "echo $? $y", "bash s", "echo $?"),
+    ("echo 'echo $0 $# $PPID; x=in; cat; exit 3' > s; chmod +x s", "./s a", "echo $? [$x]", "(./s)",
+     "seq 2 | ./s | cat", "./s & wait", "x=$(./s)", "echo $x", "exec ./s b"),
     ("enable -n echo", "echo x", "enable echo", "enable -n .", ". ./s", "enable ."),
     ("exec 200>&1 2>/dev/null", "echo x", "ls nowhere", "echo y >&200"),
     ("unset PATH", "ls", "echo still", "PATH=/bin", "ls README.md"),

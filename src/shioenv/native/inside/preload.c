@@ -63,6 +63,7 @@ enum { N_SECTIONS = sizeof sections / sizeof sections[0] };
 static builtin builtins[N_SECTIONS];
 static shell_variable **(*visible_functions)(void);
 static FILE **standard_output, **standard_error;  /* the C library's own: not every header lets one set them */
+static char ***script_arguments;  /* bash's: NULL until it begins again as a script */
 
 /* A section for each function: their texts in a row could not be told apart, since a here-document holds
  * anything. */
@@ -122,15 +123,23 @@ static ssize_t keep(void *nothing, const char *text, size_t length)
     return (ssize_t)length;
 }
 
+/* Where the kernel refuses to execute a script without a `#!` line, bash begins again as that script, in the same
+ * process. The shell has ended then as by any execve. */
+static int is_script(void) { return script_arguments && *script_arguments; }
+
 void dump_state(void)
 {
     if (!armed || syscall(SYS_getpid) != shell_pid) return;
+    if (is_script()) {
+        shared->dumped = 1;  /* before its execve */
+        return;
+    }
     int error = errno;
     sigset_t all, before;
     sigfillset(&all);
     sigprocmask(SIG_BLOCK, &all, &before);
     fflush(*standard_output);
-    state_length = 0;
+    state_length = shared->state_length = 0;
     FILE *standard = *standard_output, *errors = *standard_error;
     FILE *out = fopencookie(NULL, "w", (cookie_io_functions_t){.write = keep});
     if (out) {
@@ -157,7 +166,7 @@ static void dump_at_exit(void *nothing)
 /* The shell goes on after all: what was dumped is not its end. */
 static int not_the_end(long result)
 {
-    if (armed && syscall(SYS_getpid) == shell_pid) shared->dumped = 0;
+    if (armed && syscall(SYS_getpid) == shell_pid && !is_script()) shared->dumped = 0;
     return (int)result;
 }
 
@@ -261,9 +270,11 @@ static void prepare_late_state(void)
     if (!find || !bash.bind || !unbind) return;
     shell_variable *parent = find("PPID");
     if (parent) {
-        static char number[16];
+        /* bash frees it: a script without a `#!` line has it begin again in the child that was to execute the script */
+        char number[16];
         snprintf(number, sizeof number, "%d", (int)syscall(SYS_getpid));
-        parent->value = number;
+        free(parent->value);
+        parent->value = strdup(number);
     }
     unbind("BASH_ENV");
     static const char *const argument_stacks[] = {"BASH_ARGC", "BASH_ARGV"};
@@ -343,6 +354,7 @@ static int preloaded_main(int argc, char **argv, char **environment)
     close(FD_SHARED);
     for (unsigned i = 0; i < N_SECTIONS; i++) builtins[i] = (builtin)symbol(sections[i].symbol);
     visible_functions = (shell_variable **(*)(void))symbol("all_visible_functions");
+    script_arguments = symbol("subshell_argv");
     standard_output = symbol("stdout");
     standard_error = symbol("stderr");
     read_memory_map();
@@ -363,7 +375,8 @@ int __libc_start_main(main_function program, int argc, char **argv, void (*init)
     return real(preloaded_main, argc, argv, init, fini, loader_fini, stack_end);
 }
 
-/* bash opens the file BASH_ENV names once it is initialised: the late stop. */
+/* bash opens the file BASH_ENV names once it is initialised: the late stop. It opens the script as which it begins
+ * again: whatever ends that, the shell's state is known. */
 int open(const char *path, int flags, ...)
 {
     va_list more;
@@ -377,5 +390,6 @@ int open(const char *path, int flags, ...)
         errno = ENOENT;
         return -1;
     }
+    if (is_script()) dump_state();
     return openat(AT_FDCWD, path, flags, mode);
 }
