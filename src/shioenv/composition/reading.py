@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 
 from shioenv.bash.program import Command, Coprocess, For, Function, Program, Redirected, Simple
@@ -70,3 +71,25 @@ def _beyond(what: str) -> Abstained:
         f"{what} is beyond what is put together from commands",
         hint="ask a runner that answers whole inputs",
     )
+
+
+@lru_cache(maxsize=64)
+def defined(history: tuple[str, ...]) -> Mapping[str, Function]:
+    """The functions that earlier inputs defined, by name, each as it was defined last.
+
+    Functions that an input defines inside of another command are not among them.
+    """
+    found: dict[str, Function] = {}
+    for text in history:
+        try:
+            program = _source(text).program
+        except (Abstained, RecursionError):
+            continue
+        alone = (pipeline.stages for job in program for _, pipeline in job.pipelines)
+        for command in [stages[0] for stages in alone if len(stages) == 1]:
+            if isinstance(command, Function):
+                found[command.name] = command
+            elif isinstance(command, Simple) and command.words[:1] == ("unset",):
+                for name in command.words[1:]:
+                    found.pop(name, None)
+    return found

@@ -38,7 +38,7 @@ from shioenv.composition.changes import composed
 from shioenv.composition.channels import Buffer, Stdin
 from shioenv.composition.conditions import Conditional, Wrong
 from shioenv.composition.environment import UNKNOWN, Environment, Exit, Loop, Over, Return, Streams
-from shioenv.composition.reading import read_program
+from shioenv.composition.reading import defined, read_program
 from shioenv.composition.redirecting import Redirections
 from shioenv.composition.variables import known_place
 from shioenv.domain.behavior import Behavior
@@ -64,6 +64,7 @@ class Walk:
 
     def __init__(self, runner: Runner, state: State, text: str) -> None:
         self._here = Environment(runner, state, text, self._inside)
+        self._here.own.functions.update(defined(state.history))
         self._redirections = Redirections(self._here)
         self._callers = Callers(self._here)
         self._above, self._end_line = 0, 1

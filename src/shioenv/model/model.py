@@ -15,7 +15,7 @@ from shioenv.bash.program import Program, Simple
 from shioenv.bash.walk import pipelines
 from shioenv.composition.call import Call
 from shioenv.composition.inputs import asks_what_was_kept, is_asked_whole
-from shioenv.composition.reading import read_program
+from shioenv.composition.reading import defined, read_program
 from shioenv.composition.shell import Walk
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import Answer, Runner, State
@@ -64,7 +64,7 @@ class Model:
         self._beside = f", stages by {stages_name}" if stages else ""
         self._beside += f", beside {written.version}" if written else ""
         self._stages_name = stages_name
-        self._reached: dict[tuple[str, tuple[str, ...]], State] = {}
+        self._reached: dict[tuple[str, tuple[str, ...]], tuple[State, float]] = {}
 
     @property
     def version(self) -> str:
@@ -94,15 +94,17 @@ class Model:
 
         Where nobody knows, the answer is the best guess: its source begins with `guessed`, and its
         confidence is 0. A state without a context gets one by answering the inputs of its history.
+        No answer is surer than these answers.
         Errors: Abstained below `abstain_below`, and for too much work.
         """
         with answering(shell_input):
             return self._answer(shell_input, state)
 
     def _answer(self, shell_input: str, state: State | None) -> Answer:
-        start = self.reached(state)
+        start, sure = self._led(state)
         self._commands.steps = []
         answer = self._answered(shell_input, start)
+        answer = replace(answer, confidence=min(answer.confidence, sure))
         if answer.confidence < self.abstain_below:
             raise Abstained(
                 f"{shell_input!r:.60} is answered with a confidence of {answer.confidence:.2f}, "
@@ -116,18 +118,22 @@ class Model:
 
     def reached(self, state: State | None) -> State:
         """The state, with the context that its history led to, as far as the model knows."""
+        return self._led(state)[0]
+
+    def _led(self, state: State | None) -> tuple[State, float]:
+        """What `reached` gives, and how sure the least sure of the history's answers is."""
         world = self.world
         placed = world.placed(state)
         if placed.context is not None or not placed.history:
-            return placed
+            return placed, 1.0
         key = placed.cwd, placed.history
         if key not in self._reached:
-            here = world.state(placed.cwd)
+            here, sure = world.state(placed.cwd), 1.0
             for text in placed.history:
                 self._commands.steps = []
                 with aside(text):
                     answer = self._answered(text, here)
-                behavior = answer.behavior
+                behavior, sure = answer.behavior, min(sure, answer.confidence)
                 written = answer.written or self._written(text, behavior, here)
                 try:
                     here = here.after(text, behavior, written)
@@ -135,8 +141,9 @@ class Model:
                     here = here.after(text, replace(behavior, patch=type(behavior.patch)()))
             if len(self._reached) > 64:
                 self._reached.clear()
-            self._reached[key] = here
-        return replace(self._reached[key], stdin=placed.stdin)
+            self._reached[key] = here, sure
+        here, sure = self._reached[key]
+        return replace(here, stdin=placed.stdin), sure
 
     def _written(self, text: str, behavior: Behavior, before: State) -> dict[str, bytes]:
         """The contents of the files that an input wrote, by name, as far as they are known.
@@ -168,7 +175,7 @@ class Model:
         try:
             program = read_program(text)
             words = _words(program) if is_asked_whole(text) and not kept else ()
-            if words:
+            if words and words[0] not in defined(state.history):
                 self._commands.answer_call(Call(text, parts=words), state, looked_up=True)
                 return self.steps[-1].answer
             answer = Walk(self._commands, state, text).answer(program)

@@ -94,6 +94,32 @@ def test_a_new_file_has_the_permissions_that_the_umask_leaves(
     assert entry["perms"] == perms
 
 
+@pytest.mark.parametrize(
+    ("history", "text", "output"),
+    [
+        (("f() { cat a.txt; }",), "f", b"one\ntw"),
+        (("f() { echo one; }", "f() { cat $1; }"), "f a.txt", b"one\ntw"),
+        (("f() { echo one; }", "unset -f f"), "f", b"bash: line 1: f: command not found\n"),
+        (("f() { g() { pwd; }; }",), "g", b"bash: line 1: g: command not found\n"),
+    ],
+)
+def test_a_function_is_there_in_later_lines(
+    model: Model, history: tuple[str, ...], text: str, output: bytes
+) -> None:
+    assert model.answer(text, State(cwd=HOME, history=history)).behavior.output == output
+
+
+def test_no_answer_is_surer_than_what_led_to_it(model: Model) -> None:
+    guessed = model.answer("coproc nosuch")
+    assert guessed.confidence == 0
+    after = [
+        model.answer("pwd", State(cwd=HOME, history=(text,))) for text in ("pwd", "coproc nosuch")
+    ]
+    assert after[0].confidence > 0.5
+    assert after[1].confidence == 0
+    assert after[0].behavior == after[1].behavior
+
+
 def test_a_record_of_a_directory_that_changed_is_doubted(model: Model) -> None:
     sure = [model.answer(text).confidence for text in ("rm a.txt; ls -l", "cat a.txt; ls -l")]
     assert sure[0] < 0.5 * sure[1]
