@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import posixpath
+import re
 import stat
 from collections.abc import Mapping
 from dataclasses import replace
@@ -57,7 +58,7 @@ def opening(call: Call, state: State, fresh: Mapping[str, Any]) -> Behavior | No
     name = file_key(os.fsencode(state.resolve(path)), os.fsencode(state.cwd))
     size = 1 if call.written == "echo" else 0
     if entry is None:
-        mode = stat.S_IFREG | 0o666 & ~int(str(state.before.document["umask"]), 8)
+        mode = stat.S_IFREG | 0o666 & ~umask_of(state)
         made = {**fresh, "size": size, "perms": stat.filemode(mode)}
         digests = {} if size else {name: _EMPTY}
         patch = ContextPatch((("a", pointer("fs", name), made),))
@@ -74,6 +75,12 @@ def opening(call: Call, state: State, fresh: Mapping[str, Any]) -> Behavior | No
     digests = {name: _EMPTY} if not now["size"] else {}
     patch = ContextPatch(tuple(operations))
     return Behavior(0, b"", patch, content_digests=digests, stdout=b"", stderr=b"")
+
+
+def umask_of(state: State) -> int:
+    """The state's umask; 0o022 where the state, which somebody else may have made, has none."""
+    said = str(state.before.document.get("umask"))
+    return int(said, 8) if re.fullmatch("[0-7]{4}", said) else 0o022
 
 
 def given(call: Call, state: State) -> tuple[Call, State] | None:

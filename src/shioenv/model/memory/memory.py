@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from shioenv.composition.call import Call
-from shioenv.composition.opening import given
+from shioenv.composition.opening import given, umask_of
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch, Operation
 from shioenv.domain.pointer import keys
@@ -195,7 +195,7 @@ class Memory:
         fitting = [place for place in order if _fits(candidates[place].kept, state)]
         best = fitting[0] if fitting else order[0]
         chosen = candidates[best]
-        usual = self.world.state(self.world.start).before.document["umask"]
+        usual = umask_of(self.world.state(self.world.start))
         behavior = _masked(behavior_of(chosen.kept, state, fits=bool(fitting)), ours, state, usual)
         behavior = _with_digests(behavior, ours)
         sure = self.ranker.confidence(float(scores[best])) if fitting else 0.0
@@ -503,13 +503,13 @@ def behavior_of(kept: Kept, state: State, *, fits: bool = True) -> Behavior:
     )
 
 
-def _masked(behavior: Behavior, ours: Taken, state: State, usual: str) -> Behavior:
+def _masked(behavior: Behavior, ours: Taken, state: State, old: int) -> Behavior:
     """The behavior with the permissions that the state's umask leaves to new files.
 
-    `usual` is the umask of the records, four octal digits like the state's. Bits that the usual
-    umask takes from a new file come back under a looser one, but not into a copy of a file.
+    `old` is the umask of the records. Bits that it takes from a new file come back under a looser
+    one, but not into a copy of a file.
     """
-    mask, old = int(str(state.before.document["umask"]), 8), int(usual, 8)
+    mask = umask_of(state)
     if mask == old or any(name in ("-m", "--mode") for name, _ in ours.form.options):
         return behavior
     copied = any(each.content is not None for each in ours.operands)
