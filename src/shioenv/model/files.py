@@ -227,8 +227,7 @@ def opened(path: Path) -> Path:
             for name, content in _members(packed, path):
                 (made / name).write_bytes(content)
             if (made / COLUMNS).exists():
-                with judged(path):
-                    write_rows(made)
+                write_rows(made)
             seal(made)
             with suppress(OSError):  # nothing was unpacked before
                 directory.rename(Path(making) / "before")
@@ -240,11 +239,11 @@ def opened(path: Path) -> Path:
     return directory
 
 
-def pack(directory: Path, file: Path, *, most: int = LARGEST_FILE, hint: str = FEWER) -> int:
+def pack(directory: Path, file: Path, *, hint: str = FEWER) -> int:
     """Writes the directory of a model or of examples as one file. Gives the file's size in bytes.
 
     The same directory gives the same file. Errors: ModelError, with the hint, where the file would
-    have more than `most` bytes; DatasetStorageError.
+    have more than `LARGEST_FILE` bytes; DatasetStorageError.
     """
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w", format=tarfile.USTAR_FORMAT) as tar:
@@ -261,9 +260,9 @@ def pack(directory: Path, file: Path, *, most: int = LARGEST_FILE, hint: str = F
         19, window_log=26, enable_ldm=True, write_checksum=True
     )
     packed = zstandard.ZstdCompressor(compression_params=settings).compress(archive.getvalue())
-    if len(packed) > most:
+    if len(packed) > LARGEST_FILE:
         raise ModelError(
-            f"{file.name} has {len(packed) / 1e6:.1f} MB packed, {most / 1e6:.1f} at most",
+            f"{file.name} has {len(packed) / 1e6:.1f} MB packed, {LARGEST_FILE / 1e6:.1f} at most",
             hint=hint,
         )
     with storage_errors(file):

@@ -370,7 +370,7 @@ def write_rows(directory: Path) -> None:
         ]
         begins = zip(rows["start"].tolist(), rows["text"].tolist(), ends.tolist(), strict=True)
         rows["hash"] = [zlib.crc32(texts[first:end], begun[start]) for start, first, end in begins]
-        np.save(directory / ROWS, rows)
+    np.save(directory / ROWS, rows)  # outside: a full disk says nothing of the columns
     file.unlink()
 
 

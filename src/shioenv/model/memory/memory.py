@@ -157,6 +157,11 @@ class Memory:
         parts = [each.read_bytes() for each in kept if each.exists()]
         return hashlib.sha256(b"".join(parts)).hexdigest()[:12]
 
+    @cached_property
+    def _umask(self) -> int:
+        """The umask that the records were executed with."""
+        return umask_of(self.world.state(self.world.start))
+
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
         """The behavior alone."""
         return self.answer(shell_input, state).behavior
@@ -195,8 +200,8 @@ class Memory:
         fitting = [place for place in order if _fits(candidates[place].kept, state)]
         best = fitting[0] if fitting else order[0]
         chosen = candidates[best]
-        usual = umask_of(self.world.state(self.world.start))
-        behavior = _masked(behavior_of(chosen.kept, state, fits=bool(fitting)), ours, state, usual)
+        behavior = behavior_of(chosen.kept, state, fits=bool(fitting))
+        behavior = _masked(behavior, ours, state, self._umask)
         behavior = _with_digests(behavior, ours)
         sure = self.ranker.confidence(float(scores[best])) if fitting else 0.0
         if not len(self.ranker.scores):

@@ -136,8 +136,7 @@ FAMILIES: tuple[Family, ...] = (
     Family("files", list_files, variants={
         "as": ("lines", "details"), "backwards": ("", "backwards"), "order": ("", "time", "size"),
         "without": ("", "group", "owner"), "sizes": ("", "people"),
-    }, means=lambda flags: flags["as"] == "details" or not (flags["without"] or flags["sizes"]),
-        of_files=True),
+    }, means=has_meaning, of_files=True),
     Family("directory", list_directory, variants={
         "hidden": ("", "almost", "all"), "marked": ("", "directories", "kinds"),
         "as": ("lines", "details", "rows"), "backwards": ("", "backwards"),

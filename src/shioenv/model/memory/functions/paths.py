@@ -52,9 +52,9 @@ def list_files(given: Given, roles: Roles, flags: Flags) -> str | None:
 
 
 def has_meaning(flags: Flags) -> bool:
-    """Whether flags of `list_directory` say something together."""
+    """Whether flags of `list_directory`, or of `list_files`, say something together."""
     details = flags["as"] == "details"
-    return not flags["marked"] if details else not (flags["without"] or flags["sizes"])
+    return not flags.get("marked") if details else not (flags["without"] or flags["sizes"])
 
 
 def _listed(given: Given, flags: Flags) -> Listed | None:
