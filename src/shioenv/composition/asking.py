@@ -95,6 +95,8 @@ class Asker:
             behavior = self._executed(text, state, how)
         else:
             answer = self._answer(call, state)
+            for content in answer.written.values():
+                self.know(content)
             self.confidence *= answer.confidence
             behavior = answer.behavior
         if behavior.patch_truncated:

@@ -13,6 +13,7 @@ from shioenv.bash.builtins import BUILTINS
 from shioenv.bash.words import without_assignments
 from shioenv.composition.call import Call
 from shioenv.composition.changes import attributes
+from shioenv.composition.in_place import edited_in_place
 from shioenv.composition.opening import given, opening
 from shioenv.composition.ruled import ruled
 from shioenv.composition.whereabouts import (
@@ -95,6 +96,7 @@ class Commands:
             "working directory": self._directory,
             "builtin": self._builtin,
             EXACT: self._exact,
+            "in place": self._in_place,
             "unnamed directory": self._unnamed,
             "emulator": self._emulator,
             "other PATH": self._elsewhere,
@@ -176,6 +178,18 @@ class Commands:
         step = self._step(Call(named(call.text, name)), state)
         said = without_name(step.answer.behavior, name)
         return replace(step, input=call.text, answer=replace(step.answer, behavior=said))
+
+    def _in_place(self, call: Call, state: State) -> Step | None:
+        fresh = self._world.made
+        taken = self._memory.take(call, state) if fresh is not None else None
+        if taken is None or fresh is None or taken.form.guessed:
+            return None
+        form = taken.form
+        said = edited_in_place(
+            form.utility, form.options, form.operands, state, fresh,
+            lambda each, here: self._step(each, here).answer,
+        )  # fmt: skip
+        return None if said is None else Step(call.text, said)
 
     def _emulator(self, call: Call, state: State) -> Step | None:
         if not state.stdin or self._stages is None or not self._reads_the_pipe(call, state):

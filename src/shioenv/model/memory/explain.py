@@ -176,13 +176,14 @@ class _Examples:
 
 
 def given(taken: Taken) -> Given | None:
-    """What a command is given; None where it reads an unknown text, or repeats a valued option."""
+    """What a command is given; None where it reads an unknown text.
+
+    The values of an option that is repeated are lines of one word.
+    """
     words: dict[str, str] = {}
     for name, value in taken.form.options:
         if value is not None:
-            if name in words:
-                return None
-            words[name] = value
+            words[name] = f"{words[name]}\n{value}" if name in words else value
     read = [each for each in taken.operands if each.kind in _TEXTS]
     others = [each for each in taken.operands if each.kind not in _TEXTS]
     if any(each.content is None for each in read):

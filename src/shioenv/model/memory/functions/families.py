@@ -14,6 +14,7 @@ from itertools import permutations, product
 
 from shioenv.model.memory.functions.characters import exchange, say
 from shioenv.model.memory.functions.columns import cut_columns
+from shioenv.model.memory.functions.edit import edit
 from shioenv.model.memory.functions.figures import count, counts_of_each, dump
 from shioenv.model.memory.functions.lines import (
     join_lines,
@@ -38,6 +39,7 @@ from shioenv.model.memory.functions.paths import (
     walk_tree,
     write_date,
 )
+from shioenv.model.memory.functions.program import run_program
 from shioenv.model.memory.functions.space import Family, TextFunction
 
 MOST_PLACES = 3
@@ -127,6 +129,11 @@ FAMILIES: tuple[Family, ...] = (
         "which": ("filled", "all", "none"), "indented": ("indented", ""), "ended": ("", "ended"),
     }),
     Family("joined", join_lines, ("by",)),
+    Family("edited", edit, ("script",), ("script",), variants={
+        "syntax": ("basic", "extended"), "quiet": ("", "quiet"), "apart": ("", "apart"),
+    }),
+    Family("program", run_program, ("program", "separator", "assigned"), ("program",)),
+    Family("program", run_program, ("separator", "assigned"), reads=False),
     Family("shown", show, variants={
         "as": ("", "ends", "tabs", "visible", "visible and tabs", "all"), "blank": ("", "one"),
     }, of_bytes=True),

@@ -18,6 +18,7 @@ from shioenv.model.memory.functions.space import (
     Roles,
     as_lines,
     check_length,
+    is_text,
     lines_of,
     remembered,
 )
@@ -31,7 +32,7 @@ The steps are reckoned beforehand.
 
 @lru_cache(maxsize=256)
 def _pattern(source: str, syntax: str, folds: bool, whole: str) -> re.Pattern[str]:
-    made = re.escape(source) if syntax == "fixed" else _translated(source, syntax)
+    made = re.escape(source) if syntax == "fixed" else translated(source, syntax)
     if whole == "words":
         made = rf"(?<!\w)(?:{made})(?!\w)"
     elif whole == "lines":
@@ -39,8 +40,11 @@ def _pattern(source: str, syntax: str, folds: bool, whole: str) -> re.Pattern[st
     return re.compile(made, re.IGNORECASE if folds else 0)
 
 
-def _translated(source: str, syntax: str) -> str:
-    """A POSIX regular expression as Python writes it. Errors: ValueError for a broken one."""
+def translated(source: str, syntax: str) -> str:
+    """A POSIX regular expression as Python writes it. Errors: ValueError for a broken one.
+
+    `syntax` is `basic` or `extended`.
+    """
     special = frozenset("(){}|+?")
     made: list[str] = []
     if len(re.findall(r"\(", source)) > _MOST_GROUPS:
@@ -86,15 +90,55 @@ def _translated(source: str, syntax: str) -> str:
 
 @remembered
 def _reckoned(text: str, pattern: str) -> float:
-    """Most steps that matching a pattern against the lines of a text takes.
+    """Most steps that matching a pattern against the lines of a text takes: see `_searched`."""
+    return sum(_searched(line, pattern) for line in lines_of(text))
 
-    They are infinite where a group is repeated, or too much is optional.
+
+def _searched(text: str, pattern: str) -> float:
+    """Most steps that a search in a text takes.
+
+    They are infinite where a group is repeated, or too much is optional. A search begins at every
+    place. Each repetition may end at every place where the character behind it stands.
+    """
+    followers = _followers(pattern)
+    if followers is None:
+        return math.inf
+    places = float(len(text) + 1)
+    if not followers and not _REPETITION.search(pattern):
+        return places
+    folded = text.lower()
+    steps = places * places
+    for character in followers:
+        steps *= 1 + folded.count(character) if character else places
+    return steps
+
+
+_REPETITION = re.compile(
+    r"""(?<!\\)(?:\\\\)*          # not behind a backslash
+    (?:[*+]|\{[^}]*\})\)*        # repeated; groups end
+    (\\[^\w]|[\w\s,:;=/@<>!"'%&~-])?(?![*+?{])  # a character that stands for itself""",
+    re.VERBOSE,
+)
+
+
+@lru_cache(maxsize=256)
+def _followers(pattern: str) -> tuple[str, ...] | None:
+    """The character behind each repetition but the last; empty where it may be any character.
+
+    None for a pattern whose search nobody can reckon.
     """
     if re.search(r"(?<!\\)\)[*+?{]", pattern) or len(re.findall(r"[?{]", pattern)) > _OPTIONAL:
-        return math.inf
-    # a search from every place, and one more walk of the line for each repetition
-    power = 1 + min(len(re.findall(r"[*+{]", pattern)), 6)
-    return sum(float(len(line) + 1) ** power for line in lines_of(text))
+        return None
+    found = [(match[1] or "")[-1:].lower() for match in _REPETITION.finditer(pattern)]
+    return tuple(found[:-1])
+
+
+def search_steps(text: str, pattern: str) -> int:
+    """The steps of a search in a text. Errors: ValueError for more than `MOST_WORK`."""
+    steps = _searched(text, pattern)
+    if steps > MOST_WORK:
+        raise ValueError("the search may take too long")
+    return 1 + int(steps) // _MATCHED
 
 
 _MOST_GROUPS = 40
@@ -128,7 +172,7 @@ def matching_lines_of_each(given: Given, roles: Roles, flags: Flags) -> Result |
 def matching_lines(given: Given, roles: Roles, flags: Flags) -> Result | None:
     """The lines that a pattern matches (grep(1)). None where they are unknown, or too much work."""
     source, text = roles["pattern"], given.text or ""
-    if "\n" in source or re.search(r"[\0\ud800-\udfff]", text):
+    if "\n" in source or not is_text(text):
         return None  # several patterns, or a text that grep takes for binary
     spend(_COMPILED * len(source))
     folds = bool(flags["case"])

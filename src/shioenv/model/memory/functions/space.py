@@ -9,6 +9,7 @@ from functools import cached_property, lru_cache
 from typing import TypeAlias
 
 from shioenv.domain.context import FileEntry
+from shioenv.domain.work import spend
 from shioenv.model.facts import Tree
 
 LONGEST = 100_000
@@ -16,6 +17,9 @@ LONGEST = 100_000
 
 MOST_PRINTED = 4_000_000
 """Most characters that are made of a text: the text between its columns may be long."""
+
+MOST_STEPS = 300_000
+"""Most steps of one run of a program (ours: a third of a second)."""
 
 WIDEST = 1_000
 """Most columns, and most fields that are skipped: a number may be hostile."""
@@ -126,6 +130,11 @@ class TextFunction:
         return (as_text(text) if self.family.of_bytes else text), code
 
 
+def is_text(text: str) -> bool:
+    """Whether programs take it for a text: it has no NUL, and its bytes are UTF-8."""
+    return not re.search(r"[\0\ud800-\udfff]", text)
+
+
 @lru_cache(maxsize=256)
 def as_bytes(text: str) -> str:
     """The text with a character for each byte."""
@@ -177,6 +186,23 @@ def width_of(word: str) -> int:
     if not 0 <= number <= WIDEST:
         raise ValueError(word)
     return number
+
+
+class Steps:
+    """The steps that one run of a program may take, so that a program that never ends does end.
+
+    Steps are those of `shioenv.domain.work`, and are counted there as well.
+    """
+
+    def __init__(self, most: int = MOST_STEPS) -> None:
+        self._left = most
+
+    def spend(self, steps: int) -> None:
+        """Counts so many steps before they are done. Errors: ValueError where too few are left."""
+        self._left -= steps
+        if self._left < 0:
+            raise ValueError("the program takes too many steps")
+        spend(steps)
 
 
 def check_length(length: int) -> None:
