@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shioenv.bash.braces import braces
-from shioenv.bash.expand import references
+from shioenv.bash.references import references
 from shioenv.bash.patterns import escaped, matches
 from shioenv.bash.program import Simple
 from shioenv.bash.words import quoted

@@ -9,7 +9,7 @@ from shioenv.domain.work import spend
 from shioenv.errors import Abstained
 
 _TOKEN = re.compile(
-    r"\s*(?:(\d+#[\w@]+|0[xX][0-9a-fA-F]+|\d+)|([A-Za-z_]\w*)"
+    r"\s*(?:(\d[\w#@]*)|([A-Za-z_]\w*(?:\[(?:[^][]|\[[^][]*\])*\])?)"
     r"|(\*\*|<<=|>>=|<<|>>|<=|>=|==|!=|&&|\|\||\+\+|--|[-+*/%&^|]=|[-+*/%<>!~&^|?:=(),]))",
     re.ASCII,
 )
@@ -20,8 +20,22 @@ _LEVELS = (
 )  # fmt: skip
 _ASSIGNING = frozenset({"=", "+=", "-=", "*=", "/=", "%=", "<<=", ">>=", "&=", "^=", "|="})
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ@_"
+_INVALID = "\0"
+"""Stands for what is no token."""
 _DEEPEST = 40
 """Nesting at most: of variables whose text is an expression, and of parentheses."""
+
+
+class Complaint(Abstained):
+    """Bash refuses an expansion, and says so.
+
+    `said` is what Bash says behind the place. `ends`: the shell ends. Else the rest of what Bash
+    read at once is left out.
+    """
+
+    def __init__(self, said: str, *, ends: bool = False) -> None:
+        super().__init__(f"Bash refuses it: {said}")
+        self.said, self.ends = said, ends
 
 
 def evaluate(
@@ -32,8 +46,9 @@ def evaluate(
     """The value of an arithmetic expression, a signed 64-bit integer; 0 for an empty one.
 
     `variable` gives the text of a variable (None: unset). `assign` sets a variable; without it
-    nothing can be assigned. Errors: Abstained for an expression that Bash refuses (Bash's message
-    depends on too much), that assigns where it cannot, or that is nested too deeply.
+    nothing can be assigned. Both are given elements of arrays as `name[subscript]`. Errors:
+    Complaint for an expression that Bash refuses; Abstained for one that assigns where it cannot,
+    or that is nested too deeply.
     """
     return _Expression(expression, variable, assign, 0).value()
 
@@ -48,6 +63,11 @@ def wrapped(number: int) -> int:
     return (number + 2**63) % 2**64 - 2**63
 
 
+def _is_name(token: str) -> bool:
+    """Whether a token is a variable or an element of an array."""
+    return token[:1].isalpha() or token[:1] == "_"
+
+
 class _Expression:
     """Evaluates while reading: recursive descent, one method for each kind of operator."""
 
@@ -60,25 +80,50 @@ class _Expression:
     ) -> None:
         self._text, self._variable, self._assign, self._depth = text, variable, assign, depth
         self._tokens: list[str] = []
+        self._starts: list[int] = []
         self._place = 0
-        self._skipping = self._nesting = 0
-        text = text.strip()
+        self._skipping = self._nesting = self._end = 0
         spend(len(text) + 1)
+        if depth > _DEEPEST:
+            raise self._refusal()
+        end = len(text.rstrip())
         place = 0
-        while place < len(text):
+        while place < end:
             match = _TOKEN.match(text, place)
-            if match is None or depth > _DEEPEST:
-                raise self._refusal()
-            self._tokens.append(match[0].strip())
-            place = match.end()
+            token = match[0].strip() if match else _INVALID
+            place = match.end() if match else end
+            self._tokens.append(token)
+            self._starts.append(
+                place - len(token) if match else len(text) - len(text[self._end :].lstrip())
+            )
+            self._end = place
 
     def value(self) -> int:
         if not self._tokens:
             return 0
+        self._look()
         value = self._comma()
         if self._place < len(self._tokens):
-            raise self._refusal()
+            raise self._complaint("syntax error in expression")
         return value
+
+    def _look(self) -> None:
+        """Refuses what is no token, once Bash reads it."""
+        if self._peek() == _INVALID:
+            before = self._tokens[self._place - 1] if self._place else "+"
+            operand = before[-1:].isalnum() or before[-1:] in ")]_"
+            said = "invalid arithmetic operator" if operand else "operand expected"
+            raise self._complaint(f"syntax error: {said}")
+
+    def _complaint(self, said: str, start: int | None = None) -> Complaint:
+        """What Bash says of the expression; the newest token that was read is named.
+
+        `start` is where another token begins that is named instead.
+        """
+        if start is None:
+            start = self._starts[min(self._place, len(self._tokens) - 1)]
+        token = self._text[start:]
+        return Complaint(f'{self._text.lstrip()}: {said} (error token is "{token}")')
 
     def _refusal(self) -> Abstained:
         return Abstained(f"the arithmetic expression {self._text!r:.60} cannot be evaluated")
@@ -90,6 +135,7 @@ class _Expression:
     def _next(self) -> str:
         token = self._peek()
         self._place += 1
+        self._look()
         return token
 
     def _comma(self) -> int:
@@ -113,8 +159,9 @@ class _Expression:
 
     def _assigned(self) -> int:
         name, operator = self._peek(), self._peek(1)
-        if name.isidentifier() and operator in _ASSIGNING:
-            self._place += 2
+        if _is_name(name) and operator in _ASSIGNING:
+            self._next()
+            self._next()
             value = self._assignment()
             if operator != "=":
                 value = self._apply(operator[:-1], self._read(name), value)
@@ -127,8 +174,9 @@ class _Expression:
             return condition
         self._next()
         yes = self._skipped(not condition, self._assignment)
-        if self._next() != ":":
-            raise self._refusal()
+        if self._peek() != ":":
+            raise self._complaint("`:' expected for conditional expression")
+        self._next()
         no = self._skipped(bool(condition), self._assignment)
         return yes if condition else no
 
@@ -145,13 +193,18 @@ class _Expression:
         left = self._binary(level + 1)
         while (operator := self._peek()) in _LEVELS[level]:
             self._next()
+            behind = self._behind()
             if operator in ("&&", "||"):
                 decided = bool(left) == (operator == "||")
                 right = self._skipped(decided, lambda: self._binary(level + 1))
                 left = int(bool(left) if decided else bool(right))
             else:
-                left = self._apply(operator, left, self._binary(level + 1))
+                left = self._apply(operator, left, self._binary(level + 1), behind)
         return left
+
+    def _behind(self) -> int:
+        """Where the text behind the newest operator begins, blanks left out."""
+        return self._starts[self._place] if self._place < len(self._starts) else len(self._text)
 
     def _power(self) -> int:
         return self._deeper(self._raised)
@@ -168,7 +221,7 @@ class _Expression:
 
     def _signed(self) -> int:
         token = self._next()
-        if token in ("++", "--") and self._peek().isidentifier():
+        if token in ("++", "--") and _is_name(self._peek()):
             name = self._next()
             return self._write(name, self._read(name) + (1 if token == "++" else -1))
         if token in ("++", "--", "+", "-"):
@@ -180,13 +233,15 @@ class _Expression:
             return wrapped(~self._unary())
         if token == "(":
             value = self._comma()
-            if self._next() != ")":
-                raise self._refusal()
+            if self._peek() != ")":
+                raise self._complaint("missing `)'")
+            self._next()
             return value
         if token[:1].isdigit():
             return self._number(token)
-        if not token.isidentifier():
-            raise self._refusal()
+        if not _is_name(token):
+            self._place -= 1  # Bash has read no further than what is no operand
+            raise self._complaint("syntax error: operand expected")
         value = self._read(token)
         if self._peek() in ("++", "--"):
             self._write(token, value + (1 if self._next() == "++" else -1))
@@ -195,7 +250,9 @@ class _Expression:
     def _number(self, token: str) -> int:
         base, digits = 10, token
         if "#" in token:
-            text, digits = token.split("#")
+            text, _, digits = token.partition("#")
+            if "#" in digits or not digits or not text.isdecimal():
+                raise self._refusal()
             base = int(text[:3])  # no base has three digits; one that has is refused below
         elif token[:2] in ("0x", "0X"):
             base, digits = 16, token[2:]
@@ -204,8 +261,12 @@ class _Expression:
         value = 0
         for digit in digits if base > 36 else digits.lower():
             amount = _DIGITS.index(digit)
-            if not 2 <= base <= 64 or amount >= base:
+            if not 2 <= base <= 64:
                 raise self._refusal()
+            if amount >= base:
+                end = self._starts[self._place - 1] + len(token)
+                said = f'value too great for base (error token is "{token}")'
+                raise Complaint(f"{self._text[:end].lstrip()}: {said}")
             value = wrapped(value * base + amount)
         return value
 
@@ -223,17 +284,21 @@ class _Expression:
             self._assign(name, str(value))
         return value
 
-    def _apply(self, operator: str, left: int, right: int) -> int:
+    def _apply(self, operator: str, left: int, right: int, behind: int | None = None) -> int:
+        """What an operator makes of two numbers; `behind`: where the text of the right one begins.
+
+        Errors: Complaint.
+        """
         if operator in ("/", "%"):
             if not right:
                 if self._skipping:
                     return 0
-                raise self._refusal()
+                raise self._complaint("division by 0", behind)
             quotient = abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
             return wrapped(quotient if operator == "/" else left - quotient * right)
         if operator == "**":
             if right < 0:
-                raise self._refusal()
+                raise self._complaint("exponent less than 0")
             return wrapped(pow(left, right, 2**64))
         if operator == "<<":
             return wrapped(left << (right & 63))

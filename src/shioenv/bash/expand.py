@@ -10,23 +10,26 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from shioenv.bash.arithmetic import evaluate
+from shioenv.bash.arithmetic import Complaint, evaluate
+from shioenv.bash.arrays import Array
 from shioenv.bash.braces import braces
 from shioenv.bash.patterns import SPECIAL, escaped, is_pattern, matches, paths
 from shioenv.bash.read import Reader
 from shioenv.bash.words import ansi
+from shioenv.bash.words import quoted as quoted_word
 from shioenv.domain.runner import State
 from shioenv.domain.work import COPIED, spend
 from shioenv.errors import Abstained
 
-_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-_PARAMETER = re.compile(r"([A-Za-z_]\w*|\d+|[?#@*$!-])(\[[^\]]*\])?", re.ASCII)
-_SPECIAL = re.compile(r"\$([0-9@*#?!-])")
+_PARAMETER = re.compile(
+    r"([A-Za-z_]\w*|\d+|[?#@*$!-])(\[(?:[^][]|\[[^][]*\])+\])?", re.ASCII
+)
+_NAMED = re.compile(r"([A-Za-z_]\w*)(\[[^][]+\])?", re.ASCII)
+_DEFAULT = re.compile(r"(:?)([-=+?])")
+_CASE = re.compile(r"(\^\^?|,,?|~~?)(.*)", re.DOTALL)
 _TILDE = re.compile(r"~([\w.+-]*)(?=/|$)", re.ASCII)
-_REFERRING = re.compile(r"[`$<>]")
 _PLAIN_UNQUOTED = re.compile(r"[^\\'\"`$<>~:]+")
 _PLAIN_QUOTED = re.compile(r"[^\\`$]+")
-_INDEX = re.compile(r"\d{1,9}", re.ASCII)
 _GLOB_OPTIONS = ("nullglob", "failglob", "dotglob", "extglob", "nocaseglob", "globstar")
 _MOST_DIGITS = 18
 _FIELD = 10
@@ -49,12 +52,18 @@ class Scope(Protocol):
     def variable(self, name: str) -> str | None:
         """The text of a variable or of `?`, `$`, `!`, `-`; None where it is unset.
 
+        `name[key]` is an element of an array. The name of an array alone is its first element.
+
         Errors: Abstained where the text is not known.
         """
         ...
 
+    def array(self, name: str) -> Array | None:
+        """The elements of an array; None for a variable that is none. Errors: as `variable`."""
+        ...
+
     def assign(self, name: str, value: str) -> None:
-        """Sets a variable, for `${x:=word}` and arithmetic."""
+        """Sets a variable, for `${x:=word}` and arithmetic; `name[key]` sets an element."""
         ...
 
     def substitute(self, source: str) -> str:
@@ -76,76 +85,6 @@ class _Segment:
 
 
 _BREAK = _Segment(None, quoted=True)
-
-
-@dataclass(frozen=True, slots=True)
-class References:
-    """What a word's expansion rests on."""
-
-    names: frozenset[str]
-    """Variables and parameters that the word may name: where `substitutes`, only some of them."""
-    substitutes: bool
-    """Whether the word holds a `$(…)`, a `` `…` ``, a `<(…)` or a `>(…)`."""
-
-
-def references(word: str) -> References:
-    """What a word's expansion rests on. The word is not expanded for this."""
-    spend(len(word))
-    names: set[str] = set()
-    substitutes = _refer(word, names)
-    return References(frozenset(names), substitutes)
-
-
-def _refer(text: str, names: set[str]) -> bool:
-    if not _REFERRING.search(text):
-        return False
-    reader = Reader(text)
-    substitutes = False
-    place = 0
-    while place < len(text):
-        if text.startswith(("<(", ">("), place):
-            return True
-        end = reader.unit_end(place) if text[place] != '"' else reader.double_quote_end(place)
-        unit = text[place:end]
-        if unit.startswith("`") or (unit.startswith("$(") and not unit.startswith("$((")):
-            return True
-        if unit.startswith('"') or unit.startswith('$"'):
-            substitutes = _refer_quoted(unit[unit.index('"') + 1 : -1], names) or substitutes
-        elif unit.startswith("$") and not unit.startswith("$'"):
-            substitutes = _refer_expansion(unit, names) or substitutes
-        place = end
-    return substitutes
-
-
-def _refer_quoted(text: str, names: set[str]) -> bool:
-    """As `_refer`, of text in double quotes: only `$`, backquotes and backslashes are special."""
-    reader = Reader(text)
-    substitutes = False
-    place = 0
-    while place < len(text):
-        character = text[place]
-        end = reader.unit_end(place) if character in "\\`$" else place + 1
-        if character == "$" and text.startswith("$'", place):
-            end = place + 1
-        unit = text[place:end]
-        if character == "`" or (unit.startswith("$(") and not unit.startswith("$((")):
-            return True
-        if character == "$":
-            substitutes = _refer_expansion(unit, names) or substitutes
-        place = end
-    return substitutes
-
-
-def _refer_expansion(unit: str, names: set[str]) -> bool:
-    names.update(_NAME.findall(unit))
-    names.update(_SPECIAL.findall(unit))
-    if not unit.startswith(("$((", "${")):
-        names.add(unit[1:])
-        return False
-    if unit.startswith("${"):
-        match = _PARAMETER.match(unit.lstrip("${#!"))
-        names.update([match[1]] if match else ())
-    return "`" in unit or re.search(r"\$\((?!\()", unit) is not None
 
 
 LONGEST_REPLACED = 1_000
@@ -353,7 +292,7 @@ class Expander:
     def _plain(self, name: str, *, quoted: bool) -> list[_Segment]:
         if name in ("@", "*"):
             return self._list(name, list(self._scope.arguments), quoted=quoted)
-        return self._result(self._value(name) or "", quoted=quoted)
+        return self._result(self._set(name, self._value(name)), quoted=quoted)
 
     def _list(self, name: str, values: list[str], *, quoted: bool) -> list[_Segment]:
         if quoted and name == "*":
@@ -378,56 +317,106 @@ class Expander:
 
     def _parameter(self, inside: str, *, quoted: bool) -> list[_Segment]:
         """What `${…}` stands for, by the text between its braces."""
-        if inside.startswith("#") and len(inside) > 1:
-            match = _PARAMETER.fullmatch(inside, 1)
-            if match and not match[2]:
-                if match[1] in "@*":
-                    return self._result(str(len(self._scope.arguments)), quoted=quoted)
-                return self._result(str(len(self._value(match[1]) or "")), quoted=quoted)
-        match = _PARAMETER.match(inside)
-        if match and match[1] == "PIPESTATUS":
-            return self._statuses(inside, match[2] or "[0]", quoted=quoted)
-        if match is None or match[2]:
-            raise Abstained(f"the expansion ${{{inside:.40}}} is beyond it")
-        name, rest = match[1], inside[match.end() :]
-        if not rest:
-            return self._plain(name, quoted=quoted)
-        if name in "@*":
-            raise Abstained(f"the expansion ${{{inside:.40}}} is beyond it")
-        value = self._value(name)
-        default = re.match(r":?[-=+?]", rest)
+        beyond = Abstained(f"the expansion ${{{inside:.40}}} is beyond it")
+        mark = inside[0] if inside[:1] in ("#", "!") and len(inside) > 1 else ""
+        match = _PARAMETER.match(inside, len(mark))
+        if mark == "#" and (match is None or match.end() < len(inside)):
+            mark, match = "", _PARAMETER.match(inside)  # `$#` itself, edited
+        if match is None:
+            raise beyond
+        name, subscript, rest = match[1], (match[2] or "")[1:-1], inside[match.end() :]
+        kind = name if name in "@*" else subscript if subscript in ("@", "*") else ""
+        if mark == "!":
+            if kind and name not in "@*" and not rest:
+                array = self._scope.array(name)
+                value = None if array else self._scope.variable(name)
+                return self._list(
+                    kind, list(array.items) if array else ["0"] * (value is not None), quoted=quoted
+                )
+            named = self._item(name, subscript)[1]
+            if kind or not _NAMED.fullmatch(named or ""):
+                raise beyond
+            return self._parameter(f"{named}{rest}", quoted=quoted)
+        if kind:
+            return self._several(name, kind, mark, rest, inside, quoted=quoted)
+        target, value = self._item(name, subscript)
+        if mark == "#":
+            return self._result(str(len(self._set(target, value))), quoted=quoted)
+        default = _DEFAULT.match(rest)
         if default:
-            missing = value is None or (default[0][0] == ":" and not value)
-            return self._default(
-                name, value, default[0][-1], missing, rest[default.end() :], quoted
-            )
-        return self._result(self._edited(value or "", rest, inside), quoted=quoted)
+            missing = value is None or (default[1] == ":" and not value)
+            word = rest[default.end() :]
+            return self._default(target, value, default[0], missing, word, quoted)
+        value = self._set(target, value)
+        return self._result(self._edited(value, rest, inside) if rest else value, quoted=quoted)
 
-    def _statuses(self, inside: str, subscript: str, *, quoted: bool) -> list[_Segment]:
-        """The only array that is known here: `${PIPESTATUS[@]}`, or one of its items."""
-        statuses = (self._scope.variable("PIPESTATUS") or "").split()
-        index = subscript[1:-1]
-        if not inside.endswith(("]", "PIPESTATUS")) or not (
-            index in "@*" or _INDEX.fullmatch(index)
-        ):
-            raise Abstained(f"the expansion ${{{inside:.40}}} is beyond it")
-        if index in "@*":
-            return self._list(index, statuses, quoted=quoted)
-        here = statuses[int(index) : int(index) + 1]
-        return self._result("".join(here), quoted=quoted)
+    def _item(self, name: str, subscript: str) -> tuple[str, str | None]:
+        """A variable or an element of an array: how `Scope` names it, and its value."""
+        if not subscript:
+            return name, self._value(name)
+        array = self._scope.array(name)
+        associative = array is not None and array.associative
+        key = self.text(subscript) if associative else str(self.number(subscript))
+        target = f"{name}[{key}]"
+        return target, self._scope.variable(target)
+
+    def _set(self, name: str, value: str | None) -> str:
+        """The value; empty where there is none. Errors: Complaint under `set -u`."""
+        if value is None and self._scope.state.before.document["settings"].get("-o nounset"):
+            raise Complaint(f"{name}: unbound variable", ends=True)
+        return value or ""
+
+    def _several(
+        self, name: str, kind: str, mark: str, rest: str, inside: str, *, quoted: bool
+    ) -> list[_Segment]:
+        """What `${@…}` and `${name[@]…}` stand for."""
+        array = None if name in "@*" else self._scope.array(name)
+        if array is not None:
+            values = list(array.items.values())
+        elif name in "@*":
+            values = list(self._scope.arguments)
+        else:
+            one = self._scope.variable(name)
+            values = [] if one is None else [one]
+        if mark == "#":
+            return self._result(str(len(values)), quoted=quoted)
+        default = _DEFAULT.match(rest)
+        if default:
+            missing = not values or (default[1] == ":" and not any(values))
+            if missing != (default[2] == "+"):
+                word = rest[default.end() :]
+                return self._default(name, None, default[0], missing, word, quoted)
+            values = [] if default[2] == "+" else values
+        elif rest[:1] == ":":
+            values = self._part(values, array, rest[1:], first=int(name in "@*"))
+        elif rest:
+            values = [self._edited(value, rest, inside) for value in values]
+        return self._list(kind, values, quoted=quoted)
+
+    def _part(self, values: list[str], array: Array | None, rest: str, first: int) -> list[str]:
+        """The elements from an offset on; the first of `values` has the index `first`."""
+        offset, colon, length = rest.partition(":")
+        start, count = self.number(offset), self.number(length) if colon else len(values) + 1
+        if array is not None and list(array.items) != [str(n) for n in range(len(array.items))]:
+            raise Abstained("a part of an array with gaps")
+        start += len(values) + first if start < 0 else 0
+        if count < 0 or (first and not start):
+            raise Abstained("a part that is beyond it")
+        return values[start - first :][:count] if start >= first else []
 
     def _default(
         self, name: str, value: str | None, kind: str, missing: bool, word: str, quoted: bool
     ) -> list[_Segment]:
-        if kind == "?" and missing:
-            raise Abstained(f"{name} is refused where it is missing")
-        if kind == "=" and missing:
+        if kind[-1] == "?" and missing:
+            why = "parameter null or not set" if kind[0] == ":" else "parameter not set"
+            raise Complaint(f"{name}: {self.text(word) if word else why}", ends=True)
+        if kind[-1] == "=" and missing:
             value = self.text(word)
             self._scope.assign(name, value)
             return self._result(value, quoted=quoted)
-        if missing != (kind == "+"):
+        if missing != (kind[-1] == "+"):
             return self._quoted(word) if quoted else self._word(word, splits=True)
-        return self._result("" if kind == "+" else value or "", quoted=quoted)
+        return self._result("" if kind[-1] == "+" else value or "", quoted=quoted)
 
     def _edited(self, value: str, rest: str, inside: str) -> str:
         if rest[0] in "#%":
@@ -439,12 +428,16 @@ class Expander:
             return self._slice(value, offset, length if ":" in rest[1:] else None)
         if rest[0] == "/":
             return self._replaced(value, rest[1:])
-        case = re.fullmatch(r"(\^\^?|,,?)", rest)
-        if case:
-            head = 1 if len(rest) == 1 else len(value)
-            made = value[:head].upper() if rest[0] == "^" else value[:head].lower()
-            return made + value[head:]
-        raise Abstained(f"the expansion ${{{inside:.40}}} is beyond it")
+        if rest == "@Q":
+            return quoted_word(value, always=True) if value.isprintable() else _beyond(inside)
+        case = _CASE.fullmatch(rest)
+        if case is None:
+            return _beyond(inside)
+        pattern = self.pattern(case[2]) if case[2] else "?"
+        head = 1 if len(case[1]) == 1 else len(value)
+        change = {"^": str.upper, ",": str.lower, "~": str.swapcase}[rest[0]]
+        changed = (change(each) if matches(pattern, each) else each for each in value[:head])
+        return "".join(changed) + value[head:]
 
     def _slice(self, value: str, offset: str, length: str | None) -> str:
         start = self.number(offset)
@@ -507,6 +500,10 @@ class Expander:
             if fields[0] == user and len(fields) > 5:
                 return fields[5]
         return None
+
+
+def _beyond(inside: str) -> str:
+    raise Abstained(f"the expansion ${{{inside:.40}}} is beyond it")
 
 
 def _pattern(segments: list[_Segment]) -> str:

@@ -36,7 +36,7 @@ _OF_THE_SHELL = (
 )
 """Areas of a context that a subshell changes for itself alone."""
 
-_TRACING = ("-o xtrace", "-o verbose", "-o nounset", "-o noexec", "-o errtrace", "-o functrace")
+_TRACING = ("-o xtrace", "-o verbose", "-o noexec", "-o errtrace", "-o functrace")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,8 +70,8 @@ class Asker:
         """Digests of the contents that changed, by the file's name in `fs`."""
         self.pipes: dict[str, bytes | None] = {}
         """The bytes that are read from each `<(…)`, by its path."""
-        self.set_here: set[str] = set()
-        """Variables that the input set."""
+        self.set_here: set[str] = _set_before(state)
+        """Variables that the input set, and those that are no more what they were at first."""
         self.confidence = 1.0
         self.volatile, self.shell_state_known = False, True
         self._runner, self._text = runner, text
@@ -114,7 +114,7 @@ class Asker:
         """Errors: Abstained under options by which the shell prints or refuses more than usual."""
         settings = self.state.before.document["settings"]
         if any(settings.get(option) for option in _TRACING):
-            raise Abstained("set -x, -v, -u or -n is on")
+            raise Abstained("set -x, -v or -n is on")
 
     def count(self) -> None:
         """Counts one more command of the input. Errors: Abstained past `MOST_ASKED`."""
@@ -257,6 +257,21 @@ class Mark:
     patches: int
     digests: dict[str, str]
     set_here: frozenset[str]
+
+
+def _set_before(state: State) -> set[str]:
+    """The variables whose values differ from those of the pristine machine."""
+    if state.context is None or state.pristine is None:
+        return set()
+    now, first = state.before.document, state.pristine.context(state.cwd).document
+    if now is first:
+        return set()
+    return {
+        name
+        for area in ("env", "settings")
+        for name in now[area].keys() | first[area].keys()
+        if now[area].get(name) != first[area].get(name)
+    }
 
 
 def _own(document: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import dataclass
 
-from shioenv.bash.arithmetic import count
+from shioenv.bash.arithmetic import Complaint, count, evaluate
+from shioenv.bash.arrays import Array
 from shioenv.bash.program import Simple
 from shioenv.bash.words import quoted
 from shioenv.composition.call import Call
 from shioenv.composition.environment import Environment, Exit, Loop, Return
 from shioenv.composition.replay import fed
+from shioenv.composition.variables import Value
 from shioenv.errors import Abstained
 
 
@@ -61,24 +64,63 @@ def shift(here: Environment, values: list[str]) -> None:
     if name == "set":
         if rest[0] != "--":
             raise Abstained("set with options and parameters")
-        here.own.arguments, here.status = tuple(rest[1:]), 0
+        here.carry(arguments=tuple(rest[1:]))
+        here.status = 0
         return
     by = count(rest[0]) if rest else 1
     if len(rest) > 1 or by is None:
         raise Abstained("shift by what is no number")
-    here.status = int(by > len(here.own.arguments))
+    here.status = int(by > len(here.arguments))
     if not here.status:
-        here.own.arguments = here.own.arguments[by:]
+        here.carry(arguments=tuple(here.arguments[by:]))
+
+
+@dataclass(slots=True)
+class _Reading:
+    """The options of a `read`."""
+
+    raw: bool = False
+    array: str = ""
+    end: bytes = b"\n"
+    most: int | None = None
+
+
+def _reading(rest: list[str]) -> tuple[_Reading, list[str]]:
+    """The options of a `read`, and its operands. Errors: Abstained for others."""
+    options = _Reading()
+    while rest and rest[0].startswith("-") and len(rest[0]) > 1:
+        word, *rest = rest
+        for place, letter in enumerate(word[1:], 1):
+            if letter == "r":
+                options.raw = True
+            elif letter == "s":
+                continue
+            elif letter in "adnp":
+                value = word[place + 1 :]
+                if not value:
+                    if not rest:
+                        raise Abstained("read without the value of an option")
+                    value, *rest = rest
+                if letter == "a":
+                    options.array = value
+                elif letter == "d":
+                    options.end = os.fsencode(value[:1]) or b"\0"
+                elif letter == "n":
+                    options.most = count(value)
+                break
+            else:
+                raise Abstained(f"read -{letter} is beyond it")
+    return options, rest
 
 
 def read(here: Environment, command: Simple, rest: list[str]) -> None:
-    """`read`: takes the next line and gives its words to variables.
+    """`read`: takes the next line and gives its words to variables, or to an array.
 
-    Errors: Abstained for options other than `-r`, and for assignments other than `IFS`. Abstained
-    for lines that go on or hold NUL bytes, and for input of which an unknown part is left.
+    Errors: Abstained for options other than `-r`, `-s`, `-a`, `-d`, `-n` and `-p`, and for
+    assignments other than `IFS`. Abstained for lines that go on or hold NUL bytes, and for input of
+    which an unknown part is left.
     """
-    raw = "-r" in rest
-    names = [each for each in rest if each != "-r"]
+    options, names = _reading(rest)
     ifs = here.variable("IFS")
     for assignment in command.assignments:
         if not assignment.startswith("IFS="):
@@ -86,27 +128,80 @@ def read(here: Environment, command: Simple, rest: list[str]) -> None:
         ifs = here.expander.text(assignment[4:])
     if not all(name.isidentifier() for name in names) or here.streams.stdin.perhaps:
         raise Abstained("read with options, or from an input that others read")
-    line, newline, left = here.streams.stdin.data.partition(b"\n")
-    if line.endswith(b"\\") or b"\0" in line or here.streams.stdin.endless:
+    stdin = here.streams.stdin
+    line, newline, left = stdin.data.partition(options.end)
+    if options.most is not None and len(line) >= options.most:
+        if not line.isascii():
+            raise Abstained("characters of more than a byte")
+        line, newline, left = line[: options.most], b"\n", stdin.data[options.most :]
+    if line.endswith(b"\\") or b"\0" in line or stdin.endless:
         raise Abstained("read from a line that goes on, or has NUL bytes")
-    here.streams.stdin.data = left
-    if b"\\" in line and not raw:
+    stdin.data = left
+    ifs = " \t\n" if ifs is None else ifs
+    if b"\\" in line and not options.raw:
+        if options != _Reading():
+            raise Abstained("read of backslashes with options")
         text = " ".join((*command.assignments, "read", *names))
         behavior = here.ask(Call(text), stdin=line + newline)
         here.advance(fed(text, line + newline), behavior)
         here.status = behavior.exit_code
         return
-    if not names:
-        values, names = [os.fsdecode(line)], ["REPLY"]
+    if options.array:
+        words = _split(os.fsdecode(line), ifs, None)
+        items = {str(place): word for place, word in enumerate(words)}
+        old = Value.of(here.state.before.document, options.array) or Value()
+        here.store(options.array, Value(None, Array(items), old.flags))
+    elif not names:
+        here.assign("REPLY", os.fsdecode(line))
     else:
-        values = _split(os.fsdecode(line), " \t\n" if ifs is None else ifs, len(names))
-    for name, value in zip(names, values, strict=True):
-        here.assign(name, value)
+        values = _split(os.fsdecode(line), ifs, len(names))
+        for name, value in zip(names, values, strict=True):
+            here.assign(name, value)
     here.status = int(not newline)
 
 
-def _split(line: str, ifs: str, count: int) -> list[str]:
-    """The words that `read` gives to `count` variables: the last variable gets the rest."""
+def compute(here: Environment, expressions: list[str]) -> None:
+    """`let`: the status says whether the last expression is not 0. Errors: Abstained."""
+    if not expressions or expressions[0].startswith("-"):
+        raise Abstained("let without an expression")
+    value = 0
+    try:
+        for expression in expressions:
+            if not expression.strip():
+                raise Abstained("let with nothing to evaluate")
+            value = evaluate(expression, here.variable, here.assign)
+    except Complaint as wrong:
+        here.complain(f"let: {wrong.said}")
+        value = 0
+    here.status = int(value == 0)
+
+
+def fill(here: Environment, rest: list[str]) -> None:
+    """`mapfile` and `readarray`: an array of the lines of standard input.
+
+    Errors: Abstained for options other than `-t`, and for input of which an unknown part is left.
+    """
+    keeps = rest[:1] != ["-t"]
+    names = rest if keeps else rest[1:]
+    stdin = here.streams.stdin
+    if len(names) > 1 or any(not name.isidentifier() for name in names):
+        raise Abstained("mapfile with options that are beyond it")
+    if stdin.endless or stdin.perhaps or b"\0" in stdin.data:
+        raise Abstained("mapfile of an input that is not known")
+    lines = os.fsdecode(stdin.data).splitlines(keepends=True)
+    if "".join(lines).count("\n") != len(lines) - (not stdin.data.endswith(b"\n") and bool(lines)):
+        raise Abstained("lines that end in other characters")
+    stdin.data = b""
+    items = {str(n): line if keeps else line.rstrip("\n") for n, line in enumerate(lines)}
+    here.store(names[0] if names else "MAPFILE", Value(None, Array(items)))
+    here.status = 0
+
+
+def _split(line: str, ifs: str, count: int | None) -> list[str]:
+    """The words that `read` gives to `count` variables: the last variable gets the rest.
+
+    None: as many words as there are.
+    """
     blanks = "".join(each for each in ifs if each in " \t\n")
     others = "".join(each for each in ifs if each not in " \t\n")
     blank = f"[{re.escape(blanks)}]" if blanks else "(?!)"
@@ -114,8 +209,10 @@ def _split(line: str, ifs: str, count: int) -> list[str]:
     pattern = re.compile(f"{separator}|{blank}+")
     rest = line.strip(blanks)
     values: list[str] = []
-    while len(values) < count - 1:
+    while count is None or len(values) < count - 1:
         match = pattern.search(rest) if ifs else None
+        if count is None and (match is None or not rest):
+            return [*values, rest] if rest else values
         if match is None:
             values.append(rest)
             rest = ""

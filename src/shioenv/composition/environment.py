@@ -13,9 +13,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from shioenv.bash.arithmetic import Complaint, evaluate
+from shioenv.bash.arrays import Array
 from shioenv.bash.braces import braces
 from shioenv.bash.builtins import LEAVING_STDIN
-from shioenv.bash.expand import Expander, references
+from shioenv.bash.expand import Expander
+from shioenv.bash.references import references
 from shioenv.bash.patterns import SPECIAL, is_pattern
 from shioenv.bash.program import Function, Program, Redirect, Simple
 from shioenv.bash.words import quoted
@@ -24,12 +27,12 @@ from shioenv.composition.call import Call
 from shioenv.composition.channels import Buffer, OpenFile, Sink, Stdin
 from shioenv.composition.reading import read_program
 from shioenv.composition.replay import fed, written
-from shioenv.composition.variables import known_place
+from shioenv.composition.variables import Value, element, item_of, known_place, stored
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.names import name_bytes
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.pointer import keys, pointer
-from shioenv.domain.runner import Runner, State
+from shioenv.domain.runner import Carried, Runner, State
 from shioenv.domain.work import COPIED, spend
 from shioenv.errors import Abstained
 
@@ -43,10 +46,14 @@ LONGEST_VALUE = 131_072
 """Most characters of a variable that is followed; ours: as many as one argument may have."""
 
 _SPECIAL = frozenset({"RANDOM", "SRANDOM", "SECONDS", "LINENO", "OLDPWD", "PPID", "UID", "EUID"})
-_ATTRIBUTES = re.compile(r'declare -[irx]+ \w+="([^"\\$`]*)"', re.ASCII)
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 _BLOCK = 4096
 """Bytes that a program which reads takes at once, at least."""
+
+
+def is_special(name: str) -> bool:
+    """Whether a variable counts by itself, or steers the shell."""
+    return name in _SPECIAL | UNKNOWN | {"PIPESTATUS"} or name.startswith("BASH")
 
 
 class Exit(Exception):  # noqa: N818 - control flow
@@ -70,6 +77,10 @@ class Return(Exception):  # noqa: N818 - control flow
         self.status = status
 
 
+class Discard(Exception):  # noqa: N818 - control flow
+    """The rest of what Bash read at once is left out, with the status 1."""
+
+
 class Over(Exception):  # noqa: N818 - control flow
     """The whole run is over: out of time, or its shell was killed."""
 
@@ -90,12 +101,15 @@ class Streams:
 class Own:
     """What a shell has for itself. A subshell begins with a copy."""
 
-    arguments: Sequence[str] = ()
+    carried: Carried = Carried()
+    """What the shell would carry to the next input."""
     functions: dict[str, Function] = field(default_factory=dict)
     last: str | None = None
     """`$_`; None where it is unknown, and where the input never asks for it."""
-    left: str | None = None
-    """`$OLDPWD`, as `State.left` has it."""
+    name: str = "bash"
+    """`$0`."""
+    frames: list[dict[str, Value | None]] = field(default_factory=list)
+    """What the local variables of each function hide, by name; the newest function is last."""
 
 
 @dataclass(slots=True)
@@ -107,6 +121,8 @@ class Position:
     """How many subshells deep."""
     calls: int = 0
     """How many function calls deep."""
+    file: str = "bash"
+    """The file that is read, as Bash names it in messages."""
 
 
 @dataclass(slots=True)
@@ -117,6 +133,12 @@ class Result:
     """`$PIPESTATUS`."""
     substituted: int | None = None
     """The status of the command's newest substitution; None where there was none."""
+
+
+def copied(own: Own) -> Own:
+    """A copy, for a shell that changes it for itself alone."""
+    frames = [dict(frame) for frame in own.frames]
+    return replace(own, functions=dict(own.functions), frames=frames)
 
 
 class Environment:
@@ -136,7 +158,7 @@ class Environment:
         """What the whole input prints."""
         stdin = Stdin(state.stdin, piped=bool(state.stdin), shared=True)
         self.streams = Streams({1: self.output, 2: self.output}, stdin)
-        self.own, self.place = Own(left=state.left), Position()
+        self.own, self.place = Own(state.carried), Position()
         self.result = Result(statuses=(state.status,))
         self.status = state.status
         """The last status."""
@@ -148,8 +170,14 @@ class Environment:
 
     @property
     def arguments(self) -> Sequence[str]:
-        """See `Scope.arguments`."""
-        return self.own.arguments
+        """See `Scope.arguments`. Errors: Abstained where nobody knows them."""
+        if self.own.carried.arguments is None:
+            raise Abstained("nobody knows the positional parameters")
+        return self.own.carried.arguments
+
+    def carry(self, **what: Any) -> None:
+        """Has the shell carry something else: a field of `Carried` with its new value."""
+        self.own.carried = replace(self.own.carried, **what)
 
     @property
     def state(self) -> State:
@@ -165,57 +193,129 @@ class Environment:
         if name == "LINENO":
             return str(self.place.line)
         if name == "PIPESTATUS":
-            return " ".join(map(str, self.result.statuses))
+            return str(self.result.statuses[0])
         if name == "_" and self.own.last is not None:
             return self.own.last
-        if name == "OLDPWD" and self.own.left is not None:
-            return known_place(self.own.left)
+        if name == "OLDPWD" and self.own.carried.left is not None:
+            return known_place(self.own.carried.left)
+        if name == "0":
+            return self.own.name
         if name in UNKNOWN:
             raise Abstained(f"${name} is beyond it")
+        name, key = item_of(name)
         if not name.isidentifier() or name in _SPECIAL or name.startswith("BASH"):
             return os.fsdecode(self.ask(Call(f'printf %s "${name}"'), separate=True).stdout or b"")
-        document = self.state.before.document
-        value = document["env"].get(name, document["settings"].get(name))
-        if isinstance(value, str) and value.startswith("declare -"):
-            match = _ATTRIBUTES.fullmatch(value)
-            if match is None:
-                raise Abstained(f"the variable {name} is more than a text")
-            return match[1]
-        if isinstance(value, str) and (value.startswith("(") or "\\x" in value):
-            raise Abstained(f"the variable {name} may be more than a text")
-        return None if value is None else str(value)
+        return element(Value.of(self.state.before.document, name), key, self)
+
+    def array(self, name: str) -> Array | None:
+        """See `Scope.array`."""
+        if name == "PIPESTATUS":
+            return Array({str(n): str(one) for n, one in enumerate(self.result.statuses)})
+        value = Value.of(self.state.before.document, name)
+        return None if value is None else value.array
 
     def assign(self, name: str, value: str) -> None:
-        """See `Scope.assign`. Errors: Abstained for a value of more than `LONGEST_VALUE`."""
+        """See `Scope.assign`.
+
+        Errors: Abstained for a value of more than `LONGEST_VALUE`, and for a variable that is more
+        than a variable. Complaint for one that cannot be set.
+        """
         if len(value) > LONGEST_VALUE:
             raise Abstained(f"the variable {name} is longer than is followed")
-        document = self.state.before.document
-        ruled = not (
-            name in _SPECIAL | UNKNOWN
-            or name.startswith("BASH")
-            or self.has_attributes(name)
-            or document["settings"].get("-o allexport")
-            or _SURROGATE.search(value)
-        )
-        self.set_variable(name, f"{name}={quoted(value)}", value if ruled else None)
-
-    def has_attributes(self, name: str) -> bool:
-        """Whether a variable is more than a text, as numbers, lists and constants are."""
-        old = self.state.before.document["settings"].get(name)
-        return isinstance(old, str) and old.startswith(("declare -", "("))
-
-    def set_variable(self, name: str, text: str, value: str | None) -> None:
-        """Sets a variable as `text` does. `value` is None where only Bash can tell the value."""
-        document = self.state.before.document
-        if value is None:
-            behavior = self.ask(Call(text))
-            self.advance(text, behavior)
-            self.write(self.streams.fds[2], behavior.output)
-            self.result.substituted = behavior.exit_code or self.result.substituted
+        if is_special(name):
+            self._set_special(name, f"{name}={quoted(value)}")
             return
-        area = "env" if name in document["env"] else "settings"
-        code = "=" if name in document[area] else "a"
-        patch = ContextPatch(((code, pointer(area, name), value),))
+        name, key = item_of(name)
+        old = Value.of(self.state.before.document, name) or Value()
+        text = self._converted(value, old.flags)
+        array = old.array
+        if array is None and key is not None:
+            array = Array({} if old.text is None else {"0": old.text})
+        if array is None:
+            self.store(name, replace(old, text=text))
+            return
+        if key is not None and not array.associative:
+            key = array.subscript(evaluate(key, self.variable, self.assign))
+        array = array.with_item(key or "0", text)
+        self.store(name, Value(None, array, old.flags))
+
+    def _set_special(self, name: str, text: str) -> None:
+        """Sets a variable of which only Bash can tell what its value is then."""
+        behavior = self.ask(Call(text))
+        self.advance(text, behavior)
+        self.write(self.streams.fds[2], behavior.output)
+        self.result.substituted = behavior.exit_code or self.result.substituted
+
+    def complain(self, said: str) -> None:
+        """Writes to standard error what Bash itself says here."""
+        self.write(self.streams.fds[2], os.fsencode(f"{self.place_said()}{said}\n"))
+
+    def place_said(self) -> str:
+        """How Bash begins its messages here."""
+        # functions come from no file: in messages `bash -c` calls their place `environment`
+        where = "environment" if self.place.calls and self.place.file == "bash" else self.place.file
+        return f"{where}: line {self.place.line}: "
+
+    def hide(self, name: str) -> None:
+        """Makes a variable local to the newest function: it is unset until it is assigned."""
+        frame = self.own.frames[-1]
+        if name in frame:
+            return
+        frame[name] = old = Value.of(self.state.before.document, name)
+        if old is not None:
+            self.store(name, None)
+
+    @contextmanager
+    def function(self, arguments: Sequence[str]) -> Iterator[None]:
+        """Inside, a function runs: it has parameters and variables of its own."""
+        saved = self.own.carried.arguments
+        self.carry(arguments=tuple(arguments))
+        self.own.frames.append({})
+        self.place.calls += 1
+        try:
+            yield
+        finally:
+            self.place.calls -= 1
+            for name, value in self.own.frames.pop().items():
+                self.put_back(name, value)
+            self.carry(arguments=saved)
+
+    def put_back(self, name: str, value: Value | None) -> None:
+        """Makes a variable what it was, constant or not."""
+        now = Value.of(self.state.before.document, name)
+        if now is not None and "r" in now.flags:
+            raise Abstained("a constant of a function")
+        if now != value:
+            self.store(name, value)
+
+    def _converted(self, value: str, flags: frozenset[str]) -> str:
+        """A value as a variable with these attributes takes it."""
+        if "i" in flags:
+            return str(evaluate(value, self.variable, self.assign))
+        if flags & frozenset("lu"):
+            return value.lower() if "l" in flags else value.upper()
+        return value
+
+    def store(self, name: str, value: Value | None) -> None:
+        """Makes a variable this one; None: unset.
+
+        Errors: Complaint for a constant; Abstained where setting it does more than that.
+        """
+        document = self.state.before.document
+        old = Value.of(document, name)
+        if old is not None and "r" in old.flags:
+            raise Complaint(f"{name}: readonly variable")
+        if is_special(name) or (old is not None and "n" in old.flags):
+            raise Abstained(f"{name} is more than a variable")
+        if value is not None:
+            if document["settings"].get("-o allexport"):
+                value = replace(value, flags=value.flags | {"x"})
+            if value.text is not None and _SURROGATE.search(value.text):
+                raise Abstained("a value that is no text")
+        text = f"unset -v {name}" if value is None else f"declare -g{value.declaration(name)[8:]}"
+        if value is not None and not value.flags and value.array is None:
+            text = f"{name}={quoted(value.text or '')}"
+        patch = stored(document, name, value)
         self.advance(text, Behavior(exit_code=0, output=b"", patch=patch))
 
     def substitute(self, source: str) -> str:
@@ -256,9 +356,7 @@ class Environment:
         final: bool = False,
     ) -> Behavior:
         """What a command does here. The environment stays as it is: see `Asker.ask`."""
-        # functions come from no file: in messages `bash -c` calls their place `environment`
-        where = "environment" if self.place.calls else "bash"
-        place = f"{where}: line {self.place.line}: ".encode()
+        place = os.fsencode(self.place_said())
         beside, self.beside = self.beside, ""
         how = CallSetting(
             stdin=stdin, separate=separate, piped=piped, final=final, beside=beside, place=place
@@ -268,7 +366,7 @@ class Environment:
     def advance(self, text: str, behavior: Behavior) -> None:
         """Goes to the state after a command: see `Asker.advance`."""
         if any(operation[1] == "/cwd" for operation in behavior.patch.operations):
-            self.own.left = self.state.before.document["env"].get("PWD")
+            self.carry(left=self.state.before.document["env"].get("PWD"))
         for name, target in self.asking.advance(text, behavior):
             for sink in self.streams.fds.values():
                 if isinstance(sink, OpenFile) and sink.name == name:
@@ -398,7 +496,7 @@ class Environment:
     def subshell(self) -> Iterator[None]:
         """Inside, commands run in a subshell: what they change of the shell ends with it."""
         mark = self.asking.mark()
-        saved, self.own = self.own, replace(self.own, functions=dict(self.own.functions))
+        saved, self.own = self.own, copied(self.own)
         self.place.level += 1
         try:
             yield
@@ -408,6 +506,8 @@ class Environment:
             self.status = 0
         except Return as returned:
             self.status = returned.status
+        except Discard:
+            self.status = 1
         finally:
             self.place.level -= 1
             self.own = saved
@@ -429,7 +529,9 @@ class Environment:
         if found.substitutes:
             return True
         known = self.asking.set_here | {"?", "_", "BASH_SUBSHELL", "LINENO", "PIPESTATUS"}
-        if self.own.arguments or self.place.calls:
+        if self.is_on("nounset"):
+            known |= found.names
+        if self.own.carried.arguments != () or self.place.calls:
             known |= {"@", "*", "#", *"123456789"}
         if not found.names & known:
             return False

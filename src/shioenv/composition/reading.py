@@ -12,7 +12,6 @@ from shioenv.bash.walk import pipelines, redirects_of
 from shioenv.domain.work import spend
 from shioenv.errors import Abstained
 
-_ARRAY = re.compile(r"[A-Za-z_]\w*(\[[^\]]*\])?\+?=\(", re.ASCII)
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _FUNCTION = re.compile(r"[\w.:-]+")
 
@@ -47,14 +46,8 @@ def _refuse_beyond(command: Command) -> None:
         raise _beyond("coproc, or select,")
     if isinstance(command, For) and not _NAME.fullmatch(command.name):
         raise _beyond(f"a loop over {command.name!r}")
-    if isinstance(command, Function) and (
-        isinstance(command.body, Redirected) or not _FUNCTION.fullmatch(command.name)
-    ):
+    if isinstance(command, Function) and not _FUNCTION.fullmatch(command.name):
         raise _beyond("this definition of a function")
-    if isinstance(command, Simple) and any(
-        _ARRAY.match(word) for word in (*command.assignments, *command.words)
-    ):
-        raise _beyond("an array")
     for redirect in redirects_of(command):
         if isinstance(redirect.descriptor, str):
             raise _beyond("a descriptor in a variable")

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from shioenv.bash.arithmetic import count
-from shioenv.bash.expand import references
+from shioenv.bash.references import references
 from shioenv.bash.program import Command, Redirect, Redirected, Simple
 from shioenv.bash.words import quoted
 from shioenv.composition.call import Call, as_text
@@ -132,8 +132,7 @@ class Redirections:
         """Says what Bash says of a target that stands for several words, or for none; status 1."""
         if references(word).substitutes:
             raise Abstained("a redirection whose substitution is not one word")
-        where = "environment" if self._here.place.calls else "bash"
-        message = f"{where}: line {self._here.place.line}: {word}: ambiguous redirect\n"
+        message = f"{self._here.place_said()}{word}: ambiguous redirect\n"
         self._here.write(fds[2], os.fsencode(message))
         return 1
 

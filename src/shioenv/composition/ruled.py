@@ -13,7 +13,8 @@ from types import MappingProxyType
 
 from shioenv.bash.arithmetic import evaluate
 from shioenv.bash.builtins import BUILTINS, KEYWORDS
-from shioenv.bash.expand import Expander, references
+from shioenv.bash.expand import Expander
+from shioenv.bash.references import references
 from shioenv.composition.call import Call
 from shioenv.composition.conditions import DYNAMIC, Test, Wrong, is_root, is_set
 from shioenv.composition.variables import Variables
@@ -36,8 +37,6 @@ _EXACT_DIGITS = 18
 """Significant digits of a decimal that Bash's `long double` keeps (`LDBL_DIG` on x86-64)."""
 _PLAIN = re.compile(r"[^\\%]+")
 _NUMBER = re.compile(r'declare -[irx]+ \w+="(-?\d+)"', re.ASCII)
-_SETTING = re.compile(r"\b(?:set|shift)\b")
-"""What may set parameters, among the inputs before."""
 _ENABLING = re.compile(
     r"(?:^|[;&|(){!`\"'\n]|\b(?:then|do|else|elif|if|while|until|time|builtin|command|eval)\s"
     r"|(?:^|[\s;&|(){])\w+=\S*\s)\s*\\?enable(?![\w.-])"
@@ -76,7 +75,7 @@ def ruled(call: Call, state: State) -> Behavior | None:
     if any(_ENABLING.search(text) for text in state.history):
         return None
     try:
-        if any(_SETTING.search(text) for text in state.history):
+        if state.carried.arguments != ():
             for word in call.words:
                 if not all(name.isidentifier() for name in references(word).names):
                     raise Abstained("parameters may have been set")
@@ -299,9 +298,53 @@ def _unset(words: list[str], state: State) -> Behavior:
     return _said("", 0, ContextPatch(tuple(sorted(operations, key=lambda one: one[1]))))
 
 
+_ECHO_ESCAPE = re.compile(
+    r"\\(?:([abeEfnrtv\\])|0([0-7]{0,3})|x([0-9a-fA-F]{1,2})|(c)|(.?))", re.DOTALL
+)
+
+
+def _echo(words: list[str], state: State) -> Behavior:
+    if state.before.document["shell_options"].get("xpg_echo"):
+        raise Abstained("echo in another mode")
+    rest, newline, escapes = words[1:], "\n", False
+    while rest and re.fullmatch("-[neE]+", rest[0]):
+        for letter in rest.pop(0)[1:]:
+            newline = "" if letter == "n" else newline
+            escapes = letter == "e" if letter in "eE" else escapes
+    text = " ".join(rest)
+    return _said(echoed(text, newline) if escapes else text + newline)
+
+
+def echoed(text: str, newline: str) -> str:
+    """What `echo -e` prints of a text; nothing follows a `\\c`. Errors: Abstained."""
+    parts: list[str] = []
+    place = 0
+    while match := _ECHO_ESCAPE.search(text, place):
+        letter, octal, digits, ends, other = match.groups()
+        parts.append(text[place : match.start()])
+        if ends:
+            return "".join(parts)
+        if letter:
+            parts.append(_ESCAPES[letter])
+        elif octal is not None or digits:
+            code = int(octal or "0", 8) & 255 if octal is not None else int(digits, 16)
+            if not 0 < code < 128:
+                raise Abstained("a byte that is no character")
+            parts.append(chr(code))
+        elif other and other in "uU":
+            raise Abstained("an escape that is beyond it")
+        else:
+            parts.append("\\" + other)
+        place = match.end()
+    return "".join(parts) + text[place:] + newline
+
+
 def _printf(words: list[str], state: State) -> Behavior:
-    arguments = words[2:] if words[1:2] == ["--"] else words[1:]
-    if not arguments or (words[1].startswith("-") and words[1] != "--"):
+    arguments, target = words[1:], ""
+    if arguments[:1] == ["-v"] and len(arguments) > 2 and arguments[1].isidentifier():
+        target, arguments = arguments[1], arguments[2:]
+    arguments = arguments[1:] if arguments[:1] == ["--"] else arguments
+    if not arguments or (arguments[0].startswith("-") and words[1] != "--"):
         raise Abstained("printf with options")
     shape, *values = arguments
     if not shape.isascii() and "%" in shape:
@@ -311,7 +354,12 @@ def _printf(words: list[str], state: State) -> Behavior:
     while True:
         before, taken = taken, _formatted(shape, values, taken, parts)
         if taken >= len(values) or taken == before:
-            return _said("".join(parts))
+            break
+    if not target:
+        return _said("".join(parts))
+    _refuse_special(state, target)
+    is_set(state, target)  # abstains for what is more than a text
+    return _said("", 0, _assigned(state, {target: "".join(parts)}))
 
 
 def _formatted(shape: str, values: Sequence[str], taken: int, parts: list[str]) -> int:
@@ -437,7 +485,7 @@ def _flagged(flags: str, width: str, text: str) -> str:
 RULES: Mapping[str, Callable[[list[str], State], Behavior]] = MappingProxyType(
     {
         "test": _test, "[": _test, "let": _let, "umask": _umask, "type": _type,
-        "command": _command, "set": _set, "unset": _unset, "printf": _printf,
+        "command": _command, "echo": _echo, "set": _set, "unset": _unset, "printf": _printf,
         "true": _ends(0), ":": _ends(0), "false": _ends(1),
     }
 )  # fmt: skip

@@ -9,9 +9,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 
-from shioenv.bash.arithmetic import evaluate
+from shioenv.bash.arithmetic import Complaint, evaluate
 from shioenv.bash.builtins import DECLARING
-from shioenv.bash.expand import references
+from shioenv.bash.references import references
 from shioenv.bash.patterns import matches
 from shioenv.bash.program import (
     Case,
@@ -32,12 +32,22 @@ from shioenv.bash.program import (
 )
 from shioenv.bash.words import quoted
 from shioenv.composition import builtins
+from shioenv.composition.assigning import assign_word, declare
 from shioenv.composition.call import Call, as_text
 from shioenv.composition.callers import CALLING, Callers
 from shioenv.composition.changes import composed
 from shioenv.composition.channels import Buffer, Stdin
 from shioenv.composition.conditions import Conditional, Wrong
-from shioenv.composition.environment import UNKNOWN, Environment, Exit, Loop, Over, Return, Streams
+from shioenv.composition.environment import (
+    UNKNOWN,
+    Discard,
+    Environment,
+    Exit,
+    Loop,
+    Over,
+    Return,
+    Streams,
+)
 from shioenv.composition.reading import defined, read_program
 from shioenv.composition.redirecting import Redirections
 from shioenv.composition.variables import known_place
@@ -56,6 +66,12 @@ _JOB = 20
 """Steps that coming to any job takes."""
 
 _ENDING = frozenset({"break", "continue", "return", "exit", "exec"})
+_RULED = frozenset({"eval", "shift", "read", "let", "mapfile", "readarray"})
+_WALKED = DECLARING | _RULED | frozenset({"eval", "read", "set", "shift", "pushd", "popd", "dirs"}) | _ENDING
+"""Builtins that the walk does itself, or whose effect no context tells."""
+
+CARRYING = re.compile(r"\b(?:cd|pushd|popd|dirs|set|shift|exit|exec)\b")
+"""What may change what a shell carries on (`Carried`), in the text of an input."""
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.ASCII | re.DOTALL)
 
 
@@ -65,9 +81,11 @@ class Walk:
     def __init__(self, runner: Runner, state: State, text: str) -> None:
         self._here = Environment(runner, state, text, self._inside)
         self._here.own.functions.update(defined(state.history))
+        self._here.place.line += sum(1 + line.count("\n") for line in state.history)
         self._redirections = Redirections(self._here)
         self._callers = Callers(self._here)
-        self._above, self._end_line = 0, 1
+        self._above = self._here.place.line - 1
+        self._end_line = self._here.place.line
         self._final = 0
         self._conditions = 0
         self._has_jobs, self._refused_whole = False, False
@@ -77,9 +95,10 @@ class Walk:
         self._final = _replacing(program)
         over: Behavior | None = None
         try:
-            self._program(program)
+            self._lines(program)
         except Exit as ended:
             self._here.status = ended.status
+            self._here.carry(ended=True)
         except Over as ended:
             over, self._here.status = ended.behavior, ended.behavior.exit_code
         except (Loop, Return):
@@ -97,7 +116,8 @@ class Walk:
         )
         held = {name: asking.state.written.get(name) for name in asking.digests}
         written = {name: content for name, content in held.items() if content is not None}
-        return Answer(behavior, asking.confidence, "composition", written)
+        carried = self._here.own.carried
+        return Answer(behavior, asking.confidence, "composition", written, carried)
 
     def _program(self, program: Program) -> None:
         for job in program:
@@ -107,6 +127,17 @@ class Walk:
                 self._background(job)
             else:
                 self._job(job)
+
+    def _lines(self, program: Program) -> None:
+        """Runs a program that Bash reads bit by bit: what is discarded ends where the bit does."""
+        left_out = 0
+        for job in program:
+            if job.end and job.end == left_out:
+                continue
+            try:
+                self._program((job,))
+            except Discard:
+                left_out = job.end
 
     def _inside(self, program: Program) -> None:
         """Runs a program that is read where the shell is: lines count on from the shell's line."""
@@ -242,6 +273,12 @@ class Walk:
                 ).value()
             else:
                 value = bool(here.expander.number(command.text[2:-2]))
+        except Complaint as wrong:
+            here.complain(wrong.said if command.parts or wrong.ends else f"((: {wrong.said}")
+            if wrong.ends:
+                raise Exit(127) from None
+            here.status = 1
+            return True
         except (Abstained, Wrong):
             here.asking.back_to(mark)
             return False
@@ -301,7 +338,8 @@ class Walk:
 
     def _for(self, command: For) -> None:
         words = ['"$@"'] if command.words is None else command.words
-        values = [field for word in words for field in self._here.expander.fields(word)]
+        with self._complaining():
+            values = [field for word in words for field in self._here.expander.fields(word)]
         self._here.status = 0
         for value in values:
             self._here.assign(command.name, value)
@@ -330,7 +368,8 @@ class Walk:
         return True
 
     def _case(self, command: Case) -> None:
-        text = self._here.expander.text(command.word)
+        with self._complaining():
+            text = self._here.expander.text(command.word)
         self._here.status = 0
         falling = False
         for patterns, body, end in command.items:
@@ -353,19 +392,30 @@ class Walk:
         for word in command.words:
             if references(word).names & UNKNOWN - {"_"}:
                 raise Abstained(f"{word!r:.40} is beyond it")
-        last = self._last_argument(command)
+        with self._complaining():
+            last = self._last_argument(command)
+            try:
+                self._run_simple(command, name)
+            finally:
+                self._here.own.last = last
+
+    @contextmanager
+    def _complaining(self) -> Iterator[None]:
+        """What Bash refuses inside, it says; the rest of what it read at once is left out."""
         try:
-            self._run_simple(command, name)
-        finally:
-            self._here.own.last = last
+            yield
+        except Complaint as wrong:
+            self._here.complain(wrong.said)
+            self._here.status = 127 if wrong.ends else 1
+            if wrong.ends:
+                raise Exit(127) from None
+            raise Discard from None
 
     def _refuse(self, name: str, command: Simple) -> None:
         """Raises Abstained for builtins whose effect comes later, or is on what is not followed."""
         alone = len(command.words) == 1
         if name == "trap" and not (alone or command.words[1:] in (("-p",), ("-l",))):
             raise Abstained("what a trap does is done later")
-        if name == "local" and self._here.place.calls:
-            raise Abstained("variables of functions are beyond it")
         if name in ("wait", "jobs", "fg", "bg", "disown") and self._has_jobs:
             if name != "wait" or not alone:
                 raise Abstained(f"{name} is told the numbers of jobs")
@@ -386,6 +436,8 @@ class Walk:
         if self._redirections.touches(command):
             call = Call(self._text(command, whole=True))
             self._here.put(call, name)
+            return
+        if name in DECLARING and name not in self._here.own.functions and self._declared(command):
             return
         values = None
         if self._is_ruled(command, name):
@@ -413,7 +465,7 @@ class Walk:
             is_bare = call.text == text
             if name in CALLING and is_bare and self._callers.run(command, streams):
                 return
-            if text == "cd -" and self._here.own.left is not None:
+            if text == "cd -" and self._here.own.carried.left is not None:
                 self._go_back(streams)
                 return
             final = id(command) == self._final
@@ -423,9 +475,30 @@ class Walk:
             for each in forgotten:
                 self._here.own.functions.pop(each, None)
 
+    def _declared(self, command: Simple) -> bool:
+        """Declares variables by rule. Gives whether a rule does; else nothing is changed."""
+        here = self._here
+        if command.assignments:
+            return False
+        here.asking.refuse_tracing()
+        mark = here.asking.mark()
+        try:
+            opened = self._redirections.open_all(command.redirects)
+            if isinstance(opened, int):
+                here.status = opened
+                return True
+            with here.to(Streams(opened.fds, opened.stdin)):
+                here.status = declare(here, command.words)
+        except Complaint:
+            raise
+        except Abstained:
+            here.asking.back_to(mark)
+            return False
+        return True
+
     def _go_back(self, streams: Streams) -> None:
         """`cd -`: goes to the directory where the shell was before, and prints it."""
-        place = known_place(self._here.own.left or "")
+        place = known_place(self._here.own.carried.left or "")
         self._here.put(Call(f"cd {quoted(place)}"), "cd", streams)
         if not self._here.status:
             self._here.write(streams.fds[1], os.fsencode(f"{place}\n"))
@@ -447,21 +520,13 @@ class Walk:
         return [name for name in names if name not in variables]
 
     def _is_ruled(self, command: Simple, name: str) -> bool:
-        if name in self._here.own.functions or name in _ENDING or name in ("eval", "shift", "read"):
+        if name in self._here.own.functions or name in _ENDING or name in _RULED:
             return True
         return name == "set" and "--" in command.words
 
     def _assignments(self, command: Simple) -> None:
         for assignment in command.assignments:
-            match = _ASSIGNMENT.fullmatch(assignment)
-            if match is None:
-                raise Abstained(f"{assignment!r:.40} is beyond it")
-            name, adds, _ = match.groups()
-            value = self._here.expander.text(match[3], assigned=True)
-            if adds and self._here.has_attributes(name):  # a sum, where the variable is a number
-                self._here.set_variable(name, f"{name}+={quoted(value)}", None)
-                continue
-            self._here.assign(name, (self._here.variable(name) or "") + value if adds else value)
+            assign_word(self._here, assignment)
         self._here.status = self._here.result.substituted or 0
 
     def _text(self, command: Simple, *, whole: bool = False) -> str:
@@ -509,6 +574,10 @@ class Walk:
             builtins.leave_loop(name, rest)
         elif name == "read":
             builtins.read(self._here, command, rest)
+        elif name == "let":
+            builtins.compute(self._here, rest)
+        elif name in ("mapfile", "readarray"):
+            builtins.fill(self._here, rest)
         elif name in ("set", "shift"):
             builtins.shift(self._here, values)
         else:
@@ -517,16 +586,17 @@ class Walk:
     def _call(self, name: str, arguments: list[str]) -> None:
         if self._here.place.calls > 20:
             raise Abstained(f"{name} calls itself too often")
-        saved, self._here.own.arguments = self._here.own.arguments, tuple(arguments)
-        self._here.place.calls += 1
-        try:
-            with self._on_line(self._here.own.functions[name].line):
-                self._command(self._here.own.functions[name].body)
-        except Return as returned:
-            self._here.status = returned.status
-        finally:
-            self._here.place.calls -= 1
-            self._here.own.arguments = saved
+        function = self._here.own.functions[name]
+        with self._here.function(arguments), self._on_line(function.line):
+            try:
+                self._command(function.body)
+            except Return as returned:
+                self._here.status = returned.status
+
+
+def is_walked(name: str) -> bool:
+    """Whether a command of this name is more than a runner of single commands can be asked."""
+    return name in _WALKED
 
 
 def _replacing(program: Program) -> int:

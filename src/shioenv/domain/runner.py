@@ -23,6 +23,8 @@ _MOST_LINKS = 40
 """Symbolic links followed in one path (path_resolution(7))."""
 
 _MOVES = re.compile(r"\b(?:cd|pushd|popd)\b")
+_PARAMETERS = re.compile(r"\b(?:set|shift)\b")
+_STACK = re.compile(r"\b(?:pushd|popd|dirs)\b")
 _ALONE = re.compile(r"cd\b[^;&|()$`\n]*")
 """A `cd` that the shell itself runs, and nothing besides."""
 
@@ -57,6 +59,24 @@ class Pristine(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Carried:
+    """What a shell keeps from one input to the next, and no context tells."""
+
+    left: str | None = None
+    """The directory that the shell was in before, `$OLDPWD`.
+
+    None where the shell never left its start directory; empty where nobody knows."""
+    arguments: tuple[str, ...] | None = ()
+    """The positional parameters, from `$1`; None where nobody knows."""
+    directories: tuple[str, ...] | None = ()
+    """What `pushd` stacked below the working directory, the newest first.
+
+    None where nobody knows."""
+    ended: bool = False
+    """Whether the shell has ended: what follows does nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class State:
     """What an input starts from. A state is never changed: `after` gives the next state."""
 
@@ -78,10 +98,8 @@ class State:
     None where a content changed and the new content is not known."""
     status: int = 0
     """The exit code of the input before, which `$?` gives."""
-    left: str | None = None
-    """The directory that the shell was in before, `$OLDPWD`.
-
-    None where the shell never left its start directory; empty where nobody knows."""
+    carried: Carried = Carried()
+    """What the shell keeps of the inputs before, beside the context."""
     pristine: Pristine | None = field(default=None, compare=False, repr=False)
     """The untouched machine; None where nothing is known of it."""
 
@@ -101,13 +119,18 @@ class State:
         return self.pristine.context(self.cwd)
 
     def after(
-        self, text: str, behavior: Behavior, written: Mapping[str, bytes] | None = None
+        self,
+        text: str,
+        behavior: Behavior,
+        written: Mapping[str, bytes] | None = None,
+        carried: Carried | None = None,
     ) -> State:
         """The state once the input was run.
 
         The patch is applied, the history is one longer, and standard input is empty. `written` has
-        the known contents among those that changed, by name in `fs`. Errors: PatchError where the
-        patch does not fit, those of `before`.
+        the known contents among those that changed, by name in `fs`. `carried` is what the shell keeps
+        (None: as far as the text tells it). Errors: PatchError where the patch does not fit, those
+        of `before`.
         """
         context = Context(behavior.patch.apply(self.before.document))
         contents = dict(self.written)
@@ -129,11 +152,21 @@ class State:
             fed=self.fed or bool(self.stdin),
             written=contents,
             status=behavior.exit_code,
+            carried=carried or self._carried(text, behavior),
+        )
+
+    def _carried(self, text: str, behavior: Behavior) -> Carried:
+        """`carried` after an input that may be any, as far as its text tells it."""
+        carried = self.carried
+        return Carried(
             left=self._left(text, behavior),
+            arguments=None if _PARAMETERS.search(text) else carried.arguments,
+            directories=None if _STACK.search(text) else carried.directories,
+            ended=carried.ended,
         )
 
     def _left(self, text: str, behavior: Behavior) -> str | None:
-        """`left` after an input: what one `cd` left, as it is told by where the shell is."""
+        """`Carried.left` after an input: what one `cd` left, as it is told by where the shell is."""
         moves = len(_MOVES.findall(text))
         moved = any(operation[1] in ("/cwd", "/env/PWD") for operation in behavior.patch.operations)
         if moves > 1:
@@ -142,9 +175,9 @@ class State:
         if moved:
             return str(here)
         if not moves:
-            return self.left
+            return self.carried.left
         if _ALONE.fullmatch(text.strip()):
-            return self.left if behavior.exit_code else str(here)
+            return self.carried.left if behavior.exit_code else str(here)
         return ""
 
     def resolve(self, path: str) -> str:
@@ -242,6 +275,8 @@ class Answer:
     """Where the answer is from, for people; empty where the input was executed."""
     written: Mapping[str, bytes] = field(default_factory=dict)
     """Contents that the input wrote, as far as the runner knows them, by name in `fs`."""
+    carried: Carried | None = None
+    """What the shell keeps after the input; None where the runner does not say."""
 
 
 @runtime_checkable

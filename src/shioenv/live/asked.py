@@ -41,7 +41,7 @@ class AskedShell(Closing):
         self.answer = answer = answer_of(self._runner, line, self.state)
         behavior = answer.behavior
         self.ended = behavior.timed_out or behavior.died_by_signal is not None
-        self.state = self.state.after(line, behavior, answer.written)
+        self.state = self.state.after(line, behavior, answer.written, answer.carried)
         return behavior
 
     def patch(self) -> ContextPatch:
@@ -143,7 +143,9 @@ class HybridShell(Closing):
         if answer is not None and answer.confidence >= self._confidence:
             self.answer = answer
             self._owed.append((line, timeout))
-            self._state = self._state.after(line, answer.behavior, answer.written)
+            self._state = self._state.after(
+                line, answer.behavior, answer.written, answer.carried
+            )
             return answer.behavior
         for owed, seconds in self._owed:
             if not self.machine.ended:

@@ -14,11 +14,11 @@ from typing import Any
 from shioenv.bash.program import Program, Simple
 from shioenv.bash.walk import pipelines
 from shioenv.composition.call import Call
-from shioenv.composition.inputs import asks_what_was_kept, is_asked_whole
-from shioenv.composition.reading import defined, read_program
-from shioenv.composition.shell import Walk
+from shioenv.composition.inputs import is_asked_whole
+from shioenv.composition.reading import read_program
+from shioenv.composition.shell import CARRYING, Walk, is_walked
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.runner import Answer, Runner, State
+from shioenv.domain.runner import Answer, Carried, Runner, State
 from shioenv.domain.work import answering, aside
 from shioenv.errors import Abstained, ContextError, PatchError
 from shioenv.model.commands import EXACT, GUESSED, Commands, Step, VersionedGuesser, nothing
@@ -136,7 +136,7 @@ class Model:
                 behavior, sure = answer.behavior, min(sure, answer.confidence)
                 written = answer.written or self._written(text, behavior, here)
                 try:
-                    here = here.after(text, behavior, written)
+                    here = here.after(text, behavior, written, answer.carried)
                 except PatchError:
                     here = here.after(text, replace(behavior, patch=type(behavior.patch)()))
             if len(self._reached) > 64:
@@ -167,15 +167,18 @@ class Model:
         return found
 
     def _answered(self, text: str, state: State) -> Answer:
-        kept = asks_what_was_kept(text, state)
-        exact = None if kept else self.memory.exact(text, state)
+        if state.carried.ended:
+            behavior = Behavior(state.status, b"", stdout=b"", stderr=b"")
+            return Answer(behavior, 1.0, "the shell has ended", carried=state.carried)
+        exact = self.memory.exact(text, state)
         if exact is not None:
-            self.steps.append(Step(text, exact, ((text, 0.0),), asked=(EXACT,)))
-            return exact
+            carried = self._carried(text, state)
+            self.steps[:] = [Step(text, exact, ((text, 0.0),), asked=(EXACT,))]
+            return replace(exact, carried=carried)
         try:
             program = read_program(text)
-            words = _words(program) if is_asked_whole(text) and not kept else ()
-            if words and words[0] not in defined(state.history):
+            words = _words(program) if is_asked_whole(text) and state.context is None else ()
+            if words and not is_walked(words[0]):
                 self._commands.answer_call(Call(text, parts=words), state, looked_up=True)
                 return self.steps[-1].answer
             answer = Walk(self._commands, state, text).answer(program)
@@ -185,8 +188,19 @@ class Model:
             return self._guess(text, state, declined.message)
         except (PatchError, ContextError) as misfit:
             return self._guess(text, state, misfit.message)
-        single = len(self.steps) == 1 and self.steps[-1].input == text
-        return self.steps[-1].answer if single else answer
+        if len(self.steps) == 1 and self.steps[-1].input == text:
+            said = self.steps[-1].answer
+            return replace(answer, confidence=said.confidence, source=said.source)
+        return answer
+
+    def _carried(self, text: str, state: State) -> Carried | None:
+        """What the shell carries on from an input that was executed; None: as its text tells."""
+        if not CARRYING.search(text):
+            return None
+        try:
+            return Walk(self._commands, state, text).answer(read_program(text)).carried
+        except (Abstained, PatchError, ContextError, RecursionError):
+            return None
 
     def _guess(self, text: str, state: State, why: str) -> Answer:
         """The best guess for an input that cannot be put together."""

@@ -162,7 +162,7 @@ class World:
             fed=state.fed,
             written=state.written,
             status=state.status,
-            left=state.left,
+            carried=state.carried,
         )
 
     def listing(self, directory: str) -> list[str]:

@@ -9,7 +9,8 @@ import pytest
 
 from shioenv.bash.arithmetic import evaluate
 from shioenv.bash.braces import braces
-from shioenv.bash.expand import Expander, references
+from shioenv.bash.expand import Expander
+from shioenv.bash.references import references
 from shioenv.bash.patterns import matches
 from shioenv.bash.words import quoted
 from shioenv.domain.context import Context
