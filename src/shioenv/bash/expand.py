@@ -25,6 +25,8 @@ _PARAMETER = re.compile(
     r"([A-Za-z_]\w*|\d+|[?#@*$!-])(\[(?:[^][]|\[[^][]*\])+\])?", re.ASCII
 )
 _NAMED = re.compile(r"([A-Za-z_]\w*)(\[[^][]+\])?", re.ASCII)
+_ALL = re.compile(r"\$(?:@|\{!?(?:@|[A-Za-z_]\w*\[@\])[^}]*\})")
+"""What stands in double quotes for any number of words, none included."""
 _DEFAULT = re.compile(r"(:?)([-=+?])")
 _CASE = re.compile(r"(\^\^?|,,?|~~?)(.*)", re.DOTALL)
 _TILDE = re.compile(r"~([\w.+-]*)(?=/|$)", re.ASCII)
@@ -228,7 +230,7 @@ class Expander:
         if unit.startswith(('"', '$"')):
             inner = unit[unit.index('"') + 1 : -1]
             found = self._quoted(inner)
-            return found if found or inner in ("$@", "${@}") else [_Segment("", quoted=True)]
+            return found if found or _ALL.fullmatch(inner) else [_Segment("", quoted=True)]
         if unit.startswith("$'"):
             return [_Segment(_text(ansi(unit[2:-1])), quoted=True)]
         if first in "`$" and len(unit) > 1:

@@ -80,6 +80,11 @@ class Asker:
         self._contents: dict[str, bytes] = {}
         self._asked = 0
 
+    @property
+    def executes(self) -> bool:
+        """Whether the runner executes: it is asked about whole programs then."""
+        return self._execute is not None
+
     def ask(self, call: Call, how: CallSetting = CallSetting()) -> Behavior:
         """What a command does in the current state, which stays as it is. Errors: Abstained."""
         self.count()

@@ -146,7 +146,8 @@ class _Declaring:
             value = Value(None, Array(items, "A" in self.on, bool(items)), flags - {"r"})
         if "r" in old.flags and (assignment is not None or "r" in self.off):
             raise Complaint(f"{name}: readonly variable")
-        if value != old and "r" not in old.flags:
+        document = here.state.before.document
+        if (value != old or Value.of(document, name) is None) and "r" not in old.flags:
             here.store(name, value)
         if assignment is not None:
             assign_word(here, assignment)

@@ -13,6 +13,7 @@ from shioenv.bash.words import quoted
 from shioenv.composition.call import Call
 from shioenv.composition.environment import Environment, Exit, Loop, Return
 from shioenv.composition.replay import fed
+from shioenv.composition.ruled import echoed
 from shioenv.composition.variables import Value
 from shioenv.errors import Abstained
 
@@ -49,7 +50,7 @@ def end(here: Environment, name: str, values: list[str]) -> None:
         raise Exit(here.status)
     status = int(values[1]) & 255 if len(values) == 2 else here.status
     if name == "return":
-        if not here.place.calls:
+        if not (here.place.calls or here.place.is_read):
             raise Abstained("return outside of a function")
         raise Return(status)
     raise Exit(status)
@@ -158,6 +159,14 @@ def read(here: Environment, command: Simple, rest: list[str]) -> None:
         for name, value in zip(names, values, strict=True):
             here.assign(name, value)
     here.status = int(not newline)
+
+
+def echo_of_dash(here: Environment, rest: list[str]) -> None:
+    """`echo` as dash has it: escapes always count, and `-n` is the one option."""
+    newline = "" if rest[:1] == ["-n"] else "\n"
+    said = echoed(" ".join(rest[not newline :]), newline)
+    here.write(here.streams.fds[1], os.fsencode(said))
+    here.status = 0
 
 
 def compute(here: Environment, expressions: list[str]) -> None:

@@ -36,6 +36,13 @@ from shioenv.domain.runner import Carried, Runner, State
 from shioenv.domain.work import COPIED, spend
 from shioenv.errors import Abstained
 
+_OF_RUN = frozenset({"?", "_", "0", "BASH_SUBSHELL", "LINENO", "PIPESTATUS"})
+"""Parameters that only the run itself knows."""
+
+_PARAMETERS = frozenset({"@", "*", "#", *"123456789"})
+_CHANGING = re.compile(r"\$\(\(|\$\{[^}]*[?=]")
+"""An expansion that may set a variable, or that Bash may refuse."""
+
 _OF_ACCESS = (["perms"], ["owner"], ["group"], ["links"])
 """Attributes of a file that may change while the file is written to."""
 
@@ -110,6 +117,8 @@ class Own:
     """`$0`."""
     frames: list[dict[str, Value | None]] = field(default_factory=list)
     """What the local variables of each function hide, by name; the newest function is last."""
+    files: dict[str, str] = field(default_factory=dict)
+    """The file that each function stands in, where it was defined in this input."""
 
 
 @dataclass(slots=True)
@@ -123,6 +132,12 @@ class Position:
     """How many function calls deep."""
     file: str = "bash"
     """The file that is read, as Bash names it in messages."""
+    scripts: int = 0
+    """How many scripts deep."""
+    is_read: bool = False
+    """The file is read by `.`, so `return` ends it."""
+    is_dash: bool = False
+    """The shell is dash."""
 
 
 @dataclass(slots=True)
@@ -138,7 +153,8 @@ class Result:
 def copied(own: Own) -> Own:
     """A copy, for a shell that changes it for itself alone."""
     frames = [dict(frame) for frame in own.frames]
-    return replace(own, functions=dict(own.functions), frames=frames)
+    functions, files = dict(own.functions), dict(own.files)
+    return replace(own, functions=functions, frames=frames, files=files)
 
 
 class Environment:
@@ -254,7 +270,7 @@ class Environment:
         """How Bash begins its messages here."""
         # functions come from no file: in messages `bash -c` calls their place `environment`
         where = "environment" if self.place.calls and self.place.file == "bash" else self.place.file
-        return f"{where}: line {self.place.line}: "
+        return f"{where}: {'' if self.place.is_dash else 'line '}{self.place.line}: "
 
     def hide(self, name: str) -> None:
         """Makes a variable local to the newest function: it is unset until it is assigned."""
@@ -266,16 +282,17 @@ class Environment:
             self.store(name, None)
 
     @contextmanager
-    def function(self, arguments: Sequence[str]) -> Iterator[None]:
-        """Inside, a function runs: it has parameters and variables of its own."""
-        saved = self.own.carried.arguments
+    def function(self, arguments: Sequence[str], file: str) -> Iterator[None]:
+        """Inside, a function from `file` runs: it has parameters and variables of its own."""
+        saved, place = self.own.carried.arguments, self.place
+        self.place = replace(place, file=file)
         self.carry(arguments=tuple(arguments))
         self.own.frames.append({})
         self.place.calls += 1
         try:
             yield
         finally:
-            self.place.calls -= 1
+            self.place = place
             for name, value in self.own.frames.pop().items():
                 self.put_back(name, value)
             self.carry(arguments=saved)
@@ -287,6 +304,11 @@ class Environment:
             raise Abstained("a constant of a function")
         if now != value:
             self.store(name, value)
+
+    def export(self, name: str) -> None:
+        """Gives a variable to the programs that the shell starts."""
+        value = Value.of(self.state.before.document, name) or Value()
+        self.store(name, replace(value, flags=value.flags | {"x"}))
 
     def _converted(self, value: str, flags: frozenset[str]) -> str:
         """A value as a variable with these attributes takes it."""
@@ -361,7 +383,8 @@ class Environment:
         how = CallSetting(
             stdin=stdin, separate=separate, piped=piped, final=final, beside=beside, place=place
         )
-        return self.asking.ask(call, how)
+        behavior = self.asking.ask(call, how)
+        return as_dash_says(behavior, place) if self.place.is_dash else behavior
 
     def advance(self, text: str, behavior: Behavior) -> None:
         """Goes to the state after a command: see `Asker.advance`."""
@@ -526,28 +549,47 @@ class Environment:
     def is_ours(self, word: str) -> bool:
         """Whether a word stands for something that only this run knows."""
         found = references(word)
-        if found.substitutes:
+        if found.substitutes or _CHANGING.search(word):
             return True
-        known = self.asking.set_here | {"?", "_", "BASH_SUBSHELL", "LINENO", "PIPESTATUS"}
+        known = self.asking.set_here | _OF_RUN
         if self.is_on("nounset"):
             known |= found.names
         if self.own.carried.arguments != () or self.place.calls:
-            known |= {"@", "*", "#", *"123456789"}
+            known |= _PARAMETERS
         if not found.names & known:
             return False
         try:
-            if "$((" in word and re.search(r"\+\+|--|[^=!<>]=[^=]", word):
-                raise Abstained("an assignment in an expression")
             for one in braces(word):
                 self.expander.fields(one)
+        except Complaint:
+            return True
         except Abstained:
-            return bool(found.names & {"?", "_", "PIPESTATUS", "@", "*", "#", *"123456789"})
+            return bool(found.names & (_OF_RUN | _PARAMETERS))
         return True
 
     def is_unknown(self, word: str) -> bool:
         """Whether a word holds a substitution, or a parameter without a name (`$?`, `$1`)."""
         found = references(word)
         return found.substitutes or not all(name.isidentifier() for name in found.names)
+
+
+def as_dash_says(behavior: Behavior, place: bytes) -> Behavior:
+    """The behavior with the shell's own message as dash writes it. Errors: Abstained."""
+    if place not in behavior.output:
+        return behavior
+    if not behavior.output.startswith(place) or behavior.output.count(b"\n") > 1:
+        raise Abstained("a message that dash may write in another way")
+    said = behavior.output.removeprefix(place)
+    missing = re.fullmatch(rb"(\S+): command not found\n", said)
+    elsewhere = re.fullmatch(rb"cd: (.+): (?:No such file or directory|Not a directory)\n", said)
+    if missing:
+        said = missing[1] + b": not found\n"
+    elif elsewhere:
+        said = b"cd: can't cd to " + elsewhere[1] + b"\n"
+        behavior = replace(behavior, exit_code=2)
+    else:
+        raise Abstained("a message that dash may write in another way")
+    return replace(behavior, output=place + said, stderr=behavior.stderr and place + said)
 
 
 def _read_files(program: Program) -> Program:

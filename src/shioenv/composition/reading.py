@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import lru_cache
 
 from shioenv.bash.program import Command, Coprocess, For, Function, Program, Redirected, Simple
 from shioenv.bash.read import Source, read
 from shioenv.bash.walk import pipelines, redirects_of
+from shioenv.domain.runner import State
 from shioenv.domain.work import spend
 from shioenv.errors import Abstained
 
@@ -64,6 +66,24 @@ def _beyond(what: str) -> Abstained:
         f"{what} is beyond what is put together from commands",
         hint="ask a runner that answers whole inputs",
     )
+
+
+def known_functions(state: State) -> dict[str, Function]:
+    """The functions of the shell in a state, by name.
+
+    Those that earlier inputs defined have these inputs' lines; those that earlier files defined
+    have lines of their own.
+    """
+    typed = defined(state.history)
+    functions: dict[str, Function] = {}
+    document = state.before.document
+    for name, body in document.get("functions", {}).items():
+        with suppress(Abstained, RecursionError):
+            program = _source(f"{name} () {body}").program
+            command = program[0].pipelines[0][1].stages[0]
+            if isinstance(command, Function):
+                functions[name] = typed.get(name, command)
+    return {**typed, **functions}
 
 
 @lru_cache(maxsize=64)

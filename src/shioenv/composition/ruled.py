@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from types import MappingProxyType
 
@@ -17,9 +18,9 @@ from shioenv.bash.expand import Expander
 from shioenv.bash.references import references
 from shioenv.composition.call import Call
 from shioenv.composition.conditions import DYNAMIC, Test, Wrong, is_root, is_set
-from shioenv.composition.variables import Variables
+from shioenv.composition.variables import Value, Variables, item_of, stored
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.patch import ContextPatch
+from shioenv.domain.patch import ContextPatch, Operation
 from shioenv.domain.pointer import pointer
 from shioenv.domain.runner import State
 from shioenv.domain.work import spend
@@ -36,7 +37,6 @@ _MOST_DIGITS = 64
 _EXACT_DIGITS = 18
 """Significant digits of a decimal that Bash's `long double` keeps (`LDBL_DIG` on x86-64)."""
 _PLAIN = re.compile(r"[^\\%]+")
-_NUMBER = re.compile(r'declare -[irx]+ \w+="(-?\d+)"', re.ASCII)
 _ENABLING = re.compile(
     r"(?:^|[;&|(){!`\"'\n]|\b(?:then|do|else|elif|if|while|until|time|builtin|command|eval)\s"
     r"|(?:^|[\s;&|(){])\w+=\S*\s)\s*\\?enable(?![\w.-])"
@@ -61,8 +61,7 @@ class _Known(Variables):
         """See `Scope.variable`."""
         if name != "OLDPWD" and DYNAMIC.fullmatch(name):
             raise Abstained(f"${name} is not known")
-        match = _NUMBER.fullmatch(str(self.state.before.document["settings"].get(name)))
-        return match[1] if match else super().variable(name)
+        return super().variable(name)
 
 
 def ruled(call: Call, state: State) -> Behavior | None:
@@ -190,33 +189,37 @@ def _type(words: list[str], state: State) -> Behavior:
     if not names or any(name.startswith("-") for name in names):
         raise Abstained("options of type that are beyond it")
     parts: list[str] = []
-    code = 0
+    wrong: list[str] = []
     for name in names:
         kind, shown = _kind(name, state)
-        code = code or int(not kind)
-        if options:
-            parts.append(f"{kind}\n" if kind else "")
-        elif kind:
-            parts.append(f"{name} is {shown}\n")
-        elif len(names) > 1:
-            raise Abstained("one of several names is not found")
+        if not kind:
+            wrong.append("" if options else f"{_PLACE}type: {name}: not found\n")
+        elif options:
+            parts.append(f"{kind}\n")
+        elif kind == "function":
+            parts.append(f"{name} is a function\n{name} () \n{shown}\n")
         else:
-            return _refused(f"type: {name}: not found", 1)
-    return _said("".join(parts), code)
+            parts.append(f"{name} is {shown}\n")
+    said, complaint = os.fsencode("".join(parts)), os.fsencode("".join(wrong))
+    if said and complaint and not _kind(names[0], state)[0]:
+        raise Abstained("a message between what is printed")
+    return Behavior(int(bool(wrong)), said + complaint, stdout=said, stderr=complaint)
 
 
 def _kind(name: str, state: State) -> tuple[str, str]:
     """What a name is as a command, as `type -t` and `type` say it; "" for nothing."""
     document = state.before.document
-    if name in document["aliases"] or name in document["functions"]:
-        raise Abstained("an alias or a function")
+    if name in document["aliases"] and document["shell_options"].get("expand_aliases"):
+        raise Abstained("an alias")
     if name in KEYWORDS:
         return "keyword", "a shell keyword"
+    if name in document["functions"]:
+        return "function", document["functions"][name]
     if name in BUILTINS:
         return "builtin", "a shell builtin"
-    if state.history:
-        raise Abstained("the shell may remember where a program is")
     path = _program(name, state)
+    if path and any(re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text) for text in state.history):
+        raise Abstained("the shell may remember where a program is")
     return ("file", path) if path else ("", "")
 
 
@@ -242,15 +245,16 @@ def _is_file(path: str, state: State) -> bool:
 
 
 def _command(words: list[str], state: State) -> Behavior:
-    if len(words) != 3 or words[1] != "-v":
+    if words[1:2] != ["-v"]:
         raise Abstained("more than command -v NAME")
-    name = words[2]
-    kind, shown = _kind(name, state)
-    if not kind:
-        return _said("", 1)
-    if kind == "file" and "/" in name:
-        raise Abstained("a path is shown whole")
-    return _said(f"{shown if kind == 'file' else name}\n")
+    shown = []
+    for name in words[2:]:
+        kind, path = _kind(name, state)
+        if kind == "file" and "/" in name:
+            raise Abstained("a path is shown whole")
+        if kind:
+            shown.append(f"{path if kind == 'file' else name}\n")
+    return _said("".join(shown), int(not shown))
 
 
 def _set(words: list[str], state: State) -> Behavior:
@@ -284,18 +288,65 @@ def _set(words: list[str], state: State) -> Behavior:
 def _unset(words: list[str], state: State) -> Behavior:
     names = words[2:] if words[1:2] == ["-v"] else words[1:]
     document = state.before.document
-    operations = []
-    for name in dict.fromkeys(names):
-        _refuse_special(state, name)
-        is_set(state, name)  # abstains for what no context tells
-        value = document["env"].get(name, document["settings"].get(name))
-        if name in document["functions"] or re.match(r"declare -\w*r", str(value)):
-            raise Abstained(f"{name} is a function, or cannot be unset")
-        if value is not None:
-            operations.append(
-                ("r", pointer("env" if name in document["env"] else "settings", name))
-            )
-    return _said("", 0, ContextPatch(tuple(sorted(operations, key=lambda one: one[1]))))
+    operations: list[Operation] = []
+    wrong: list[str] = []
+    for word in dict.fromkeys(names):
+        name, key = item_of(word)
+        if re.fullmatch(r"BASH\w*|_|IFS|OPTIND|.*HIST.*", name) or not name.isidentifier():
+            raise Abstained(f"{name} is more than a variable")
+        value = Value.of(document, name)
+        if value is None:
+            is_set(state, name)  # abstains for what no context tells
+        if name in document["functions"] or (value is not None and "n" in value.flags):
+            raise Abstained(f"{name} is a function, or stands for another variable")
+        if value is not None and "r" in value.flags:
+            wrong.append(f"{_PLACE}unset: {name}: cannot unset: readonly variable\n")
+        elif key is None:
+            operations += stored(document, name, None).operations
+        elif value is not None and value.array is not None:
+            if not value.array.associative:
+                key = value.array.subscript(evaluate(key, _Known(state).variable))
+            left = replace(value, array=value.array.without(key))
+            operations += stored(document, name, left).operations
+    patch = ContextPatch(tuple(sorted(operations, key=lambda one: one[1])))
+    data = os.fsencode("".join(wrong))
+    return Behavior(int(bool(wrong)), data, patch, stdout=b"", stderr=data)
+
+
+def _alias(words: list[str], state: State) -> Behavior:
+    aliases = state.before.document["aliases"]
+    told = words[1:] or sorted(aliases)
+    operations: list[Operation] = []
+    shown: list[str] = []
+    for word in told:
+        name, equals, value = word.partition("=")
+        if not re.fullmatch(r"[\w.+@%:,!-]+", name) or name.startswith("-"):
+            raise Abstained("an alias that is beyond it")
+        if equals:
+            if aliases.get(name) != value:
+                code = "=" if name in aliases else "a"
+                operations.append((code, pointer("aliases", name), value))
+        elif name in aliases:
+            escaped = aliases[name].replace("'", "'\\''")
+            shown.append(f"alias {name}='{escaped}'\n")
+        elif len(told) > 1:
+            raise Abstained("one of several aliases is not there")
+        else:
+            return _refused(f"alias: {name}: not found", 1)
+    return _said("".join(shown), 0, ContextPatch(tuple(operations)))
+
+
+def _unalias(words: list[str], state: State) -> Behavior:
+    aliases = state.before.document["aliases"]
+    names = sorted(aliases) if words[1:] == ["-a"] else words[1:]
+    if not words[1:] or any(name.startswith("-") for name in names):
+        raise Abstained("unalias with options that are beyond it")
+    gone = tuple(("r", pointer("aliases", name)) for name in names if name in aliases)
+    wrong = "".join(
+        f"{_PLACE}unalias: {name}: not found\n" for name in names if name not in aliases
+    )
+    data = os.fsencode(wrong)
+    return Behavior(int(bool(wrong)), data, ContextPatch(gone), stdout=b"", stderr=data)
 
 
 _ECHO_ESCAPE = re.compile(
@@ -485,7 +536,7 @@ def _flagged(flags: str, width: str, text: str) -> str:
 RULES: Mapping[str, Callable[[list[str], State], Behavior]] = MappingProxyType(
     {
         "test": _test, "[": _test, "let": _let, "umask": _umask, "type": _type,
-        "command": _command, "echo": _echo, "set": _set, "unset": _unset, "printf": _printf,
+        "command": _command, "alias": _alias, "unalias": _unalias, "echo": _echo, "set": _set, "unset": _unset, "printf": _printf,
         "true": _ends(0), ":": _ends(0), "false": _ends(1),
     }
 )  # fmt: skip

@@ -12,6 +12,7 @@ from functools import partial
 from shioenv.bash.arithmetic import Complaint, evaluate
 from shioenv.bash.builtins import DECLARING
 from shioenv.bash.references import references
+from shioenv.bash.definitions import definition
 from shioenv.bash.patterns import matches
 from shioenv.bash.program import (
     Case,
@@ -45,14 +46,30 @@ from shioenv.composition.environment import (
     Exit,
     Loop,
     Over,
+    Own,
+    Position,
     Return,
     Streams,
 )
-from shioenv.composition.reading import defined, read_program
+from shioenv.composition.reading import known_functions, read_program
 from shioenv.composition.redirecting import Redirections
+from shioenv.composition.scripts import (
+    DEEPEST,
+    READING,
+    Failure,
+    Script,
+    content,
+    fresh_shell,
+    is_script,
+    read_file,
+    refuse_bashisms,
+    script_of,
+)
 from shioenv.composition.variables import known_place
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.runner import Answer, Runner, State
+from shioenv.domain.patch import ContextPatch
+from shioenv.domain.pointer import pointer
+from shioenv.domain.runner import Answer, Carried, Runner, State
 from shioenv.domain.work import spend
 from shioenv.errors import Abstained
 
@@ -80,7 +97,7 @@ class Walk:
 
     def __init__(self, runner: Runner, state: State, text: str) -> None:
         self._here = Environment(runner, state, text, self._inside)
-        self._here.own.functions.update(defined(state.history))
+        self._here.own.functions.update(known_functions(state))
         self._here.place.line += sum(1 + line.count("\n") for line in state.history)
         self._redirections = Redirections(self._here)
         self._callers = Callers(self._here)
@@ -243,13 +260,27 @@ class Walk:
             with self._on_line(command.line):
                 self._case(command)
         elif isinstance(command, Function):
-            self._here.own.functions[command.name] = command
-            self._here.advance(command.text, self._here.ask(Call(command.text)))
-            self._here.status = 0
+            self._define(command)
         elif isinstance(command, Verbatim):
             self._verbatim(command)
         else:
             raise Abstained("coproc is beyond it")
+
+    def _define(self, command: Function) -> None:
+        here = self._here
+        here.own.functions[command.name] = command
+        here.own.files[command.name] = here.place.file
+        here.status = 0
+        try:
+            text = definition(command)
+        except Abstained:
+            here.advance(command.text, here.ask(Call(command.text)))
+            return
+        old = here.state.before.document["functions"].get(command.name)
+        if old == text:
+            return
+        operation = ("a" if old is None else "=", pointer("functions", command.name), text)
+        here.advance(command.text, Behavior(0, b"", ContextPatch((operation,))))
 
     def _verbatim(self, command: Verbatim) -> None:
         self._here.place.line = self._above + command.line
@@ -439,6 +470,8 @@ class Walk:
             return
         if name in DECLARING and name not in self._here.own.functions and self._declared(command):
             return
+        if is_script(name) and name not in self._here.own.functions and self._script(command):
+            return
         values = None
         if self._is_ruled(command, name):
             values = [field for word in command.words for field in self._here.expander.fields(word)]
@@ -496,6 +529,95 @@ class Walk:
             return False
         return True
 
+    def _script(self, command: Simple) -> bool:
+        """Runs a shell's program. Gives whether there is one; else nothing is changed."""
+        here = self._here
+        if here.asking.executes:
+            return False
+        here.asking.refuse_tracing()
+        words = [field for word in command.words for field in here.expander.fields(word)]
+        opened = self._redirections.open_all(command.redirects)
+        if isinstance(opened, int):
+            here.status = opened
+            return True
+        streams = Streams(opened.fds, self._redirections.content(opened))
+        if words[0] in READING:
+            return self._read_file(words, streams)
+        script = script_of(here, words, streams.stdin)
+        if script is None and command.redirects:
+            raise Abstained("a program that is not known, redirected")
+        if isinstance(script, Failure):
+            here.write(streams.fds[2], os.fsencode(f"{script.said}\n"))
+            here.status = script.status
+        elif script is not None:
+            self._run_script(script, streams, command.assignments)
+        return script is not None
+
+    def _run_script(
+        self, script: Script, streams: Streams, assignments: Sequence[str]
+    ) -> None:
+        here = self._here
+        if script.is_dash:
+            refuse_bashisms(script.text)
+        if here.place.scripts >= DEEPEST:
+            raise Abstained("scripts that run each other too deeply")
+        program = read_program(script.text)
+        if script.reads_itself:
+            streams = Streams(streams.fds, Stdin(b""))
+        place, conditions, jobs = here.place, self._conditions, self._has_jobs
+        with here.subshell(), here.to(streams), self._counting_from(0, 1):
+            for assignment in assignments:
+                assign_word(here, assignment)
+                here.export(assignment.partition("=")[0])
+            here.advance("", Behavior(0, b"", fresh_shell(here, script)))
+            carried = Carried(left=here.own.carried.left, arguments=script.arguments)
+            here.own = Own(carried, name=script.name)
+            here.place = Position(
+                file=script.file, scripts=place.scripts + 1, is_dash=script.is_dash
+            )
+            here.status, self._conditions, self._has_jobs = 0, 0, False
+            try:
+                self._lines(program)
+            finally:
+                here.place, self._conditions, self._has_jobs = place, conditions, jobs
+
+    def _read_file(self, words: Sequence[str], streams: Streams) -> bool:
+        """`. FILE`: runs the file's program in this shell."""
+        here = self._here
+        path = read_file(here, words[1]) if len(words) > 1 else None
+        text = None if path is None else content(here, path)
+        if text is None:
+            return False
+        if here.place.scripts >= DEEPEST:
+            raise Abstained("scripts that run each other too deeply")
+        program = read_program(text)
+        saved, place = here.own.carried.arguments, here.place
+        if len(words) > 2:
+            here.carry(arguments=tuple(words[2:]))
+        with here.to(streams), self._counting_from(0, 1):
+            here.place = replace(
+                place, line=1, file=path or "", scripts=place.scripts + 1, is_read=True
+            )
+            try:
+                self._lines(program)
+            except Return as returned:
+                here.status = returned.status
+            finally:
+                here.place = place
+                if len(words) > 2:
+                    here.carry(arguments=saved)
+        return True
+
+    @contextmanager
+    def _counting_from(self, above: int, end: int) -> Iterator[None]:
+        """Inside, lines are counted behind the line `above`."""
+        saved = self._above, self._end_line
+        self._above, self._end_line = above, end
+        try:
+            yield
+        finally:
+            self._above, self._end_line = saved
+
     def _go_back(self, streams: Streams) -> None:
         """`cd -`: goes to the directory where the shell was before, and prints it."""
         place = known_place(self._here.own.carried.left or "")
@@ -521,6 +643,8 @@ class Walk:
 
     def _is_ruled(self, command: Simple, name: str) -> bool:
         if name in self._here.own.functions or name in _ENDING or name in _RULED:
+            return True
+        if name == "echo" and self._here.place.is_dash:
             return True
         return name == "set" and "--" in command.words
 
@@ -574,6 +698,8 @@ class Walk:
             builtins.leave_loop(name, rest)
         elif name == "read":
             builtins.read(self._here, command, rest)
+        elif name == "echo":
+            builtins.echo_of_dash(self._here, rest)
         elif name == "let":
             builtins.compute(self._here, rest)
         elif name in ("mapfile", "readarray"):
@@ -587,16 +713,20 @@ class Walk:
         if self._here.place.calls > 20:
             raise Abstained(f"{name} calls itself too often")
         function = self._here.own.functions[name]
-        with self._here.function(arguments), self._on_line(function.line):
+        file = self._here.own.files.get(name, self._here.place.file)
+        with self._here.function(arguments, file), self._counting_from(0, function.line):
             try:
                 self._command(function.body)
             except Return as returned:
                 self._here.status = returned.status
 
 
-def is_walked(name: str) -> bool:
-    """Whether a command of this name is more than a runner of single commands can be asked."""
-    return name in _WALKED
+def is_walked(words: Sequence[str]) -> bool:
+    """Whether a command is more than a runner of single commands can be asked."""
+    name = next((word for word in words if not _ASSIGNMENT.fullmatch(word)), "")
+    if any("${" in word or "$((" in word for word in words):
+        return True
+    return name in _WALKED or is_script(name)
 
 
 def _replacing(program: Program) -> int:

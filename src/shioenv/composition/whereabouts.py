@@ -64,6 +64,9 @@ def changed_directory(call: Call, state: State) -> Behavior | None:
     if words[:1] != ["cd"] or len(words) > 2 or settings.get("-o physical"):
         return None
     name = words[1] if len(words) == 2 else environment.get("HOME", "")
+    if len(words) == 1 and "HOME" not in environment.keys() | settings.keys():
+        said = b"bash: line 1: cd: HOME not set\n"
+        return Behavior(1, said, stdout=b"", stderr=said)
     if name.startswith("-") or not is_root(state) or (len(words) == 1 and not name):
         return None
     logical = posixpath.normpath(posixpath.join(_logical(state), name)).replace("//", "/")

@@ -178,7 +178,7 @@ class Model:
         try:
             program = read_program(text)
             words = _words(program) if is_asked_whole(text) and state.context is None else ()
-            if words and not is_walked(words[0]):
+            if words and not is_walked(words):
                 self._commands.answer_call(Call(text, parts=words), state, looked_up=True)
                 return self.steps[-1].answer
             answer = Walk(self._commands, state, text).answer(program)
