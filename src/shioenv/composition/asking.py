@@ -103,6 +103,8 @@ class Asker:
             for content in answer.written.values():
                 self.know(content)
             self.confidence *= answer.confidence
+            for content in answer.written.values():
+                self.know(content)
             behavior = answer.behavior
         if behavior.patch_truncated:
             raise Abstained("more changed than a patch can say")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shioenv.bash.arithmetic import Complaint, count, evaluate
@@ -74,6 +75,10 @@ def shift(here: Environment, values: list[str]) -> None:
     here.status = int(by > len(here.arguments))
     if not here.status:
         here.carry(arguments=tuple(here.arguments[by:]))
+
+
+_COLUMNS = 80
+"""The width of a screen that no variable tells."""
 
 
 @dataclass(slots=True)
@@ -204,6 +209,15 @@ def fill(here: Environment, rest: list[str]) -> None:
     items = {str(n): line if keeps else line.rstrip("\n") for n, line in enumerate(lines)}
     here.store(names[0] if names else "MAPFILE", Value(None, Array(items)))
     here.status = 0
+
+
+def menu(values: Sequence[str]) -> str:
+    """The menu that `select` shows, an item a line. Errors: Abstained where it has columns."""
+    width = len(str(len(values))) + 2 + max(map(len, values)) + 2
+    if len(values) > max(1, _COLUMNS // width) or not all(map(str.isascii, values)):
+        raise Abstained("a menu of several columns")
+    number = len(str(len(values)))
+    return "".join(f"{place:{number}d}) {value}\n" for place, value in enumerate(values, 1))
 
 
 def _split(line: str, ifs: str, count: int | None) -> list[str]:

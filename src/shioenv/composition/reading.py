@@ -44,8 +44,8 @@ def _source(text: str) -> Source:
 
 
 def _refuse_beyond(command: Command) -> None:
-    if isinstance(command, Coprocess) or (isinstance(command, For) and command.menu):
-        raise _beyond("coproc, or select,")
+    if isinstance(command, Coprocess):
+        raise _beyond("coproc")
     if isinstance(command, For) and not _NAME.fullmatch(command.name):
         raise _beyond(f"a loop over {command.name!r}")
     if isinstance(command, Function) and not _FUNCTION.fullmatch(command.name):

@@ -18,6 +18,7 @@ from shioenv.bash.expand import Expander
 from shioenv.bash.references import references
 from shioenv.composition.call import Call
 from shioenv.composition.conditions import DYNAMIC, Test, Wrong, is_root, is_set
+from shioenv.composition.modes import changed_mode
 from shioenv.composition.variables import Value, Variables, item_of, stored
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch, Operation
@@ -163,9 +164,15 @@ def _umask(words: list[str], state: State) -> Behavior:
     options = [word for word in words[1:] if word in {"-p", "-S"}]
     others = words[1 + len(options) :]
     if others:
-        if options or len(others) > 1 or not _MASK.fullmatch(others[0]):
+        if options or len(others) > 1:
             raise Abstained("a mask that is beyond it")
-        value = f"{int(others[0], 8):04o}"
+        value = others[0]
+        if not _MASK.fullmatch(value):
+            granted = changed_mode(value, 0o777 & ~int(mask, 8), 0, directory=False)
+            if granted is None or granted > 0o777:
+                raise Abstained("a mask that is beyond it")
+            value = f"{0o777 & ~granted:o}"
+        value = f"{int(value, 8):04o}"
         if int(value, 8) > 0o777:
             raise Abstained("a mask that is beyond it")
         changed = (("=", "/umask", value),) if value != mask else ()

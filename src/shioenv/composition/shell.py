@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 
-from shioenv.bash.arithmetic import Complaint, evaluate
+from shioenv.bash.arithmetic import Complaint, count, evaluate
 from shioenv.bash.builtins import DECLARING
 from shioenv.bash.references import references
 from shioenv.bash.definitions import definition
@@ -65,6 +65,7 @@ from shioenv.composition.scripts import (
     refuse_bashisms,
     script_of,
 )
+from shioenv.composition.stacked import STACKING, stack
 from shioenv.composition.variables import known_place
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch
@@ -83,8 +84,8 @@ _JOB = 20
 """Steps that coming to any job takes."""
 
 _ENDING = frozenset({"break", "continue", "return", "exit", "exec"})
-_RULED = frozenset({"eval", "shift", "read", "let", "mapfile", "readarray"})
-_WALKED = DECLARING | _RULED | frozenset({"eval", "read", "set", "shift", "pushd", "popd", "dirs"}) | _ENDING
+_RULED = frozenset({"eval", "shift", "read", "let", "mapfile", "readarray"}) | STACKING
+_WALKED = DECLARING | _RULED | _ENDING | {"set"}
 """Builtins that the walk does itself, or whose effect no context tells."""
 
 CARRYING = re.compile(r"\b(?:cd|pushd|popd|dirs|set|shift|exit|exec)\b")
@@ -372,10 +373,40 @@ class Walk:
         with self._complaining():
             values = [field for word in words for field in self._here.expander.fields(word)]
         self._here.status = 0
+        if command.menu:
+            self._select(command, values)
+            return
         for value in values:
             self._here.assign(command.name, value)
             if not self._once(command.body):
                 break
+
+    def _select(self, command: For, values: Sequence[str]) -> None:
+        """`select`: asks for one of the values until the body leaves the loop."""
+        here = self._here
+        if not values:
+            return
+        menu = builtins.menu(values)
+        shows = True
+        while True:
+            here.asking.count()
+            prompt = here.variable("PS3")
+            here.write(here.streams.fds[2], os.fsencode(menu if shows else ""))
+            here.write(here.streams.fds[2], os.fsencode("#? " if prompt is None else prompt))
+            if not here.streams.stdin.data:
+                here.write(here.streams.fds[1], b"\n")
+                here.status = 1
+                return
+            builtins.read(here, Simple((), ("read", "-r"), (), command.line), ["-r"])
+            reply = here.variable("REPLY") or ""
+            shows = not reply
+            if shows:
+                continue
+            number = count(reply) or 0
+            chosen = values[number - 1] if 1 <= number <= len(values) else ""
+            here.assign(command.name, chosen)
+            if not self._once(command.body):
+                return
 
     def _counting(self, command: Counting) -> None:
         first, condition, step = command.expressions
@@ -698,6 +729,8 @@ class Walk:
             builtins.leave_loop(name, rest)
         elif name == "read":
             builtins.read(self._here, command, rest)
+        elif name in STACKING:
+            stack(self._here, values)
         elif name == "echo":
             builtins.echo_of_dash(self._here, rest)
         elif name == "let":

@@ -13,6 +13,7 @@ from shioenv.bash.builtins import BUILTINS
 from shioenv.bash.words import without_assignments
 from shioenv.composition.call import Call
 from shioenv.composition.changes import attributes
+from shioenv.composition.effects import effect
 from shioenv.composition.in_place import edited_in_place
 from shioenv.composition.opening import given, opening
 from shioenv.composition.ruled import ruled
@@ -97,6 +98,7 @@ class Commands:
             "builtin": self._builtin,
             EXACT: self._exact,
             "in place": self._in_place,
+            "effect": self._effect,
             "unnamed directory": self._unnamed,
             "emulator": self._emulator,
             "other PATH": self._elsewhere,
@@ -161,6 +163,15 @@ class Commands:
     def _exact(self, call: Call, state: State) -> Step | None:
         exact = self._memory.exact(call.text, state)
         return None if exact is None else Step(call.text, exact, ((call.text, 0.0),))
+
+    def _effect(self, call: Call, state: State) -> Step | None:
+        """What a command changes of the tree, by rule."""
+        fresh = self._world.made
+        found = None if fresh is None else effect(call, state, fresh)
+        if found is None:
+            return None
+        behavior, written = found
+        return Step(call.text, Answer(behavior, 1.0, "an effect, by rule", written))
 
     def _unnamed(self, call: Call, state: State) -> Step | None:
         """What a command does that works on its working directory without naming it.

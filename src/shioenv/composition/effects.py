@@ -1,0 +1,571 @@
+"""What a few commands change of the tree, told by rule from the tree: their effects.
+
+They are `chmod`, `chown`, `chgrp`, `mkdir`, `rmdir`, `rm`, `touch`, `cp`, `mv`, `ln` and `tee`, with
+the options that people type, where nothing goes wrong. Anything else is left to a runner.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import posixpath
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from shioenv.bash.expand import Expander
+from shioenv.composition.call import Call
+from shioenv.composition.conditions import is_root
+from shioenv.composition.modes import changed_mode, mode_of, shown
+from shioenv.composition.opening import umask_of
+from shioenv.composition.variables import Variables
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.context import OF_DATE
+from shioenv.domain.names import file_key, name_bytes
+from shioenv.domain.patch import ContextPatch, Operation
+from shioenv.domain.pointer import pointer
+from shioenv.domain.runner import State
+from shioenv.domain.work import spend
+from shioenv.errors import Abstained
+
+MOST_FILES = 2_000
+"""Most files that one command may change (ours)."""
+
+_SPECIAL = ("/proc", "/sys", "/dev")
+
+
+@dataclass(slots=True)
+class Effect:
+    """The changes of one command, gathered."""
+
+    state: State
+    fresh: Mapping[str, Any]
+    """The entry of an empty file that is made now."""
+    files: dict[str, Mapping[str, Any] | None] = field(default_factory=dict)
+    """The files that changed, by their names in `fs`; None: gone."""
+    moved: dict[str, str] = field(default_factory=dict)
+    contents: dict[str, bytes] = field(default_factory=dict)
+    """The contents that were written, by name."""
+
+    def place(self, path: str) -> str:
+        """The absolute path of a name, links before its last part followed. Errors: Abstained."""
+        stripped = path.rstrip("/")
+        last = posixpath.basename(stripped)
+        if not stripped or last in {".", ".."} or "\0" in path:
+            raise Abstained(f"{path!r:.40} is no name in a directory")
+        above = self.state.resolve(posixpath.dirname(stripped) or ".")
+        whole = posixpath.join(above, last)
+        if whole.startswith(_SPECIAL):
+            raise Abstained("a file that no context lists")
+        parent = self.entry(above)
+        if parent is None or not parent["perms"].startswith("d"):
+            raise Abstained(f"{above!r:.40} is no directory")
+        entry = self.entry(whole)
+        if path != stripped and (entry is None or not entry["perms"].startswith("d")):
+            raise Abstained(f"{path!r:.40} is no directory")
+        return whole
+
+    def key(self, whole: str) -> str:
+        """The name in `fs` of an absolute path."""
+        return file_key(os.fsencode(whole), os.fsencode(self.state.cwd))
+
+    def entry(self, whole: str) -> Mapping[str, Any] | None:
+        """The file at an absolute path, as it is now."""
+        name = self.key(whole)
+        if name in self.files:
+            return self.files[name]
+        found: Mapping[str, Any] | None = self.state.before.document["fs"].get(name)
+        return found
+
+    def followed(self, whole: str) -> str:
+        """Where a path leads, a link at its end followed. Errors: Abstained for nowhere."""
+        entry = self.entry(whole)
+        if entry is None or entry.get("target") is None:
+            return whole
+        whole = self.state.resolve(whole)
+        if self.entry(whole) is None:
+            raise Abstained("a link that leads nowhere")
+        return whole
+
+    def inside(self, whole: str) -> list[str]:
+        """The absolute paths of everything below a directory, in any order. Errors: Abstained."""
+        cwd = self.state.cwd
+        if (cwd + "/").startswith(whole.rstrip("/") + "/") or whole == "/":
+            raise Abstained("a directory around the start directory")
+        above = self.key(whole) + "/"
+        names = [name for name in self.state.before.document["fs"] if name.startswith(above)]
+        names += [name for name in self.files if name.startswith(above) and name not in names]
+        spend(len(self.state.before.document["fs"]) // 10)
+        if len(names) > MOST_FILES:
+            raise Abstained("too many files")
+        start = os.fsencode(cwd)
+        paths = (os.fsdecode(posixpath.join(start, name_bytes(name))) for name in names)
+        return [path for path in paths if self.entry(path) is not None]
+
+    def put(self, whole: str, entry: Mapping[str, Any] | None) -> None:
+        """Makes the file at a path this one; None: it is gone. Its directory's links follow."""
+        spend(20)
+        old = self.entry(whole)
+        was, is_now = (
+            each is not None and each["perms"].startswith("d") for each in (old, entry)
+        )
+        self.files[self.key(whole)] = entry
+        if was != is_now:
+            above = posixpath.dirname(whole)
+            parent = self.entry(above)
+            if parent is not None:
+                links = parent["links"] + (1 if is_now else -1)
+                self.files[self.key(above)] = {**parent, "links": links}
+
+    def made(self, kind: str, mode: int, **what: Any) -> dict[str, Any]:
+        """The entry of a file that is made now."""
+        entry = {**self.fresh, "perms": shown(kind, mode), **what}
+        return {**entry, "links": 2, "size": 4096} if kind == "d" else entry
+
+    def behavior(self, stdout: bytes = b"") -> Behavior:
+        """What the command does: it prints this, and changes what was gathered."""
+        first = self.state.before.document["fs"]
+        operations: list[Operation] = []
+        for source, target in self.moved.items():
+            operations.append(("m", pointer("fs", source), pointer("fs", target)))
+        targets = set(self.moved.values())
+        for name, entry in self.files.items():
+            if name in self.moved or name in targets:
+                continue
+            old = first.get(name)
+            if entry is None:
+                operations += [("r", pointer("fs", name))] if old is not None else []
+            elif old is None:
+                operations.append(("a", pointer("fs", name), dict(entry)))
+            else:
+                operations += [
+                    ("=", pointer("fs", name, each), value)
+                    for each, value in entry.items()
+                    if old.get(each) != value
+                ]
+        digests = {
+            name: hashlib.sha256(content).hexdigest()
+            for name, content in self.contents.items()
+            if self.files.get(name) is not None
+        }
+        patch = ContextPatch(tuple(operations))
+        return Behavior(0, stdout, patch, content_digests=digests, stdout=stdout, stderr=b"")
+
+
+def effect(
+    call: Call, state: State, fresh: Mapping[str, Any]
+) -> tuple[Behavior, Mapping[str, bytes]] | None:
+    """What a command does by rule, and the contents that it writes; None where no rule tells.
+
+    `fresh` is the entry of an empty file that is made now.
+    """
+    name = call.words[0] if call.words else ""
+    if name not in EFFECTS or call.closed or call.opens is not None or call.reads is not None:
+        return None
+    if not is_root(state) or name in state.before.document["functions"]:
+        return None
+    made = Effect(state, fresh)
+    try:
+        expander = Expander(Variables(state))
+        words = [one for word in call.words for one in expander.fields(word)]
+        stdout = EFFECTS[name](made, words[1:])
+    except Abstained:
+        return None
+    return made.behavior(stdout), made.contents
+
+
+def _options(words: Sequence[str], letters: str) -> tuple[set[str], list[str]]:
+    """The letters of the options, and the operands. Errors: Abstained for any other option."""
+    options: set[str] = set()
+    operands: list[str] = []
+    left = list(words)
+    while left:
+        word = left.pop(0)
+        if word == "--":
+            return options, [*operands, *left]
+        if not word.startswith("-") or word == "-":
+            operands.append(word)
+        elif re.fullmatch(f"-[{letters}]+", word):
+            options.update(word[1:])
+        else:
+            raise Abstained(f"the option {word!r:.20} is beyond it")
+    return options, operands
+
+
+def _found(made: Effect, path: str) -> str:
+    """The absolute path of a file that is there. Errors: Abstained."""
+    if path.rstrip("/").rpartition("/")[2] in {"", ".", ".."}:
+        whole = made.state.resolve(path)
+    else:
+        whole = made.place(path)
+    if made.entry(whole) is None:
+        raise Abstained(f"{path!r:.40} is not there")
+    return whole
+
+
+def _reached(made: Effect, path: str, *, recurses: bool) -> Iterator[str]:
+    """The absolute paths of a file, and with `recurses` of everything below it."""
+    whole = _found(made, path)
+    entry = made.entry(whole)
+    if not recurses or entry is None or not entry["perms"].startswith("d"):
+        yield made.followed(whole)
+        return
+    yield whole
+    yield from made.inside(whole)
+
+
+def _chmod(made: Effect, words: Sequence[str]) -> bytes:
+    recurses = False
+    rest = list(words)
+    if rest[:1] in (["-R"], ["--recursive"]):
+        recurses = True
+        rest.pop(0)
+    if len(rest) < 2 or (rest[0].startswith("-") and not re.fullmatch("-[rwxXst]+", rest[0])):
+        raise Abstained("a chmod that is beyond it")
+    if any(word.startswith("-") for word in rest[1:]):
+        raise Abstained("a chmod that is beyond it")
+    umask = umask_of(made.state)
+    if rest[0].startswith("-") and umask & mode_of("-" + "rwxrwxrwx") & 0o700:
+        raise Abstained("what a umask leaves of an option-like mode")
+    for path in rest[1:]:
+        for whole in _reached(made, path, recurses=recurses):
+            entry = made.entry(whole)
+            assert entry is not None
+            kind = entry["perms"][0]
+            if kind == "l":
+                continue
+            old = mode_of(entry["perms"])
+            mode = changed_mode(rest[0], old, umask, directory=kind == "d")
+            if mode is None:
+                raise Abstained("no mode")
+            if rest[0].startswith("-") and mode & ~old | (old & 0o111 and mode & umask & old):
+                pass
+            made.put(whole, {**entry, "perms": shown(kind, mode)})
+    return b""
+
+
+def _accounts(state: State, file: str) -> dict[str, list[str]]:
+    """The lines of a file of accounts, in fields, by name. Errors: Abstained."""
+    data = state.read(file)
+    if data is None:
+        raise Abstained(f"nobody knows {file}")
+    lines = (line.split(":") for line in data.decode("utf-8", "replace").splitlines())
+    return {fields[0]: fields for fields in lines if len(fields) > 2}
+
+
+def _chown(made: Effect, words: Sequence[str], *, group_alone: bool = False) -> bytes:
+    options, (who, *paths) = _options(words, "R") if len(words) > 1 else (set(), [""])
+    owner, colon, group = ("", ":", who) if group_alone else who.partition(":")
+    users, groups = _accounts(made.state, "/etc/passwd"), _accounts(made.state, "/etc/group")
+    if not paths or (owner and owner not in users) or (group and group not in groups):
+        raise Abstained("an owner that is not there")
+    if owner and colon and not group:
+        number = users[owner][3]
+        group = next((name for name, fields in groups.items() if fields[2] == number), "")
+        if not group:
+            raise Abstained("a group without a name")
+    for path in paths:
+        for whole in _reached(made, path, recurses="R" in options):
+            entry = made.entry(whole)
+            assert entry is not None
+            kind, mode = entry["perms"][0], mode_of(entry["perms"])
+            if kind not in "dl":
+                mode &= ~0o4000 if not mode & 0o2000 or not mode & 0o010 else ~0o6000
+            made.put(
+                whole,
+                {
+                    **entry,
+                    "owner": owner or entry["owner"],
+                    "group": group or entry["group"],
+                    "perms": entry["perms"] if kind == "l" else shown(kind, mode),
+                },
+            )
+    return b""
+
+
+def _chgrp(made: Effect, words: Sequence[str]) -> bytes:
+    return _chown(made, words, group_alone=True)
+
+
+def _mkdir(made: Effect, words: Sequence[str]) -> bytes:
+    mode: str | None = None
+    rest = list(words)
+    for place, word in enumerate(rest):
+        if word == "-m" and place + 1 < len(rest):
+            mode = rest[place + 1]
+            del rest[place : place + 2]
+            break
+    options, paths = _options(rest, "p")
+    if not paths:
+        raise Abstained("mkdir without operands")
+    umask = umask_of(made.state)
+    for path in paths:
+        parts = path.rstrip("/").split("/")
+        first = 1 if "p" in options else len(parts)
+        for end in range(first, len(parts) + 1):
+            name = "/".join(parts[:end])
+            if not name or parts[end - 1] in {"", ".", ".."}:
+                if end == len(parts):
+                    raise Abstained("a directory that is there")
+                continue
+            whole = made.place(name)
+            entry = made.entry(whole)
+            if entry is not None:
+                if "p" not in options or not made.entry(made.followed(whole))["perms"][0] == "d":  # type: ignore[index]
+                    raise Abstained("a directory that is there")
+                continue
+            last = end == len(parts)
+            bits = 0o777 & ~umask if last else 0o777 & ~umask | 0o300
+            if last and mode is not None:
+                made_mode = changed_mode(mode, 0o777, umask, directory=True)
+                if made_mode is None or not re.fullmatch("[0-7]{3,4}", mode):
+                    raise Abstained("a mode that is beyond it")
+                bits = made_mode
+            made.put(whole, made.made("d", bits))
+    return b""
+
+
+def _rmdir(made: Effect, words: Sequence[str]) -> bytes:
+    _, paths = _options(words, "")
+    for path in paths:
+        whole = _found(made, path)
+        entry = made.entry(whole)
+        if entry is None or entry["perms"][0] != "d" or _around(made, whole):
+            raise Abstained("what is no empty directory")
+        if made.inside(whole):
+            raise Abstained("a directory that is not empty")
+        made.put(whole, None)
+    if not paths:
+        raise Abstained("rmdir without operands")
+    return b""
+
+
+def _around(made: Effect, whole: str) -> bool:
+    """Whether a directory is the shell's own, or one around it."""
+    here = made.state.before.document["cwd"]
+    return f"{here}/".startswith(whole.rstrip("/") + "/")
+
+
+def _rm(made: Effect, words: Sequence[str]) -> bytes:
+    options, paths = _options(words, "rRf")
+    if not paths:
+        raise Abstained("rm without operands")
+    for path in paths:
+        whole = made.place(path)
+        entry = made.entry(whole)
+        if entry is None:
+            if "f" in options:
+                continue
+            raise Abstained("a file that is not there")
+        if entry["perms"][0] == "d":
+            if not options & {"r", "R"} or _around(made, whole):
+                raise Abstained("a directory that is not removed")
+            for each in sorted(made.inside(whole), reverse=True):
+                made.put(each, None)
+        made.put(whole, None)
+    return b""
+
+
+def _touch(made: Effect, words: Sequence[str]) -> bytes:
+    options, paths = _options(words, "c")
+    if not paths:
+        raise Abstained("touch without operands")
+    now = {each: made.fresh[each] for each in OF_DATE}
+    for path in paths:
+        if path == "-":
+            raise Abstained("touch of standard output")
+        whole = made.followed(made.place(path) if path.strip("/.") else made.state.resolve(path))
+        entry = made.entry(whole)
+        if entry is not None:
+            made.put(whole, {**entry, **now})
+        elif "c" not in options:
+            made.put(whole, made.made("-", 0o666 & ~umask_of(made.state)))
+            made.contents[made.key(whole)] = b""
+    return b""
+
+
+def _targets(made: Effect, operands: Sequence[str]) -> list[tuple[str, str]]:
+    """Sources and where each goes, as absolute paths. Errors: Abstained."""
+    if len(operands) < 2:
+        raise Abstained("a source without a target")
+    *sources, target = operands
+    into: str | None = None
+    if target.rstrip("/").rpartition("/")[2] in {"", ".", ".."}:
+        into = made.state.resolve(target)
+    else:
+        whole = made.place(target)
+        entry = made.entry(whole)
+        if entry is not None and made.entry(made.followed(whole))["perms"][0] == "d":  # type: ignore[index]
+            into = made.followed(whole)
+    if into is None and len(sources) > 1:
+        raise Abstained("several files to what is no directory")
+    pairs = []
+    for source in sources:
+        found = _found(made, source)
+        name = posixpath.basename(source.rstrip("/"))
+        if into is not None and name in {"", ".", ".."}:
+            raise Abstained("a directory without a name of its own")
+        pairs.append((found, posixpath.join(into, name) if into is not None else made.place(target)))
+    if len({target for _, target in pairs}) < len(pairs):
+        raise Abstained("two files of one name")
+    return pairs
+
+
+def _cp(made: Effect, words: Sequence[str]) -> bytes:
+    options, operands = _options(words, "rRaptf")
+    if "t" in options:
+        raise Abstained("cp -t")
+    recurses, keeps = bool(options & set("rRa")), bool(options & set("ap"))
+    for source, target in _targets(made, operands):
+        entry = made.entry(source)
+        if entry is not None and entry.get("target") is not None and not recurses:
+            source = made.followed(source)
+            entry = made.entry(source)
+        assert entry is not None
+        if entry["perms"][0] == "d":
+            if not recurses or made.entry(target) is not None or f"{target}/".startswith(f"{source}/"):
+                raise Abstained("a directory that is not copied")
+            paths = sorted(made.inside(source))
+            _copy(made, source, target, keeps=keeps)
+            for path in paths:
+                _copy(made, path, target + path[len(source) :], keeps=keeps)
+            if keeps:
+                copied = made.entry(target)
+                assert copied is not None
+                made.put(target, {**copied, **{each: entry[each] for each in OF_DATE}})
+        else:
+            _copy(made, source, target, keeps=keeps)
+    return b""
+
+
+def _copy(made: Effect, source: str, target: str, *, keeps: bool) -> None:
+    entry, old = made.entry(source), made.entry(target)
+    assert entry is not None
+    kind = entry["perms"][0]
+    if old is not None:
+        if kind != "-" or old["perms"][0] != "-" or source == target:
+            raise Abstained("a file that is in the way")
+    if kind == "l":
+        kept = dict(entry) if keeps else {**entry, **_now_of(made)}
+        made.put(target, {**kept, "links": 1})
+        return
+    mode = mode_of(entry["perms"])
+    if kind == "d":
+        bits = mode if keeps else mode & 0o777 & ~umask_of(made.state)
+        copied = made.made("d", bits)
+        if keeps:
+            copied |= {each: entry[each] for each in ("owner", "group", *OF_DATE)}
+        made.put(target, copied)
+        return
+    content = made.state.read(source) if source not in made.files else None
+    if kind != "-" or content is None or len(content) != entry["size"]:
+        raise Abstained("a content that nobody knows")
+    copied = made.made("-", mode & 0o777 & ~umask_of(made.state), size=entry["size"])
+    if old is not None:
+        copied = {**old, **_now_of(made, owner=False), "size": entry["size"]}
+    if keeps:
+        copied |= {each: entry[each] for each in ("owner", "group", "perms", *OF_DATE)}
+    made.put(target, copied)
+    made.contents[made.key(target)] = content
+
+
+def _now_of(made: Effect, *, owner: bool = True) -> dict[str, Any]:
+    """What a file that is made now has of the moment and of who made it."""
+    names = (*OF_DATE, *(("owner", "group") if owner else ()))
+    return {each: made.fresh[each] for each in names}
+
+
+def _mv(made: Effect, words: Sequence[str]) -> bytes:
+    _, operands = _options(words, "f")
+    for source, target in _targets(made, operands):
+        entry = made.entry(source)
+        if entry is None or made.entry(target) is not None or _around(made, source):
+            raise Abstained("a file that is in the way")
+        if f"{target}/".startswith(f"{source}/"):
+            raise Abstained("a directory that would be in itself")
+        paths = sorted(made.inside(source)) if entry["perms"][0] == "d" else []
+        for path in (source, *paths):
+            new = target + path[len(source) :]
+            kept = made.entry(path)
+            assert kept is not None
+            made.files[made.key(new)] = kept
+            made.files[made.key(path)] = None
+            made.moved[made.key(path)] = made.key(new)
+        if entry["perms"][0] == "d":
+            for path, change in ((source, -1), (target, 1)):
+                above = posixpath.dirname(path)
+                parent = made.entry(above)
+                if parent is not None:
+                    links = {**parent, "links": parent["links"] + change}
+                    made.files[made.key(above)] = links
+    return b""
+
+
+def _ln(made: Effect, words: Sequence[str]) -> bytes:
+    options, operands = _options(words, "sfn")
+    if len(operands) != 2:
+        raise Abstained("ln with more or fewer than two operands")
+    source, target = operands
+    whole = made.place(target)
+    old = made.entry(whole)
+    if old is not None and made.entry(made.state.resolve(whole)) is not None:
+        into = made.state.resolve(whole)
+        if made.entry(into)["perms"][0] == "d" and not ("n" in options and old["perms"][0] == "l"):  # type: ignore[index]
+            whole = posixpath.join(into, posixpath.basename(source.rstrip("/")))
+            old = made.entry(whole)
+    if old is not None and ("f" not in options or "s" not in options or old["perms"][0] == "d"):
+        raise Abstained("a file that is in the way")
+    if old is not None and (old["links"] > 1 or old["perms"][0] != "l"):
+        raise Abstained("a file that is in the way")
+    if "s" in options:
+        if not source:
+            raise Abstained("a link to nothing")
+        made.put(
+            whole, made.made("l", 0o777, size=len(os.fsencode(source)), target=source)
+        )
+        return b""
+    found = _found(made, source)
+    entry = made.entry(found)
+    if entry is None or entry["perms"][0] != "-":
+        raise Abstained("what is no regular file")
+    content = made.state.read(found)
+    if content is None:
+        raise Abstained("a content that nobody knows")
+    if entry["links"] > 1:
+        raise Abstained("a file with more names")
+    more = {**entry, "links": entry["links"] + 1}
+    made.put(found, more)
+    made.put(whole, more)
+    made.contents[made.key(whole)] = content
+    return b""
+
+
+def _tee(made: Effect, words: Sequence[str]) -> bytes:
+    options, paths = _options(words, "a")
+    for path in paths:
+        whole = made.followed(made.place(path))
+        old = made.entry(whole)
+        before = b""
+        if old is not None:
+            if old["perms"][0] != "-":
+                raise Abstained("what is no regular file")
+            known = made.state.read(whole)
+            if "a" in options and known is None:
+                raise Abstained("a content that nobody knows")
+            before = known or b"" if "a" in options else b""
+        content = before + made.state.stdin
+        entry = made.made("-", 0o666 & ~umask_of(made.state)) if old is None else old
+        made.put(whole, {**entry, **_now_of(made, owner=False), "size": len(content)})
+        made.contents[made.key(whole)] = content
+    return made.state.stdin
+
+
+EFFECTS: Mapping[str, Callable[[Effect, Sequence[str]], bytes]] = MappingProxyType(
+    {
+        "chmod": _chmod, "chown": _chown, "chgrp": _chgrp, "mkdir": _mkdir, "rmdir": _rmdir,
+        "rm": _rm, "touch": _touch, "cp": _cp, "mv": _mv, "ln": _ln, "tee": _tee,
+    }
+)  # fmt: skip
+"""What each command does, by name; gives what it prints. Errors: Abstained for no rule."""
