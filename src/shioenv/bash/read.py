@@ -530,7 +530,8 @@ class Reader(Tokens):
         if not (assignments or words or redirects):
             raise self.refusal("a command is missing")
         if self.peek() == "(":
-            raise self.refusal("( after a word")
+            alone = len(words) == 1 and not assignments and not redirects
+            raise self.refusal("( after a word" if alone else "( after words")
         return Simple(
             tuple(assignments), tuple(words), tuple(redirects), line, places=tuple(places),
             start=start, end=end,

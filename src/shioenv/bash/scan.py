@@ -35,6 +35,7 @@ class Refused(Abstained):
     """
 
     def __init__(self, why: str, text: str, place: int) -> None:
+        self.why, self.text, self.place = why, text, place
         around = text[max(0, place - 10) : place + 20]
         super().__init__(
             f"the input cannot be taken apart at {around!r}: {why}",

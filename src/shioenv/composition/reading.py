@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from contextlib import suppress
@@ -9,10 +10,17 @@ from functools import lru_cache
 
 from shioenv.bash.program import Command, Coprocess, For, Function, Program, Redirected, Simple
 from shioenv.bash.read import Source, read
+from shioenv.bash.refusals import syntax_error
+from shioenv.bash.scan import Refused
 from shioenv.bash.walk import pipelines, redirects_of
-from shioenv.domain.runner import State
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.inputs import started
+from shioenv.domain.runner import Answer, State
 from shioenv.domain.work import spend
 from shioenv.errors import Abstained
+
+REFUSED = 0.95
+"""How often what is said of a refused text is right, at least (of mutated inputs)."""
 
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _FUNCTION = re.compile(r"[\w.:-]+")
@@ -41,6 +49,22 @@ def _source(text: str) -> Source:
         for stage in pipeline.stages:
             _refuse_beyond(stage)
     return source
+
+
+def refusal(refused: Refused, text: str, state: State) -> Answer | None:
+    """What Bash does with a text that it refuses, by rule; None where no rule tells."""
+    found = syntax_error(refused, text)
+    if found is None:
+        return None
+    said, line = found
+    line += sum(1 + each.count("\n") for each in state.history)
+    place = f"bash: -c: line {line}: "
+    message = f"{place}{said}\n"
+    if "near" in said:
+        shown = text if state.history else started(state.cwd, text)
+        message += f"{place}`{shown}'\n"
+    data = os.fsencode(message)
+    return Answer(Behavior(2, data, stdout=b"", stderr=data), REFUSED, "what Bash refuses, by rule")
 
 
 def _refuse_beyond(command: Command) -> None:

@@ -12,10 +12,11 @@ from dataclasses import replace
 from typing import Any
 
 from shioenv.bash.program import Program, Simple
+from shioenv.bash.scan import Refused
 from shioenv.bash.walk import pipelines
 from shioenv.composition.call import Call
 from shioenv.composition.inputs import is_asked_whole
-from shioenv.composition.reading import read_program
+from shioenv.composition.reading import read_program, refusal
 from shioenv.composition.shell import CARRYING, Walk, is_walked
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import Answer, Carried, Runner, State
@@ -184,6 +185,8 @@ class Model:
             answer = Walk(self._commands, state, text).answer(program)
         except RecursionError:
             return self._guess(text, state, "the input is nested too deeply to be put together")
+        except Refused as refused:
+            return refusal(refused, text, state) or self._guess(text, state, refused.message)
         except Abstained as declined:
             return self._guess(text, state, declined.message)
         except (PatchError, ContextError) as misfit:
