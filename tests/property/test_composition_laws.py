@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shioenv.bash.braces import braces
-from shioenv.bash.references import references
 from shioenv.bash.patterns import escaped, matches
 from shioenv.bash.program import Simple
+from shioenv.bash.references import references
 from shioenv.bash.words import quoted
 from shioenv.composition.changes import Changes, composed
 from shioenv.composition.reading import read_program

@@ -101,7 +101,7 @@ _ANSI = {"\a": "a", "\b": "b", "\x1b": "E", "\f": "f", "\n": "n", "\r": "r", "\t
 
 
 def written(value: str) -> str:
-    """A value as `declare -p` writes it, in quotes. Errors: Abstained for bytes that are no text."""
+    """A value as `declare -p` writes it, in quotes. Errors: Abstained for what is no text."""
     if value.isprintable():
         return '"' + re.sub(r'([\\$`"])', r"\\\1", value) + '"'
     parts = []

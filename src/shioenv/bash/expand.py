@@ -21,9 +21,7 @@ from shioenv.domain.runner import State
 from shioenv.domain.work import COPIED, spend
 from shioenv.errors import Abstained
 
-_PARAMETER = re.compile(
-    r"([A-Za-z_]\w*|\d+|[?#@*$!-])(\[(?:[^][]|\[[^][]*\])+\])?", re.ASCII
-)
+_PARAMETER = re.compile(r"([A-Za-z_]\w*|\d+|[?#@*$!-])(\[(?:[^][]|\[[^][]*\])+\])?", re.ASCII)
 _NAMED = re.compile(r"([A-Za-z_]\w*)(\[[^][]+\])?", re.ASCII)
 _ALL = re.compile(r"\$(?:@|\{!?(?:@|[A-Za-z_]\w*\[@\])[^}]*\})")
 """What stands in double quotes for any number of words, none included."""

@@ -12,7 +12,8 @@ from shioenv.bash.arrays import Array
 from shioenv.bash.program import Simple
 from shioenv.bash.words import quoted
 from shioenv.composition.call import Call
-from shioenv.composition.environment import Environment, Exit, Loop, Return
+from shioenv.composition.environment import Environment
+from shioenv.composition.frames import Exit, Loop, Return
 from shioenv.composition.replay import fed
 from shioenv.composition.ruled import echoed
 from shioenv.composition.variables import Value

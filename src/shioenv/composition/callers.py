@@ -11,7 +11,8 @@ from shioenv.bash.arithmetic import count
 from shioenv.bash.builtins import BUILTINS
 from shioenv.bash.program import Simple
 from shioenv.composition.call import Call
-from shioenv.composition.environment import Environment, Streams
+from shioenv.composition.environment import Environment
+from shioenv.composition.frames import Streams
 from shioenv.domain.behavior import Behavior
 
 MOST_CALLS = 64

@@ -1,7 +1,7 @@
 """What a few commands change of the tree, told by rule from the tree: their effects.
 
-They are `chmod`, `chown`, `chgrp`, `mkdir`, `rmdir`, `rm`, `touch`, `cp`, `mv`, `ln` and `tee`, with
-the options that people type, where nothing goes wrong. Anything else is left to a runner.
+They are `chmod`, `chown`, `chgrp`, `mkdir`, `rmdir`, `rm`, `touch`, `cp`, `mv`, `ln` and `tee`.
+They have the options that people type, and nothing goes wrong. Anything else is left to a runner.
 """
 
 from __future__ import annotations
@@ -108,9 +108,7 @@ class Effect:
         """Makes the file at a path this one; None: it is gone. Its directory's links follow."""
         spend(20)
         old = self.entry(whole)
-        was, is_now = (
-            each is not None and each["perms"].startswith("d") for each in (old, entry)
-        )
+        was, is_now = (each is not None and each["perms"].startswith("d") for each in (old, entry))
         self.files[self.key(whole)] = entry
         if was != is_now:
             above = posixpath.dirname(whole)
@@ -227,8 +225,6 @@ def _chmod(made: Effect, words: Sequence[str]) -> bytes:
     if any(word.startswith("-") for word in rest[1:]):
         raise Abstained("a chmod that is beyond it")
     umask = umask_of(made.state)
-    if rest[0].startswith("-") and umask & mode_of("-" + "rwxrwxrwx") & 0o700:
-        raise Abstained("what a umask leaves of an option-like mode")
     for path in rest[1:]:
         for whole in _reached(made, path, recurses=recurses):
             entry = made.entry(whole)
@@ -238,10 +234,8 @@ def _chmod(made: Effect, words: Sequence[str]) -> bytes:
                 continue
             old = mode_of(entry["perms"])
             mode = changed_mode(rest[0], old, umask, directory=kind == "d")
-            if mode is None:
-                raise Abstained("no mode")
-            if rest[0].startswith("-") and mode & ~old | (old & 0o111 and mode & umask & old):
-                pass
+            if mode is None or (rest[0].startswith("-") and umask & old & ~mode):
+                raise Abstained("no mode, or one that the umask makes another one")
             made.put(whole, {**entry, "perms": shown(kind, mode)})
     return b""
 
@@ -407,7 +401,9 @@ def _targets(made: Effect, operands: Sequence[str]) -> list[tuple[str, str]]:
         name = posixpath.basename(source.rstrip("/"))
         if into is not None and name in {"", ".", ".."}:
             raise Abstained("a directory without a name of its own")
-        pairs.append((found, posixpath.join(into, name) if into is not None else made.place(target)))
+        pairs.append(
+            (found, posixpath.join(into, name) if into is not None else made.place(target))
+        )
     if len({target for _, target in pairs}) < len(pairs):
         raise Abstained("two files of one name")
     return pairs
@@ -425,7 +421,11 @@ def _cp(made: Effect, words: Sequence[str]) -> bytes:
             entry = made.entry(source)
         assert entry is not None
         if entry["perms"][0] == "d":
-            if not recurses or made.entry(target) is not None or f"{target}/".startswith(f"{source}/"):
+            if (
+                not recurses
+                or made.entry(target) is not None
+                or f"{target}/".startswith(f"{source}/")
+            ):
                 raise Abstained("a directory that is not copied")
             paths = sorted(made.inside(source))
             _copy(made, source, target, keeps=keeps)
@@ -444,9 +444,8 @@ def _copy(made: Effect, source: str, target: str, *, keeps: bool) -> None:
     entry, old = made.entry(source), made.entry(target)
     assert entry is not None
     kind = entry["perms"][0]
-    if old is not None:
-        if kind != "-" or old["perms"][0] != "-" or source == target:
-            raise Abstained("a file that is in the way")
+    if old is not None and (kind != "-" or old["perms"][0] != "-" or source == target):
+        raise Abstained("a file that is in the way")
     if kind == "l":
         kept = dict(entry) if keeps else {**entry, **_now_of(made)}
         made.put(target, {**kept, "links": 1})
@@ -522,9 +521,7 @@ def _ln(made: Effect, words: Sequence[str]) -> bytes:
     if "s" in options:
         if not source:
             raise Abstained("a link to nothing")
-        made.put(
-            whole, made.made("l", 0o777, size=len(os.fsencode(source)), target=source)
-        )
+        made.put(whole, made.made("l", 0o777, size=len(os.fsencode(source)), target=source))
         return b""
     found = _found(made, source)
     entry = made.entry(found)

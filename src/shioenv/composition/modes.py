@@ -45,9 +45,7 @@ def changed_mode(text: str, mode: int, umask: int, *, directory: bool) -> int | 
     return mode
 
 
-def _acted(
-    mode: int, who: str, operator: str, letters: str, umask: int, *, directory: bool
-) -> int:
+def _acted(mode: int, who: str, operator: str, letters: str, umask: int, *, directory: bool) -> int:
     users = "ugo" if not who or "a" in who else who
     value = mask = 0
     for user in users:

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from shioenv.bash.arithmetic import count
-from shioenv.bash.references import references
 from shioenv.bash.program import Command, Redirect, Redirected, Simple
+from shioenv.bash.references import references
 from shioenv.bash.words import quoted
 from shioenv.composition.call import Call, as_text
 from shioenv.composition.channels import Nowhere, OpenFile, Sink, Stdin

@@ -112,32 +112,6 @@ def _test(words: list[str], state: State) -> Behavior:
         return _refused(f"{name}: {wrong}", 2)
 
 
-def _let(words: list[str], state: State) -> Behavior:
-    expressions = words[1:]
-    if not expressions or expressions[0].startswith("-"):
-        raise Abstained("let without an expression")
-    operations: dict[str, str] = {}
-    scope = _Known(state)
-    names = state.before.document["env"].keys() | state.before.document["settings"].keys()
-
-    def variable(name: str) -> str | None:
-        return operations.get(name, scope.variable(name))
-
-    def assign(name: str, value: str) -> None:
-        scope.variable(name)  # abstains where the variable is more than a text
-        if name in names and not is_set(state, name):
-            raise Abstained(f"{name} has attributes")
-        _refuse_special(state, name)
-        operations[name] = value
-
-    value = 0
-    for expression in expressions:
-        if not expression.strip():
-            raise Abstained("let with nothing to evaluate")
-        value = evaluate(expression, variable, assign)
-    return _said("", int(value == 0), _assigned(state, operations))
-
-
 def _refuse_special(state: State, name: str) -> None:
     """Errors: Abstained where setting a variable does more than set it."""
     document = state.before.document
@@ -225,7 +199,9 @@ def _kind(name: str, state: State) -> tuple[str, str]:
     if name in BUILTINS:
         return "builtin", "a shell builtin"
     path = _program(name, state)
-    if path and any(re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text) for text in state.history):
+    if path and any(
+        re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text) for text in state.history
+    ):
         raise Abstained("the shell may remember where a program is")
     return ("file", path) if path else ("", "")
 
@@ -374,7 +350,7 @@ def _echo(words: list[str], state: State) -> Behavior:
 
 
 def echoed(text: str, newline: str) -> str:
-    """What `echo -e` prints of a text; nothing follows a `\\c`. Errors: Abstained."""
+    r"""What `echo -e` prints of a text; nothing follows a `\c`. Errors: Abstained."""
     parts: list[str] = []
     place = 0
     while match := _ECHO_ESCAPE.search(text, place):
@@ -542,9 +518,9 @@ def _flagged(flags: str, width: str, text: str) -> str:
 
 RULES: Mapping[str, Callable[[list[str], State], Behavior]] = MappingProxyType(
     {
-        "test": _test, "[": _test, "let": _let, "umask": _umask, "type": _type,
-        "command": _command, "alias": _alias, "unalias": _unalias, "echo": _echo, "set": _set, "unset": _unset, "printf": _printf,
-        "true": _ends(0), ":": _ends(0), "false": _ends(1),
+        "test": _test, "[": _test, "umask": _umask, "type": _type, "command": _command,
+        "alias": _alias, "unalias": _unalias, "echo": _echo, "set": _set, "unset": _unset,
+        "printf": _printf, "true": _ends(0), ":": _ends(0), "false": _ends(1),
     }
 )  # fmt: skip
 """What each builtin does, by name; a rule raises Abstained for what it does not decide."""

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shioenv.bash.builtins import BUILTINS
+from shioenv.behavior.diff import diff_documents
 from shioenv.composition.channels import Stdin
 from shioenv.composition.conditions import Test, is_root
 from shioenv.composition.environment import Environment
 from shioenv.domain.context import FileEntry
 from shioenv.domain.patch import ContextPatch
-from shioenv.behavior.diff import diff_documents
 from shioenv.errors import Abstained
 
 SHELLS = frozenset({"bash", "sh", "dash"})
@@ -88,9 +88,7 @@ def _called(here: Environment, words: Sequence[str], stdin: Stdin) -> Script | F
         letters += word[1:]
     if name == "bash" and here.state.before.document["env"].get("BASH_ENV"):
         return None
-    options = frozenset(
-        {"e": "errexit", "u": "nounset"}[each] for each in letters if each in "eu"
-    )
+    options = frozenset({"e": "errexit", "u": "nounset"}[each] for each in letters if each in "eu")
     dash = name != "bash"
     if "c" in letters:
         if not rest:
@@ -111,10 +109,10 @@ def _called(here: Environment, words: Sequence[str], stdin: Stdin) -> Script | F
         return Failure(f"{shell}: {file}: No such file or directory", 127)
     if entry is not None and entry.perms.startswith("d"):
         return None if dash else Failure(f"{shell}: {file}: Is a directory", 126)
-    text = content(here, file)
-    if text is None:
+    known = content(here, file)
+    if known is None:
         return None
-    return Script(text, file, file, tuple(arguments), dash, options)
+    return Script(known, file, file, tuple(arguments), dash, options)
 
 
 def _file(here: Environment, words: Sequence[str]) -> Script | Failure | None:
@@ -125,7 +123,7 @@ def _file(here: Environment, words: Sequence[str]) -> Script | Failure | None:
     if wrong is not None:
         return wrong
     text = content(here, path)
-    if text is None or not text.isprintable() and "\0" in text:
+    if text is None or (not text.isprintable() and "\0" in text):
         return None
     match = _SHEBANG.match(text)
     if match is None:

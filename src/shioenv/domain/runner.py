@@ -98,7 +98,7 @@ class State:
     None where a content changed and the new content is not known."""
     status: int = 0
     """The exit code of the input before, which `$?` gives."""
-    carried: Carried = Carried()
+    carried: Carried = field(default_factory=Carried)
     """What the shell keeps of the inputs before, beside the context."""
     pristine: Pristine | None = field(default=None, compare=False, repr=False)
     """The untouched machine; None where nothing is known of it."""
@@ -128,9 +128,9 @@ class State:
         """The state once the input was run.
 
         The patch is applied, the history is one longer, and standard input is empty. `written` has
-        the known contents among those that changed, by name in `fs`. `carried` is what the shell keeps
-        (None: as far as the text tells it). Errors: PatchError where the patch does not fit, those
-        of `before`.
+        the known contents among those that changed, by name in `fs`. `carried` is what the shell
+        keeps (None: as far as the text tells it). Errors: PatchError where the patch does not fit,
+        those of `before`.
         """
         context = Context(behavior.patch.apply(self.before.document))
         contents = dict(self.written)
@@ -166,7 +166,7 @@ class State:
         )
 
     def _left(self, text: str, behavior: Behavior) -> str | None:
-        """`Carried.left` after an input: what one `cd` left, as it is told by where the shell is."""
+        """`Carried.left` after an input: what one `cd` left, as where the shell is tells it."""
         moves = len(_MOVES.findall(text))
         moved = any(operation[1] in ("/cwd", "/env/PWD") for operation in behavior.patch.operations)
         if moves > 1:

@@ -143,9 +143,7 @@ class HybridShell(Closing):
         if answer is not None and answer.confidence >= self._confidence:
             self.answer = answer
             self._owed.append((line, timeout))
-            self._state = self._state.after(
-                line, answer.behavior, answer.written, answer.carried
-            )
+            self._state = self._state.after(line, answer.behavior, answer.written, answer.carried)
             return answer.behavior
         for owed, seconds in self._owed:
             if not self.machine.ended:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias
 
 from shioenv.bash.builtins import BUILTINS
-from shioenv.bash.words import without_assignments
+from shioenv.bash.words import split_words, unquoted, without_assignments
 from shioenv.composition.call import Call
 from shioenv.composition.changes import attributes
 from shioenv.composition.effects import effect
@@ -40,7 +40,7 @@ GUESSED = "guessed"
 EXACT = "exact"
 """The name of the answerer that gives what the very same input did."""
 
-_COMMAND = re.compile(r"[\w.+@-]+")
+_COMMAND = re.compile(r"[][\w.+@:,=-]+")
 
 
 class VersionedGuesser(Guesser, Protocol):
@@ -245,7 +245,7 @@ class Commands:
 
     def _not_found(self, call: Call, state: State) -> Step | None:
         """What Bash says of a command that no directory of PATH holds."""
-        name = (without_assignments(call.text).split() or [""])[0]
+        name = unquoted((split_words(without_assignments(call.bare)) or [""])[0])
         if name in BUILTINS or not _COMMAND.fullmatch(name):
             return None
         path = state.before.document["env"].get("PATH", "")

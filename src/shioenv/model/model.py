@@ -17,7 +17,8 @@ from shioenv.bash.walk import pipelines
 from shioenv.composition.call import Call
 from shioenv.composition.inputs import is_asked_whole
 from shioenv.composition.reading import read_program, refusal
-from shioenv.composition.shell import CARRYING, Walk, is_walked
+from shioenv.composition.shell import Walk
+from shioenv.composition.simple import CARRYING, is_walked
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import Answer, Carried, Runner, State
 from shioenv.domain.work import answering, aside
