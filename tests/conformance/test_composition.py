@@ -109,7 +109,6 @@ alias ll='ls -l'; alias; type cd; type ls; ls >/dev/null; type ls
 
 ABSTAINED = (
     "ls |",
-    "x=(1 2)",
     "trap ls EXIT; ls",
     "time ls; ls",
     "tee >(wc) < f; ls",

@@ -92,6 +92,10 @@ class _Expression:
             match = _TOKEN.match(text, place)
             token = match[0].strip() if match else _INVALID
             place = match.end() if match else end
+            before = self._tokens[-1] if self._tokens else ""
+            doubled = token in ("++", "--") and not _is_name(before)
+            if doubled and not _is_name(text[place:].lstrip()):
+                token, place = token[0], place - 1  # a sign, and another one behind it
             self._tokens.append(token)
             self._starts.append(
                 place - len(token) if match else len(text) - len(text[self._end :].lstrip())
@@ -173,6 +177,8 @@ class _Expression:
         if self._peek() != "?":
             return condition
         self._next()
+        if not self._peek():
+            raise self._complaint("expression expected")
         yes = self._skipped(not condition, self._assignment)
         if self._peek() != ":":
             raise self._complaint("`:' expected for conditional expression")

@@ -37,7 +37,7 @@ _SPECIAL = ("/proc", "/sys", "/dev")
 
 
 @dataclass(slots=True)
-class Effect:
+class Effects:
     """The changes of one command, gathered."""
 
     state: State
@@ -164,7 +164,7 @@ def effect(
         return None
     if not is_root(state) or name in state.before.document["functions"]:
         return None
-    made = Effect(state, fresh)
+    made = Effects(state, fresh)
     try:
         expander = Expander(Variables(state))
         words = [one for word in call.words for one in expander.fields(word)]
@@ -192,7 +192,7 @@ def _options(words: Sequence[str], letters: str) -> tuple[set[str], list[str]]:
     return options, operands
 
 
-def _found(made: Effect, path: str) -> str:
+def _found(made: Effects, path: str) -> str:
     """The absolute path of a file that is there. Errors: Abstained."""
     if path.rstrip("/").rpartition("/")[2] in {"", ".", ".."}:
         whole = made.state.resolve(path)
@@ -203,18 +203,21 @@ def _found(made: Effect, path: str) -> str:
     return whole
 
 
-def _reached(made: Effect, path: str, *, recurses: bool) -> Iterator[str]:
-    """The absolute paths of a file, and with `recurses` of everything below it."""
+def _reached(made: Effects, path: str, *, recurses: bool, follows: bool) -> Iterator[str]:
+    """The absolute paths of a file, and with `recurses` of everything below it.
+
+    `follows`: a link stands for what it leads to.
+    """
     whole = _found(made, path)
-    entry = made.entry(whole)
-    if not recurses or entry is None or not entry["perms"].startswith("d"):
-        yield made.followed(whole)
-        return
+    if follows:
+        whole = made.followed(whole)
     yield whole
-    yield from made.inside(whole)
+    entry = made.entry(whole)
+    if recurses and entry is not None and entry["perms"].startswith("d"):
+        yield from made.inside(whole)
 
 
-def _chmod(made: Effect, words: Sequence[str]) -> bytes:
+def _chmod(made: Effects, words: Sequence[str]) -> bytes:
     recurses = False
     rest = list(words)
     if rest[:1] in (["-R"], ["--recursive"]):
@@ -226,7 +229,7 @@ def _chmod(made: Effect, words: Sequence[str]) -> bytes:
         raise Abstained("a chmod that is beyond it")
     umask = umask_of(made.state)
     for path in rest[1:]:
-        for whole in _reached(made, path, recurses=recurses):
+        for whole in _reached(made, path, recurses=recurses, follows=True):
             entry = made.entry(whole)
             assert entry is not None
             kind = entry["perms"][0]
@@ -249,7 +252,7 @@ def _accounts(state: State, file: str) -> dict[str, list[str]]:
     return {fields[0]: fields for fields in lines if len(fields) > 2}
 
 
-def _chown(made: Effect, words: Sequence[str], *, group_alone: bool = False) -> bytes:
+def _chown(made: Effects, words: Sequence[str], *, group_alone: bool = False) -> bytes:
     options, (who, *paths) = _options(words, "R") if len(words) > 1 else (set(), [""])
     owner, colon, group = ("", ":", who) if group_alone else who.partition(":")
     users, groups = _accounts(made.state, "/etc/passwd"), _accounts(made.state, "/etc/group")
@@ -261,29 +264,20 @@ def _chown(made: Effect, words: Sequence[str], *, group_alone: bool = False) -> 
         if not group:
             raise Abstained("a group without a name")
     for path in paths:
-        for whole in _reached(made, path, recurses="R" in options):
+        for whole in _reached(made, path, recurses="R" in options, follows="R" not in options):
             entry = made.entry(whole)
             assert entry is not None
-            kind, mode = entry["perms"][0], mode_of(entry["perms"])
-            if kind not in "dl":
-                mode &= ~0o4000 if not mode & 0o2000 or not mode & 0o010 else ~0o6000
-            made.put(
-                whole,
-                {
-                    **entry,
-                    "owner": owner or entry["owner"],
-                    "group": group or entry["group"],
-                    "perms": entry["perms"] if kind == "l" else shown(kind, mode),
-                },
-            )
+            kept = entry if entry["perms"][0] in "dl" else _written(entry)
+            theirs = {"owner": owner or entry["owner"], "group": group or entry["group"]}
+            made.put(whole, {**kept, **theirs})
     return b""
 
 
-def _chgrp(made: Effect, words: Sequence[str]) -> bytes:
+def _chgrp(made: Effects, words: Sequence[str]) -> bytes:
     return _chown(made, words, group_alone=True)
 
 
-def _mkdir(made: Effect, words: Sequence[str]) -> bytes:
+def _mkdir(made: Effects, words: Sequence[str]) -> bytes:
     mode: str | None = None
     rest = list(words)
     for place, word in enumerate(rest):
@@ -321,7 +315,7 @@ def _mkdir(made: Effect, words: Sequence[str]) -> bytes:
     return b""
 
 
-def _rmdir(made: Effect, words: Sequence[str]) -> bytes:
+def _rmdir(made: Effects, words: Sequence[str]) -> bytes:
     _, paths = _options(words, "")
     for path in paths:
         whole = _found(made, path)
@@ -336,13 +330,13 @@ def _rmdir(made: Effect, words: Sequence[str]) -> bytes:
     return b""
 
 
-def _around(made: Effect, whole: str) -> bool:
+def _around(made: Effects, whole: str) -> bool:
     """Whether a directory is the shell's own, or one around it."""
     here = made.state.before.document["cwd"]
     return f"{here}/".startswith(whole.rstrip("/") + "/")
 
 
-def _rm(made: Effect, words: Sequence[str]) -> bytes:
+def _rm(made: Effects, words: Sequence[str]) -> bytes:
     options, paths = _options(words, "rRf")
     if not paths:
         raise Abstained("rm without operands")
@@ -362,7 +356,7 @@ def _rm(made: Effect, words: Sequence[str]) -> bytes:
     return b""
 
 
-def _touch(made: Effect, words: Sequence[str]) -> bytes:
+def _touch(made: Effects, words: Sequence[str]) -> bytes:
     options, paths = _options(words, "c")
     if not paths:
         raise Abstained("touch without operands")
@@ -380,7 +374,7 @@ def _touch(made: Effect, words: Sequence[str]) -> bytes:
     return b""
 
 
-def _targets(made: Effect, operands: Sequence[str]) -> list[tuple[str, str]]:
+def _targets(made: Effects, operands: Sequence[str]) -> list[tuple[str, str]]:
     """Sources and where each goes, as absolute paths. Errors: Abstained."""
     if len(operands) < 2:
         raise Abstained("a source without a target")
@@ -409,7 +403,7 @@ def _targets(made: Effect, operands: Sequence[str]) -> list[tuple[str, str]]:
     return pairs
 
 
-def _cp(made: Effect, words: Sequence[str]) -> bytes:
+def _cp(made: Effects, words: Sequence[str]) -> bytes:
     options, operands = _options(words, "rRaptf")
     if "t" in options:
         raise Abstained("cp -t")
@@ -440,7 +434,7 @@ def _cp(made: Effect, words: Sequence[str]) -> bytes:
     return b""
 
 
-def _copy(made: Effect, source: str, target: str, *, keeps: bool) -> None:
+def _copy(made: Effects, source: str, target: str, *, keeps: bool) -> None:
     entry, old = made.entry(source), made.entry(target)
     assert entry is not None
     kind = entry["perms"][0]
@@ -463,20 +457,27 @@ def _copy(made: Effect, source: str, target: str, *, keeps: bool) -> None:
         raise Abstained("a content that nobody knows")
     copied = made.made("-", mode & 0o777 & ~umask_of(made.state), size=entry["size"])
     if old is not None:
-        copied = {**old, **_now_of(made, owner=False), "size": entry["size"]}
+        copied = {**_written(old), **_now_of(made, owner=False), "size": entry["size"]}
     if keeps:
         copied |= {each: entry[each] for each in ("owner", "group", "perms", *OF_DATE)}
     made.put(target, copied)
     made.contents[made.key(target)] = content
 
 
-def _now_of(made: Effect, *, owner: bool = True) -> dict[str, Any]:
+def _written(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """The entry of a file that is written to, or given away: the kernel takes set-ID bits off."""
+    mode = mode_of(entry["perms"])
+    mode &= ~0o6000 if mode & 0o010 else ~0o4000
+    return {**entry, "perms": shown(entry["perms"][0], mode)}
+
+
+def _now_of(made: Effects, *, owner: bool = True) -> dict[str, Any]:
     """What a file that is made now has of the moment and of who made it."""
     names = (*OF_DATE, *(("owner", "group") if owner else ()))
     return {each: made.fresh[each] for each in names}
 
 
-def _mv(made: Effect, words: Sequence[str]) -> bytes:
+def _mv(made: Effects, words: Sequence[str]) -> bytes:
     _, operands = _options(words, "f")
     for source, target in _targets(made, operands):
         entry = made.entry(source)
@@ -502,7 +503,7 @@ def _mv(made: Effect, words: Sequence[str]) -> bytes:
     return b""
 
 
-def _ln(made: Effect, words: Sequence[str]) -> bytes:
+def _ln(made: Effects, words: Sequence[str]) -> bytes:
     options, operands = _options(words, "sfn")
     if len(operands) != 2:
         raise Abstained("ln with more or fewer than two operands")
@@ -521,6 +522,10 @@ def _ln(made: Effect, words: Sequence[str]) -> bytes:
     if "s" in options:
         if not source:
             raise Abstained("a link to nothing")
+        above = posixpath.dirname(whole)
+        parent = made.entry(above)
+        if old is not None and parent is not None:  # the new link takes the place of the old one
+            made.put(above, {**parent, **_now_of(made, owner=False)})
         made.put(whole, made.made("l", 0o777, size=len(os.fsencode(source)), target=source))
         return b""
     found = _found(made, source)
@@ -539,7 +544,7 @@ def _ln(made: Effect, words: Sequence[str]) -> bytes:
     return b""
 
 
-def _tee(made: Effect, words: Sequence[str]) -> bytes:
+def _tee(made: Effects, words: Sequence[str]) -> bytes:
     options, paths = _options(words, "a")
     for path in paths:
         whole = made.followed(made.place(path))
@@ -553,13 +558,14 @@ def _tee(made: Effect, words: Sequence[str]) -> bytes:
                 raise Abstained("a content that nobody knows")
             before = known or b"" if "a" in options else b""
         content = before + made.state.stdin
-        entry = made.made("-", 0o666 & ~umask_of(made.state)) if old is None else old
+        new = made.made("-", 0o666 & ~umask_of(made.state))
+        entry = new if old is None else _written(old)
         made.put(whole, {**entry, **_now_of(made, owner=False), "size": len(content)})
         made.contents[made.key(whole)] = content
     return made.state.stdin
 
 
-EFFECTS: Mapping[str, Callable[[Effect, Sequence[str]], bytes]] = MappingProxyType(
+EFFECTS: Mapping[str, Callable[[Effects, Sequence[str]], bytes]] = MappingProxyType(
     {
         "chmod": _chmod, "chown": _chown, "chgrp": _chgrp, "mkdir": _mkdir, "rmdir": _rmdir,
         "rm": _rm, "touch": _touch, "cp": _cp, "mv": _mv, "ln": _ln, "tee": _tee,

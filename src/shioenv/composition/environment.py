@@ -252,7 +252,7 @@ class Environment:
                 value = replace(value, flags=value.flags | {"x"})
             if value.text is not None and _SURROGATE.search(value.text):
                 raise Abstained("a value that is no text")
-        text = f"unset -v {name}" if value is None else f"declare -g{value.declaration(name)[8:]}"
+        text = f"unset -v {name}" if value is None else f"declare -g {value.declaration(name)[8:]}"
         if value is not None and not value.flags and value.array is None:
             text = f"{name}={quoted(value.text or '')}"
         patch = stored(document, name, value)

@@ -53,14 +53,14 @@ class Script:
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class NotRun:
     """What a shell says where it cannot run a file, and the status."""
 
     said: str
     status: int
 
 
-def script_of(here: Environment, words: Sequence[str], stdin: Stdin) -> Script | Failure | None:
+def script_of(here: Environment, words: Sequence[str], stdin: Stdin) -> Script | NotRun | None:
     """The program that a command runs in a shell of its own; None where it is none, or unknown.
 
     Errors: Abstained for options that are beyond it.
@@ -73,7 +73,7 @@ def script_of(here: Environment, words: Sequence[str], stdin: Stdin) -> Script |
     return None
 
 
-def _called(here: Environment, words: Sequence[str], stdin: Stdin) -> Script | Failure | None:
+def _called(here: Environment, words: Sequence[str], stdin: Stdin) -> Script | NotRun | None:
     shell, *rest = words
     name = posixpath.basename(shell)
     letters = ""
@@ -105,17 +105,17 @@ def _called(here: Environment, words: Sequence[str], stdin: Stdin) -> Script | F
     entry = here.state.entry(file)
     if entry is None and not here.asking.pipes.get(file):
         if dash:
-            return Failure(f"{shell}: 0: cannot open {file}: No such file", 2)
-        return Failure(f"{shell}: {file}: No such file or directory", 127)
+            return NotRun(f"{shell}: 0: cannot open {file}: No such file", 2)
+        return NotRun(f"{shell}: {file}: No such file or directory", 127)
     if entry is not None and entry.perms.startswith("d"):
-        return None if dash else Failure(f"{shell}: {file}: Is a directory", 126)
+        return None if dash else NotRun(f"{shell}: {file}: Is a directory", 126)
     known = content(here, file)
     if known is None:
         return None
     return Script(known, file, file, tuple(arguments), dash, options)
 
 
-def _file(here: Environment, words: Sequence[str]) -> Script | Failure | None:
+def _file(here: Environment, words: Sequence[str]) -> Script | NotRun | None:
     """The program in a file that is called by its path."""
     path, *arguments = words
     entry = here.state.entry(path)
@@ -143,14 +143,14 @@ def _file(here: Environment, words: Sequence[str]) -> Script | Failure | None:
     return Script(text, path, path, tuple(arguments), shell != "bash", options)
 
 
-def _refused(here: Environment, path: str, entry: FileEntry | None) -> Failure | None:
+def _refused(here: Environment, path: str, entry: FileEntry | None) -> NotRun | None:
     place = here.place_said()
     if entry is None:
-        return Failure(f"{place}{path}: No such file or directory", 127)
+        return NotRun(f"{place}{path}: No such file or directory", 127)
     if entry.perms.startswith("d"):
-        return Failure(f"{place}{path}: Is a directory", 126)
+        return NotRun(f"{place}{path}: Is a directory", 126)
     if is_root(here.state) and not Test(here.state, ("-x", path)).value():
-        return Failure(f"{place}{path}: Permission denied", 126)
+        return NotRun(f"{place}{path}: Permission denied", 126)
     return None
 
 

@@ -32,7 +32,7 @@ from shioenv.composition.redirecting import Redirections
 from shioenv.composition.scripts import (
     DEEPEST,
     READING,
-    Failure,
+    NotRun,
     Script,
     content,
     fresh_shell,
@@ -257,7 +257,7 @@ class SimpleCommands(ABC):
         script = script_of(here, words, streams.stdin)
         if script is None and command.redirects:
             raise Abstained("a program that is not known, redirected")
-        if isinstance(script, Failure):
+        if isinstance(script, NotRun):
             here.write(streams.fds[2], os.fsencode(f"{script.said}\n"))
             here.status = script.status
         elif script is not None:
@@ -278,7 +278,7 @@ class SimpleCommands(ABC):
             for assignment in assignments:
                 assign_word(here, assignment)
                 here.export(assignment.partition("=")[0])
-            here.advance("", Behavior(0, b"", fresh_shell(here, script)))
+            here.advance(":", Behavior(0, b"", fresh_shell(here, script)))
             carried = Carried(left=here.own.carried.left, arguments=script.arguments)
             here.own = Own(carried, name=script.name)
             here.place = Position(

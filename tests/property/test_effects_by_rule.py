@@ -1,0 +1,121 @@
+"""What commands change of the tree by rule is what they change of it on the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from random import Random
+from typing import Any
+
+import pytest
+
+from shioenv.behavior.observe import SandboxRunner
+from shioenv.composition.call import Call
+from shioenv.composition.changes import composed
+from shioenv.composition.effects import effect
+from shioenv.domain.runner import State
+
+FILES = (
+    "README.md",
+    "data/ids.txt",
+    "data/shared/plan.txt",
+    "bin/hello",
+    "scripts/setuid_tool",
+    "config/app.ini",
+    "config/current",
+    "config/settings.yml",
+    "latest.log",
+    "logs/archive",
+    "empty.txt",
+    "/etc/hosts",
+    "/etc/shadow",
+)
+DIRECTORIES = ("data", "documents", "documents/old", "scripts", "config", "data/empty", "/tmp", ".")
+NEW = ("new", "new/", "data/new", "/tmp/new", "new/deep/er", "missing/x")
+MODES = (
+    *("755", "644", "600", "0", "4755", "2750", "1777", "+x", "u+x,go-r", "a=r", "go=", "u=rwX"),
+    *("g+s", "o-rwx", "g=u", "+t", "u+s", "-R 750", "-R go-rwx", "-R u=rwX,go=rX", "-R a-x", "=rx"),
+)
+OWNERS = ("bob", "alice:developers", ":users", "root:", "nobody:nogroup", "ghost", "bob:ghost")
+
+
+def path(random: Random, *more: str) -> str:
+    return random.choice((*FILES, *DIRECTORIES, *more))
+
+
+def command(random: Random) -> str:
+    name = random.choice(
+        ("chmod", "chown", "chgrp", "mkdir", "rmdir", "rm", "touch", "cp", "mv", "ln")
+    )
+    some = " ".join(path(random) for _ in range(random.choice((1, 1, 2))))
+    if name == "chmod":
+        return f"chmod {random.choice(MODES)} {some}"
+    if name in ("chown", "chgrp"):
+        who = random.choice(OWNERS) if name == "chown" else random.choice(("users", "adm", "ghost"))
+        return f"{name} {random.choice(('', '-R '))}{who} {some}"
+    if name == "mkdir":
+        return f"mkdir {random.choice(('', '-p ', '-m 700 '))}{random.choice(NEW)}"
+    if name in ("rmdir", "rm", "touch"):
+        option = {"rmdir": ("",), "rm": ("", "-r ", "-rf ", "-f "), "touch": ("", "-c ")}[name]
+        return f"{name} {random.choice(option)}{path(random, *NEW)}"
+    option = random.choice(
+        {"cp": ("", "-r ", "-a ", "-p ", "-rp "), "mv": ("", "-f "), "ln": ("", "-s ", "-sf ")}[
+            name
+        ]
+    )
+    return f"{name} {option}{some} {path(random, *NEW)}"
+
+
+@pytest.fixture(scope="module")
+def fresh(observer: SandboxRunner) -> Mapping[str, Any]:
+    """The entry of an empty file that is made now."""
+    (operation,) = observer.run("touch made").patch.operations
+    entry: Mapping[str, Any] = operation[2]
+    return entry
+
+
+def told(text: str, state: State, fresh: Mapping[str, Any]) -> dict[str, tuple[Any, ...]] | None:
+    found = effect(Call(text), state, fresh)
+    if found is None:
+        return None
+    whole = composed(state.before.document, [found[0].patch], state.cwd)
+    return {operation[1]: operation for operation in whole.operations}
+
+
+def test_what_is_told_is_what_the_machine_does(
+    observer: SandboxRunner, fresh: Mapping[str, Any]
+) -> None:
+    random, state = Random(1), observer.state()
+    texts = list(dict.fromkeys(command(random) for _ in range(260)))
+    asked = ((text, told(text, state, fresh)) for text in texts)
+    ours = {text: said for text, said in asked if said is not None}
+    assert len(ours) > 110
+    for text, said in ours.items():
+        right = observer.run(text)
+        assert right.exit_code == 0, text
+        assert said == {each[1]: each for each in right.patch.operations}, text
+
+
+def test_contents_are_told_with_their_digests(
+    observer: SandboxRunner, fresh: Mapping[str, Any]
+) -> None:
+    for text in ("cp data/ids.txt README.md /tmp", "cp -r documents copy", "touch new"):
+        found = effect(Call(text), observer.state(), fresh)
+        assert found is not None
+        assert found[0].content_digests == observer.run(text).content_digests, text
+
+
+@pytest.mark.parametrize("mask", ["0077", "0002", "0000", "0777"])
+def test_a_umask_counts(observer: SandboxRunner, fresh: Mapping[str, Any], mask: str) -> None:
+    state = observer.state()
+    masked = state.after(f"umask {mask}", observer.run(f"umask {mask}", state))
+    for text in (
+        "mkdir new",
+        "touch new",
+        "chmod +x README.md",
+        "chmod -w README.md",
+        "cp README.md n",
+    ):
+        said = told(text, masked, fresh)
+        if said is not None:
+            right = observer.run(text, masked).patch.operations
+            assert said == {each[1]: each for each in right}, text
