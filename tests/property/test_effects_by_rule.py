@@ -38,6 +38,16 @@ MODES = (
 OWNERS = ("bob", "alice:developers", ":users", "root:", "nobody:nogroup", "ghost", "bob:ghost")
 
 
+OPTIONS: Mapping[str, tuple[str, ...]] = {
+    "rmdir": ("",),
+    "rm": ("", "-r ", "-rf ", "-f "),
+    "touch": ("", "-c "),
+    "cp": ("", "-r ", "-a ", "-p ", "-rp "),
+    "mv": ("", "-f "),
+    "ln": ("", "-s ", "-sf "),
+}
+
+
 def path(random: Random, *more: str) -> str:
     return random.choice((*FILES, *DIRECTORIES, *more))
 
@@ -55,14 +65,8 @@ def command(random: Random) -> str:
     if name == "mkdir":
         return f"mkdir {random.choice(('', '-p ', '-m 700 '))}{random.choice(NEW)}"
     if name in ("rmdir", "rm", "touch"):
-        option = {"rmdir": ("",), "rm": ("", "-r ", "-rf ", "-f "), "touch": ("", "-c ")}[name]
-        return f"{name} {random.choice(option)}{path(random, *NEW)}"
-    option = random.choice(
-        {"cp": ("", "-r ", "-a ", "-p ", "-rp "), "mv": ("", "-f "), "ln": ("", "-s ", "-sf ")}[
-            name
-        ]
-    )
-    return f"{name} {option}{some} {path(random, *NEW)}"
+        return f"{name} {random.choice(OPTIONS[name])}{path(random, *NEW)}"
+    return f"{name} {random.choice(OPTIONS[name])}{some} {path(random, *NEW)}"
 
 
 @pytest.fixture(scope="module")
