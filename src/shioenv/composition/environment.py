@@ -126,8 +126,6 @@ class Environment:
             return str(self.place.level)
         if name == "LINENO":
             return str(self.place.line)
-        if name == "PIPESTATUS":
-            return str(self.result.statuses[0])
         if name == "_" and self.own.last is not None:
             return self.own.last
         if name == "OLDPWD" and self.own.carried.left is not None:
@@ -137,6 +135,8 @@ class Environment:
         if name in UNKNOWN:
             raise Abstained(f"${name} is beyond it")
         name, key = item_of(name)
+        if name == "PIPESTATUS":
+            return element(Value(array=self.array(name)), key, self)
         if not name.isidentifier() or name in _SPECIAL or name.startswith("BASH"):
             return os.fsdecode(self.ask(Call(f'printf %s "${name}"'), separate=True).stdout or b"")
         return element(Value.of(self.state.before.document, name), key, self)
@@ -484,6 +484,10 @@ class Environment:
         except Abstained:
             return bool(found.names & (_OF_RUN | _PARAMETERS))
         return True
+
+    def changes(self, word: str) -> bool:
+        """Whether the expansion of a word may set a variable."""
+        return _CHANGING.search(word) is not None
 
     def is_unknown(self, word: str) -> bool:
         """Whether a word holds a substitution, or a parameter without a name (`$?`, `$1`)."""

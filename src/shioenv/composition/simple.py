@@ -379,12 +379,18 @@ class SimpleCommands(ABC):
         opens = self._redirections.opened or any(
             ">" in redirect.operator for redirect in command.redirects
         )
+        # a word says what it says before the words behind it change a variable
+        changes = any(map(self._here.changes, command.words))
         for word in command.words:
             match = _ASSIGNMENT.fullmatch(word) if command.words[0] in _DECLARING else None
             if match and self._here.is_ours(word):
                 value = self._here.expander.text(match[3], assigned=True)
                 parts.append(f"{match[1]}{match[2]}={quoted(value)}")
-            elif self._here.is_ours(word) or (opens and self._here.is_matched(word)):
+            elif (
+                self._here.is_ours(word)
+                or (changes and "$" in word)
+                or (opens and self._here.is_matched(word))
+            ):
                 for value in self._here.expander.fields(word):
                     parts.append(quoted(value, command=not named))
                     named = True

@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeAlias
 from shioenv.bash.builtins import BUILTINS
 from shioenv.bash.words import split_words, unquoted, without_assignments
 from shioenv.composition.call import Call
-from shioenv.composition.changes import attributes
+from shioenv.composition.changes import attributes, composed
 from shioenv.composition.effects import effect
 from shioenv.composition.in_place import edited_in_place
 from shioenv.composition.opening import given, opening
@@ -171,6 +171,8 @@ class Commands:
         if found is None:
             return None
         behavior, written = found
+        patch = composed(state.before.document, [behavior.patch], state.cwd)
+        behavior = replace(behavior, patch=patch)
         return Step(call.text, Answer(behavior, 1.0, "an effect, by rule", written))
 
     def _unnamed(self, call: Call, state: State) -> Step | None:
@@ -265,7 +267,7 @@ class Commands:
         return any(each.kind == "x" for each in taken.operands) or not (files or taken.operands)
 
     def _with_times(self, behavior: Behavior, state: State) -> Behavior:
-        """The behavior with the times that records do not tell.
+        """The behavior with the times and links of directories, which records do not tell.
 
         A directory in which something is made or removed has the time of now. The patch of a whole
         input does not tell that time: later commands of the input need it.
@@ -297,9 +299,39 @@ class Commands:
                 path = pointer("fs", name, each)
                 if path not in told and entry[each] != fresh[each]:
                     operations.append(("=", path, fresh[each]))
+        operations += _links(behavior.patch, state, told)
         if not operations:
             return behavior
         return replace(behavior, patch=ContextPatch((*behavior.patch.operations, *operations)))
+
+
+def _links(patch: ContextPatch, state: State, told: Set[str]) -> list[Operation]:
+    """The links of directories in which directories came or went, where the patch is silent."""
+    files = state.before.document["fs"]
+    start = os.fsencode(state.cwd)
+    more: dict[str, int] = {}
+
+    def count(name: str, change: int) -> None:
+        whole = posixpath.join(start, name_bytes(name))
+        above = file_key(posixpath.dirname(whole), start)
+        more[above] = more.get(above, 0) + change
+
+    for code, path, *rest in patch.operations:
+        area, *names = keys(path) or [""]
+        if area != "fs" or len(names) != 1 or code == "=":
+            continue
+        entry = rest[0] if code == "a" else files.get(names[0], {})
+        if not str(entry.get("perms", "")).startswith("d"):
+            continue
+        count(names[0], 1 if code == "a" else -1)
+        if code == "m":
+            count(keys(rest[0])[1], 1)
+    return [
+        ("=", pointer("fs", name, "links"), files[name]["links"] + change)
+        for name, change in more.items()
+        if change and name in files and pointer("fs", name, "links") not in told
+        and pointer("fs", name) not in told
+    ]  # fmt: skip
 
 
 def nothing(why: str) -> Answer:
