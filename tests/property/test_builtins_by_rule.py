@@ -443,7 +443,6 @@ def test_all_of_it_is_what_bash_does(observer: SandboxRunner, start: State, text
         "test $(pwd) = /",
         "test $? -eq 0",
         "command -V ls",
-        "unset -f x",
     ],
 )
 def test_what_no_context_tells_is_left_to_who_knows(start: State, text: str) -> None:

@@ -173,6 +173,8 @@ def declare(here: Environment, words: Sequence[str]) -> int:
     if name == "local" and not here.own.frames:
         here.complain("local: can only be used in a function")
         return 1
+    if on == {"f"} and not off and rest:
+        return _functions(here, rest)
     if on == {"p"} and not off and rest:
         return _printed(here, name, rest)
     if not rest or (on | off) - set(_OF_OPTIONS[name]):
@@ -182,6 +184,20 @@ def declare(here: Environment, words: Sequence[str]) -> int:
     if name == "readonly":
         on.add("r")
     return _Declaring(here, name, on, off).run(rest)
+
+
+def _functions(here: Environment, words: Sequence[str]) -> int:
+    """`declare -f NAME…`."""
+    known = here.state.before.document["functions"]
+    status = 0
+    for word in words:
+        for name in here.expander.fields(word):
+            if name not in known:
+                status = 1
+                continue
+            text = os.fsencode(f"{name} () \n{known[name]}\n")
+            here.write(here.streams.fds[1], text)
+    return status
 
 
 def _printed(here: Environment, name: str, words: Sequence[str]) -> int:

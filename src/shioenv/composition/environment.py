@@ -156,6 +156,8 @@ class Environment:
         """
         if len(value) > LONGEST_VALUE:
             raise Abstained(f"the variable {name} is longer than is followed")
+        if name == "_":
+            return  # the next command sets it anew
         if is_special(name):
             self._set_special(name, f"{name}={quoted(value)}")
             return

@@ -199,9 +199,8 @@ def _kind(name: str, state: State) -> tuple[str, str]:
     if name in BUILTINS:
         return "builtin", "a shell builtin"
     path = _program(name, state)
-    if path and any(
-        re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text) for text in state.history
-    ):
+    called = re.compile(rf"(?:^|[;&|(){{\n]|\b(?:then|do|else|!)\s)\s*{re.escape(name)}(?![\w./-])")
+    if path and any(called.search(text) for text in state.history):
         raise Abstained("the shell may remember where a program is")
     return ("file", path) if path else ("", "")
 
@@ -269,9 +268,13 @@ def _set(words: list[str], state: State) -> Behavior:
 
 
 def _unset(words: list[str], state: State) -> Behavior:
-    names = words[2:] if words[1:2] == ["-v"] else words[1:]
+    names = words[2:] if words[1:2] in (["-v"], ["-f"]) else words[1:]
     document = state.before.document
+    functions = document["functions"]
     operations: list[Operation] = []
+    if words[1:2] == ["-f"]:
+        gone = sorted(name for name in set(names) if name in functions)
+        return _said("", 0, ContextPatch(tuple(("r", pointer("functions", name)) for name in gone)))
     wrong: list[str] = []
     for word in dict.fromkeys(names):
         name, key = item_of(word)
@@ -280,9 +283,11 @@ def _unset(words: list[str], state: State) -> Behavior:
         value = Value.of(document, name)
         if value is None:
             is_set(state, name)  # abstains for what no context tells
-        if name in document["functions"] or (value is not None and "n" in value.flags):
-            raise Abstained(f"{name} is a function, or stands for another variable")
-        if value is not None and "r" in value.flags:
+        if value is not None and "n" in value.flags:
+            raise Abstained(f"{name} stands for another variable")
+        if value is None and key is None and name in functions and words[1:2] != ["-v"]:
+            operations.append(("r", pointer("functions", name)))
+        elif value is not None and "r" in value.flags:
             wrong.append(f"{_PLACE}unset: {name}: cannot unset: readonly variable\n")
         elif key is None:
             operations += stored(document, name, None).operations

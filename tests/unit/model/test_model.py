@@ -99,8 +99,8 @@ def test_a_new_file_has_the_permissions_that_the_umask_leaves(
     [
         (("f() { cat a.txt; }",), "f", b"one\ntw"),
         (("f() { echo one; }", "f() { cat $1; }"), "f a.txt", b"one\ntw"),
-        (("f() { echo one; }", "unset -f f"), "f", b"bash: line 1: f: command not found\n"),
-        (("f() { g() { pwd; }; }",), "g", b"bash: line 1: g: command not found\n"),
+        (("f() { echo one; }", "unset -f f"), "f", b"bash: line 3: f: command not found\n"),
+        (("f() { g() { pwd; }; }",), "g", b"bash: line 2: g: command not found\n"),
     ],
 )
 def test_a_function_is_there_in_later_lines(
@@ -206,9 +206,13 @@ def test_a_shell_keeps_its_status_and_where_it_was_between_lines(model: Model) -
         (("cat gone", "pwd"), "echo $?", b"0\n"),
         (("cd sub",), "cd -", f"{HOME}\n".encode()),
         (("cd sub", "cd /"), "cd - >/dev/null; pwd", f"{HOME}/sub\n".encode()),
+        (("cd sub; cd /",), "cd -", f"{HOME}/sub\n".encode()),
+        (("set -- a b", "shift"), "echo $1 $#", b"b 1\n"),
+        (("x=(a b)", "x+=(c)"), "echo ${x[2]} ${#x[@]}", b"c 3\n"),
+        (("exit 3", "pwd"), "pwd", b""),
     ):
         assert model.run(text, after(*rows)).output == said, (rows, text)
-    unsure = model.answer("cd -", after("cd sub; cd /"))
+    unsure = model.answer("cd -", after("coproc cd sub; cd /"))
     assert (unsure.confidence, unsure.source[: len(GUESSED)]) == (0, GUESSED)
 
 
