@@ -100,8 +100,6 @@ class Asker:
             behavior = self._executed(text, state, how)
         else:
             answer = self._answer(call, state)
-            for content in answer.written.values():
-                self.know(content)
             self.confidence *= answer.confidence
             for content in answer.written.values():
                 self.know(content)
