@@ -56,6 +56,8 @@ class Form:
     """A word of the command holds a pattern or a variable."""
     guessed: bool = False
     """What one of the command's words stands for is not known."""
+    order: tuple[tuple[str, str | None], ...] = ()
+    """Options and operands in the order they stand; an operand is a value without a name."""
 
 
 class Forms:
@@ -96,9 +98,14 @@ class Forms:
         if known is None:
             operands = [word for word in words if not word.startswith("-") or word == "-"]
             plain = [(word, None) for word in words if word.startswith("-") and word != "-"]
-            return Form(name, command, (*options, *plain), tuple(operands), False, matched, guessed)
+            order = (("", word) if word in operands else (word, None) for word in words)
+            return Form(
+                name, command, (*options, *plain), tuple(operands), False, matched, guessed,
+                (*options, *order),
+            )  # fmt: skip
         grammar, splitter = known.of(name, words)
         operands = []
+        order: list[tuple[str, str | None]] = list(options)
         ended = False
         for argument in splitter.arguments(words):
             ended = ended or (bool(operands) and not splitter.permutes)
@@ -106,8 +113,10 @@ class Forms:
                 ended = splitter.dashes_end_options
             elif not ended and (argument.joins_left or _is_option(argument.text)):
                 options.append(_option(argument, splitter))
+                order.append(options[-1])
             else:
                 operands.append("" if argument.text == _EMPTY else argument.text)
+                order.append(("", operands[-1]))
         return Form(
             grammar.name,
             command,
@@ -116,6 +125,7 @@ class Forms:
             grammar.pipe is not None,
             matched,
             guessed,
+            tuple(order),
         )
 
     def _load(self, name: str) -> _Known | None:

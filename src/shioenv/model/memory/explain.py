@@ -13,6 +13,7 @@ from functools import lru_cache
 
 from shioenv.domain.work import spend, uncounted
 from shioenv.model.memory.functions.families import functions
+from shioenv.model.memory.functions.language import Interpretation
 from shioenv.model.memory.functions.space import Given, TextFunction
 from shioenv.model.memory.rewrite import Kept, Taken
 
@@ -34,7 +35,7 @@ class Explained:
 
     output: str
     exit_code: int
-    function: TextFunction
+    function: TextFunction | Interpretation
     agreed: int
     """How many examples the function explains."""
 
@@ -135,7 +136,9 @@ class Induction:
 
 def with_options(taken: Taken, options: tuple[tuple[str, str | None], ...]) -> Taken:
     """The command with these options instead of its own."""
-    return replace(taken, form=replace(taken.form, options=options))
+    operands = tuple(("", word) for word in taken.form.operands)
+    form = replace(taken.form, options=options, order=(*options, *operands))
+    return replace(taken, form=form)
 
 
 def parts(taken: Taken) -> list[Taken]:

@@ -107,12 +107,28 @@ def signature(taken: Taken) -> tuple[int, int, int, list[int], list[int]]:
     form = taken.form
     bits = 0
     for name, _ in form.options:
-        bits |= 1 << zlib.crc32(name.encode("utf-8", "surrogateescape")) % 64
+        bits |= option_bit(name)
     values = _hash(repr(sorted(map(repr, form.options)))) & 0xFFFF
     classes = [CLASSES.index(each.kind) + 1 for each in taken.operands[:SLOTS]]
     words = [_hash(each.key or each.word) & 0xFFFF for each in taken.operands[:SLOTS]]
     rest = [0] * (SLOTS - len(classes))
     return bits, values, min(len(taken.operands), 255), classes + rest, words + rest
+
+
+def option_bit(name: str) -> int:
+    """The bit, of 64, that stands for an option. Several options may share one."""
+    return 1 << zlib.crc32(name.encode("utf-8", "surrogateescape")) % 64
+
+
+_MOST_BESIDE = 4
+"""Most options of a record in which the meaning of one of them is looked for (ours)."""
+
+
+def _spread(places: npt.NDArray[np.intp], count: int) -> npt.NDArray[np.intp]:
+    """So many of the places, at even distances; all where there are fewer."""
+    if len(places) <= count:
+        return places
+    return places[np.linspace(0, len(places) - 1, count).round().astype(np.intp)]
 
 
 _HEAD = "index.json"
@@ -263,6 +279,27 @@ class Index:
             taken_now = [int(places[round(step)]) for step in steps]
             same[taken_now] = False
             found += [place + first for place in taken_now]
+        return found
+
+    def with_option(self, utility: str, name: str, count: int) -> list[int]:
+        """The numbers of so many records of a utility with an option, at even distances.
+
+        Records with that option alone come first, and are at most half. Records with more options
+        follow, those with fewer first. An empty name stands for records without options.
+        """
+        first, end = self.utilities.get(utility, (0, 0))
+        options = self.rows["options"][first:end]
+        if not name:
+            return [int(each) + first for each in _spread(np.flatnonzero(options == 0), count)]
+        bit = np.uint64(option_bit(name))
+        alone = _spread(np.flatnonzero(options == bit), count // 2)
+        found = [int(each) + first for each in alone]
+        has = np.flatnonzero(options & bit)
+        more = _ones(options[has])
+        for number in range(2, _MOST_BESIDE + 1):
+            places = has[more == number]
+            left = (count - len(found) + 1) // 2 if number < _MOST_BESIDE else count - len(found)
+            found += [int(each) + first for each in _spread(places, left)]
         return found
 
     def entry(self, number: int) -> MemoryEntry:

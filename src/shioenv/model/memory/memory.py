@@ -27,10 +27,11 @@ from shioenv.domain.pointer import keys
 from shioenv.domain.runner import Answer, State
 from shioenv.domain.work import answering, spend, uncounted
 from shioenv.errors import Abstained, PatchError
-from shioenv.model.facts import Tree, here, listing, operands, valued
+from shioenv.model.facts import here, listing, operands, tree, valued
 from shioenv.model.forms import Forms
-from shioenv.model.memory.explain import Induction, parts
+from shioenv.model.memory.explain import Explained, Induction, parts
 from shioenv.model.memory.index import Index
+from shioenv.model.memory.interpret import Interpreter, Record
 from shioenv.model.memory.rank import (
     Candidate,
     Numbers,
@@ -76,6 +77,9 @@ EXAMPLES = 24
 
 ENOUGH = 3
 """Examples that a function must explain to be believed before a record (ours)."""
+
+_READ = 5_000
+"""Most records of which the text is read for one that has a directive."""
 
 _FIND = 5_000
 """Steps that any answer takes, beside the steps of its parts."""
@@ -145,6 +149,7 @@ class Memory:
         self.ranker = ranker or (load_ranker(kept) if os.path.lexists(kept) else untrained())
         self._forms = Forms()
         self._induction = Induction()
+        self._interpreter = Interpreter(self._with_option)
         self.taken = lru_cache(maxsize=20_000)(self._taken)
         """A record's command taken apart, by the record's number; None for no single command."""
         self._translated = lru_cache(maxsize=8)(self._translate)
@@ -320,6 +325,15 @@ class Memory:
         numbers, examples = self._examples(ours, without)
         found = self._induction.explain(ours, examples)
         asked = ours
+        if found is None:
+            meant = self._interpreter.interpret(ours, without)
+            if meant is not None:
+                number = meant[3]
+                asked, numbers = ours, [number]
+                theirs = self.taken(number)
+                assert theirs is not None
+                examples = [(theirs, self.index.behavior(self.index.entry(number).behavior))]
+                found = Explained(meant[1], 0, meant[0], meant[2])
         if found is None and len(ours.form.options) > 1:
             found = self._induction.combine(ours, lambda each: self._examples(each, without)[1])
             if found is not None:
@@ -350,6 +364,22 @@ class Memory:
                 kept = self.index.behavior(self.index.entry(number).behavior)
                 examples.append((theirs, kept))
         return numbers, examples
+
+    def _with_option(self, utility: str, name: str, directive: str, count: int) -> list[Record]:
+        """See `Interpreter`."""
+        wanted = re.compile(rf"%[-#0 +'\d.]*{directive}") if directive else None
+        numbers = self.index.with_option(utility, name, _READ if wanted else count)
+        if wanted is not None:
+            texts = {number: self.index.entry(number).text for number in numbers}
+            numbers = [number for number in numbers if wanted.search(texts[number])]
+            numbers = sorted(numbers, key=lambda number: len(texts[number]))[:count]
+        found: list[Record] = []
+        for number in numbers:
+            theirs = self.taken(number)
+            if theirs is not None and (not name or name in dict(theirs.form.options)):
+                kept = self.index.behavior(self.index.entry(number).behavior)
+                found.append((number, theirs, kept))
+        return found
 
     def ranked(
         self, ours: Taken, candidates: Sequence[Candidate], state: State
@@ -428,7 +458,7 @@ def taken(call: Call, state: State, forms: Forms) -> Taken | None:
     if form is None:
         return None
     apart = operands(form, state), here(form, state), valued(form, state)
-    return Taken(form, *apart, tree=Tree(".", state))
+    return Taken(form, *apart, tree=tree(".", state))
 
 
 def _has_our_options(candidate: Candidate) -> bool:

@@ -164,7 +164,8 @@ def walk_tree(given: Given, roles: Roles, flags: Flags) -> str | None:
     for root, tree in zip(given.operands or (".",), given.trees, strict=True):
         if tree.entries is None:
             return None
-        for path, kind in (("", "d"), *tree.entries):
+        kinds_of = [(path, entry.perms[0]) for path, entry in tree.entries]
+        for path, kind in (("", "d"), *kinds_of):
             whole = f"{root.rstrip('/')}/{path}" if path else root
             last = posixpath.basename(path or root.rstrip("/")) or "/"
             deep = path.count("/") + bool(path)

@@ -1,0 +1,127 @@
+"""Functions put together of what each option means: the space in which meanings are looked for.
+
+A language is what one kind of command does: it lists files, walks trees, sums sizes up. A language has
+meanings. Each changes one thing of what is done. Which option has which meaning is nowhere written:
+it is found from records with that option (`shioenv.model.memory.interpret`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from shioenv.domain.context import FileEntry
+from shioenv.model.facts import Operand, Tree
+from shioenv.model.memory.rewrite import Taken
+
+Plan: TypeAlias = dict[str, Any]
+"""What is to be done, put together of meanings: values by name."""
+
+Directive: TypeAlias = Callable[["Listed"], str | None]
+"""What a directive of a format stands for; None where nobody knows it of a file."""
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A file as a directive finds it."""
+
+    path: str
+    """The path as it is shown."""
+    root: str
+    """The operand that led to the file."""
+    entry: FileEntry
+    tree: Tree
+    """The working directory of the command."""
+    followed: FileEntry | None = None
+    """Where the file is a link, what the link leads to."""
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """One thing that an option may mean."""
+
+    name: str
+    change: Callable[[Plan, str], None]
+    """Changes the plan, by the option's value. Errors: ValueError, LookupError for other values."""
+    valued: bool = False
+    format: bool = False
+    """The value is a format, whose directives have meanings of their own."""
+
+
+@dataclass(frozen=True)
+class Language:
+    """What one kind of command does, and what its options may mean."""
+
+    name: str
+    meanings: tuple[Meaning, ...]
+    """Simple meanings first."""
+    run: Callable[[Taken, Plan], str | None]
+    """What is printed where nothing fails; None where nobody knows."""
+    words: Mapping[str, Meaning] = field(default_factory=dict)
+    """Operands that are no files, with what they mean."""
+    directives: Mapping[str, Directive] = field(default_factory=dict)
+    """What directives of formats may stand for."""
+    bare: bool = True
+    """Records without options show the language."""
+
+
+@dataclass(frozen=True)
+class Interpretation:
+    """A language, with the meaning of each option of a command."""
+
+    language: Language
+    meanings: tuple[tuple[str, Meaning], ...]
+    directives: Mapping[str, Directive] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The interpretation's name where an answer is explained."""
+        said = ", ".join(f"{option} {meaning.name}" for option, meaning in self.meanings)
+        return f"{self.language.name}({said})"
+
+    def __call__(self, taken: Taken) -> str | None:
+        """What the command prints; None where the interpretation does not apply."""
+        meanings, plan = dict(self.meanings), Plan(operands=[], directives=self.directives)
+        operands = {each.word: each for each in taken.operands}
+        try:
+            for name, value in taken.form.order:
+                if name:
+                    meanings[name].change(plan, value or "")
+                elif value in self.language.words:
+                    self.language.words[value].change(plan, "")
+                elif value is not None:
+                    plan["operands"].append(operands[value])
+                    if plan.get("closed"):  # no operand may stand behind an expression
+                        return None
+            return self.language.run(taken, plan)
+        except (ValueError, LookupError, ArithmeticError):
+            return None
+
+
+def flag(name: str, value: Any = True) -> Callable[[Plan, str], None]:
+    """A change that sets one thing of a plan."""
+
+    def change(plan: Plan, word: str) -> None:
+        plan[name] = value
+
+    return change
+
+
+def valued(name: str, of: Callable[[str], Any] = str) -> Callable[[Plan, str], None]:
+    """A change that sets one thing of a plan to an option's value."""
+
+    def change(plan: Plan, word: str) -> None:
+        plan[name] = of(word)
+
+    return change
+
+
+def nothing(plan: Plan, word: str) -> None:
+    """A change that changes nothing."""
+
+
+def named_files(plan: Plan) -> Sequence[Operand]:
+    """The operands that a plan works on."""
+    found: Sequence[Operand] = plan["operands"]
+    return found
