@@ -37,6 +37,9 @@ MOST_ENTRIES = 20_000
 MOST_NAMES = 200
 """Most names of one directory that are looked at."""
 
+MOST_LISTED = 2_000
+"""Most files of one directory that are listed."""
+
 _LOOK_UP = 20
 """Steps that looking up a file takes."""
 
@@ -105,10 +108,10 @@ class Tree:
     def listed(self) -> tuple[tuple[str, FileEntry], ...] | None:
         """The files in the directory itself, sorted by name, behind `.` and `..`.
 
-        None for more than `MOST_NAMES`, and where one of them is not known.
+        None for more than `MOST_LISTED`, and where one of them is not known.
         """
         names = [".", "..", *self._state.names(self._path)]
-        found = [(name, self._entry(name)) for name in names[: MOST_NAMES + 3]]
+        found = [(name, self._entry(name)) for name in names[: MOST_LISTED + 3]]
         known = tuple((name, entry) for name, entry in found if entry is not None)
         return known if len(known) == len(names) else None
 
@@ -119,9 +122,17 @@ class Tree:
         made = pristine.made if isinstance(pristine, World) else None
         return FileEntry(**{**made, "target": None}) if made else None
 
+    def place(self, path: str) -> str:
+        """The absolute path to which a path leads from the directory."""
+        return posixpath.normpath(posixpath.join(self._path, path))
+
     def _entry(self, name: str) -> FileEntry | None:
         path = os.fsencode(posixpath.normpath(posixpath.join(self._path, name)))
         return self._state.before.entry(file_key(path, os.fsencode(self._state.cwd)))
+
+    def at(self, path: str) -> Tree:
+        """Everything in a directory to which a path leads from this one."""
+        return tree(posixpath.join(self._path, path), self._state)
 
     def find(self, path: str) -> FileEntry | None:
         """The file that a path leads to from the directory, symbolic links followed."""

@@ -10,6 +10,7 @@ import io
 import json
 import mmap
 import os
+import re
 import struct
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -301,6 +302,19 @@ class Index:
             left = (count - len(found) + 1) // 2 if number < _MOST_BESIDE else count - len(found)
             found += [int(each) + first for each in _spread(places, left)]
         return found
+
+    def holding(self, utility: str, pattern: bytes) -> list[int]:
+        """The numbers of a utility's records whose texts match a pattern, short texts first."""
+        first, end = self.utilities.get(utility, (0, 0))
+        rows = self.rows[first:end]
+        if not len(rows):
+            return []
+        begins = rows["text"].astype(np.int64)
+        area = self._texts[begins[0] : begins[-1] + rows["length"][-1]]
+        found = [match.start() for match in re.finditer(pattern, area)]
+        numbers = np.unique(np.searchsorted(begins, begins[0] + np.array(found, int), "right") - 1)
+        numbers = numbers[np.argsort(rows["length"][numbers], kind="stable")]
+        return [int(number) + first for number in numbers]
 
     def entry(self, number: int) -> MemoryEntry:
         """The record of this number."""

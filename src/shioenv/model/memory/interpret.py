@@ -7,6 +7,7 @@ command whose options nobody saw together is answered by the meanings of each.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import TypeAlias
@@ -17,22 +18,34 @@ from shioenv.model.memory.functions.language import (
     Directive,
     Interpretation,
     Language,
+    Listed,
     Meaning,
+    Refusal,
 )
+from shioenv.model.memory.functions.listing import LISTING
 from shioenv.model.memory.functions.walk import WALK
 from shioenv.model.memory.rewrite import Kept, Taken
 
-LANGUAGES: tuple[Language, ...] = (WALK, FORMATTED)
+LANGUAGES: tuple[Language, ...] = (WALK, LISTING, FORMATTED)
 """Every language."""
 
 EXAMPLES = 48
 """Most records with an option in which the option's meaning is looked for."""
+
+REFUSED = 200
+"""Most records in which it is looked for what is said of a missing file."""
+
+SHOWN = 64
+"""Most records in which it is looked for what a directive stands for."""
 
 FORMATS = 8
 """Most records with formats in which a meaning is looked for."""
 
 ENOUGH = 2
 """Explained examples that are enough for a meaning (ours)."""
+
+UNUSUAL = 20
+"""One of so many files need not be shown by a directive as others are (ours)."""
 
 SPARED = 4
 """One of so many examples need not be explained (ours)."""
@@ -60,11 +73,11 @@ class Interpreter:
         self._alone = lru_cache(maxsize=5_000)(self._meaning_alone)
         self._meaning = lru_cache(maxsize=5_000)(self._meaning_of)
         self._directive = lru_cache(maxsize=5_000)(self._directive_of)
-        self._directive_alone = lru_cache(maxsize=5_000)(self._alone_directive)
         self._shown = lru_cache(maxsize=1_000)(self._bare)
+        self._refusal = lru_cache(maxsize=1_000)(self._refused)
 
-    def interpret(self, ours: Taken, without: int = -1) -> tuple[Interpretation, str, int, int] | None:
-        """What our command means, what it prints, how many examples say so, and one of these.
+    def interpret(self, ours: Taken, without: int = -1) -> tuple[Interpretation, Kept, int, int] | None:
+        """What our command means, what it does, how many examples say so, and one of these.
 
         None where an option has no meaning that records show. The record `without` is no example.
         """
@@ -92,21 +105,17 @@ class Interpreter:
                 agreed.append(one[1])
             if len(found) < len(options) or not agreed or min(agreed) < 1:
                 continue
-            directives: dict[str, Directive] = {}
-            for name, meaning in found:
-                if meaning.format and (value := valued[name]):
-                    for _, _, letter in parts_of(value):
-                        if letter:
-                            directive = self._directive(language.name, utility, name, letter, without)
-                            if directive is not None:
-                                directives[letter] = directive
-            made = Interpretation(language, tuple(found), directives)
-            output = made(ours)
-            if output is not None:
+            directives = self._directives(language, ours, dict(found), without)
+            refusal = None
+            if any(each.kind in "mM" for each in ours.operands):
+                refusal = self._refusal(utility)
+            made = Interpretation(language, tuple(found), directives, refusal)
+            kept = made(ours)
+            if kept is not None:
                 example = self._examples(utility, options[0] if options else "")
                 number = next((each for each, _, _ in example if each != without), -1)
                 if number >= 0:
-                    return made, output, min(agreed), number
+                    return made, kept, min(agreed), number
         return None
 
     def _is_of(self, utility: str, name: str, without: int) -> int:
@@ -121,7 +130,7 @@ class Interpreter:
         """Records in which a meaning is looked for; with a letter, the meaning of a directive."""
         found = []
         with uncounted():
-            for number, theirs, kept in self._records(utility, name, letter, EXAMPLES):
+            for number, theirs, kept in self._records(utility, name, letter, SHOWN if letter else EXAMPLES):
                 if kept.patch != "[]" or kept.is_error or kept.channels is not None or kept.volatile:
                     continue
                 if theirs.form.guessed or any(each.kind == "x" for each in theirs.operands):
@@ -140,6 +149,21 @@ class Interpreter:
         items = [each for each in self._examples(utility, "") if each[0] != without]
         score = self._score(items, lambda theirs, number: Interpretation(language, ()))
         return 0 if score is None else score[0]
+
+    def _refused(self, utility: str) -> Refusal | None:
+        """What a command says of a file that is missing, as most records of one such file say."""
+        said: Counter[Refusal] = Counter()
+        for _, theirs, kept in self._records(utility, "", "", REFUSED):
+            missing = [each.word for each in theirs.operands if each.kind in "mM"]
+            if len(missing) != 1 or len(theirs.operands) != 1 or not kept.is_error:
+                continue
+            before, name, after = kept.output.partition(missing[0])
+            if name and kept.patch == "[]" and missing[0] not in after:
+                said[Refusal(before, after, kept.exit_code)] += 1
+        if not said:
+            return None
+        refusal, count = said.most_common(1)[0]
+        return refusal if count * 2 > said.total() else None
 
     def _meaning_alone(
         self, language: str, utility: str, name: str, valued: bool, without: int
@@ -169,7 +193,7 @@ class Interpreter:
             for each in language.meanings
             if each.valued == valued and each.format == formats
         ]
-        best = self._best(language, apart, name, meanings, {}, alone=alone)
+        best = self._best(language, apart, name, meanings, {})
         if alone or (len(best) == 1 and best[0][1] >= ENOUGH):
             return best[0][:2] if best else None
         # options alone do not tell: `-h` of `ls` means nothing without `-l`
@@ -177,7 +201,7 @@ class Interpreter:
         beside = list(apart)
         for each in items:
             options = {option: value for option, value in each[1].form.options if option != name}
-            if not options or any(_is_format(each, option) for option in options):
+            if not options or (language.bare and any(_is_format(each, one) for one in options)):
                 continue
             for option, value in options.items():
                 if option not in others:
@@ -188,7 +212,7 @@ class Interpreter:
                 beside.append(each)
         if best:
             meanings = [meaning for meaning, _, _ in best]
-        best = self._best(language, beside, name, meanings, others, alone=False) or best
+        best = self._best(language, beside, name, meanings, others) or best
         return best[0][:2] if best else None
 
     def _best(
@@ -198,8 +222,6 @@ class Interpreter:
         name: str,
         meanings: Sequence[Meaning],
         others: Mapping[str, Meaning],
-        *,
-        alone: bool,
     ) -> list[tuple[Meaning, int, int]]:
         """The meanings of an option that explain most examples, simple meanings first.
 
@@ -210,7 +232,7 @@ class Interpreter:
 
             def made(theirs: Taken, number: int, meaning: Meaning = meaning) -> Interpretation:
                 said = {**others, name: meaning}
-                directives = self._directives(language, theirs, said, alone=alone)
+                directives = self._directives(language, theirs, said)
                 return Interpretation(language, tuple(said.items()), directives)
 
             score = self._score(items, made)
@@ -231,12 +253,12 @@ class Interpreter:
         agreed = failed = told = 0
         with uncounted():
             for number, theirs, kept in items:
-                output = interpretation(theirs, number)(theirs)
-                if output is None:
+                made = interpretation(theirs, number)(theirs)
+                if made is None:
                     continue
-                if output == kept.output and kept.exit_code == 0:
+                if made.key == kept.key:
                     agreed += 1
-                    told += bool(output)
+                    told += bool(made.output)
                 else:
                     failed += 1
                     if failed > max(1, len(items) // SPARED) or (failed > 1 and not agreed):
@@ -246,78 +268,148 @@ class Interpreter:
         return agreed, failed
 
     def _directives(
-        self, language: Language, theirs: Taken, meanings: Mapping[str, Meaning], *, alone: bool
+        self, language: Language, theirs: Taken, meanings: Mapping[str, Meaning], without: int = -1
     ) -> dict[str, Directive]:
-        """What the directives in a command's formats stand for."""
+        """What the directives in a command's formats stand for, as far as records show it."""
         found: dict[str, Directive] = {}
         for name, value in theirs.form.options:
             if value and name in meanings and meanings[name].format:
                 for _, _, letter in parts_of(value):
-                    if letter and letter not in found:
-                        of = language.name, theirs.form.utility, name, letter
-                        one = self._directive_alone(*of) if alone else self._directive(*of, -1)
-                        if one is not None:
-                            found[letter] = one
+                    of = language.name, theirs.form.utility, letter
+                    one = self._directive(*of, without) if letter else None
+                    if one is not None:
+                        found[letter] = one
         return found
 
     def _directive_of(
-        self, language: str, utility: str, name: str, letter: str, without: int
+        self, language_name: str, utility: str, letter: str, without: int
     ) -> Directive | None:
-        """What a directive stands for, from records with that option whose format has it."""
-        alone = self._directive_alone(language, utility, name, letter)
-        if alone is not None:
-            return alone
-        of = _named(language), utility, name, letter, without
-        return self._directive_found(*of, alone=False)
+        """What a directive stands for, from records whose formats have it."""
+        language = _named(language_name)
+        records = [each for each in self._examples(utility, "", letter) if each[0] != without]
+        alone = [each for each in records if _letters(each) == {letter}]
+        shown = self._shown_by(language, alone, letter)
+        found = _explained(language, shown)
+        if len(found) == 1:
+            return found[0]
+        beside = self._shown_by(language, [one for one in records if one not in alone], letter)
+        found = _explained(language, [*shown, *beside]) or found
+        if found:
+            return found[0]
+        return _remembered(language, shown) or _remembered(language, beside)
 
-    def _directive_found(
-        self, language: Language, utility: str, name: str, letter: str, without: int, *, alone: bool
-    ) -> Directive | None:
-        format_ = next(each for each in language.meanings if each.format)
-        items: list[Record] = []
-        plans: dict[int, tuple[tuple[tuple[str, Meaning], ...], dict[str, Directive]]] = {}
-        for each in self._examples(utility, name, letter):
-            number, theirs, _ = each
+    def _shown_by(
+        self, language: Language, records: Sequence[Record], letter: str
+    ) -> list[tuple[Listed, str]]:
+        """What records show where a directive stands, for each file."""
+        found: list[tuple[Listed, str]] = []
+        for each in records:
+            _, theirs, kept = each
             options = dict(theirs.form.options)
-            others = {one for _, _, one in parts_of(options[name] or "") if one not in ("", letter)}
-            if number == without or (alone and (others or len(options) > 1)):
+            formats = [name for name in options if _is_format(each, name)]
+            if len(formats) != 1 or len(options) > 2:
                 continue
-            meanings, directives = {name: format_}, {}
+            parts = [part for part in parts_of(options[formats[0]] or "") if part[2]]
+            if any(flags for _, flags, _ in parts):
+                continue
+            meanings: dict[str, Meaning] = {}
             for option, value in options.items():
-                if option != name and not _is_format(each, option):
-                    known = self._alone(language.name, utility, option, value is not None, -1)
+                if option not in formats:
+                    known = self._alone(language.name, theirs.form.utility, option, value is not None, -1)
                     if known is not None:
                         meanings[option] = known[0]
-            for other in others:
-                directive = self._directive_alone(language.name, utility, name, other)
-                if directive is not None:
-                    directives[other] = directive
-            if options.keys() <= meanings.keys() and others <= directives.keys():
-                items.append(each)
-                plans[number] = tuple(meanings.items()), directives
-            if len(items) == FORMATS:
-                break
-        best: tuple[Directive, int] | None = None
-        for tried in language.directives.values():
-
-            def made(
-                theirs: Taken, number: int, tried: Directive = tried
-            ) -> Interpretation:
-                said, known = plans[number]
-                return Interpretation(language, said, {**known, letter: tried})
-
-            score = self._score(items, made)
-            if score is not None and (best is None or score[0] - score[1] > best[1]):
-                best = tried, score[0] - score[1]
-                if score[0] == len(items):
+            if not options.keys() <= {*meanings, *formats}:
+                continue
+            for meaning in language.meanings:
+                if not meaning.format:
+                    continue
+                holes: list[tuple[str, Listed]] = []
+                directives = {one: _hole(one, holes) for _, _, one in parts}
+                said = ((formats[0], meaning), *meanings.items())
+                made = Interpretation(language, said, directives)(theirs)
+                values = None if made is None else _in_holes(made.output, kept.output)
+                if values is not None and len(values) == len(holes):
+                    found += [
+                        (file, value)
+                        for (one, file), value in zip(holes, values, strict=True)
+                        if one == letter
+                    ]
                     break
-        return best and best[0]
+        return found
 
-    def _alone_directive(
-        self, language: str, utility: str, name: str, letter: str
-    ) -> Directive | None:
-        """What a directive stands for, from records whose formats have no other."""
-        return self._directive_found(_named(language), utility, name, letter, -1, alone=True)
+
+def _letters(record: Record) -> set[str]:
+    """The directives in the formats of a record."""
+    return {one for _, value in record[1].form.options for _, _, one in parts_of(value or "") if one}
+
+
+def _hole(letter: str, holes: list[tuple[str, Listed]]) -> Directive:
+    """A directive of which nothing is known: it leaves a hole for a value, and notes whose."""
+
+    def hole(file: Listed) -> str:
+        holes.append((letter, file))
+        return _HOLE
+
+    return hole
+
+
+_HOLE = "\ue000"
+"""A character of private use that stands for a value that is not known."""
+
+
+def _in_holes(made: str, output: str) -> list[str] | None:
+    """What stands in an output where a text has holes; None where the texts differ otherwise."""
+    begin, *pieces = made.split(_HOLE)
+    if not output.startswith(begin):
+        return None
+    place, values = len(begin), []
+    for number, piece in enumerate(pieces):
+        last = number == len(pieces) - 1
+        end = output.find(piece, place) if piece or not last else len(output)
+        if end < 0 or (last and end + len(piece) != len(output)):
+            return None
+        values.append(output[place:end])
+        place = end + len(piece)
+    return values
+
+
+def _explained(language: Language, shown: Sequence[tuple[Listed, str]]) -> list[Directive]:
+    """What a directive may stand for: all that explains nearly all that records show."""
+    found: list[Directive] = []
+    for directive in language.directives.values():
+        failed = 0
+        for file, value in shown:
+            failed += directive(file) != value
+            if failed * UNUSUAL > len(shown):
+                break
+        else:
+            if len(shown) >= ENOUGH:
+                found.append(directive)
+    return found
+
+
+def _remembered(language: Language, shown: Sequence[tuple[Listed, str]]) -> Directive | None:
+    """What records show of each file, as a directive.
+
+    Of other files it is what explains most of what records show, to the minute, or what all files
+    have. None where there is no such thing.
+    """
+    known = {(file.place, file.entry): value for file, value in shown}
+    if len(known) < ENOUGH:
+        return None
+    values = set(known.values())
+    if len(values) == 1:
+        return lambda file: next(iter(values))
+    best: Directive | None = None
+    most = len(shown) // 2
+    for directive in language.rough.values():
+        agreed = sum(directive(file) == value for file, value in shown)
+        if agreed > most:
+            best, most = directive, agreed
+    if best is None:
+        return None
+    rough = best
+    return lambda file: known.get((file.place, file.entry)) or rough(file)
 
 
 _MOST_OPTIONS = 12

@@ -78,9 +78,6 @@ EXAMPLES = 24
 ENOUGH = 3
 """Examples that a function must explain to be believed before a record (ours)."""
 
-_READ = 5_000
-"""Most records of which the text is read for one that has a directive."""
-
 _FIND = 5_000
 """Steps that any answer takes, beside the steps of its parts."""
 
@@ -324,7 +321,7 @@ class Memory:
         """
         numbers, examples = self._examples(ours, without)
         found = self._induction.explain(ours, examples)
-        asked = ours
+        asked, meant = ours, None
         if found is None:
             meant = self._interpreter.interpret(ours, without)
             if meant is not None:
@@ -333,7 +330,7 @@ class Memory:
                 theirs = self.taken(number)
                 assert theirs is not None
                 examples = [(theirs, self.index.behavior(self.index.entry(number).behavior))]
-                found = Explained(meant[1], 0, meant[0], meant[2])
+                found = Explained(meant[1].output, meant[1].exit_code, meant[0], meant[2])
         if found is None and len(ours.form.options) > 1:
             found = self._induction.combine(ours, lambda each: self._examples(each, without)[1])
             if found is not None:
@@ -343,7 +340,7 @@ class Memory:
             return None
         pair = difference(asked, examples[0][0])
         far = float(np.dot(self.ranker.weights, pair))
-        answer = Kept(found.exit_code, found.output, "[]")
+        answer = meant[1] if meant else Kept(found.exit_code, found.output, "[]")
         same = [each for each in made if each.kept.key == answer.key]
         return Candidate(
             kept=answer, how=INDUCED, number=numbers[0], pair=pair, distance=far, place=0,
@@ -367,12 +364,11 @@ class Memory:
 
     def _with_option(self, utility: str, name: str, directive: str, count: int) -> list[Record]:
         """See `Interpreter`."""
-        wanted = re.compile(rf"%[-#0 +'\d.]*{directive}") if directive else None
-        numbers = self.index.with_option(utility, name, _READ if wanted else count)
-        if wanted is not None:
-            texts = {number: self.index.entry(number).text for number in numbers}
-            numbers = [number for number in numbers if wanted.search(texts[number])]
-            numbers = sorted(numbers, key=lambda number: len(texts[number]))[:count]
+        if directive:
+            pattern = rb"%[-#0+\d.]*" + re.escape(directive.encode())
+            numbers = self.index.holding(utility, pattern)[:count]
+        else:
+            numbers = self.index.with_option(utility, name, count)
         found: list[Record] = []
         for number in numbers:
             theirs = self.taken(number)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 from shioenv.domain.context import MONTHS, FileEntry
@@ -17,6 +17,7 @@ from shioenv.model.memory.functions.language import (
     Plan,
     flag,
     nothing,
+    refused,
 )
 from shioenv.model.memory.rewrite import Taken
 
@@ -107,6 +108,14 @@ def instant(entry: FileEntry) -> datetime:
     return datetime(entry.year, month, entry.day, hour, minute, tzinfo=UTC)
 
 
+def stamp(when: datetime, style: str) -> str:
+    """An instant, written by a format of date(1). Errors: ValueError for other directives."""
+    style = style.replace("%s", str(int(when.timestamp()))).replace("%N", "000000000")
+    if re.search(r"%[^aAbBcdDeFhHIjklmMpPRSTuUVwWxXyYzZnt%]", style):
+        raise ValueError(style)
+    return when.strftime(style)
+
+
 def kibibytes(entry: FileEntry) -> int:
     """How much of the disk a file takes, in KiB."""
     inline = entry.perms[0] in "pscb" or (entry.perms[0] == "l" and entry.size < _IN_INODE)
@@ -153,10 +162,6 @@ def _followed(file: Listed) -> str:
     return "N" if letter == "l" else "f" if letter == "-" else letter
 
 
-def _constant(text: str) -> Directive:
-    return lambda file: text
-
-
 ATTRIBUTES: Mapping[str, Directive] = {
     "size": lambda file: str(file.entry.size),
     "name": lambda file: file.path,
@@ -179,8 +184,6 @@ ATTRIBUTES: Mapping[str, Directive] = {
     "group's number": lambda file: file.tree.groups.get(file.entry.group),
     "blocks": lambda file: str(2 * kibibytes(file.entry)),
     "KiB": lambda file: str(kibibytes(file.entry)),
-    "instant to the minute": _dated("%Y-%m-%d %H:%M:00.000000000 +0000"),
-    "full date": _dated("%a %b %e %H:%M:00.0000000000 %Y"),
     "year": _dated("%Y"),
     "month": _dated("%m"),
     "day": _dated("%d"),
@@ -192,10 +195,18 @@ ATTRIBUTES: Mapping[str, Directive] = {
     "weekday": _dated("%a"),
     "hour and minute": _dated("%H:%M"),
     "day of the year": _dated("%j"),
-    "seconds to the minute": lambda file: str(int(instant(file.entry).timestamp())),
-    **{text: _constant(text) for text in ("0", "512", "4096", "/", "ext4")},
 }  # fmt: skip
 """What directives may stand for, simple things first."""
+
+ROUGH: Mapping[str, Directive] = {
+    "instant to the minute": _dated("%Y-%m-%d %H:%M:00.000000000 +0000"),
+    "full date": _dated("%a %b %e %H:%M:00.0000000000 %Y"),
+    "date and time": _dated("%Y-%m-%d+%H:%M:00.0000000000"),
+    "time": _dated("%H:%M:00.0000000000"),
+    "fractions of seconds": lambda file: f"{instant(file.entry).timestamp():.10f}",
+    "seconds to the minute": lambda file: str(int(instant(file.entry).timestamp())),
+}  # fmt: skip
+"""Instants, of which nothing knows the second: it is 0 for most files."""
 
 
 def _formatted(*, lines: bool) -> Callable[[Plan, str], None]:
@@ -207,7 +218,7 @@ def _formatted(*, lines: bool) -> Callable[[Plan, str], None]:
     return change
 
 
-def _run(taken: Taken, plan: Plan) -> str | None:
+def _run(taken: Taken, plan: Plan) -> Sequence[str] | None:
     """A format, written out for each file that a command names (stat(1))."""
     if taken.tree is None or "format" not in plan or not plan["operands"]:
         return None
@@ -217,12 +228,13 @@ def _run(taken: Taken, plan: Plan) -> str | None:
         if entry is not None and plan.get("follow"):
             entry = taken.tree.find(each.word)
         if entry is None:
-            return None
+            made.append(refused(each, plan))
+            continue
         shown = written(plan["format"], Listed(each.word, each.word, entry, taken.tree), plan["directives"])
         if shown is None:
             return None
         made.append(shown)
-    return "".join(made)
+    return made
 
 
 FORMATTED = Language(
@@ -232,5 +244,5 @@ FORMATTED = Language(
         Meaning("nothing", nothing, valued=True),
         Meaning("in lines", _formatted(lines=True), valued=True, format=True),
         Meaning("as it is", _formatted(lines=False), valued=True, format=True),
-    ), _run, directives=ATTRIBUTES, bare=False,
+    ), _run, directives=ATTRIBUTES, rough=ROUGH, bare=False,
 )  # fmt: skip

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from shioenv.domain.context import FileEntry
 from shioenv.model.facts import Operand, Tree
-from shioenv.model.memory.rewrite import Taken
+from shioenv.model.memory.rewrite import Kept, Taken
 
 Plan: TypeAlias = dict[str, Any]
 """What is to be done, put together of meanings: values by name."""
@@ -36,6 +36,11 @@ class Listed:
     followed: FileEntry | None = None
     """Where the file is a link, what the link leads to."""
 
+    @property
+    def place(self) -> str:
+        """The absolute path."""
+        return self.tree.place(self.path)
+
 
 @dataclass(frozen=True)
 class Meaning:
@@ -56,14 +61,30 @@ class Language:
     name: str
     meanings: tuple[Meaning, ...]
     """Simple meanings first."""
-    run: Callable[[Taken, Plan], str | None]
-    """What is printed where nothing fails; None where nobody knows."""
+    run: Callable[[Taken, Plan], Sequence[str] | None]
+    """The parts of what is printed; None where nobody knows."""
     words: Mapping[str, Meaning] = field(default_factory=dict)
     """Operands that are no files, with what they mean."""
     directives: Mapping[str, Directive] = field(default_factory=dict)
     """What directives of formats may stand for."""
+    rough: Mapping[str, Directive] = field(default_factory=dict)
+    """What directives may stand for that the tree tells for most files only."""
     bare: bool = True
     """Records without options show the language."""
+
+
+class Refused(str):
+    """A message about a file, on standard error."""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """What a command says of a file that is missing."""
+
+    before: str
+    """The message up to the file's name."""
+    after: str
+    exit_code: int
 
 
 @dataclass(frozen=True)
@@ -73,6 +94,7 @@ class Interpretation:
     language: Language
     meanings: tuple[tuple[str, Meaning], ...]
     directives: Mapping[str, Directive] = field(default_factory=dict)
+    refusal: Refusal | None = None
 
     @property
     def name(self) -> str:
@@ -80,9 +102,10 @@ class Interpretation:
         said = ", ".join(f"{option} {meaning.name}" for option, meaning in self.meanings)
         return f"{self.language.name}({said})"
 
-    def __call__(self, taken: Taken) -> str | None:
-        """What the command prints; None where the interpretation does not apply."""
-        meanings, plan = dict(self.meanings), Plan(operands=[], directives=self.directives)
+    def __call__(self, taken: Taken) -> Kept | None:
+        """What the command does; None where the interpretation does not apply."""
+        meanings = dict(self.meanings)
+        plan = Plan(operands=[], directives=self.directives, refusal=self.refusal)
         operands = {each.word: each for each in taken.operands}
         try:
             for name, value in taken.form.order:
@@ -94,9 +117,18 @@ class Interpretation:
                     plan["operands"].append(operands[value])
                     if plan.get("closed"):  # no operand may stand behind an expression
                         return None
-            return self.language.run(taken, plan)
+            parts = self.language.run(taken, plan)
         except (ValueError, LookupError, ArithmeticError):
             return None
+        if parts is None:
+            return None
+        errors = [each for each in parts if isinstance(each, Refused)]
+        output, error = "".join(parts), "".join(errors)
+        if not errors or self.refusal is None:
+            return Kept(0, output, "[]")
+        said = "".join(each for each in parts if not isinstance(each, Refused))
+        channels = (said, error) if said else None
+        return Kept(self.refusal.exit_code, output, "[]", channels, is_error=not said)
 
 
 def flag(name: str, value: Any = True) -> Callable[[Plan, str], None]:
@@ -119,6 +151,14 @@ def valued(name: str, of: Callable[[str], Any] = str) -> Callable[[Plan, str], N
 
 def nothing(plan: Plan, word: str) -> None:
     """A change that changes nothing."""
+
+
+def refused(operand: Operand, plan: Plan) -> Refused:
+    """What is said of a file that is missing. Errors: ValueError where nobody knows."""
+    refusal: Refusal | None = plan["refusal"]
+    if refusal is None or operand.kind not in "mM":
+        raise ValueError(operand.word)
+    return Refused(refusal.before + operand.word + refusal.after)
 
 
 def named_files(plan: Plan) -> Sequence[Operand]:

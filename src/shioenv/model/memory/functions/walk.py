@@ -14,13 +14,13 @@ from shioenv.bash.patterns import matches
 from shioenv.domain.context import FileEntry
 from shioenv.domain.work import spend
 from shioenv.model.facts import Operand, Tree, octal
-from shioenv.model.memory.functions.formats import ATTRIBUTES, instant, unescaped, written
+from shioenv.model.memory.functions.formats import ATTRIBUTES, ROUGH, instant, unescaped, written
 from shioenv.model.memory.functions.language import (
     Language,
     Listed,
     Meaning,
     Plan,
-    nothing,
+    refused,
 )
 from shioenv.model.memory.rewrite import Taken
 
@@ -345,20 +345,23 @@ def _expression(terms: Sequence[_Test | str]) -> _Test:
     return made
 
 
-def _run(taken: Taken, plan: Plan) -> str | None:
+def _run(taken: Taken, plan: Plan) -> Sequence[str] | None:
     """The paths in trees for which an expression holds, or what the expression prints of them."""
     if taken.tree is None or taken.tree.now is None:
         return None
     terms = plan.get("terms", [])
     test = _expression(terms) if terms else None
     printed: list[str] = []
-    root = replace_with_here(taken, plan["operands"])
-    for word, operand_entry, tree in root:
-        below = tree.entries if operand_entry.perms[0] == "d" else ()
+    for root, root_entry, tree in roots(taken, plan["operands"]):
+        word = root.word
+        if root_entry is None:
+            printed.append(refused(root, plan))
+            continue
+        below = tree.entries if root_entry.perms[0] == "d" else ()
         if below is None:
             return None
         spend(len(below) * (1 + len(terms)))
-        files = [("", operand_entry), *below]
+        files = [("", root_entry), *below]
         if plan.get("inside first"):
             files = list(_inside(files))
         pruned: tuple[str, ...] = ()
@@ -375,27 +378,24 @@ def _run(taken: Taken, plan: Plan) -> str | None:
                 printed.append(f"{path}\n")
             if walk.pruned and not plan.get("inside first"):
                 pruned += (f"{inner}/" if inner else "",)
-    return "".join(printed)
+    return printed
 
 
-def replace_with_here(
+def roots(
     taken: Taken, operands: Sequence[Operand]
-) -> Iterator[tuple[str, FileEntry, Tree]]:
-    """The roots of a walk: each word, what the file is, and the tree there.
+) -> Iterator[tuple[Operand, FileEntry | None, Tree]]:
+    """The roots of a walk: each operand, what the file is (None: missing), and the tree there.
 
-    Without operands the root is the working directory. Errors: ValueError for files that are
-    missing, or that nothing is known of.
+    Without operands the root is the working directory. Errors: ValueError where that is gone.
     """
     assert taken.tree is not None
     if not operands:
         entry = taken.tree.find(".")
         if entry is None:
             raise ValueError(".")
-        yield ".", entry, taken.tree
+        yield Operand(".", "d"), entry, taken.tree
     for each in operands:
-        if each.entry is None:
-            raise ValueError(each.word)
-        yield each.word, each.entry, each.tree or taken.tree
+        yield each, each.entry, each.tree or taken.tree
 
 
 def _inside(files: Sequence[tuple[str, FileEntry]]) -> Iterator[tuple[str, FileEntry]]:
@@ -419,4 +419,5 @@ WALK = Language(
         ")": Meaning("end", _sign(")")),
     },
     directives=ATTRIBUTES,
+    rough=ROUGH,
 )  # fmt: skip
