@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import TypeAlias
 
+from shioenv.domain.context import FileEntry
 from shioenv.domain.work import uncounted
 from shioenv.model.memory.functions.formats import FORMATTED, parts_of
 from shioenv.model.memory.functions.language import (
@@ -23,10 +24,11 @@ from shioenv.model.memory.functions.language import (
     Refusal,
 )
 from shioenv.model.memory.functions.listing import LISTING
+from shioenv.model.memory.functions.usage import USAGE
 from shioenv.model.memory.functions.walk import WALK
 from shioenv.model.memory.rewrite import Kept, Taken
 
-LANGUAGES: tuple[Language, ...] = (WALK, LISTING, FORMATTED)
+LANGUAGES: tuple[Language, ...] = (WALK, LISTING, USAGE, FORMATTED)
 """Every language."""
 
 EXAMPLES = 48
@@ -74,6 +76,7 @@ class Interpreter:
         self._meaning = lru_cache(maxsize=5_000)(self._meaning_of)
         self._directive = lru_cache(maxsize=5_000)(self._directive_of)
         self._shown = lru_cache(maxsize=1_000)(self._bare)
+        self._facts = lru_cache(maxsize=1_000)(self._shown_facts)
         self._refusal = lru_cache(maxsize=1_000)(self._refused)
 
     def interpret(self, ours: Taken, without: int = -1) -> tuple[Interpretation, Kept, int, int] | None:
@@ -109,7 +112,8 @@ class Interpreter:
             refusal = None
             if any(each.kind in "mM" for each in ours.operands):
                 refusal = self._refusal(utility)
-            made = Interpretation(language, tuple(found), directives, refusal)
+            facts = self._facts(language.name, utility)
+            made = Interpretation(language, tuple(found), directives, refusal, facts)
             kept = made(ours)
             if kept is not None:
                 example = self._examples(utility, options[0] if options else "")
@@ -147,8 +151,22 @@ class Interpreter:
         """How many records without options a language explains."""
         language = _named(language_name)
         items = [each for each in self._examples(utility, "") if each[0] != without]
-        score = self._score(items, lambda theirs, number: Interpretation(language, ()))
+        facts = self._facts(language_name, utility)
+        score = self._score(items, lambda theirs, number: Interpretation(language, (), facts=facts))
         return 0 if score is None else score[0]
+
+    def _shown_facts(
+        self, language: str, utility: str
+    ) -> dict[tuple[str, FileEntry], str]:
+        """What records without options show of files that the tree does not tell."""
+        facts = _named(language).facts
+        if facts is None:
+            return {}
+        found: dict[tuple[str, FileEntry], str] = {}
+        for _, theirs, kept in self._records(utility, "", "", REFUSED):
+            if kept.patch == "[]" and not kept.is_error and kept.channels is None:
+                found.update(((place, file), said) for place, file, said in facts(theirs, kept.output))
+        return found
 
     def _refused(self, utility: str) -> Refusal | None:
         """What a command says of a file that is missing, as most records of one such file say."""
@@ -185,7 +203,9 @@ class Interpreter:
             if each[0] != without and (dict(each[1].form.options)[name] is not None) == valued:
                 items.append(each)
         apart = [each for each in items if len(dict(each[1].form.options)) == 1]
-        formats = valued and sum(_is_format(each, name) for each in items) * 2 > len(items)
+        formats = any(each.format for each in language.meanings) and (
+            valued and sum(_is_format(each, name) for each in items) * 2 > len(items)
+        )
         if formats:
             apart = [each for each in apart if _is_format(each, name)][:FORMATS]
         meanings = [
@@ -228,12 +248,13 @@ class Interpreter:
         With each stands how many examples it explains, and how many it does not explain.
         """
         best: list[tuple[Meaning, int, int]] = []
+        facts = self._facts(language.name, items[0][1].form.utility) if items else {}
         for meaning in meanings:
 
             def made(theirs: Taken, number: int, meaning: Meaning = meaning) -> Interpretation:
                 said = {**others, name: meaning}
                 directives = self._directives(language, theirs, said)
-                return Interpretation(language, tuple(said.items()), directives)
+                return Interpretation(language, tuple(said.items()), directives, facts=facts)
 
             score = self._score(items, made)
             if score is None:

@@ -319,18 +319,16 @@ class Memory:
         Where no function explains such records, the function is put together from what each option
         means alone.
         """
-        numbers, examples = self._examples(ours, without)
-        found = self._induction.explain(ours, examples)
-        asked, meant = ours, None
-        if found is None:
-            meant = self._interpreter.interpret(ours, without)
-            if meant is not None:
-                number = meant[3]
-                asked, numbers = ours, [number]
-                theirs = self.taken(number)
-                assert theirs is not None
-                examples = [(theirs, self.index.behavior(self.index.entry(number).behavior))]
-                found = Explained(meant[1].output, meant[1].exit_code, meant[0], meant[2])
+        meant = self._interpreter.interpret(ours, without)
+        if meant is not None:
+            interpretation, answer, agreed, number = meant
+            asked, numbers, theirs = ours, [number], self.taken(number)
+            assert theirs is not None
+            found = Explained(answer.output, answer.exit_code, interpretation, agreed)
+            examples = [(theirs, self.index.behavior(self.index.entry(number).behavior))]
+        else:
+            numbers, examples = self._examples(ours, without)
+            found, asked = self._induction.explain(ours, examples), ours
         if found is None and len(ours.form.options) > 1:
             found = self._induction.combine(ours, lambda each: self._examples(each, without)[1])
             if found is not None:

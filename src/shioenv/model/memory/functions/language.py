@@ -7,7 +7,7 @@ it is found from records with that option (`shioenv.model.memory.interpret`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -69,6 +69,11 @@ class Language:
     """What directives of formats may stand for."""
     rough: Mapping[str, Directive] = field(default_factory=dict)
     """What directives may stand for that the tree tells for most files only."""
+    facts: Callable[[Taken, str], Iterable[tuple[str, FileEntry, str]]] | None = None
+    """What a command without options shows of files that the tree does not tell.
+
+    These are places, entries and what is shown, of a command and its output.
+    """
     bare: bool = True
     """Records without options show the language."""
 
@@ -95,6 +100,8 @@ class Interpretation:
     meanings: tuple[tuple[str, Meaning], ...]
     directives: Mapping[str, Directive] = field(default_factory=dict)
     refusal: Refusal | None = None
+    facts: Mapping[tuple[str, FileEntry], str] = field(default_factory=dict)
+    """What records show of files, by place and entry."""
 
     @property
     def name(self) -> str:
@@ -105,7 +112,9 @@ class Interpretation:
     def __call__(self, taken: Taken) -> Kept | None:
         """What the command does; None where the interpretation does not apply."""
         meanings = dict(self.meanings)
-        plan = Plan(operands=[], directives=self.directives, refusal=self.refusal)
+        plan = Plan(
+            operands=[], directives=self.directives, refusal=self.refusal, facts=self.facts
+        )
         operands = {each.word: each for each in taken.operands}
         try:
             for name, value in taken.form.order:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from shioenv.bash.patterns import matches
-from shioenv.domain.context import FileEntry
+from shioenv.domain.context import OF_DATE, FileEntry
 from shioenv.domain.work import spend
 from shioenv.model.facts import Tree, rounded
 from shioenv.model.memory.functions.formats import instant, kibibytes, stamp
@@ -78,10 +78,28 @@ def _extension(name: str) -> str:
     return name[place:] if place >= 0 else ""
 
 
-def _version(name: str) -> tuple[object, ...]:
+_SUFFIX = re.compile(r"(\.[A-Za-z~][A-Za-z0-9~]*)*$")
+
+
+def _rank(character: str) -> int:
+    if character == "~":
+        return -2
+    return ord(character) if character.isascii() and character.isalpha() else ord(character) + 256
+
+
+def _chunks(text: str) -> tuple[tuple[tuple[int, ...], int], ...]:
+    """The text as characters and the number behind them, time after time."""
     return tuple(
-        (int(each), "") if each.isdigit() else (-1, each) for each in re.findall(r"\d+|\D+", name)
+        ((*map(_rank, match[1]), -1), int(match[2] or 0))
+        for match in re.finditer(r"(\D*)(\d*)", text)
     )
+
+
+def _version(name: str) -> tuple[object, ...]:
+    """What names are sorted by, so that numbers in them count (`ls -v`, gnulib's filevercmp)."""
+    dots = 0 if name == "." else 1 if name == ".." else 2 if name.startswith(".") else 3
+    prefix = name[: _SUFFIX.search(name).start()]  # type: ignore[union-attr]
+    return dots, _chunks(prefix), _chunks(name)
 
 
 def _mark(entry: FileEntry, marks: str) -> str:
@@ -251,6 +269,8 @@ def _inside(tree: Tree, plan: Plan) -> list[Shown]:
 
 def _shown(name: str, entry: FileEntry, tree: Tree, plan: Plan) -> Shown:
     leads = tree.find(name) if entry.target is not None else None
+    if plan.get("read") and tree.now is not None:  # what is looked at is read now
+        entry = replace(entry, **{each: getattr(tree.now, each) for each in OF_DATE})
     return Shown(name, leads or entry if plan.get("follow") else entry, leads)
 
 
@@ -404,6 +424,7 @@ LISTING = Language("listing", (
     Meaning("quoted", flag("quoting", "c")),
     Meaning("escaped", flag("quoting", "escape")),
     Meaning("with authors", flag("author")),
+    Meaning("as last read", flag("read")),
     Meaning("without backups", lambda plan, word: _pattern("ignored")(plan, "*~")),
     Meaning("ended by NUL", _all(_form("lines", unless_details=True), flag("end", "\0"))),
     Meaning("nothing", nothing, valued=True),
