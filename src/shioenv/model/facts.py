@@ -122,6 +122,16 @@ class Tree:
         made = pristine.made if isinstance(pristine, World) else None
         return FileEntry(**{**made, "target": None}) if made else None
 
+    def key(self, path: str, *, follow: bool = True) -> str:
+        """The name in `fs` of the file that a path leads to; `follow`: through a link at its end."""
+        place = posixpath.join(self._path, path)
+        if not follow:
+            above, last = posixpath.split(place.rstrip("/"))
+            place = posixpath.join(self._state.resolve(above), last)
+        else:
+            place = self._state.resolve(place)
+        return file_key(os.fsencode(place), os.fsencode(self._state.cwd))
+
     def place(self, path: str) -> str:
         """The absolute path to which a path leads from the directory."""
         return posixpath.normpath(posixpath.join(self._path, path))

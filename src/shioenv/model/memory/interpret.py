@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from shioenv.domain.context import FileEntry
 from shioenv.domain.work import uncounted
+from shioenv.model.memory.functions.dates import DATES, TIMES
 from shioenv.model.memory.functions.formats import FORMATTED, parts_of
 from shioenv.model.memory.functions.language import (
     Directive,
@@ -28,7 +29,7 @@ from shioenv.model.memory.functions.usage import USAGE
 from shioenv.model.memory.functions.walk import WALK
 from shioenv.model.memory.rewrite import Kept, Taken
 
-LANGUAGES: tuple[Language, ...] = (WALK, LISTING, USAGE, FORMATTED)
+LANGUAGES: tuple[Language, ...] = (WALK, LISTING, USAGE, DATES, TIMES, FORMATTED)
 """Every language."""
 
 EXAMPLES = 48
@@ -135,7 +136,7 @@ class Interpreter:
         found = []
         with uncounted():
             for number, theirs, kept in self._records(utility, name, letter, SHOWN if letter else EXAMPLES):
-                if kept.patch != "[]" or kept.is_error or kept.channels is not None or kept.volatile:
+                if kept.is_error or kept.channels is not None or kept.volatile:
                     continue
                 if theirs.form.guessed or any(each.kind == "x" for each in theirs.operands):
                     continue
@@ -279,7 +280,7 @@ class Interpreter:
                     continue
                 if made.key == kept.key:
                     agreed += 1
-                    told += bool(made.output)
+                    told += bool(made.output) or made.patch != "[]"
                 else:
                     failed += 1
                     if failed > max(1, len(items) // SPARED) or (failed > 1 and not agreed):

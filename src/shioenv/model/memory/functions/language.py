@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from shioenv.domain.context import FileEntry
+from shioenv.domain.patch import ContextPatch
 from shioenv.model.facts import Operand, Tree
 from shioenv.model.memory.rewrite import Kept, Taken
 
@@ -113,8 +114,9 @@ class Interpretation:
         """What the command does; None where the interpretation does not apply."""
         meanings = dict(self.meanings)
         plan = Plan(
-            operands=[], directives=self.directives, refusal=self.refusal, facts=self.facts
-        )
+            operands=[], directives=self.directives, refusal=self.refusal, facts=self.facts,
+            operations=[],
+        )  # fmt: skip
         operands = {each.word: each for each in taken.operands}
         try:
             for name, value in taken.form.order:
@@ -133,11 +135,12 @@ class Interpretation:
             return None
         errors = [each for each in parts if isinstance(each, Refused)]
         output, error = "".join(parts), "".join(errors)
+        patch = ContextPatch(tuple(plan["operations"])).to_json()
         if not errors or self.refusal is None:
-            return Kept(0, output, "[]")
+            return Kept(0, output, patch)
         said = "".join(each for each in parts if not isinstance(each, Refused))
         channels = (said, error) if said else None
-        return Kept(self.refusal.exit_code, output, "[]", channels, is_error=not said)
+        return Kept(self.refusal.exit_code, output, patch, channels, is_error=not said)
 
 
 def flag(name: str, value: Any = True) -> Callable[[Plan, str], None]:

@@ -12,6 +12,7 @@ from functools import lru_cache
 
 from shioenv.bash.patterns import matches
 from shioenv.domain.context import FileEntry
+from shioenv.domain.pointer import pointer
 from shioenv.domain.work import spend
 from shioenv.model.facts import Operand, Tree, octal
 from shioenv.model.memory.functions.formats import ATTRIBUTES, ROUGH, instant, unescaped, written
@@ -226,6 +227,28 @@ def _print_formatted(walk: _Walk, word: str) -> bool:
     return True
 
 
+def _remove(walk: _Walk, word: str) -> bool:
+    if not walk.inner and walk.file.path in (".", "./"):
+        return True
+    if walk.file.entry.perms[0] == "d":
+        kept = {path for path, _ in walk.tree.entries or () if _is_in(path, walk.inner)}
+        if kept - walk.plan["removed"]:
+            raise ValueError("a directory is not empty")
+    walk.plan["removed"].add(walk.inner)
+    key = walk.file.tree.key(walk.file.path, follow=False)
+    walk.plan["operations"].append(("r", pointer("fs", key)))
+    return True
+
+
+def _is_in(path: str, above: str) -> bool:
+    return path.startswith(f"{above}/") or not above
+
+
+def _removing(plan: Plan, word: str) -> None:
+    plan["inside first"] = True
+    _action(_remove)(plan, word)
+
+
 def _prune(walk: _Walk, word: str) -> bool:
     walk.pruned = True
     return True
@@ -273,6 +296,7 @@ _MEANINGS = (
     Meaning("or", _sign("-o")),
     Meaning("print with NUL", _action(_print("\0"))),
     Meaning("is empty", _test(_is_empty)),
+    Meaning("remove", _removing),
     Meaning("true", _test(lambda walk, word: True)),
     Meaning("false", _test(lambda walk, word: False)),
     Meaning("may be run", _test(_can("x"))),
@@ -365,6 +389,7 @@ def _run(taken: Taken, plan: Plan) -> Sequence[str] | None:
         if plan.get("inside first"):
             files = list(_inside(files))
         pruned: tuple[str, ...] = ()
+        plan["removed"] = set()
         for inner, entry in files:
             deep = inner.count("/") + bool(inner)
             if deep > plan.get("deepest", deep) or deep < plan.get("least", 0):
