@@ -58,6 +58,8 @@ class Form:
     """What one of the command's words stands for is not known."""
     order: tuple[tuple[str, str | None], ...] = ()
     """Options and operands in the order they stand; an operand is a value without a name."""
+    words: tuple[str, ...] = ()
+    """The words behind the command, expanded."""
 
 
 class Forms:
@@ -101,7 +103,7 @@ class Forms:
             order = (("", word) if word in operands else (word, None) for word in words)
             return Form(
                 name, command, (*options, *plain), tuple(operands), False, matched, guessed,
-                (*options, *order),
+                (*options, *order), tuple(words),
             )  # fmt: skip
         grammar, splitter = known.of(name, words)
         operands = []
@@ -126,6 +128,7 @@ class Forms:
             matched,
             guessed,
             tuple(order),
+            tuple("" if word == _EMPTY else word for word in words),
         )
 
     def _load(self, name: str) -> _Known | None:

@@ -13,7 +13,6 @@ from functools import lru_cache
 
 from shioenv.domain.work import spend, uncounted
 from shioenv.model.memory.functions.families import functions
-from shioenv.model.memory.functions.language import Interpretation
 from shioenv.model.memory.functions.space import Given, TextFunction
 from shioenv.model.memory.rewrite import Kept, Taken
 
@@ -35,7 +34,7 @@ class Explained:
 
     output: str
     exit_code: int
-    function: TextFunction | Interpretation
+    function: TextFunction
     agreed: int
     """How many examples the function explains."""
 

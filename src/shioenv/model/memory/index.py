@@ -303,18 +303,30 @@ class Index:
             found += [int(each) + first for each in _spread(places, left)]
         return found
 
-    def holding(self, utility: str, pattern: bytes) -> list[int]:
-        """The numbers of a utility's records whose texts match a pattern, short texts first."""
+    def holding(self, utility: str, part: str, pattern: str) -> list[int]:
+        """The numbers of a utility's records whose texts match a pattern, short texts first.
+
+        `part` is a text that every match holds.
+        """
         first, end = self.utilities.get(utility, (0, 0))
         rows = self.rows[first:end]
         if not len(rows):
             return []
         begins = rows["text"].astype(np.int64)
-        area = self._texts[begins[0] : begins[-1] + rows["length"][-1]]
-        found = [match.start() for match in re.finditer(pattern, area)]
-        numbers = np.unique(np.searchsorted(begins, begins[0] + np.array(found, int), "right") - 1)
-        numbers = numbers[np.argsort(rows["length"][numbers], kind="stable")]
-        return [int(number) + first for number in numbers]
+        lengths = rows["length"].astype(np.int64)
+        area = bytes(self._texts[begins[0] : begins[-1] + lengths[-1]])
+        found = [match.start() for match in re.finditer(re.escape(_bytes(part)), area)]
+        places = np.array(found, dtype=np.int64) + begins[0]
+        numbers = np.unique(np.searchsorted(begins, places, "right") - 1)
+        wanted = re.compile(_bytes(pattern))
+        starts = begins - begins[0]
+        matching = [
+            number
+            for number in numbers.tolist()
+            if wanted.search(area[starts[number] : starts[number] + lengths[number]])
+        ]
+        matching.sort(key=lambda number: lengths[number])
+        return [number + first for number in matching]
 
     def entry(self, number: int) -> MemoryEntry:
         """The record of this number."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
 
@@ -62,6 +63,18 @@ Record: TypeAlias = tuple[int, Taken, Kept]
 Records: TypeAlias = Callable[[str, str, str, int], Sequence[Record]]
 
 
+@dataclass(frozen=True)
+class Interpreted:
+    """What a command does by what its options mean, and what speaks for that."""
+
+    kept: Kept
+    name: str
+    agreed: int
+    """How many examples speak for the option for which the fewest speak."""
+    number: int
+    """A record that speaks for it."""
+
+
 class Interpreter:
     """Finds what options mean, and remembers it.
 
@@ -80,8 +93,8 @@ class Interpreter:
         self._facts = lru_cache(maxsize=1_000)(self._shown_facts)
         self._refusal = lru_cache(maxsize=1_000)(self._refused)
 
-    def interpret(self, ours: Taken, without: int = -1) -> tuple[Interpretation, Kept, int, int] | None:
-        """What our command means, what it does, how many examples say so, and one of these.
+    def interpret(self, ours: Taken, without: int = -1) -> Interpreted | None:
+        """What our command does by what its options mean.
 
         None where an option has no meaning that records show. The record `without` is no example.
         """
@@ -120,7 +133,7 @@ class Interpreter:
                 example = self._examples(utility, options[0] if options else "")
                 number = next((each for each, _, _ in example if each != without), -1)
                 if number >= 0:
-                    return made, kept, min(agreed), number
+                    return Interpreted(kept, made.name, min(agreed), number)
         return None
 
     def _is_of(self, utility: str, name: str, without: int) -> int:

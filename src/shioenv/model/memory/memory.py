@@ -29,7 +29,7 @@ from shioenv.domain.work import answering, spend, uncounted
 from shioenv.errors import Abstained, PatchError
 from shioenv.model.facts import here, listing, operands, tree, valued
 from shioenv.model.forms import Forms
-from shioenv.model.memory.explain import Explained, Induction, parts
+from shioenv.model.memory.explain import Induction, parts
 from shioenv.model.memory.index import Index
 from shioenv.model.memory.interpret import Interpreter, Record
 from shioenv.model.memory.rank import (
@@ -52,6 +52,7 @@ from shioenv.model.memory.rewrite import (
     Taken,
     fillings,
 )
+from shioenv.model.memory.tables import Tables
 from shioenv.model.translation import Translation
 from shioenv.system.world import World, read_world
 
@@ -147,6 +148,7 @@ class Memory:
         self._forms = Forms()
         self._induction = Induction()
         self._interpreter = Interpreter(self._with_option)
+        self._tables = Tables(self._matching)
         self.taken = lru_cache(maxsize=20_000)(self._taken)
         """A record's command taken apart, by the record's number; None for no single command."""
         self._translated = lru_cache(maxsize=8)(self._translate)
@@ -320,15 +322,11 @@ class Memory:
         means alone.
         """
         meant = self._interpreter.interpret(ours, without)
+        meant = meant or self._tables.put_together(ours, without)
         if meant is not None:
-            interpretation, answer, agreed, number = meant
-            asked, numbers, theirs = ours, [number], self.taken(number)
-            assert theirs is not None
-            found = Explained(answer.output, answer.exit_code, interpretation, agreed)
-            examples = [(theirs, self.index.behavior(self.index.entry(number).behavior))]
-        else:
-            numbers, examples = self._examples(ours, without)
-            found, asked = self._induction.explain(ours, examples), ours
+            return self._made(ours, made, meant.kept, meant.name, meant.agreed, meant.number)
+        numbers, examples = self._examples(ours, without)
+        found, asked = self._induction.explain(ours, examples), ours
         if found is None and len(ours.form.options) > 1:
             found = self._induction.combine(ours, lambda each: self._examples(each, without)[1])
             if found is not None:
@@ -336,15 +334,22 @@ class Memory:
                 numbers, examples = self._examples(asked, without)
         if found is None:
             return None
-        pair = difference(asked, examples[0][0])
+        kept = Kept(found.exit_code, found.output, "[]")
+        return self._made(asked, made, kept, found.function.name, found.agreed, numbers[0])
+
+    def _made(
+        self, asked: Taken, made: Sequence[Candidate], kept: Kept, name: str, agreed: int, number: int
+    ) -> Candidate:
+        """An answer that a function gives, which so many records speak for; `number` is one."""
+        theirs = self.taken(number)
+        pair = difference(asked, theirs or asked)
         far = float(np.dot(self.ranker.weights, pair))
-        answer = meant[1] if meant else Kept(found.exit_code, found.output, "[]")
-        same = [each for each in made if each.kept.key == answer.key]
+        same = [each for each in made if each.kept.key == kept.key]
         return Candidate(
-            kept=answer, how=INDUCED, number=numbers[0], pair=pair, distance=far, place=0,
+            kept=kept, how=INDUCED, number=number, pair=pair, distance=far, place=0,
             near=sum(each.near for each in same), all=sum(each.all for each in same),
-            votes=found.agreed, unchanged=len(same), added=0, leftover=False,
-            note=f"{found.function.name}, found from {found.agreed} examples like ",
+            votes=agreed, unchanged=len(same), added=0, leftover=False,
+            note=f"{name}, found from {agreed} examples like ",
         )  # fmt: skip
 
     def _examples(self, taken: Taken, without: int) -> tuple[list[int], list[tuple[Taken, Kept]]]:
@@ -363,14 +368,20 @@ class Memory:
     def _with_option(self, utility: str, name: str, directive: str, count: int) -> list[Record]:
         """See `Interpreter`."""
         if directive:
-            pattern = rb"%[-#0+\d.]*" + re.escape(directive.encode())
-            numbers = self.index.holding(utility, pattern)[:count]
-        else:
-            numbers = self.index.with_option(utility, name, count)
+            return self._matching(utility, directive, rf"%[-#0+\d.]*{re.escape(directive)}", count)
+        found = self._records(self.index.with_option(utility, name, count))
+        return [each for each in found if not name or name in dict(each[1].form.options)]
+
+    def _matching(self, utility: str, part: str, pattern: str, count: int) -> list[Record]:
+        """See `Tables`."""
+        return self._records(self.index.holding(utility, part, pattern)[:count])
+
+    def _records(self, numbers: Sequence[int]) -> list[Record]:
+        """The single commands among records, each with its number and with what it did."""
         found: list[Record] = []
         for number in numbers:
             theirs = self.taken(number)
-            if theirs is not None and (not name or name in dict(theirs.form.options)):
+            if theirs is not None:
                 kept = self.index.behavior(self.index.entry(number).behavior)
                 found.append((number, theirs, kept))
         return found
