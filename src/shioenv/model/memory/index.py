@@ -282,25 +282,23 @@ class Index:
             found += [place + first for place in taken_now]
         return found
 
-    def with_option(self, utility: str, name: str, count: int) -> list[int]:
+    def with_option(self, utility: str, name: str, count: int, *, alone: bool) -> list[int]:
         """The numbers of so many records of a utility with an option, at even distances.
 
-        Records with that option alone come first, and are at most half. Records with more options
-        follow, those with fewer first. An empty name stands for records without options.
+        `alone`: records with that option alone. Else records with more options, those with fewer
+        first. An empty name stands for records without options.
         """
         first, end = self.utilities.get(utility, (0, 0))
         options = self.rows["options"][first:end]
-        if not name:
-            return [int(each) + first for each in _spread(np.flatnonzero(options == 0), count)]
-        bit = np.uint64(option_bit(name))
-        alone = _spread(np.flatnonzero(options == bit), count // 2)
-        found = [int(each) + first for each in alone]
-        has = np.flatnonzero(options & bit)
+        bit = np.uint64(option_bit(name) if name else 0)
+        if alone:
+            return [int(each) + first for each in _spread(np.flatnonzero(options == bit), count)]
+        has = np.flatnonzero((options & bit) != 0)
         more = _ones(options[has])
+        found: list[int] = []
         for number in range(2, _MOST_BESIDE + 1):
-            places = has[more == number]
             left = (count - len(found) + 1) // 2 if number < _MOST_BESIDE else count - len(found)
-            found += [int(each) + first for each in _spread(places, left)]
+            found += [int(each) + first for each in _spread(has[more == number], left)]
         return found
 
     def holding(self, utility: str, part: str, pattern: str) -> list[int]:

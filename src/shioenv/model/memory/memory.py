@@ -31,7 +31,7 @@ from shioenv.model.facts import here, listing, operands, tree, valued
 from shioenv.model.forms import Forms
 from shioenv.model.memory.explain import Induction, parts
 from shioenv.model.memory.index import Index
-from shioenv.model.memory.interpret import Interpreter, Record
+from shioenv.model.memory.interpret import Interpreter
 from shioenv.model.memory.rank import (
     Candidate,
     Numbers,
@@ -52,6 +52,7 @@ from shioenv.model.memory.rewrite import (
     Taken,
     fillings,
 )
+from shioenv.model.memory.samples import Record
 from shioenv.model.memory.tables import Tables
 from shioenv.model.translation import Translation
 from shioenv.system.world import World, read_world
@@ -147,7 +148,7 @@ class Memory:
         self.ranker = ranker or (load_ranker(kept) if os.path.lexists(kept) else untrained())
         self._forms = Forms()
         self._induction = Induction()
-        self._interpreter = Interpreter(self._with_option)
+        self._interpreter = Interpreter(self._with_option, self._matching)
         self._tables = Tables(self._matching)
         self.taken = lru_cache(maxsize=20_000)(self._taken)
         """A record's command taken apart, by the record's number; None for no single command."""
@@ -365,11 +366,9 @@ class Memory:
                 examples.append((theirs, kept))
         return numbers, examples
 
-    def _with_option(self, utility: str, name: str, directive: str, count: int) -> list[Record]:
+    def _with_option(self, utility: str, name: str, count: int, alone: bool) -> list[Record]:
         """See `Interpreter`."""
-        if directive:
-            return self._matching(utility, directive, rf"%[-#0+\d.]*{re.escape(directive)}", count)
-        found = self._records(self.index.with_option(utility, name, count))
+        found = self._records(self.index.with_option(utility, name, count, alone=alone))
         return [each for each in found if not name or name in dict(each[1].form.options)]
 
     def _matching(self, utility: str, part: str, pattern: str, count: int) -> list[Record]:

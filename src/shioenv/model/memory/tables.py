@@ -14,8 +14,8 @@ from itertools import pairwise
 from typing import TypeAlias
 
 from shioenv.domain.work import spend, uncounted
-from shioenv.model.memory.interpret import Record
 from shioenv.model.memory.rewrite import Kept, Taken
+from shioenv.model.memory.samples import Matching, Record
 
 MOST_COLUMNS = 16
 """Most columns of a table (ours)."""
@@ -30,9 +30,6 @@ _COLUMNS = re.compile(r"[\w%:.+-]+(,[\w%:.+-]+)*=?")
 
 Others: TypeAlias = tuple[tuple[tuple[str, str | None], ...], tuple[str, ...]]
 """The other options of a command, and its operands: these say what the rows are."""
-
-Matching: TypeAlias = Callable[[str, str, str, int], Sequence[Record]]
-
 
 @dataclass(frozen=True)
 class Column:

@@ -244,5 +244,5 @@ FORMATTED = Language(
         Meaning("nothing", nothing, valued=True),
         Meaning("in lines", _formatted(lines=True), valued=True, format=True),
         Meaning("as it is", _formatted(lines=False), valued=True, format=True),
-    ), _run, directives=ATTRIBUTES, rough=ROUGH, bare=False,
+    ), _run, directives=ATTRIBUTES, rough=ROUGH,
 )  # fmt: skip

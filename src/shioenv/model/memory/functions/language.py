@@ -43,7 +43,7 @@ class Listed:
         return self.tree.place(self.path)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Meaning:
     """One thing that an option may mean."""
 
@@ -55,7 +55,7 @@ class Meaning:
     """The value is a format, whose directives have meanings of their own."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Language:
     """What one kind of command does, and what its options may mean."""
 
@@ -75,8 +75,6 @@ class Language:
 
     These are places, entries and what is shown, of a command and its output.
     """
-    bare: bool = True
-    """Records without options show the language."""
 
 
 class Refused(str):

@@ -44,10 +44,17 @@ class _Walk:
 _Test = Callable[[_Walk], bool]
 
 
-def _test(test: Callable[[_Walk, str], bool]) -> Callable[[Plan, str], None]:
-    """A meaning's change: a test is one more term of the expression."""
+def _test(
+    test: Callable[[_Walk, str], bool], check: Callable[[str], object] | None = None
+) -> Callable[[Plan, str], None]:
+    """A meaning's change: a test is one more term of the expression.
+
+    `check` raises ValueError or LookupError for a word that is no value of the test.
+    """
 
     def change(plan: Plan, word: str) -> None:
+        if check is not None:
+            check(word)
         plan["closed"] = True
         plan.setdefault("terms", []).append(lambda walk: test(walk, word))
 
@@ -112,10 +119,19 @@ def _number(word: str) -> tuple[str, int]:
     return match[1], int(match[2])
 
 
-def _of_size(walk: _Walk, word: str) -> bool:
+@lru_cache(maxsize=500)
+def _sized(word: str) -> tuple[str, int, int]:
+    """A sign, a number and a unit. Errors: ValueError, LookupError for other words."""
     unit = _UNITS[word[-1:] if not word[-1:].isdigit() else ""]
-    sign, wanted = _number(word.rstrip("bcwkMG"))
+    return *_number(word[:-1] if word[-1:] in _UNITS else word), unit
+
+
+def _of_size(walk: _Walk, word: str) -> bool:
+    sign, wanted, unit = _sized(word)
     return _compared(-(-walk.file.entry.size // unit), sign, wanted)
+
+
+_DAY, _MINUTE = timedelta(days=1), timedelta(minutes=1)
 
 
 def _of_age(unit: timedelta, *, up: bool) -> Callable[[_Walk, str], bool]:
@@ -158,9 +174,13 @@ def _bits(word: str) -> int:
     return bits
 
 
+def _rights(word: str) -> int:
+    """The permissions that a word asks for. Errors: ValueError for other words."""
+    return _bits(word[1:] if word[:1] in ("-", "/") else word)
+
+
 def _of_rights(walk: _Walk, word: str) -> bool:
-    has = int(octal(walk.file.entry.perms), 8)
-    wanted = _bits(word.lstrip("-/"))
+    has, wanted = int(octal(walk.file.entry.perms), 8), _rights(word)
     if word.startswith("-"):
         return has & wanted == wanted
     return bool(has & wanted) or not wanted if word.startswith("/") else has == wanted
@@ -304,22 +324,22 @@ _MEANINGS = (
     Meaning("go no deeper", _test(_prune)),
     Meaning("what is inside first", _inside_first),
     Meaning("of this name", _test(_has_name), valued=True),
-    Meaning("of this kind", _test(_of_kind), valued=True),
+    Meaning("of this kind", _test(_of_kind, _kinds), valued=True),
     Meaning("of this name in any case", _test(_has_folded_name), valued=True),
     Meaning("of this path", _test(_has_path), valued=True),
     Meaning("of this path in any case", _test(_has_folded_path), valued=True),
-    Meaning("of this size", _test(_of_size), valued=True),
+    Meaning("of this size", _test(_of_size, _sized), valued=True),
     Meaning("at most so deep", _to_depth("deepest"), valued=True),
     Meaning("at least so deep", _to_depth("least"), valued=True),
-    Meaning("changed days ago", _test(_of_age(timedelta(days=1), up=False)), valued=True),
-    Meaning("changed minutes ago", _test(_of_age(timedelta(minutes=1), up=True)), valued=True),
+    Meaning("changed days ago", _test(_of_age(_DAY, up=False), _number), valued=True),
+    Meaning("changed minutes ago", _test(_of_age(_MINUTE, up=True), _number), valued=True),
     Meaning("newer", _test(_is_newer), valued=True),
-    Meaning("of these rights", _test(_of_rights), valued=True),
+    Meaning("of these rights", _test(_of_rights, _rights), valued=True),
     Meaning("of this owner", _test(_is_owned), valued=True),
     Meaning("of this group", _test(_is_of_group), valued=True),
-    Meaning("leads to a file of this kind", _test(_of_followed_kind), valued=True),
+    Meaning("leads to a file of this kind", _test(_of_followed_kind, _kinds), valued=True),
     Meaning("leads to this", _test(_leads_to), valued=True),
-    Meaning("of so many links", _test(_has_links), valued=True),
+    Meaning("of so many links", _test(_has_links, _number), valued=True),
     Meaning("print by a format", _action(_print_formatted), valued=True, format=True),
     Meaning("nothing", lambda plan, word: _closing(plan, word), valued=True),
 )
