@@ -123,7 +123,10 @@ class Tree:
         return FileEntry(**{**made, "target": None}) if made else None
 
     def key(self, path: str, *, follow: bool = True) -> str:
-        """The name in `fs` of the file that a path leads to; `follow`: through a link at its end."""
+        """The name in `fs` of the file that a path leads to.
+
+        `follow`: a link at its end is followed.
+        """
         place = posixpath.join(self._path, path)
         if not follow:
             above, last = posixpath.split(place.rstrip("/"))

@@ -100,10 +100,10 @@ class Forms:
         if known is None:
             operands = [word for word in words if not word.startswith("-") or word == "-"]
             plain = [(word, None) for word in words if word.startswith("-") and word != "-"]
-            order = (("", word) if word in operands else (word, None) for word in words)
+            mixed = (("", word) if word in operands else (word, None) for word in words)
             return Form(
                 name, command, (*options, *plain), tuple(operands), False, matched, guessed,
-                (*options, *order), tuple(words),
+                (*options, *mixed), tuple(words),
             )  # fmt: skip
         grammar, splitter = known.of(name, words)
         operands = []

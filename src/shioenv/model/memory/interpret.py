@@ -1,8 +1,8 @@
 """What a command does, put together of what each of its options means.
 
-What an option means is nowhere written. Records with the option are examples: the meaning is the one
-of a language (`functions.language`) that explains them. A command whose options nobody saw together
-is answered by the meanings of each.
+What an option means is nowhere written. Records with the option are examples: the meaning is the
+one of a language (`functions.language`) that explains them. A command whose options nobody saw
+together is answered by the meanings of each.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ class Interpreter:
     def _apart(self, language: Language, utility: str, name: str, valued: bool) -> Meaning | None:
         """The meaning of an option as it stands alone."""
         found = self._alone(language, utility, name, valued)
-        return found and found.meaning
+        return None if found is None else found.meaning
 
     def _shown(self, language: Language, utility: str, without: int) -> int:
         """How many records without options a language explains."""

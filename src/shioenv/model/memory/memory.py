@@ -31,7 +31,7 @@ from shioenv.model.facts import here, listing, operands, tree, valued
 from shioenv.model.forms import Forms
 from shioenv.model.memory.explain import Induction, parts
 from shioenv.model.memory.index import Index
-from shioenv.model.memory.interpret import Interpreter
+from shioenv.model.memory.interpret import Interpreted, Interpreter
 from shioenv.model.memory.rank import (
     Candidate,
     Numbers,
@@ -53,7 +53,7 @@ from shioenv.model.memory.rewrite import (
     fillings,
 )
 from shioenv.model.memory.samples import Record
-from shioenv.model.memory.tables import Tables
+from shioenv.model.memory.tables import Table, Tables
 from shioenv.model.translation import Translation
 from shioenv.system.world import World, read_world
 
@@ -322,8 +322,9 @@ class Memory:
         Where no function explains such records, the function is put together from what each option
         means alone.
         """
-        meant = self._interpreter.interpret(ours, without)
-        meant = meant or self._tables.put_together(ours, without)
+        meant: Interpreted | Table | None = self._interpreter.interpret(ours, without)
+        if meant is None:
+            meant = self._tables.put_together(ours, without)
         if meant is not None:
             return self._made(ours, made, meant.kept, meant.name, meant.agreed, meant.number)
         numbers, examples = self._examples(ours, without)
@@ -339,7 +340,13 @@ class Memory:
         return self._made(asked, made, kept, found.function.name, found.agreed, numbers[0])
 
     def _made(
-        self, asked: Taken, made: Sequence[Candidate], kept: Kept, name: str, agreed: int, number: int
+        self,
+        asked: Taken,
+        made: Sequence[Candidate],
+        kept: Kept,
+        name: str,
+        agreed: int,
+        number: int,
     ) -> Candidate:
         """An answer that a function gives, which so many records speak for; `number` is one."""
         theirs = self.taken(number)

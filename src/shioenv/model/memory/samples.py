@@ -142,5 +142,7 @@ def _is_example(record: Record) -> bool:
         return False
     if any(each.kind == "x" for each in theirs.operands):
         return False
-    trees = [each.tree for each in theirs.operands if each.tree] or [theirs.tree]
-    return not any(tree and len(tree.entries or ()) > _WALKED for tree in trees)
+    trees = [each.tree for each in theirs.operands if each.tree]
+    if not trees and theirs.tree is not None:
+        trees = [theirs.tree]
+    return not any(len(tree.entries or ()) > _WALKED for tree in trees)

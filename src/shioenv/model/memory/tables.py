@@ -7,7 +7,7 @@ column's cells. How wide a column is before another one is told by records with 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -30,6 +30,7 @@ _COLUMNS = re.compile(r"[\w%:.+-]+(,[\w%:.+-]+)*=?")
 
 Others: TypeAlias = tuple[tuple[tuple[str, str | None], ...], tuple[str, ...]]
 """The other options of a command, and its operands: these say what the rows are."""
+
 
 @dataclass(frozen=True)
 class Column:
@@ -146,7 +147,9 @@ class Tables:
             lines.append(" ".join(cells) + "\n")
         return "".join(lines), columns[0].number
 
-    def _matching(self, utility: str, option: str, others: Others, part: str, pattern: str) -> list[Record]:
+    def _matching(
+        self, utility: str, option: str, others: Others, part: str, pattern: str
+    ) -> list[Record]:
         """Records of these rows whose text matches a pattern."""
         found = self._records(utility, part, pattern, LOOKED_AT)
         return [
@@ -154,7 +157,9 @@ class Tables:
             for each in found
             if option in dict(each[1].form.options)
             and _others(each[1], option) == others
-            and not each[2].is_error and each[2].exit_code == 0 and each[2].patch == "[]"
+            and not each[2].is_error
+            and each[2].exit_code == 0
+            and each[2].patch == "[]"
         ]
 
     def _shown(
@@ -196,15 +201,14 @@ class Tables:
                 return column
         return None
 
-    def _several(
-        self, utility: str, option: str, others: Others, without: int
-    ) -> list[Record]:
+    def _several(self, utility: str, option: str, others: Others, without: int) -> list[Record]:
         """Records of these rows with several columns."""
         found = self._matching(utility, option, others, ",", r"[\w%],[\w%]")
         return [
             each
             for each in found
-            if each[0] != without and _COLUMNS.fullmatch(dict(each[1].form.options)[option] or "-,")
+            if each[0] != without
+            and _COLUMNS.fullmatch(dict(each[1].form.options)[option] or "-,")
             and "," in (dict(each[1].form.options)[option] or "")
             and "=" not in (dict(each[1].form.options)[option] or "")
         ]

@@ -1,4 +1,4 @@
-"""Dates as people write them, dates written out, and the times that files get (date(1), touch(1))."""
+"""Dates read as people write them, dates written out, and times of files (date(1), touch(1))."""
 
 from __future__ import annotations
 
@@ -227,7 +227,7 @@ def _put_together(parts: _Parts, now: datetime) -> datetime:
     made += timedelta(days=day - 1)
     if parts.weekday is not None and not dated:
         weekday, which = parts.weekday
-        is_other = 0 < which and made.weekday() != weekday
+        is_other = which > 0 and made.weekday() != weekday
         made += timedelta(days=(weekday - made.weekday()) % 7 + 7 * (which - is_other))
     return made + timedelta(seconds=parts.seconds)
 

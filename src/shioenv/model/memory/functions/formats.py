@@ -57,7 +57,7 @@ def parts_of(form: str) -> Iterator[tuple[str, str, str]]:
 
 
 def unescaped(form: str) -> str:
-    """The format with its escapes replaced, as printf does. Errors: ValueError for `\\c`."""
+    """The format with its escapes replaced, as printf does. Errors: ValueError."""
 
     def one(match: re.Match[str]) -> str:
         if match[1][0] in "01234567":
@@ -222,7 +222,7 @@ def _run(taken: Taken, plan: Plan) -> Sequence[str] | None:
     """A format, written out for each file that a command names (stat(1))."""
     if taken.tree is None or "format" not in plan or not plan["operands"]:
         return None
-    made = []
+    made: list[str] = []
     for each in plan["operands"]:
         entry = each.entry
         if entry is not None and plan.get("follow"):
@@ -230,7 +230,9 @@ def _run(taken: Taken, plan: Plan) -> Sequence[str] | None:
         if entry is None:
             made.append(refused(each, plan))
             continue
-        shown = written(plan["format"], Listed(each.word, each.word, entry, taken.tree), plan["directives"])
+        shown = written(
+            plan["format"], Listed(each.word, each.word, entry, taken.tree), plan["directives"]
+        )
         if shown is None:
             return None
         made.append(shown)

@@ -1,8 +1,8 @@
 """Functions put together of what each option means: the space in which meanings are looked for.
 
-A language is what one kind of command does: it lists files, walks trees, sums sizes up. A language has
-meanings. Each changes one thing of what is done. Which option has which meaning is nowhere written:
-it is found from records with that option (`shioenv.model.memory.interpret`).
+A language is what one kind of command does: listing files, walking trees, summing sizes up. A
+language has meanings. Each changes one thing of what is done. Which option has which meaning is
+nowhere written: it is found from records with that option (`shioenv.model.memory.interpret`).
 """
 
 from __future__ import annotations
@@ -118,12 +118,13 @@ class Interpretation:
         operands = {each.word: each for each in taken.operands}
         try:
             for name, value in taken.form.order:
+                word = value or ""
                 if name:
-                    meanings[name].change(plan, value or "")
-                elif value in self.language.words:
-                    self.language.words[value].change(plan, "")
-                elif value is not None:
-                    plan["operands"].append(operands[value])
+                    meanings[name].change(plan, word)
+                elif word in self.language.words:
+                    self.language.words[word].change(plan, "")
+                else:
+                    plan["operands"].append(operands[word])
                     if plan.get("closed"):  # no operand may stand behind an expression
                         return None
             parts = self.language.run(taken, plan)
@@ -169,9 +170,3 @@ def refused(operand: Operand, plan: Plan) -> Refused:
     if refusal is None or operand.kind not in "mM":
         raise ValueError(operand.word)
     return Refused(refusal.before + operand.word + refusal.after)
-
-
-def named_files(plan: Plan) -> Sequence[Operand]:
-    """The operands that a plan works on."""
-    found: Sequence[Operand] = plan["operands"]
-    return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +16,6 @@ from shioenv.model.memory.functions.language import (
     Language,
     Meaning,
     Plan,
-    Refused,
     flag,
     nothing,
     refused,
@@ -162,9 +160,7 @@ def _column(cells: Sequence[str], *, right: bool = False) -> list[str]:
     return [cell.rjust(width) if right else cell.ljust(width) for cell in cells]
 
 
-def _details(
-    files: Sequence[Shown], plan: Plan, now: FileEntry | None, tree: Tree
-) -> str | None:
+def _details(files: Sequence[Shown], plan: Plan, now: FileEntry | None, tree: Tree) -> str | None:
     """A line for each file with its attributes."""
     if now is None or any(each.entry.perms[0] in "bc" for each in files):
         return None
@@ -296,7 +292,9 @@ def _directory(name: str, tree: Tree, plan: Plan, now: FileEntry | None) -> Iter
 def _run(taken: Taken, plan: Plan) -> Sequence[str] | None:
     if taken.tree is None:
         return None
-    here, files, directories = taken.tree, [], []
+    here = taken.tree
+    files: list[Shown] = []
+    directories: list[Shown] = []
     refusals: list[str] = []
     stays = plan.get("itself") or plan.get("form") == "details" or plan.get("marks") == "kinds"
     for each in plan["operands"]:

@@ -92,9 +92,7 @@ def _run(taken: Taken, plan: Plan) -> Sequence[str] | None:
     return printed
 
 
-def _of_operand(
-    word: str, root: FileEntry, here: Tree, plan: Plan
-) -> tuple[list[str], int] | None:
+def _of_operand(word: str, root: FileEntry, here: Tree, plan: Plan) -> tuple[list[str], int] | None:
     """The lines of an operand, and what it takes in all; None where its tree is not known."""
     below = here.at(word).entries if root.perms[0] == "d" else ()
     if below is None or any(each.links > 1 and each.perms[0] != "d" for _, each in below):

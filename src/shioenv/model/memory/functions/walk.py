@@ -87,7 +87,9 @@ def _of_kind(walk: _Walk, word: str) -> bool:
 
 def _of_followed_kind(walk: _Walk, word: str) -> bool:
     entry = walk.file.entry
-    return _letter((_followed(walk) or entry) if entry.target is not None else entry) in _kinds(word)
+    return _letter((_followed(walk) or entry) if entry.target is not None else entry) in _kinds(
+        word
+    )
 
 
 def _followed(walk: _Walk) -> FileEntry | None:
