@@ -1,4 +1,4 @@
-"""Executed commands in the place of a model's records, as `Interpreter` and `Tables` ask for them."""
+"""Executed commands in the place of a model's records."""
 
 from __future__ import annotations
 

@@ -37,9 +37,6 @@ SPARED = 4
 MOST_OPTIONS = 12
 """Most options of a command that is interpreted (ours)."""
 
-MOST_TIED = 4
-"""Most meanings that explain as much as the first, and are tried as well (ours)."""
-
 
 @dataclass(frozen=True)
 class Interpreted:
@@ -116,7 +113,7 @@ class Interpreter:
         if kept is None or number is None:
             return None
         for option, one in meant.items():
-            for other in one.tied[:MOST_TIED]:
+            for other in one.tied:
                 if self._run(language, ours, {**meanings, option: other}, without)[0] != kept:
                     return Interpreted(kept, name, 1, number)  # it may as well be another thing
         return Interpreted(kept, name, min(agreed), number)

@@ -36,6 +36,7 @@ from shioenv.model.memory.rank import (
     Candidate,
     Numbers,
     Ranker,
+    contradicts,
     difference,
     features,
     host,
@@ -478,39 +479,6 @@ def _has_our_options(candidate: Candidate) -> bool:
 
 def _is_found(candidate: Candidate, *, moved: bool) -> bool:
     return candidate.how == INDUCED and (moved or candidate.votes >= ENOUGH)
-
-
-_SAID = (
-    ("No such file or directory", lambda entry: entry is not None),
-    ("File exists", lambda entry: entry is None),
-    ("Is a directory", lambda entry: entry is not None and not entry.perms.startswith("d")),
-    ("Not a directory", lambda entry: entry is not None and entry.perms.startswith("d")),
-)
-"""What the system says of a file (errno(3)), and for which entries that cannot be true."""
-
-
-def contradicts(kept: Kept, ours: Taken, state: State) -> bool:
-    """Whether an answer reports an error of a file that the state's files disprove.
-
-    The file is named by our command. An error that is reported of standard input is wrong, too.
-    """
-    lines = [line for line in kept.output.splitlines() if " " in line]
-    for said, is_wrong in _SAID:
-        for line in lines:
-            if not line.endswith(said):
-                continue
-            for each in (*ours.operands, *(one for _, one in ours.valued)):
-                given = each.kind == "x"
-                spend(1)
-                if each.word not in line:
-                    continue
-                if not (each.key or (given and each.word)) or not re.search(
-                    rf"(?:^|[ '\u2018]){re.escape(each.word)}['\u2019:]", line
-                ):
-                    continue
-                if given or is_wrong(state.entry(each.word)):
-                    return True
-    return False
 
 
 def _is_fed(taken: Taken) -> bool:

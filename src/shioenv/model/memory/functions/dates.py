@@ -62,14 +62,15 @@ class _Parts:
     """A day of the week from 0, Monday, and which one."""
     months: int = 0
     seconds: float = 0
-    is_relative: bool = False
+    last: tuple[int, float] | None = None
+    """The months and seconds that were added last; None: none were."""
     left: list[tuple[str, re.Match[str]]] = field(default_factory=list)
 
     def add(self, count: int, unit: str) -> None:
         months, seconds = _UNITS[_singular(unit)]
+        self.last = count * months, count * seconds
         self.months += count * months
         self.seconds += count * seconds
-        self.is_relative = True
 
 
 def _singular(word: str) -> str:
@@ -146,6 +147,8 @@ def _read_clock(parts: _Parts, match: re.Match[str]) -> None:
             raise ValueError(match[0])
         hour = hour % 12 + 12 * (half == "p")
     parts.clock = hour, minute, second
+    if parts.left and str(parts.left[-1][1]["number"])[0] in "+-":
+        raise ValueError(match[0])  # a time zone
 
 
 def _read_number(parts: _Parts, number: str) -> None:
@@ -180,9 +183,10 @@ def _read_word(parts: _Parts, word: str) -> None:
     if word in _SHIFTS:
         parts.add(_SHIFTS[word], "day")
     elif word == "ago":
-        if not parts.is_relative:
+        if parts.last is None:
             raise ValueError(word)
-        parts.months, parts.seconds = -parts.months, -parts.seconds
+        parts.months -= 2 * parts.last[0]
+        parts.seconds -= 2 * parts.last[1]
     elif word in _ORDINALS and parts.left:
         following = (parts.left.pop()[1]["word"] or "").lower()
         if _singular(following) in _UNITS:
@@ -217,7 +221,7 @@ def _put_together(parts: _Parts, now: datetime) -> datetime:
     day = parts.day if parts.day is not None else now.day
     if parts.clock is not None:
         clock = parts.clock
-    elif parts.is_relative and not dated and parts.weekday is None:
+    elif parts.last is not None and not dated and parts.weekday is None:
         clock = now.hour, now.minute, now.second
     else:
         clock = 0, 0, 0
