@@ -14,7 +14,7 @@ from small_world import small_world, taken
 from shioenv.domain.work import answering
 from shioenv.model.memory.functions.dates import moment
 from shioenv.model.memory.functions.language import Interpretation, Language
-from shioenv.model.memory.functions.listing import LISTING, Shown, in_rows, listed, ordered
+from shioenv.model.memory.functions.listing import LISTING, ListedFile, in_rows, listed, ordered
 from shioenv.model.memory.functions.walk import WALK
 from shioenv.model.memory.interpret import Interpreter
 from shioenv.model.memory.rewrite import Kept
@@ -102,7 +102,7 @@ def test_names_are_laid_out_as_the_program_lays_them_out(
     assert entry is not None
     here = taken("ls").tree
     assert here is not None
-    files = ordered([Shown(name, entry) for name in NAMES], plan)
+    files = ordered([ListedFile(name, entry) for name in NAMES], plan)
     assert listed(files, plan, None, here) == real("ls", options, cwd=tmp_path)
 
 

@@ -8,13 +8,13 @@ from functools import lru_cache
 from shioenv.model.memory.functions.formats import parts_of
 from shioenv.model.memory.functions.language import (
     Directive,
+    FormattedFile,
     Interpretation,
     Language,
-    Listed,
-    Meaning,
+    OptionMeaning,
 )
 from shioenv.model.memory.rewrite import Taken
-from shioenv.model.memory.samples import Record, Samples
+from shioenv.model.memory.samples import ExampleRecords, Record
 
 ENOUGH = 2
 """Files that a directive must show to be known (ours)."""
@@ -25,7 +25,7 @@ UNUSUAL = 20
 _HOLE = "\ue000"
 """A character of private use that stands for a value that is not known."""
 
-Shown = list[tuple[Listed, str]]
+ShownValues = list[tuple[FormattedFile, str]]
 """Files, each with what a record shows of it in the place of a directive."""
 
 
@@ -36,13 +36,19 @@ class Directives:
     """
 
     def __init__(
-        self, samples: Samples, meaning: Callable[[Language, str, str, bool], Meaning | None]
+        self,
+        samples: ExampleRecords,
+        meaning: Callable[[Language, str, str, bool], OptionMeaning | None],
     ) -> None:
         self._samples, self._meaning = samples, meaning
         self._directive = lru_cache(maxsize=2_000)(self._found)
 
     def of(
-        self, language: Language, taken: Taken, meanings: Mapping[str, Meaning], without: int = -1
+        self,
+        language: Language,
+        taken: Taken,
+        meanings: Mapping[str, OptionMeaning],
+        without: int = -1,
     ) -> dict[str, Directive]:
         """What the directives in a command's formats stand for, as far as records show it."""
         found: dict[str, Directive] = {}
@@ -71,9 +77,9 @@ class Directives:
             return found[0]
         return _remembered(language, shown) or _remembered(language, beside)
 
-    def _shown_by(self, language: Language, records: Sequence[Record], letter: str) -> Shown:
+    def _shown_by(self, language: Language, records: Sequence[Record], letter: str) -> ShownValues:
         """What records show where a directive stands, for each file."""
-        found: Shown = []
+        found: ShownValues = []
         for each in records:
             _, theirs, kept = each
             options = dict(theirs.form.options)
@@ -83,7 +89,7 @@ class Directives:
             parts = [part for part in parts_of(options[formats[0]] or "") if part[2]]
             if any(flags for _, flags, _ in parts) or len({one for *_, one in parts}) < len(parts):
                 continue
-            beside: list[tuple[str, Meaning]] = []
+            beside: list[tuple[str, OptionMeaning]] = []
             for option, value in options.items():
                 if option not in formats:
                     utility = theirs.form.utility
@@ -94,7 +100,7 @@ class Directives:
             for meaning in language.meanings:
                 if not meaning.format:
                     continue
-                holes: list[tuple[str, Listed]] = []
+                holes: list[tuple[str, FormattedFile]] = []
                 directives = {one: _hole(one, holes) for _, _, one in parts}
                 said = ((formats[0], meaning), *beside)
                 made = Interpretation(language, said, directives)(theirs)
@@ -117,10 +123,10 @@ def _letters(record: Record) -> set[str]:
     return {letter for value in values for _, _, letter in parts_of(value) if letter}
 
 
-def _hole(letter: str, holes: list[tuple[str, Listed]]) -> Directive:
+def _hole(letter: str, holes: list[tuple[str, FormattedFile]]) -> Directive:
     """A directive of which nothing is known: it leaves a hole for a value, and notes whose."""
 
-    def hole(file: Listed) -> str:
+    def hole(file: FormattedFile) -> str:
         holes.append((letter, file))
         return _HOLE
 
@@ -143,7 +149,7 @@ def _in_holes(made: str, output: str) -> list[str] | None:
     return values
 
 
-def _explained(language: Language, shown: Shown) -> list[Directive]:
+def _explained(language: Language, shown: ShownValues) -> list[Directive]:
     """What a directive may stand for: all that explains nearly all that records show."""
     found: list[Directive] = []
     for directive in language.directives.values():
@@ -158,7 +164,7 @@ def _explained(language: Language, shown: Shown) -> list[Directive]:
     return found
 
 
-def _remembered(language: Language, shown: Shown) -> Directive | None:
+def _remembered(language: Language, shown: ShownValues) -> Directive | None:
     """What records show of each file, as a directive.
 
     Of other files it is what explains most of what records show, to the minute, or what all files

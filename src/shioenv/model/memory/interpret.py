@@ -15,12 +15,12 @@ from shioenv.domain.work import uncounted
 from shioenv.model.memory.directives import Directives, is_format
 from shioenv.model.memory.functions.dates import DATES, TIMES
 from shioenv.model.memory.functions.formats import FORMATTED
-from shioenv.model.memory.functions.language import Interpretation, Language, Meaning
+from shioenv.model.memory.functions.language import Interpretation, Language, OptionMeaning
 from shioenv.model.memory.functions.listing import LISTING
 from shioenv.model.memory.functions.usage import USAGE
 from shioenv.model.memory.functions.walk import WALK
 from shioenv.model.memory.rewrite import Kept, Taken
-from shioenv.model.memory.samples import Matching, Record, Samples, WithOption
+from shioenv.model.memory.samples import ExampleRecords, Matching, Record, WithOption
 
 LANGUAGES: tuple[Language, ...] = (WALK, LISTING, USAGE, DATES, TIMES)
 """The languages that records without options show."""
@@ -54,10 +54,10 @@ class Interpreted:
 class _Meant:
     """What an option means."""
 
-    meaning: Meaning
+    meaning: OptionMeaning
     agreed: int
     """How many examples the meaning explains."""
-    tied: tuple[Meaning, ...]
+    tied: tuple[OptionMeaning, ...]
     """Other meanings that explain as much."""
 
 
@@ -65,7 +65,7 @@ class Interpreter:
     """Finds what options mean, and remembers it."""
 
     def __init__(self, with_option: WithOption, matching: Matching) -> None:
-        self._samples = Samples(with_option, matching)
+        self._samples = ExampleRecords(with_option, matching)
         self._directives = Directives(self._samples, self._apart)
         self._alone = lru_cache(maxsize=3_000)(self._meant_alone)
         self._meant = lru_cache(maxsize=3_000)(self._found)
@@ -119,7 +119,7 @@ class Interpreter:
         return Interpreted(kept, name, min(agreed), number)
 
     def _run(
-        self, language: Language, ours: Taken, meanings: Mapping[str, Meaning], without: int
+        self, language: Language, ours: Taken, meanings: Mapping[str, OptionMeaning], without: int
     ) -> tuple[Kept | None, str]:
         """What a command does by these meanings, and what the interpretation is called."""
         utility = ours.form.utility
@@ -146,7 +146,9 @@ class Interpreter:
             found = found or self._samples.beside(utility, name, without)
         return found[0][0] if found else None
 
-    def _apart(self, language: Language, utility: str, name: str, valued: bool) -> Meaning | None:
+    def _apart(
+        self, language: Language, utility: str, name: str, valued: bool
+    ) -> OptionMeaning | None:
         """The meaning of an option as it stands alone."""
         found = self._alone(language, utility, name, valued)
         return None if found is None else found.meaning
@@ -179,7 +181,7 @@ class Interpreter:
         best = self._meant_alone(language, utility, name, valued, without)
         if best is not None and best.agreed >= ENOUGH and not best.tied:
             return best
-        others: dict[str, Meaning] = {}
+        others: dict[str, OptionMeaning] = {}
         alone = _valued(self._samples.alone(utility, name, without), name, valued=valued)
         items = list(alone)
         for each in _valued(self._samples.beside(utility, name, without), name, valued=valued):
@@ -204,18 +206,18 @@ class Interpreter:
         language: Language,
         items: Sequence[Record],
         name: str,
-        meanings: Sequence[Meaning],
-        others: Mapping[str, Meaning],
+        meanings: Sequence[OptionMeaning],
+        others: Mapping[str, OptionMeaning],
     ) -> _Meant | None:
         """The meaning of an option that explains most examples; of several the simplest."""
         if not items:
             return None
-        best: list[Meaning] = []
+        best: list[OptionMeaning] = []
         agreed = most = 0
         facts = self._samples.facts(language, items[0][1].form.utility)
         for meaning in meanings:
 
-            def made(theirs: Taken, meaning: Meaning = meaning) -> Interpretation:
+            def made(theirs: Taken, meaning: OptionMeaning = meaning) -> Interpretation:
                 said = {**others, name: meaning}
                 directives = self._directives.of(language, theirs, said)
                 return Interpretation(language, tuple(said.items()), directives, facts=facts)
@@ -237,7 +239,7 @@ def _valued(records: Sequence[Record], name: str, *, valued: bool) -> list[Recor
 
 def _possible(
     language: Language, items: Sequence[Record], name: str, *, valued: bool
-) -> list[Meaning]:
+) -> list[OptionMeaning]:
     """The meanings that an option may have, by whether it has values and these are formats."""
     formats = any(each.format for each in language.meanings) and (
         sum(is_format(each, name) for each in items) * 2 > len(items)

@@ -54,7 +54,7 @@ from shioenv.model.memory.rewrite import (
     fillings,
 )
 from shioenv.model.memory.samples import Record
-from shioenv.model.memory.tables import Table, Tables
+from shioenv.model.memory.tables import ShownTable, Tables
 from shioenv.model.translation import Translation
 from shioenv.system.world import World, read_world
 
@@ -323,7 +323,7 @@ class Memory:
         Where no function explains such records, the function is put together from what each option
         means alone.
         """
-        meant: Interpreted | Table | None = self._interpreter.interpret(ours, without)
+        meant: Interpreted | ShownTable | None = self._interpreter.interpret(ours, without)
         if meant is None:
             meant = self._tables.put_together(ours, without)
         if meant is not None:

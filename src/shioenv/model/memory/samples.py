@@ -53,7 +53,7 @@ class _Sample:
     numbers: frozenset[int]
 
 
-class Samples:
+class ExampleRecords:
     """Gives the records that can be examples, and remembers them."""
 
     def __init__(self, with_option: WithOption, matching: Matching) -> None:

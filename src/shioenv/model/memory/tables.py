@@ -50,7 +50,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Table:
+class ShownTable:
     """A table put together, and what speaks for it."""
 
     kept: Kept
@@ -77,7 +77,7 @@ class Tables:
         self._column = lru_cache(maxsize=2_000)(self._shown)
         self._width = lru_cache(maxsize=2_000)(self._seen_width)
 
-    def put_together(self, ours: Taken, without: int = -1) -> Table | None:
+    def put_together(self, ours: Taken, without: int = -1) -> ShownTable | None:
         """The table that a command prints; None where its columns are not known.
 
         The record `without` shows nothing.
@@ -93,7 +93,7 @@ class Tables:
                     return found
         return None
 
-    def _made(self, ours: Taken, option: str, value: str, without: int) -> Table | None:
+    def _made(self, ours: Taken, option: str, value: str, without: int) -> ShownTable | None:
         names = value.removesuffix("=").split(",")
         others = _others(ours, option)
         if len(names) > MOST_COLUMNS or others is None or value.endswith("="):
@@ -114,7 +114,7 @@ class Tables:
         if failed > agreed:
             return None
         text, number = made
-        return Table(Kept(0, _own(text, ours), "[]"), len(names), agreed, number)
+        return ShownTable(Kept(0, _own(text, ours), "[]"), len(names), agreed, number)
 
     def _text(
         self, utility: str, option: str, names: Sequence[str], others: Others, without: int

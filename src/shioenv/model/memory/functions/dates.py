@@ -13,7 +13,7 @@ from shioenv.model.facts import Tree
 from shioenv.model.memory.functions.formats import instant, stamp
 from shioenv.model.memory.functions.language import (
     Language,
-    Meaning,
+    OptionMeaning,
     Plan,
     flag,
     nothing,
@@ -311,18 +311,18 @@ def _write(taken: Taken, plan: Plan) -> Sequence[str] | None:
 
 
 _AT = (
-    Meaning("when", _when(lambda word, now, tree: moment(word, now)), valued=True),
-    Meaning("by its stamp", _when(lambda word, now, tree: _of_stamp(word, now)), valued=True),
-    Meaning("of this file", _when(_of_file), valued=True),
+    OptionMeaning("when", _when(lambda word, now, tree: moment(word, now)), valued=True),
+    OptionMeaning("by its stamp", _when(lambda word, now, tree: _of_stamp(word, now)), valued=True),
+    OptionMeaning("of this file", _when(_of_file), valued=True),
 )
 
 DATES = Language("dates", (
-    Meaning("nothing", nothing),
-    Meaning("as mails have it", _style("%a, %d %b %Y %H:%M:%S +0000")),
-    Meaning("the day", _style("%Y-%m-%d")),
+    OptionMeaning("nothing", nothing),
+    OptionMeaning("as mails have it", _style("%a, %d %b %Y %H:%M:%S +0000")),
+    OptionMeaning("the day", _style("%Y-%m-%d")),
     *_AT,
-    Meaning("in this detail", _styled(_ISO), valued=True),
-    Meaning("in this detail, with a blank", _styled(_RFC), valued=True),
+    OptionMeaning("in this detail", _styled(_ISO), valued=True),
+    OptionMeaning("in this detail, with a blank", _styled(_RFC), valued=True),
 ), _write)  # fmt: skip
 
 
@@ -370,10 +370,10 @@ def _of_what(plan: Plan, word: str) -> None:
 
 
 TIMES = Language("times", (
-    Meaning("nothing", nothing),
-    Meaning("nothing new", flag("no new")),
-    Meaning("when it was read", flag("read alone")),
-    Meaning("links themselves", flag("itself")),
+    OptionMeaning("nothing", nothing),
+    OptionMeaning("nothing new", flag("no new")),
+    OptionMeaning("when it was read", flag("read alone")),
+    OptionMeaning("links themselves", flag("itself")),
     *_AT,
-    Meaning("of what", _of_what, valued=True),
+    OptionMeaning("of what", _of_what, valued=True),
 ), _set)  # fmt: skip

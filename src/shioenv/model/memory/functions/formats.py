@@ -11,9 +11,9 @@ from shioenv.domain.context import MONTHS, FileEntry
 from shioenv.model.facts import octal
 from shioenv.model.memory.functions.language import (
     Directive,
+    FormattedFile,
     Language,
-    Listed,
-    Meaning,
+    OptionMeaning,
     Plan,
     flag,
     nothing,
@@ -69,7 +69,7 @@ def unescaped(form: str) -> str:
     return re.sub(r"\\([0-7]{1,3}|.)", one, form)
 
 
-def written(form: str, file: Listed, directives: Mapping[str, Directive]) -> str | None:
+def written(form: str, file: FormattedFile, directives: Mapping[str, Directive]) -> str | None:
     """A format, written out for a file; None where a directive is not known.
 
     Errors: LookupError for a directive that has no meaning.
@@ -122,41 +122,41 @@ def kibibytes(entry: FileEntry) -> int:
     return 0 if inline else -(-entry.size // _BLOCK) * _BLOCK >> 10
 
 
-def _kind(file: Listed) -> str:
+def _kind(file: FormattedFile) -> str:
     if file.entry.perms[0] == "-":
         return "regular file" if file.entry.size else "regular empty file"
     return _KINDS[file.entry.perms[0]]
 
 
-def _quoted_name(file: Listed) -> str | None:
+def _quoted_name(file: FormattedFile) -> str | None:
     if not re.fullmatch(r"[\w./+@%:,=-]+", file.path):
         return None
     target = file.entry.target
     return f"'{file.path}'" if target is None else f"'{file.path}' -> '{target}'"
 
 
-def _depth(file: Listed) -> str:
+def _depth(file: FormattedFile) -> str:
     inner = _inner(file)
     return str(inner.count("/") + bool(inner))
 
 
-def _inner(file: Listed) -> str:
+def _inner(file: FormattedFile) -> str:
     return file.path[len(file.root) :].lstrip("/")
 
 
-def _above(file: Listed) -> str:
+def _above(file: FormattedFile) -> str:
     above, mark, _ = file.path.rstrip("/").rpartition("/")
     return above if mark else "."
 
 
 def _dated(style: str) -> Directive:
-    def date(file: Listed) -> str | None:
+    def date(file: FormattedFile) -> str | None:
         return instant(file.entry).strftime(style)
 
     return date
 
 
-def _followed(file: Listed) -> str:
+def _followed(file: FormattedFile) -> str:
     entry = file.followed or file.entry
     letter = entry.perms[0]
     return "N" if letter == "l" else "f" if letter == "-" else letter
@@ -231,7 +231,9 @@ def _run(taken: Taken, plan: Plan) -> Sequence[str] | None:
             made.append(refused(each, plan))
             continue
         shown = written(
-            plan["format"], Listed(each.word, each.word, entry, taken.tree), plan["directives"]
+            plan["format"],
+            FormattedFile(each.word, each.word, entry, taken.tree),
+            plan["directives"],
         )
         if shown is None:
             return None
@@ -241,10 +243,10 @@ def _run(taken: Taken, plan: Plan) -> Sequence[str] | None:
 
 FORMATTED = Language(
     "format", (
-        Meaning("nothing", nothing),
-        Meaning("follow links", flag("follow")),
-        Meaning("nothing", nothing, valued=True),
-        Meaning("in lines", _formatted(lines=True), valued=True, format=True),
-        Meaning("as it is", _formatted(lines=False), valued=True, format=True),
+        OptionMeaning("nothing", nothing),
+        OptionMeaning("follow links", flag("follow")),
+        OptionMeaning("nothing", nothing, valued=True),
+        OptionMeaning("in lines", _formatted(lines=True), valued=True, format=True),
+        OptionMeaning("as it is", _formatted(lines=False), valued=True, format=True),
     ), _run, directives=ATTRIBUTES, rough=ROUGH,
 )  # fmt: skip

@@ -19,12 +19,12 @@ from shioenv.model.memory.rewrite import Kept, Taken
 Plan: TypeAlias = dict[str, Any]
 """What is to be done, put together of meanings: values by name."""
 
-Directive: TypeAlias = Callable[["Listed"], str | None]
+Directive: TypeAlias = Callable[["FormattedFile"], str | None]
 """What a directive of a format stands for; None where nobody knows it of a file."""
 
 
 @dataclass(frozen=True)
-class Listed:
+class FormattedFile:
     """A file as a directive finds it."""
 
     path: str
@@ -44,7 +44,7 @@ class Listed:
 
 
 @dataclass(frozen=True, eq=False)
-class Meaning:
+class OptionMeaning:
     """One thing that an option may mean."""
 
     name: str
@@ -60,11 +60,11 @@ class Language:
     """What one kind of command does, and what its options may mean."""
 
     name: str
-    meanings: tuple[Meaning, ...]
+    meanings: tuple[OptionMeaning, ...]
     """Simple meanings first."""
     run: Callable[[Taken, Plan], Sequence[str] | None]
     """The parts of what is printed; None where nobody knows."""
-    words: Mapping[str, Meaning] = field(default_factory=dict)
+    words: Mapping[str, OptionMeaning] = field(default_factory=dict)
     """Operands that are no files, with what they mean."""
     directives: Mapping[str, Directive] = field(default_factory=dict)
     """What directives of formats may stand for."""
@@ -77,7 +77,7 @@ class Language:
     """
 
 
-class Refused(str):
+class RefusedFile(str):
     """A message about a file, on standard error."""
 
 
@@ -96,7 +96,7 @@ class Interpretation:
     """A language, with the meaning of each option of a command."""
 
     language: Language
-    meanings: tuple[tuple[str, Meaning], ...]
+    meanings: tuple[tuple[str, OptionMeaning], ...]
     directives: Mapping[str, Directive] = field(default_factory=dict)
     refusal: Refusal | None = None
     facts: Mapping[tuple[str, FileEntry], str] = field(default_factory=dict)
@@ -132,12 +132,12 @@ class Interpretation:
             return None
         if parts is None:
             return None
-        errors = [each for each in parts if isinstance(each, Refused)]
+        errors = [each for each in parts if isinstance(each, RefusedFile)]
         output, error = "".join(parts), "".join(errors)
         patch = ContextPatch(tuple(plan["operations"])).to_json()
         if not errors or self.refusal is None:
             return Kept(0, output, patch)
-        said = "".join(each for each in parts if not isinstance(each, Refused))
+        said = "".join(each for each in parts if not isinstance(each, RefusedFile))
         channels = (said, error) if said else None
         return Kept(self.refusal.exit_code, output, patch, channels, is_error=not said)
 
@@ -164,9 +164,9 @@ def nothing(plan: Plan, word: str) -> None:
     """A change that changes nothing."""
 
 
-def refused(operand: Operand, plan: Plan) -> Refused:
+def refused(operand: Operand, plan: Plan) -> RefusedFile:
     """What is said of a file that is missing. Errors: ValueError where nobody knows."""
     refusal: Refusal | None = plan["refusal"]
     if refusal is None or operand.kind not in "mM":
         raise ValueError(operand.word)
-    return Refused(refusal.before + operand.word + refusal.after)
+    return RefusedFile(refusal.before + operand.word + refusal.after)

@@ -14,7 +14,7 @@ from shioenv.model.facts import Tree, rounded
 from shioenv.model.memory.functions.formats import instant, kibibytes, stamp
 from shioenv.model.memory.functions.language import (
     Language,
-    Meaning,
+    OptionMeaning,
     Plan,
     flag,
     nothing,
@@ -36,7 +36,7 @@ _DEEPEST = 40
 
 
 @dataclass(frozen=True)
-class Shown:
+class ListedFile:
     """A file in a listing."""
 
     name: str
@@ -45,7 +45,7 @@ class Shown:
     """Where the file is a link, what the link leads to."""
 
 
-def ordered(files: Sequence[Shown], plan: Plan) -> list[Shown]:
+def ordered(files: Sequence[ListedFile], plan: Plan) -> list[ListedFile]:
     """The files in the order that is asked for."""
     order = plan.get("order", "")
     found = list(files)
@@ -67,7 +67,7 @@ def ordered(files: Sequence[Shown], plan: Plan) -> list[Shown]:
     return found
 
 
-def _latest_first(files: Sequence[Shown]) -> list[Shown]:
+def _latest_first(files: Sequence[ListedFile]) -> list[ListedFile]:
     return sorted(files, key=lambda each: -instant(each.entry).timestamp())
 
 
@@ -120,7 +120,7 @@ def _quoted(name: str, style: str) -> str:
     return name
 
 
-def _text(file: Shown, plan: Plan, *, details: bool) -> str:
+def _text(file: ListedFile, plan: Plan, *, details: bool) -> str:
     """The name as it is shown, with its mark, and what a link leads to."""
     marks, quoting = plan.get("marks", ""), plan.get("quoting", "")
     name = _quoted(file.name, quoting)
@@ -130,7 +130,9 @@ def _text(file: Shown, plan: Plan, *, details: bool) -> str:
     return name + (_mark(file.entry, marks) if marks else "")
 
 
-def listed(files: Sequence[Shown], plan: Plan, now: FileEntry | None, tree: Tree) -> str | None:
+def listed(
+    files: Sequence[ListedFile], plan: Plan, now: FileEntry | None, tree: Tree
+) -> str | None:
     """Files in the form that is asked for; None where something that is shown is not known."""
     form = plan.get("form", "lines")
     if form == "details":
@@ -147,7 +149,7 @@ def listed(files: Sequence[Shown], plan: Plan, now: FileEntry | None, tree: Tree
     return "".join(f"{name}{plan.get('end', chr(10))}" for name in names)
 
 
-def _blocks(files: Sequence[Shown], plan: Plan) -> list[str]:
+def _blocks(files: Sequence[ListedFile], plan: Plan) -> list[str]:
     return [_kibibytes(kibibytes(each.entry), plan) for each in files]
 
 
@@ -160,7 +162,9 @@ def _column(cells: Sequence[str], *, right: bool = False) -> list[str]:
     return [cell.rjust(width) if right else cell.ljust(width) for cell in cells]
 
 
-def _details(files: Sequence[Shown], plan: Plan, now: FileEntry | None, tree: Tree) -> str | None:
+def _details(
+    files: Sequence[ListedFile], plan: Plan, now: FileEntry | None, tree: Tree
+) -> str | None:
     """A line for each file with its attributes."""
     if now is None or any(each.entry.perms[0] in "bc" for each in files):
         return None
@@ -250,7 +254,7 @@ def _is_shown(name: str, plan: Plan) -> bool:
     return bool(hidden) or not any(matches(pattern, name) for pattern in plan.get("hides", ()))
 
 
-def _inside(tree: Tree, plan: Plan) -> list[Shown]:
+def _inside(tree: Tree, plan: Plan) -> list[ListedFile]:
     """The files of a directory that are shown. Errors: ValueError where one is not known."""
     known = tree.listed
     if known is None:
@@ -263,11 +267,11 @@ def _inside(tree: Tree, plan: Plan) -> list[Shown]:
     return ordered(found, plan)
 
 
-def _shown(name: str, entry: FileEntry, tree: Tree, plan: Plan) -> Shown:
+def _shown(name: str, entry: FileEntry, tree: Tree, plan: Plan) -> ListedFile:
     leads = tree.find(name) if entry.target is not None else None
     if plan.get("read") and tree.now is not None:  # what is looked at is read now
         entry = replace(entry, **{each: getattr(tree.now, each) for each in OF_DATE})
-    return Shown(name, leads or entry if plan.get("follow") else entry, leads)
+    return ListedFile(name, leads or entry if plan.get("follow") else entry, leads)
 
 
 def _directory(name: str, tree: Tree, plan: Plan, now: FileEntry | None) -> Iterator[str]:
@@ -293,8 +297,8 @@ def _run(taken: Taken, plan: Plan) -> Sequence[str] | None:
     if taken.tree is None:
         return None
     here = taken.tree
-    files: list[Shown] = []
-    directories: list[Shown] = []
+    files: list[ListedFile] = []
+    directories: list[ListedFile] = []
     refusals: list[str] = []
     stays = plan.get("itself") or plan.get("form") == "details" or plan.get("marks") == "kinds"
     for each in plan["operands"]:
@@ -309,7 +313,7 @@ def _run(taken: Taken, plan: Plan) -> Sequence[str] | None:
         entry = here.find(".")
         if entry is None:
             return None
-        (files if plan.get("itself") else directories).append(Shown(".", entry))
+        (files if plan.get("itself") else directories).append(ListedFile(".", entry))
     now = here.now
     parts: list[str] = []
     if files:
@@ -389,50 +393,50 @@ _MARKS = {"none": "", "slash": "directories", "file-type": "types", "classify": 
 _QUOTING = {"literal": "", "c": "c", "escape": "escape"}
 
 LISTING = Language("listing", (
-    Meaning("nothing", nothing),
-    Meaning("all", flag("hidden", "all")),
-    Meaning("almost all", flag("hidden", "almost")),
-    Meaning("details", _DETAILS),
-    Meaning("lines", _form("lines", unless_details=True)),
-    Meaning("itself", flag("itself")),
-    Meaning("backwards", flag("backwards")),
-    Meaning("by time", flag("order", "time")),
-    Meaning("by size", flag("order", "size")),
-    Meaning("sizes for people", flag("people", 1024)),
-    Meaning("sizes for people, by 1000", flag("people", 1000)),
-    Meaning("marked", flag("marks", "kinds")),
-    Meaning("directories marked", flag("marks", "directories")),
-    Meaning("kinds marked", flag("marks", "types")),
-    Meaning("with commas", _form("commas")),
-    Meaning("in columns", _form("columns")),
-    Meaning("in columns, across", _form("across")),
-    Meaning("all that is inside", flag("recursive")),
-    Meaning("blocks", flag("blocks")),
-    Meaning("no group", flag("no group")),
-    Meaning("details without owner", _all(_DETAILS, flag("no owner"))),
-    Meaning("details without group", _all(_DETAILS, flag("no group"))),
-    Meaning("details with numbers", _all(_DETAILS, flag("numbers"))),
-    Meaning("details with full dates", _all(_DETAILS, flag("dates", _STYLES["full-iso"]))),
-    Meaning("by extension", flag("order", "extension")),
-    Meaning("by version", flag("order", "version")),
-    Meaning("in no order", flag("order", "none")),
-    Meaning("all in no order", _all(flag("order", "none"), flag("hidden", "all"))),
-    Meaning("directories first", flag("directories first")),
-    Meaning("what links lead to", flag("follow")),
-    Meaning("quoted", flag("quoting", "c")),
-    Meaning("escaped", flag("quoting", "escape")),
-    Meaning("with authors", flag("author")),
-    Meaning("as last read", flag("read")),
-    Meaning("without backups", lambda plan, word: _pattern("ignored")(plan, "*~")),
-    Meaning("ended by NUL", _all(_form("lines", unless_details=True), flag("end", "\0"))),
-    Meaning("nothing", nothing, valued=True),
-    Meaning("dates as this", _dates, valued=True),
-    Meaning("without these", _pattern("ignored"), valued=True),
-    Meaning("these hidden", _pattern("hides"), valued=True),
-    Meaning("in this order", _chosen("order", _ORDERS), valued=True),
-    Meaning("in this form", _chosen("form", _FORMS), valued=True),
-    Meaning("marked so", _chosen("marks", _MARKS), valued=True),
-    Meaning("quoted so", _chosen("quoting", _QUOTING), valued=True),
-    Meaning("so wide", valued("width", lambda word: min(int(word) or 10_000, 10_000)), valued=True),
-    Meaning("without colour", _without_colour, valued=True),
+    OptionMeaning("nothing", nothing),
+    OptionMeaning("all", flag("hidden", "all")),
+    OptionMeaning("almost all", flag("hidden", "almost")),
+    OptionMeaning("details", _DETAILS),
+    OptionMeaning("lines", _form("lines", unless_details=True)),
+    OptionMeaning("itself", flag("itself")),
+    OptionMeaning("backwards", flag("backwards")),
+    OptionMeaning("by time", flag("order", "time")),
+    OptionMeaning("by size", flag("order", "size")),
+    OptionMeaning("sizes for people", flag("people", 1024)),
+    OptionMeaning("sizes for people, by 1000", flag("people", 1000)),
+    OptionMeaning("marked", flag("marks", "kinds")),
+    OptionMeaning("directories marked", flag("marks", "directories")),
+    OptionMeaning("kinds marked", flag("marks", "types")),
+    OptionMeaning("with commas", _form("commas")),
+    OptionMeaning("in columns", _form("columns")),
+    OptionMeaning("in columns, across", _form("across")),
+    OptionMeaning("all that is inside", flag("recursive")),
+    OptionMeaning("blocks", flag("blocks")),
+    OptionMeaning("no group", flag("no group")),
+    OptionMeaning("details without owner", _all(_DETAILS, flag("no owner"))),
+    OptionMeaning("details without group", _all(_DETAILS, flag("no group"))),
+    OptionMeaning("details with numbers", _all(_DETAILS, flag("numbers"))),
+    OptionMeaning("details with full dates", _all(_DETAILS, flag("dates", _STYLES["full-iso"]))),
+    OptionMeaning("by extension", flag("order", "extension")),
+    OptionMeaning("by version", flag("order", "version")),
+    OptionMeaning("in no order", flag("order", "none")),
+    OptionMeaning("all in no order", _all(flag("order", "none"), flag("hidden", "all"))),
+    OptionMeaning("directories first", flag("directories first")),
+    OptionMeaning("what links lead to", flag("follow")),
+    OptionMeaning("quoted", flag("quoting", "c")),
+    OptionMeaning("escaped", flag("quoting", "escape")),
+    OptionMeaning("with authors", flag("author")),
+    OptionMeaning("as last read", flag("read")),
+    OptionMeaning("without backups", lambda plan, word: _pattern("ignored")(plan, "*~")),
+    OptionMeaning("ended by NUL", _all(_form("lines", unless_details=True), flag("end", "\0"))),
+    OptionMeaning("nothing", nothing, valued=True),
+    OptionMeaning("dates as this", _dates, valued=True),
+    OptionMeaning("without these", _pattern("ignored"), valued=True),
+    OptionMeaning("these hidden", _pattern("hides"), valued=True),
+    OptionMeaning("in this order", _chosen("order", _ORDERS), valued=True),
+    OptionMeaning("in this form", _chosen("form", _FORMS), valued=True),
+    OptionMeaning("marked so", _chosen("marks", _MARKS), valued=True),
+    OptionMeaning("quoted so", _chosen("quoting", _QUOTING), valued=True),
+    OptionMeaning("so wide", valued("width", lambda word: min(int(word) or 10_000, 10_000)), valued=True),
+    OptionMeaning("without colour", _without_colour, valued=True),
 ), _run)  # fmt: skip

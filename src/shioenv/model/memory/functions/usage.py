@@ -14,7 +14,7 @@ from shioenv.model.facts import Operand, Tree, rounded
 from shioenv.model.memory.functions.formats import instant, kibibytes
 from shioenv.model.memory.functions.language import (
     Language,
-    Meaning,
+    OptionMeaning,
     Plan,
     flag,
     nothing,
@@ -198,26 +198,26 @@ def _in_bytes(plan: Plan, word: str) -> None:
 
 
 USAGE = Language("usage", (
-    Meaning("nothing", nothing),
-    Meaning("sizes for people", flag("people", 1024)),
-    Meaning("summary", flag("summary")),
-    Meaning("all files", flag("all")),
-    Meaning("with the total", flag("total")),
-    Meaning("in bytes", _in_bytes),
-    Meaning("in KiB", _in_units(1 << 10)),
-    Meaning("in MiB", _in_units(1 << 20)),
-    Meaning("what files hold", flag("apparent")),
-    Meaning("sizes for people, by 1000", flag("people", 1000)),
-    Meaning("without what is inside", flag("apart")),
-    Meaning("what operands lead to", flag("follow operands")),
-    Meaning("dated", flag("dated")),
-    Meaning("ended by NUL", flag("end", "\0")),
-    Meaning("number of files", flag("files")),
-    Meaning("nothing", nothing, valued=True),
-    Meaning("at most so deep", valued("deepest", int), valued=True),
-    Meaning("in this unit", _unit, valued=True),
-    Meaning("at least so large", _least, valued=True),
-    Meaning(
+    OptionMeaning("nothing", nothing),
+    OptionMeaning("sizes for people", flag("people", 1024)),
+    OptionMeaning("summary", flag("summary")),
+    OptionMeaning("all files", flag("all")),
+    OptionMeaning("with the total", flag("total")),
+    OptionMeaning("in bytes", _in_bytes),
+    OptionMeaning("in KiB", _in_units(1 << 10)),
+    OptionMeaning("in MiB", _in_units(1 << 20)),
+    OptionMeaning("what files hold", flag("apparent")),
+    OptionMeaning("sizes for people, by 1000", flag("people", 1000)),
+    OptionMeaning("without what is inside", flag("apart")),
+    OptionMeaning("what operands lead to", flag("follow operands")),
+    OptionMeaning("dated", flag("dated")),
+    OptionMeaning("ended by NUL", flag("end", "\0")),
+    OptionMeaning("number of files", flag("files")),
+    OptionMeaning("nothing", nothing, valued=True),
+    OptionMeaning("at most so deep", valued("deepest", int), valued=True),
+    OptionMeaning("in this unit", _unit, valued=True),
+    OptionMeaning("at least so large", _least, valued=True),
+    OptionMeaning(
         "without these", lambda plan, word: plan.setdefault("ignored", []).append(word), valued=True
     ),
 ), _run, facts=_facts)  # fmt: skip

@@ -17,9 +17,9 @@ from shioenv.domain.work import spend
 from shioenv.model.facts import Operand, Tree, octal
 from shioenv.model.memory.functions.formats import ATTRIBUTES, ROUGH, instant, unescaped, written
 from shioenv.model.memory.functions.language import (
+    FormattedFile,
     Language,
-    Listed,
-    Meaning,
+    OptionMeaning,
     Plan,
     refused,
 )
@@ -30,7 +30,7 @@ from shioenv.model.memory.rewrite import Taken
 class _Walk:
     """A walk, and the file that it is at."""
 
-    file: Listed
+    file: FormattedFile
     tree: Tree
     inner: str
     """The path below the root."""
@@ -311,39 +311,39 @@ def _has_folded_path(walk: _Walk, word: str) -> bool:
 
 
 _MEANINGS = (
-    Meaning("print", _action(_print("\n"))),
-    Meaning("nothing", _closing),
-    Meaning("not", _sign("!")),
-    Meaning("and", _sign("-a")),
-    Meaning("or", _sign("-o")),
-    Meaning("print with NUL", _action(_print("\0"))),
-    Meaning("is empty", _test(_is_empty)),
-    Meaning("remove", _removing),
-    Meaning("true", _test(lambda walk, word: True)),
-    Meaning("false", _test(lambda walk, word: False)),
-    Meaning("may be run", _test(_can("x"))),
-    Meaning("may be read", _test(_can("r"))),
-    Meaning("go no deeper", _test(_prune)),
-    Meaning("what is inside first", _inside_first),
-    Meaning("of this name", _test(_has_name), valued=True),
-    Meaning("of this kind", _test(_of_kind, _kinds), valued=True),
-    Meaning("of this name in any case", _test(_has_folded_name), valued=True),
-    Meaning("of this path", _test(_has_path), valued=True),
-    Meaning("of this path in any case", _test(_has_folded_path), valued=True),
-    Meaning("of this size", _test(_of_size, _sized), valued=True),
-    Meaning("at most so deep", _to_depth("deepest"), valued=True),
-    Meaning("at least so deep", _to_depth("least"), valued=True),
-    Meaning("changed days ago", _test(_of_age(_DAY, up=False), _number), valued=True),
-    Meaning("changed minutes ago", _test(_of_age(_MINUTE, up=True), _number), valued=True),
-    Meaning("newer", _test(_is_newer), valued=True),
-    Meaning("of these rights", _test(_of_rights, _rights), valued=True),
-    Meaning("of this owner", _test(_is_owned), valued=True),
-    Meaning("of this group", _test(_is_of_group), valued=True),
-    Meaning("leads to a file of this kind", _test(_of_followed_kind, _kinds), valued=True),
-    Meaning("leads to this", _test(_leads_to), valued=True),
-    Meaning("of so many links", _test(_has_links, _number), valued=True),
-    Meaning("print by a format", _action(_print_formatted), valued=True, format=True),
-    Meaning("nothing", lambda plan, word: _closing(plan, word), valued=True),
+    OptionMeaning("print", _action(_print("\n"))),
+    OptionMeaning("nothing", _closing),
+    OptionMeaning("not", _sign("!")),
+    OptionMeaning("and", _sign("-a")),
+    OptionMeaning("or", _sign("-o")),
+    OptionMeaning("print with NUL", _action(_print("\0"))),
+    OptionMeaning("is empty", _test(_is_empty)),
+    OptionMeaning("remove", _removing),
+    OptionMeaning("true", _test(lambda walk, word: True)),
+    OptionMeaning("false", _test(lambda walk, word: False)),
+    OptionMeaning("may be run", _test(_can("x"))),
+    OptionMeaning("may be read", _test(_can("r"))),
+    OptionMeaning("go no deeper", _test(_prune)),
+    OptionMeaning("what is inside first", _inside_first),
+    OptionMeaning("of this name", _test(_has_name), valued=True),
+    OptionMeaning("of this kind", _test(_of_kind, _kinds), valued=True),
+    OptionMeaning("of this name in any case", _test(_has_folded_name), valued=True),
+    OptionMeaning("of this path", _test(_has_path), valued=True),
+    OptionMeaning("of this path in any case", _test(_has_folded_path), valued=True),
+    OptionMeaning("of this size", _test(_of_size, _sized), valued=True),
+    OptionMeaning("at most so deep", _to_depth("deepest"), valued=True),
+    OptionMeaning("at least so deep", _to_depth("least"), valued=True),
+    OptionMeaning("changed days ago", _test(_of_age(_DAY, up=False), _number), valued=True),
+    OptionMeaning("changed minutes ago", _test(_of_age(_MINUTE, up=True), _number), valued=True),
+    OptionMeaning("newer", _test(_is_newer), valued=True),
+    OptionMeaning("of these rights", _test(_of_rights, _rights), valued=True),
+    OptionMeaning("of this owner", _test(_is_owned), valued=True),
+    OptionMeaning("of this group", _test(_is_of_group), valued=True),
+    OptionMeaning("leads to a file of this kind", _test(_of_followed_kind, _kinds), valued=True),
+    OptionMeaning("leads to this", _test(_leads_to), valued=True),
+    OptionMeaning("of so many links", _test(_has_links, _number), valued=True),
+    OptionMeaning("print by a format", _action(_print_formatted), valued=True, format=True),
+    OptionMeaning("nothing", lambda plan, word: _closing(plan, word), valued=True),
 )
 
 
@@ -419,7 +419,7 @@ def _run(taken: Taken, plan: Plan) -> Sequence[str] | None:
             if pruned and inner.startswith(pruned):
                 continue
             path = f"{word.rstrip('/') if inner else word}{'/' * bool(inner)}{inner}"
-            file = Listed(path, word, entry, tree=taken.tree)
+            file = FormattedFile(path, word, entry, tree=taken.tree)
             walk = _Walk(file, tree, inner, taken.tree.now, taken, plan, printed)
             if (test is None or test(walk)) and not plan.get("acts"):
                 printed.append(f"{path}\n")
@@ -461,9 +461,9 @@ def _inside(files: Sequence[tuple[str, FileEntry]]) -> Iterator[tuple[str, FileE
 WALK = Language(
     "walk", _MEANINGS, _run,
     words={
-        "!": Meaning("not", _sign("!")),
-        "(": Meaning("begin", _sign("(")),
-        ")": Meaning("end", _sign(")")),
+        "!": OptionMeaning("not", _sign("!")),
+        "(": OptionMeaning("begin", _sign("(")),
+        ")": OptionMeaning("end", _sign(")")),
     },
     directives=ATTRIBUTES,
     rough=ROUGH,
