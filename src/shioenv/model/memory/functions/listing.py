@@ -381,6 +381,11 @@ def _chosen(name: str, values: Mapping[str, str]) -> Callable[[Plan, str], None]
     return change
 
 
+def _columns(word: str) -> int:
+    """How wide a terminal is, at most 10,000 columns; 0 stands for no bound."""
+    return min(int(word) or 10_000, 10_000)
+
+
 _DETAILS = _form("details")
 _FORMS = {
     "long": "details", "verbose": "details", "commas": "commas", "single-column": "lines",
@@ -437,6 +442,6 @@ LISTING = Language("listing", (
     OptionMeaning("in this form", _chosen("form", _FORMS), valued=True),
     OptionMeaning("marked so", _chosen("marks", _MARKS), valued=True),
     OptionMeaning("quoted so", _chosen("quoting", _QUOTING), valued=True),
-    OptionMeaning("so wide", valued("width", lambda word: min(int(word) or 10_000, 10_000)), valued=True),
+    OptionMeaning("so wide", valued("width", _columns), valued=True),
     OptionMeaning("without colour", _without_colour, valued=True),
 ), _run)  # fmt: skip
