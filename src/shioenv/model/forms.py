@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 
 from shioenv.bash.expand import Expander
@@ -56,9 +56,9 @@ class Form:
     """A word of the command holds a pattern or a variable."""
     guessed: bool = False
     """What one of the command's words stands for is not known."""
-    order: tuple[tuple[str, str | None], ...] = ()
+    order: tuple[tuple[str, str | None], ...] = field(default=(), compare=False)
     """Options and operands in the order they stand; an operand is a value without a name."""
-    words: tuple[str, ...] = ()
+    words: tuple[str, ...] = field(default=(), compare=False)
     """The words behind the command, expanded."""
 
 
