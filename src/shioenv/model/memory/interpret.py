@@ -154,11 +154,13 @@ class Interpreter:
         return None if found is None else found.meaning
 
     def _shown(self, language: Language, utility: str, without: int) -> int:
-        """How many records without options a language explains."""
+        """How many records without options a language explains; 0 for too few."""
         items = self._samples.bare(utility, without)
         facts = self._samples.facts(language, utility) if items else {}
         score = _score(items, lambda theirs: Interpretation(language, (), facts=facts))
-        return 0 if score is None else score[0]
+        if score is None or score[0] < max(ENOUGH, len(items) / SPARED):
+            return 0
+        return score[0]
 
     def _meant_alone(
         self, language: Language, utility: str, name: str, valued: bool, without: int = -1
