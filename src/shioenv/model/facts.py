@@ -6,13 +6,13 @@ import math
 import os
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from itertools import islice
+from typing import Any
 
 from shioenv.domain.context import MONTHS, FileEntry
-from shioenv.domain.names import file_key, place_in_directory
+from shioenv.domain.names import file_key, name_bytes, place_in_directory
 from shioenv.domain.runner import State
 from shioenv.domain.work import spend
 from shioenv.model.forms import ASSIGNMENT, Form
@@ -31,11 +31,14 @@ _PATTERN = re.compile(r"[*?\[]")
 _HOST = re.compile(r"localhost\b|\d+\.\d+\.\d+\.\d+")
 _NAME = re.compile(r"[\w.~/+@%:,=-]+")
 _LONGEST_NAME = 200
-MOST_ENTRIES = 4_000
+MOST_ENTRIES = 20_000
 """Most files of one tree that are looked at."""
 
 MOST_NAMES = 200
 """Most names of one directory that are looked at."""
+
+MOST_LISTED = 2_000
+"""Most files of one directory that are listed."""
 
 _LOOK_UP = 20
 """Steps that looking up a file takes."""
@@ -62,23 +65,53 @@ class Tree:
         return hash((self._path, id(self._files)))
 
     @cached_property
-    def entries(self) -> tuple[tuple[str, str], ...] | None:
-        """The paths below the directory, each with the letter of its kind (`-`, `d`, `l`).
+    def entries(self) -> tuple[tuple[str, FileEntry], ...] | None:
+        """The paths below the directory, each with what is known of the file there.
 
         They stand in the order of a walk: each directory before what is in it. None for more than
         `MOST_ENTRIES`.
         """
-        found = list(islice(self._below(""), MOST_ENTRIES + 1))
-        return tuple(found) if len(found) <= MOST_ENTRIES else None
+        inside = self._inside()
+        root = self._path.rstrip("/") + "/"
+        found: list[tuple[str, FileEntry]] = []
+        left = [("", iter(inside.get(root, ())))]
+        while left:
+            above, names = left[-1]
+            for name, attributes in names:
+                path = f"{above}{name}"
+                found.append((path, FileEntry(**attributes)))
+                if attributes["perms"][0] == "d":
+                    left.append((f"{path}/", iter(inside.get(f"{root}{path}/", ()))))
+                    break
+            else:
+                left.pop()
+            if len(found) > MOST_ENTRIES:
+                return None
+        return tuple(found)
+
+    @cached_property
+    def filled(self) -> frozenset[str]:
+        """The directories that hold something, by their paths below this one."""
+        return frozenset(path.rpartition("/")[0] for path, _ in self.entries or ())
+
+    @cached_property
+    def users(self) -> dict[str, str]:
+        """The numbers of the machine's users, by name."""
+        return _numbers(self._state.read("/etc/passwd"))
+
+    @cached_property
+    def groups(self) -> dict[str, str]:
+        """The numbers of the machine's groups, by name."""
+        return _numbers(self._state.read("/etc/group"))
 
     @cached_property
     def listed(self) -> tuple[tuple[str, FileEntry], ...] | None:
         """The files in the directory itself, sorted by name, behind `.` and `..`.
 
-        None for more than `MOST_NAMES`, and where one of them is not known.
+        None for more than `MOST_LISTED`, and where one of them is not known.
         """
         names = [".", "..", *self._state.names(self._path)]
-        found = [(name, self._entry(name)) for name in names[: MOST_NAMES + 3]]
+        found = [(name, self._entry(name)) for name in names[: MOST_LISTED + 3]]
         known = tuple((name, entry) for name, entry in found if entry is not None)
         return known if len(known) == len(names) else None
 
@@ -89,24 +122,99 @@ class Tree:
         made = pristine.made if isinstance(pristine, World) else None
         return FileEntry(**{**made, "target": None}) if made else None
 
+    def key(self, path: str, *, follow: bool = True) -> str:
+        """The name in `fs` of the file that a path leads to.
+
+        `follow`: a link at its end is followed.
+        """
+        place = posixpath.join(self._path, path)
+        if not follow:
+            above, last = posixpath.split(place.rstrip("/"))
+            place = posixpath.join(self._state.resolve(above), last)
+        else:
+            place = self._state.resolve(place)
+        return file_key(os.fsencode(place), os.fsencode(self._state.cwd))
+
+    def place(self, path: str) -> str:
+        """The absolute path to which a path leads from the directory."""
+        return posixpath.normpath(posixpath.join(self._path, path))
+
     def _entry(self, name: str) -> FileEntry | None:
         path = os.fsencode(posixpath.normpath(posixpath.join(self._path, name)))
         return self._state.before.entry(file_key(path, os.fsencode(self._state.cwd)))
 
-    def _below(self, inner: str) -> Iterator[tuple[str, str]]:
-        above = posixpath.join(self._path, inner)
-        names = sorted(
-            self._state.names(above),
-            key=lambda name: place_in_directory(os.fsencode(name)),
-        )
-        for name in names:
-            path = posixpath.join(inner, name)
-            whole = os.fsencode(posixpath.join(self._path, path))
-            entry = self._files.get(file_key(whole, os.fsencode(self._state.cwd)))
-            kind = entry["perms"][0] if entry else "-"
-            yield path, kind
-            if kind == "d":
-                yield from self._below(path)
+    def at(self, path: str) -> Tree:
+        """Everything in a directory to which a path leads from this one."""
+        return tree(posixpath.join(self._path, path), self._state)
+
+    def find(self, path: str) -> FileEntry | None:
+        """The file that a path leads to from the directory, symbolic links followed."""
+        return self._state.entry(posixpath.join(self._path, path))
+
+    def _inside(self) -> Mapping[str, Sequence[tuple[str, Mapping[str, Any]]]]:
+        """The files at and below the directory, by the path of the directory that holds them."""
+        state = self._state
+        if state.context is None and isinstance(state.pristine, World):
+            return _pristine_places(state.cwd, state.pristine)
+        spend(len(self._files) // 10)
+        return _places(self._files, state.cwd, self._path.rstrip("/") + "/")
+
+
+def _numbers(text: bytes | None) -> dict[str, str]:
+    lines = [line.split(":") for line in (text or b"").decode("utf-8", "replace").splitlines()]
+    return {fields[0]: fields[2] for fields in lines if len(fields) > 2}
+
+
+def tree(path: str, state: State) -> Tree:
+    """Everything in a directory. Trees of a machine on which nothing was run are remembered."""
+    if state.context is None and not state.written and isinstance(state.pristine, World):
+        return _pristine_tree(path, state.cwd, state.pristine)
+    return Tree(path, state)
+
+
+@lru_cache(maxsize=2_000)
+def _pristine_tree(path: str, cwd: str, world: World) -> Tree:
+    return Tree(path, world.state(cwd))
+
+
+@lru_cache(maxsize=8)
+def _pristine_places(
+    cwd: str, world: World
+) -> Mapping[str, Sequence[tuple[str, Mapping[str, Any]]]]:
+    return _places(world.state(cwd).before.document["fs"], cwd, "/")
+
+
+def _places(
+    files: Mapping[str, Any], start: str, root: str
+) -> Mapping[str, Sequence[tuple[str, Mapping[str, Any]]]]:
+    """The files below `root`, a path with a slash at its end, in the order of a walk.
+
+    They are told by the path of the directory that holds them, which has a slash at its end.
+    """
+    within = f"{start.rstrip('/')}/"
+    beside = not within.startswith(root) and not root.startswith(within)
+    found: dict[str, list[tuple[str, Mapping[str, Any]]]] = {}
+    for key, attributes in files.items():
+        if key[0] == "/":
+            path = key
+        elif beside:
+            continue
+        else:
+            path = start if key == "." else within + key
+        if path.startswith(root) and path != root:
+            above, mark, name = path.rpartition("/")
+            found.setdefault(above + mark, []).append((name, attributes))
+    made: dict[str, Sequence[tuple[str, Mapping[str, Any]]]] = {}
+    for above, named in found.items():
+        read = [(name_bytes(name), attributes) for name, attributes in named]
+        read.sort(key=lambda each: _place(each[0]))
+        made[os.fsdecode(name_bytes(above))] = [
+            (os.fsdecode(name), attributes) for name, attributes in read
+        ]
+    return made
+
+
+_place = lru_cache(maxsize=20_000)(place_in_directory)
 
 
 @dataclass(frozen=True)
@@ -151,7 +259,7 @@ class Operand:
         return found | {
             "mode": entry.perms,
             "rights": entry.perms[1:],
-            "octal": _octal(entry.perms),
+            "octal": octal(entry.perms),
             "owner": entry.owner,
             "group": entry.group,
             "size": str(entry.size),
@@ -267,8 +375,8 @@ def _operand(word: str, state: State) -> Operand:
         kind = {"-": "f", "d": "d", "l": "l"}.get(entry.perms[:1], "s")
         content = state.read(word) if kind in "fl" else None
         names = listing(word, state) if kind == "d" else None
-        tree = Tree(word, state) if kind == "d" else None
-        return Operand(word, kind, path, key, entry, content, names, tree)
+        inside = tree(word, state) if kind == "d" else None
+        return Operand(word, kind, path, key, entry, content, names, inside)
     content = state.pristine.read(whole) if state.pristine is not None else None
     content = state.written.get(key, content)
     if content is not None and whole.startswith(_NOT_IN_A_CONTEXT):
@@ -300,7 +408,7 @@ def rounded(size: int, base: int) -> str:
 _LETTERS = " KMGTPE"
 
 
-def _octal(perms: str) -> str:
+def octal(perms: str) -> str:
     """`-rwxr-xr-x` as `755`, in four digits where there is a special bit."""
     bits = 0
     for place, letter in enumerate(perms[1:10]):

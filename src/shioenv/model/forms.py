@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 
 from shioenv.bash.expand import Expander
@@ -56,6 +56,10 @@ class Form:
     """A word of the command holds a pattern or a variable."""
     guessed: bool = False
     """What one of the command's words stands for is not known."""
+    order: tuple[tuple[str, str | None], ...] = field(default=(), compare=False)
+    """Options and operands in the order they stand; an operand is a value without a name."""
+    words: tuple[str, ...] = field(default=(), compare=False)
+    """The words behind the command, expanded."""
 
 
 class Forms:
@@ -96,9 +100,14 @@ class Forms:
         if known is None:
             operands = [word for word in words if not word.startswith("-") or word == "-"]
             plain = [(word, None) for word in words if word.startswith("-") and word != "-"]
-            return Form(name, command, (*options, *plain), tuple(operands), False, matched, guessed)
+            mixed = (("", word) if word in operands else (word, None) for word in words)
+            return Form(
+                name, command, (*options, *plain), tuple(operands), False, matched, guessed,
+                (*options, *mixed), tuple(words),
+            )  # fmt: skip
         grammar, splitter = known.of(name, words)
         operands = []
+        order: list[tuple[str, str | None]] = list(options)
         ended = False
         for argument in splitter.arguments(words):
             ended = ended or (bool(operands) and not splitter.permutes)
@@ -106,8 +115,10 @@ class Forms:
                 ended = splitter.dashes_end_options
             elif not ended and (argument.joins_left or _is_option(argument.text)):
                 options.append(_option(argument, splitter))
+                order.append(options[-1])
             else:
                 operands.append("" if argument.text == _EMPTY else argument.text)
+                order.append(("", operands[-1]))
         return Form(
             grammar.name,
             command,
@@ -116,6 +127,8 @@ class Forms:
             grammar.pipe is not None,
             matched,
             guessed,
+            tuple(order),
+            tuple("" if word == _EMPTY else word for word in words),
         )
 
     def _load(self, name: str) -> _Known | None:

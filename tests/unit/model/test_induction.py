@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-import grp
 import os
-import pwd
 import random
 import shlex
-import stat
 import subprocess
-from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
-from small_world import HOME, entry, small_world, taken
+from small_world import taken
 
 from shioenv.bash.patterns import CLASSES
-from shioenv.domain.context import MONTHS, Context
-from shioenv.model.facts import Operand, rounded
+from shioenv.model.facts import Operand
 from shioenv.model.memory.explain import Induction
 from shioenv.model.memory.functions.families import functions
 from shioenv.model.memory.functions.match import MOST_WORK
 from shioenv.model.memory.functions.space import Given
 from shioenv.model.memory.rewrite import Kept, Taken
-from shioenv.system.world import World
 
 WORDS = (
     "one",
@@ -300,27 +293,6 @@ def _bash(text: str) -> str:
     return done.stdout.decode("utf-8", "surrogateescape")
 
 
-@pytest.mark.parametrize(
-    ("command", "seen"),
-    [
-        ("date -d {}", "date -d {}"),
-        ("date -d {} +%F-%j-%s", "date -d {} '+%A %e'"),
-        ("date -d {} -R", "date -R -d {}"),
-        ("date -d {} -I", "date -I -d {}"),
-    ],
-)
-def test_an_instant_is_written_as_others_were(command: str, seen: str) -> None:
-    def bash(text: str) -> str:
-        return _bash(f"TZ=UTC LC_ALL=C.UTF-8 {text}")
-
-    days = ("@0", "@1234567890", "2024-02-29", "'2023-01-05 07:08'")
-    neighbours = [(taken(seen.format(day)), Kept(0, bash(seen.format(day)), "[]")) for day in days]
-    for day in ("@1615852800", "@86399", "'1999-12-31 23:59:59'", "@-1"):
-        found = Induction().explain(taken(command.format(day)), neighbours)
-        assert found is not None
-        assert found.output == bash(command.format(day))
-
-
 def test_behind_the_first_word_echo_has_no_options() -> None:
     assert taken("echo total -rw-r--r-- -n").form.operands == ("total", "-rw-r--r--", "-n")
 
@@ -340,161 +312,6 @@ def test_a_hostile_pattern_is_given_up_before_it_is_tried(pattern: str) -> None:
     assert set(made) == {None}
 
 
-def each_is_found_from_the_others(neighbours: list[tuple[Taken, Kept]]) -> None:
-    for place, (ours, kept) in enumerate(neighbours):
-        others = [each for number, each in enumerate(neighbours) if number != place]
-        found = Induction().explain(ours, others)
-        assert found is not None
-        assert found.output == kept.output
-
-
-LISTINGS = (
-    "ls",
-    "ls -a",
-    "ls -A",
-    "ls -p",
-    "ls -F",
-    "ls -r",
-    "ls -m",
-    "ls -a -m -p",
-    "ls -1",
-    "dir -1",
-)
-
-
-@pytest.mark.parametrize("command", LISTINGS)
-def test_a_listing_is_found_from_listings(command: str, tmp_path: Path) -> None:
-    neighbours = []
-    for number in range(5):
-        directory = tmp_path / f"d{number}"
-        for name in ("sub", f"other{number}", ".hidden")[: number + 1]:
-            (directory / name).mkdir(parents=True)
-        for file in range(0, 30, 4 - number % 3):
-            (directory / f"file-{file}").touch(mode=0o755 if file % 5 == 0 else 0o644)
-        (directory / ".rc").touch()
-        (directory / "link").symlink_to("sub")
-        real = subprocess.run(
-            [*command.split(), str(directory)],
-            capture_output=True,
-            text=True,
-            env={**os.environ, "LC_ALL": "C.UTF-8"},
-            check=True,
-        )
-        names = tuple(sorted(each.name for each in directory.iterdir()))
-        operand = Operand(f"d{number}", "d", names=tuple(_marked(directory / n) for n in names))
-        neighbours.append(
-            (Taken(taken(f"{command} d{number}").form, (operand,)), Kept(0, real.stdout, "[]"))
-        )
-    each_is_found_from_the_others(neighbours)
-
-
-DETAILED = (
-    "ls -l",
-    "ls -l -A",
-    "ls -l -r",
-    "ls -l -S",
-    "ls -l -t",
-    "ls -g",
-    "ls -o",
-    "ls -l -h",
-    "ls -t",
-    "ls -S -r",
-)
-
-
-@pytest.mark.parametrize("command", DETAILED)
-def test_a_long_listing_is_found_from_others(command: str, tmp_path: Path) -> None:
-    neighbours, now = [], datetime.now(UTC)
-    for number in range(5):
-        directory = tmp_path / f"d{number}"
-        directory.mkdir()
-        for file in range(number, number + 7):
-            path = directory / f"{'.' * (file == 3)}file-{file * 7 % 10}"
-            path.write_bytes(b"x" * (file * 977 % 4096))
-            path.chmod(0o600 + file)
-            when = (now - timedelta(days=file * 31, minutes=file * file)).timestamp()
-            os.utime(path, (when, when))
-        (directory / "link").symlink_to("file-7")
-        old = (now - timedelta(days=500)).timestamp()
-        os.utime(directory / "link", (old, old), follow_symlinks=False)
-        real = subprocess.run(
-            [*command.split(), str(directory)],
-            capture_output=True,
-            text=True,
-            env={**os.environ, "LC_ALL": "C.UTF-8", "TZ": "UTC"},
-            check=True,
-        )
-        names = sorted(each.name for each in directory.iterdir())
-        files = {f"d{number}/{name}": _entry(directory / name) for name in names}
-        files |= {name: entry(4096, "drwxr-xr-x") for name in (".", f"d{number}")}
-        document = {"cwd": HOME, "env": {}, "settings": {}, "shell_options": {}, "fs": files}
-        world = World(Context(document), {}, made=_dated(entry(0), now))
-        shown = real.stdout.splitlines(keepends=True)
-        if shown[0].startswith("total"):  # how many blocks there are depends on the file system
-            shown_files = [name for name in names if name[0] != "." or "-A" in command]
-            blocks = sum(files[f"d{number}/{name}"]["size"] > 0 for name in shown_files) - 1
-            shown[0] = f"total {rounded(blocks << 12, 1024) if '-h' in command else 4 * blocks}\n"
-        neighbours.append(
-            (taken(f"{command} d{number}", world.state()), Kept(0, "".join(shown), "[]"))
-        )
-    each_is_found_from_the_others(neighbours)
-
-
-@pytest.mark.parametrize("command", ["ls -l", "ls -o", "ls -l -h", "ls -l -S", "ls -l -t", "ls -t"])
-@pytest.mark.parametrize("count", [1, 3])
-def test_files_are_listed_as_other_files_were(command: str, count: int, tmp_path: Path) -> None:
-    """The examples name four files each; ours names one, or three out of order."""
-    now = datetime.now(UTC)
-    for file in range(12):
-        path = tmp_path / f"file-{file * 7 % 12:02}"
-        path.write_bytes(b"x" * (file * 977 % 4096))
-        when = (now - timedelta(days=file * 31, minutes=file * file)).timestamp()
-        os.utime(path, (when, when))
-    names = sorted(each.name for each in tmp_path.iterdir())
-    files = {name: _entry(tmp_path / name) for name in names}
-    document = {"cwd": HOME, "env": {}, "settings": {}, "shell_options": {}, "umask": "0022"}
-    contents = {f"{HOME}/{name}": (tmp_path / name).read_bytes() for name in names}
-    world = World(Context({**document, "fs": files}), contents, made=_dated(entry(0), now))
-
-    def executed(*named: str) -> tuple[Taken, Kept]:
-        words = [*command.split(), *named]
-        environment = {**os.environ, "LC_ALL": "C.UTF-8", "TZ": "UTC"}
-        real = subprocess.run(
-            words, cwd=tmp_path, capture_output=True, text=True, env=environment, check=True
-        )
-        return taken(" ".join(words), world.state()), Kept(0, real.stdout, "[]")
-
-    others = [executed(*names[at::-3], names[-1]) for at in range(6, 11)]
-    ours, kept = executed(*names[7:2:-2][:count])
-    found = Induction().explain(ours, others)
-    assert found is not None
-    assert found.output == kept.output
-
-
-def _entry(path: Path) -> dict[str, Any]:
-    found = path.lstat()
-    perms = stat.filemode(found.st_mode)
-    target = {"target": str(path.readlink())} if path.is_symlink() else {}
-    made = entry(found.st_size, perms, links=found.st_nlink, **target)
-    made |= {"owner": pwd.getpwuid(found.st_uid).pw_name}
-    made |= {"group": grp.getgrgid(found.st_gid).gr_name}
-    return _dated(made, datetime.fromtimestamp(found.st_mtime, UTC))
-
-
-def _dated(made: dict[str, Any], when: datetime) -> dict[str, Any]:
-    return made | {
-        "month": MONTHS[when.month - 1],
-        "day": when.day,
-        "year": when.year,
-        "time": f"{when:%H:%M}",
-    }
-
-
-def _marked(path: Path) -> str:
-    kind = "@" if path.is_symlink() else "/" if path.is_dir() else ""
-    return path.name + (kind or "*" * os.access(path, os.X_OK))
-
-
 def test_what_changes_a_text_tells_more_than_what_does_not() -> None:
     same = [f"no tab in text {number}\n" for number in range(20)]
     texts = [*same, "a\tb\nc\td\n", "1\t2\t3\n", "x\ty\n"]
@@ -502,50 +319,3 @@ def test_what_changes_a_text_tells_more_than_what_does_not() -> None:
     found = Induction().explain(reading("cut -f1", "left\tright\n"), neighbours)
     assert found is not None
     assert found.output == "left\n"
-
-
-SEARCHES = (
-    "find D -name '*.txt'",
-    "find D -iname 'B*'",
-    "find D -type f",
-    "find D -type d",
-    "find D -type f -name 'b*'",
-    "find D -maxdepth 1",
-    "find D -mindepth 2 -type f",
-    "find D -not -name '*.txt'",
-    "find D -name '*.c' -print0",
-    "find D -path '*/sub/*'",
-    "find D",
-)
-
-
-@pytest.mark.parametrize("command", SEARCHES)
-def test_a_search_is_found_from_searches(command: str, tmp_path: Path) -> None:
-    files = dict(small_world().state().before.document["fs"])
-    for number in range(6):
-        for name in ("sub/deep", "Bin", f"other{number}")[: 1 + number % 3]:
-            (tmp_path / f"d{number}" / name).mkdir(parents=True)
-        for file in ("a.txt", "b.c", "sub/B.txt", "sub/deep/x.c", f"b{number}.txt")[number % 2 :]:
-            (tmp_path / f"d{number}" / file).touch()
-        (tmp_path / f"d{number}" / "link.txt").symlink_to("sub")
-    for path in sorted(tmp_path.rglob("*")):
-        perms = "l" if path.is_symlink() else "d" if path.is_dir() else "-"
-        files[str(path.relative_to(tmp_path))] = entry(1, f"{perms}rwxr-xr-x")
-    document = {**small_world().state().before.document, "fs": files}
-    state = World(Context(document), {}).state()
-    neighbours = []
-    for number in range(6):
-        text = command.replace("D", f"d{number}")
-        ours = taken(text, state)
-        (tree,) = (each.tree for each in ours.operands)
-        assert tree is not None
-        assert tree.entries is not None
-        places = [f"d{number}", *(f"d{number}/{path}" for path, _ in tree.entries)]
-        real = subprocess.run(
-            shlex.split(text), capture_output=True, text=True, check=True, cwd=tmp_path
-        ).stdout
-        end = "\0" if "print0" in text else "\n"
-        ordered = sorted(real.split(end)[:-1], key=places.index)  # the host's order is another
-        output = "".join(f"{each}{end}" for each in ordered)
-        neighbours.append((ours, Kept(0, output, "[]")))
-    each_is_found_from_the_others(neighbours)

@@ -24,8 +24,16 @@ from shioenv.grammar.parse import InputParser
 from shioenv.model.facts import operand, rounded
 from shioenv.model.forms import UNKNOWN, UNKNOWN_LONG, Form, Forms
 from shioenv.model.memory.index import ROW, Index, write_index
-from shioenv.model.memory.memory import Memory, contradicts
-from shioenv.model.memory.rank import PAIR, WEIGHTS, Ranker, difference, load_ranker, untrained
+from shioenv.model.memory.memory import Memory
+from shioenv.model.memory.rank import (
+    PAIR,
+    WEIGHTS,
+    Ranker,
+    contradicts,
+    difference,
+    load_ranker,
+    untrained,
+)
 from shioenv.model.memory.rewrite import CONTENTS, Kept, Taken, fillings, replaced
 from shioenv.system.world import World
 from shioenv.training.memory import arrays_of

@@ -63,8 +63,6 @@ class Induction:
         if mine is None:
             return None
         found = self._function(mine, neighbours)
-        if found is None and mine.files:  # of another number of files
-            found = self._function(mine, neighbours, of_files=True)
         return None if found is None else _applied(mine, *found)
 
     def combine(
@@ -106,23 +104,21 @@ class Induction:
         return _applied(mine, made, min(agreed for _, agreed in found))
 
     def _function(
-        self, mine: Given, neighbours: Sequence[tuple[Taken, Kept]], *, of_files: bool = False
+        self, mine: Given, neighbours: Sequence[tuple[Taken, Kept]]
     ) -> tuple[TextFunction, int] | None:
         """The function that explains the examples among the neighbours, and how many it explains.
 
-        With `of_files` it is one that works on files, and examples have any number of them. None
-        where there are no examples, or no function explains them.
+        None where there are no examples, or no function explains them.
         """
         examples: list[ExecutedCommand] = []
         seen: set[tuple[object, tuple[tuple[str, str], ...]]] = set()
         for theirs, kept in neighbours:
             example = _example(theirs, kept)
-            if example is None or not _alike(mine, example.given, of_files=of_files):
+            if example is None or not _alike(mine, example.given):
                 continue
             # the same text with the same words tells nothing new
-            read = example.given.text if mine.text is not None else example.given.names
-            key = read, tuple(sorted(example.given.words.items()))
-            if read is not None and key in seen:
+            key = example.given.text, tuple(sorted(example.given.words.items()))
+            if example.given.text is not None and key in seen:
                 continue
             seen.add(key)
             examples.append(example)
@@ -130,12 +126,14 @@ class Induction:
         examples.sort(key=lambda each: each.output in ("", each.given.text))
         examples = examples[:EXAMPLES]
         with uncounted():
-            return self._found(_Examples(tuple(examples)), of_files) if examples else None
+            return self._found(_Examples(tuple(examples))) if examples else None
 
 
 def with_options(taken: Taken, options: tuple[tuple[str, str | None], ...]) -> Taken:
     """The command with these options instead of its own."""
-    return replace(taken, form=replace(taken.form, options=options))
+    operands = tuple(("", word) for word in taken.form.operands)
+    form = replace(taken.form, options=options, order=(*options, *operands))
+    return replace(taken, form=form)
 
 
 def parts(taken: Taken) -> list[Taken]:
@@ -160,9 +158,6 @@ class _Examples:
                 tuple(sorted(each.given.words.items())),
                 each.given.operands,
                 each.given.texts,
-                each.given.names,
-                each.given.trees,
-                each.given.files,
                 each.output,
             )
             for each in items
@@ -189,22 +184,12 @@ def given(taken: Taken) -> Given | None:
     if any(each.content is None for each in read):
         return None
     if not read:
-        listed = others[0].names if len(others) == 1 else taken.here if not others else None
-        trees = [each.tree for each in others] if others else [taken.tree]
-        return Given(
-            None,
-            words,
-            tuple(each.word for each in others),
-            names=listed,
-            trees=tuple(each for each in trees if each) if all(trees) else (),
-        )
+        return Given(None, words, tuple(each.word for each in others))
     words |= {str(number): each.word for number, each in enumerate(others, 1)}
     texts = tuple((each.content or b"").decode("utf-8", "surrogateescape") for each in read)
     several = len(texts) > 1
-    named = [each for each in read if several or each.kind != "x"]
-    names, files = tuple(each.word for each in named), tuple(each.entry for each in named)
-    now = taken.tree.now if taken.tree else None
-    return Given("".join(texts), words, names, texts if several else (), files=files, now=now)
+    names = tuple(each.word for each in read if several or each.kind != "x")
+    return Given("".join(texts), words, names, texts if several else ())
 
 
 def _example(theirs: Taken, kept: Kept) -> ExecutedCommand | None:
@@ -216,16 +201,12 @@ def _example(theirs: Taken, kept: Kept) -> ExecutedCommand | None:
     return None if found is None else ExecutedCommand(found, kept.output, kept.exit_code)
 
 
-def _alike(mine: Given, theirs: Given, *, of_files: bool) -> bool:
-    if mine.words.keys() != theirs.words.keys():
-        return False
-    if of_files:
-        return bool(mine.files and theirs.files)
-    same = [(each.text is None, each.names is None, not each.texts) for each in (mine, theirs)]
-    return same[0] == same[1]
+def _alike(mine: Given, theirs: Given) -> bool:
+    same = [(each.text is None, not each.texts) for each in (mine, theirs)]
+    return mine.words.keys() == theirs.words.keys() and same[0] == same[1]
 
 
-def _found(examples: _Examples, of_files: bool) -> tuple[TextFunction, int] | None:
+def _found(examples: _Examples) -> tuple[TextFunction, int] | None:
     """The function that explains most examples, and how many; the first of equally good ones."""
     # short examples first: most functions fail at the first, and cost little there
     items = sorted(examples.items, key=lambda each: len(each.given.text or ""))
@@ -234,8 +215,6 @@ def _found(examples: _Examples, of_files: bool) -> tuple[TextFunction, int] | No
     first = items[0].given
     reads, several = first.text is not None, bool(first.texts)
     for function in functions(sorted(first.words), reads=reads, several=several):
-        if of_files and not function.family.of_files:
-            continue
         failed = agreed = 0
         told: set[tuple[str, int]] = set()
         for each in items:

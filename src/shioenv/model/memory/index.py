@@ -10,6 +10,7 @@ import io
 import json
 import mmap
 import os
+import re
 import struct
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -107,12 +108,28 @@ def signature(taken: Taken) -> tuple[int, int, int, list[int], list[int]]:
     form = taken.form
     bits = 0
     for name, _ in form.options:
-        bits |= 1 << zlib.crc32(name.encode("utf-8", "surrogateescape")) % 64
+        bits |= option_bit(name)
     values = _hash(repr(sorted(map(repr, form.options)))) & 0xFFFF
     classes = [CLASSES.index(each.kind) + 1 for each in taken.operands[:SLOTS]]
     words = [_hash(each.key or each.word) & 0xFFFF for each in taken.operands[:SLOTS]]
     rest = [0] * (SLOTS - len(classes))
     return bits, values, min(len(taken.operands), 255), classes + rest, words + rest
+
+
+def option_bit(name: str) -> int:
+    """The bit, of 64, that stands for an option. Several options may share one."""
+    return 1 << zlib.crc32(name.encode("utf-8", "surrogateescape")) % 64
+
+
+_MOST_BESIDE = 4
+"""Most options of a record in which the meaning of one of them is looked for (ours)."""
+
+
+def _spread(places: npt.NDArray[np.intp], count: int) -> npt.NDArray[np.intp]:
+    """So many of the places, at even distances; all where there are fewer."""
+    if len(places) <= count:
+        return places
+    return places[np.linspace(0, len(places) - 1, count).round().astype(np.intp)]
 
 
 _HEAD = "index.json"
@@ -264,6 +281,50 @@ class Index:
             same[taken_now] = False
             found += [place + first for place in taken_now]
         return found
+
+    def with_option(self, utility: str, name: str, count: int, *, alone: bool) -> list[int]:
+        """The numbers of so many records of a utility with an option, at even distances.
+
+        `alone`: records with that option alone. Else records with more options, those with fewer
+        first. An empty name stands for records without options.
+        """
+        first, end = self.utilities.get(utility, (0, 0))
+        options = self.rows["options"][first:end]
+        bit = np.uint64(option_bit(name) if name else 0)
+        if alone:
+            return [int(each) + first for each in _spread(np.flatnonzero(options == bit), count)]
+        has = np.flatnonzero((options & bit) != 0)
+        more = _ones(options[has])
+        found: list[int] = []
+        for number in range(2, _MOST_BESIDE + 1):
+            left = (count - len(found) + 1) // 2 if number < _MOST_BESIDE else count - len(found)
+            found += [int(each) + first for each in _spread(has[more == number], left)]
+        return found
+
+    def holding(self, utility: str, part: str, pattern: str) -> list[int]:
+        """The numbers of a utility's records whose texts match a pattern, short texts first.
+
+        `part` is a text that every match holds.
+        """
+        first, end = self.utilities.get(utility, (0, 0))
+        rows = self.rows[first:end]
+        if not len(rows):
+            return []
+        begins = rows["text"].astype(np.int64)
+        lengths = rows["length"].astype(np.int64)
+        area = bytes(self._texts[begins[0] : begins[-1] + lengths[-1]])
+        found = [match.start() for match in re.finditer(re.escape(_bytes(part)), area)]
+        places = np.array(found, dtype=np.int64) + begins[0]
+        numbers = np.unique(np.searchsorted(begins, places, "right") - 1)
+        wanted = re.compile(_bytes(pattern))
+        starts = begins - begins[0]
+        matching = [
+            number
+            for number in numbers.tolist()
+            if wanted.search(area[starts[number] : starts[number] + lengths[number]])
+        ]
+        matching.sort(key=lambda number: lengths[number])
+        return [number + first for number in matching]
 
     def entry(self, number: int) -> MemoryEntry:
         """The record of this number."""

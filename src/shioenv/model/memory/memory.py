@@ -27,14 +27,16 @@ from shioenv.domain.pointer import keys
 from shioenv.domain.runner import Answer, State
 from shioenv.domain.work import answering, spend, uncounted
 from shioenv.errors import Abstained, PatchError
-from shioenv.model.facts import Tree, here, listing, operands, valued
+from shioenv.model.facts import here, listing, operands, tree, valued
 from shioenv.model.forms import Forms
 from shioenv.model.memory.explain import Induction, parts
 from shioenv.model.memory.index import Index
+from shioenv.model.memory.interpret import Interpreted, Interpreter
 from shioenv.model.memory.rank import (
     Candidate,
     Numbers,
     Ranker,
+    contradicts,
     difference,
     features,
     host,
@@ -51,6 +53,8 @@ from shioenv.model.memory.rewrite import (
     Taken,
     fillings,
 )
+from shioenv.model.memory.samples import Record
+from shioenv.model.memory.tables import ShownTable, Tables
 from shioenv.model.translation import Translation
 from shioenv.system.world import World, read_world
 
@@ -145,6 +149,8 @@ class Memory:
         self.ranker = ranker or (load_ranker(kept) if os.path.lexists(kept) else untrained())
         self._forms = Forms()
         self._induction = Induction()
+        self._interpreter = Interpreter(self._with_option, self._matching)
+        self._tables = Tables(self._matching)
         self.taken = lru_cache(maxsize=20_000)(self._taken)
         """A record's command taken apart, by the record's number; None for no single command."""
         self._translated = lru_cache(maxsize=8)(self._translate)
@@ -317,9 +323,13 @@ class Memory:
         Where no function explains such records, the function is put together from what each option
         means alone.
         """
+        meant: Interpreted | ShownTable | None = self._interpreter.interpret(ours, without)
+        if meant is None:
+            meant = self._tables.put_together(ours, without)
+        if meant is not None:
+            return self._made(ours, made, meant.kept, meant.name, meant.agreed, meant.number)
         numbers, examples = self._examples(ours, without)
-        found = self._induction.explain(ours, examples)
-        asked = ours
+        found, asked = self._induction.explain(ours, examples), ours
         if found is None and len(ours.form.options) > 1:
             found = self._induction.combine(ours, lambda each: self._examples(each, without)[1])
             if found is not None:
@@ -327,15 +337,28 @@ class Memory:
                 numbers, examples = self._examples(asked, without)
         if found is None:
             return None
-        pair = difference(asked, examples[0][0])
+        kept = Kept(found.exit_code, found.output, "[]")
+        return self._made(asked, made, kept, found.function.name, found.agreed, numbers[0])
+
+    def _made(
+        self,
+        asked: Taken,
+        made: Sequence[Candidate],
+        kept: Kept,
+        name: str,
+        agreed: int,
+        number: int,
+    ) -> Candidate:
+        """An answer that a function gives, which so many records speak for; `number` is one."""
+        theirs = self.taken(number)
+        pair = difference(asked, theirs or asked)
         far = float(np.dot(self.ranker.weights, pair))
-        answer = Kept(found.exit_code, found.output, "[]")
-        same = [each for each in made if each.kept.key == answer.key]
+        same = [each for each in made if each.kept.key == kept.key]
         return Candidate(
-            kept=answer, how=INDUCED, number=numbers[0], pair=pair, distance=far, place=0,
+            kept=kept, how=INDUCED, number=number, pair=pair, distance=far, place=0,
             near=sum(each.near for each in same), all=sum(each.all for each in same),
-            votes=found.agreed, unchanged=len(same), added=0, leftover=False,
-            note=f"{found.function.name}, found from {found.agreed} examples like ",
+            votes=agreed, unchanged=len(same), added=0, leftover=False,
+            note=f"{name}, found from {agreed} examples like ",
         )  # fmt: skip
 
     def _examples(self, taken: Taken, without: int) -> tuple[list[int], list[tuple[Taken, Kept]]]:
@@ -350,6 +373,25 @@ class Memory:
                 kept = self.index.behavior(self.index.entry(number).behavior)
                 examples.append((theirs, kept))
         return numbers, examples
+
+    def _with_option(self, utility: str, name: str, count: int, alone: bool) -> list[Record]:
+        """See `Interpreter`."""
+        found = self._records(self.index.with_option(utility, name, count, alone=alone))
+        return [each for each in found if not name or name in dict(each[1].form.options)]
+
+    def _matching(self, utility: str, part: str, pattern: str, count: int) -> list[Record]:
+        """See `Tables`."""
+        return self._records(self.index.holding(utility, part, pattern)[:count])
+
+    def _records(self, numbers: Sequence[int]) -> list[Record]:
+        """The single commands among records, each with its number and with what it did."""
+        found: list[Record] = []
+        for number in numbers:
+            theirs = self.taken(number)
+            if theirs is not None:
+                kept = self.index.behavior(self.index.entry(number).behavior)
+                found.append((number, theirs, kept))
+        return found
 
     def ranked(
         self, ours: Taken, candidates: Sequence[Candidate], state: State
@@ -428,7 +470,7 @@ def taken(call: Call, state: State, forms: Forms) -> Taken | None:
     if form is None:
         return None
     apart = operands(form, state), here(form, state), valued(form, state)
-    return Taken(form, *apart, tree=Tree(".", state))
+    return Taken(form, *apart, tree=tree(".", state))
 
 
 def _has_our_options(candidate: Candidate) -> bool:
@@ -437,39 +479,6 @@ def _has_our_options(candidate: Candidate) -> bool:
 
 def _is_found(candidate: Candidate, *, moved: bool) -> bool:
     return candidate.how == INDUCED and (moved or candidate.votes >= ENOUGH)
-
-
-_SAID = (
-    ("No such file or directory", lambda entry: entry is not None),
-    ("File exists", lambda entry: entry is None),
-    ("Is a directory", lambda entry: entry is not None and not entry.perms.startswith("d")),
-    ("Not a directory", lambda entry: entry is not None and entry.perms.startswith("d")),
-)
-"""What the system says of a file (errno(3)), and for which entries that cannot be true."""
-
-
-def contradicts(kept: Kept, ours: Taken, state: State) -> bool:
-    """Whether an answer reports an error of a file that the state's files disprove.
-
-    The file is named by our command. An error that is reported of standard input is wrong, too.
-    """
-    lines = [line for line in kept.output.splitlines() if " " in line]
-    for said, is_wrong in _SAID:
-        for line in lines:
-            if not line.endswith(said):
-                continue
-            for each in (*ours.operands, *(one for _, one in ours.valued)):
-                given = each.kind == "x"
-                spend(1)
-                if each.word not in line:
-                    continue
-                if not (each.key or (given and each.word)) or not re.search(
-                    rf"(?:^|[ '\u2018]){re.escape(each.word)}['\u2019:]", line
-                ):
-                    continue
-                if given or is_wrong(state.entry(each.word)):
-                    return True
-    return False
 
 
 def _is_fed(taken: Taken) -> bool:

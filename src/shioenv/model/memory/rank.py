@@ -19,6 +19,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from shioenv.domain.runner import State
+from shioenv.domain.work import spend
 from shioenv.errors import ModelError
 from shioenv.files.members import arrays_member, judged
 from shioenv.model.forms import UNKNOWN, UNKNOWN_LONG
@@ -286,3 +288,36 @@ def _check(ranker: Ranker) -> None:
             raise ValueError("a node is followed by one that is not behind it")
     if (feature >= len(FEATURES)).any() or ranker.trees["start"].shape != (1,):
         raise ValueError("its trees look at what is not there")
+
+
+_SAID = (
+    ("No such file or directory", lambda entry: entry is not None),
+    ("File exists", lambda entry: entry is None),
+    ("Is a directory", lambda entry: entry is not None and not entry.perms.startswith("d")),
+    ("Not a directory", lambda entry: entry is not None and entry.perms.startswith("d")),
+)
+"""What the system says of a file (errno(3)), and for which entries that cannot be true."""
+
+
+def contradicts(kept: Kept, ours: Taken, state: State) -> bool:
+    """Whether an answer reports an error of a file that the state's files disprove.
+
+    The file is named by our command. An error that is reported of standard input is wrong, too.
+    """
+    lines = [line for line in kept.output.splitlines() if " " in line]
+    for said, is_wrong in _SAID:
+        for line in lines:
+            if not line.endswith(said):
+                continue
+            for each in (*ours.operands, *(one for _, one in ours.valued)):
+                given = each.kind == "x"
+                spend(1)
+                if each.word not in line:
+                    continue
+                if not (each.key or (given and each.word)) or not re.search(
+                    rf"(?:^|[ '\u2018]){re.escape(each.word)}['\u2019:]", line
+                ):
+                    continue
+                if given or is_wrong(state.entry(each.word)):
+                    return True
+    return False

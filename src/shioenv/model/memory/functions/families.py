@@ -30,15 +30,7 @@ from shioenv.model.memory.functions.lines import (
 )
 from shioenv.model.memory.functions.match import matching_lines, matching_lines_of_each
 from shioenv.model.memory.functions.order import order_lines, runs_of_lines
-from shioenv.model.memory.functions.paths import (
-    STYLES,
-    has_meaning,
-    list_directory,
-    list_files,
-    name_of,
-    walk_tree,
-    write_date,
-)
+from shioenv.model.memory.functions.paths import name_of
 from shioenv.model.memory.functions.program import run_program
 from shioenv.model.memory.functions.space import Family, TextFunction
 
@@ -140,20 +132,6 @@ FAMILIES: tuple[Family, ...] = (
     Family("dumped", dump, ("address", "type", "count", "skip"), variants={
         "as": ("o2", "x2", "c", "x1", "o1", "u2", "d2", "x4"),
     }, of_bytes=True),
-    Family("files", list_files, variants={
-        "as": ("lines", "details"), "backwards": ("", "backwards"), "order": ("", "time", "size"),
-        "without": ("", "group", "owner"), "sizes": ("", "people"),
-    }, means=has_meaning, of_files=True),
-    Family("directory", list_directory, variants={
-        "hidden": ("", "almost", "all"), "marked": ("", "directories", "kinds"),
-        "as": ("lines", "details", "rows"), "backwards": ("", "backwards"),
-        "order": ("", "time", "size"), "without": ("", "group", "owner"), "sizes": ("", "people"),
-    }, means=has_meaning, reads=False),
-    Family("tree", walk_tree, ("name", "kind", "depth", "path"), variants={
-        "depth": ("", "at most", "at least"), "case": ("", "any case"),
-        "negated": ("", "without"), "ended": ("", "NUL"),
-    }, reads=False),
-    Family("date", write_date, ("when",), ("when",), variants={"as": tuple(STYLES)}, reads=False),
     Family("words", say, variants={
         "each": ("", "each"), "end": ("end", ""), "escapes": ("", "escapes"),
     }, reads=False),

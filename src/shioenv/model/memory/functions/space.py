@@ -8,9 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import TypeAlias
 
-from shioenv.domain.context import FileEntry
 from shioenv.domain.work import spend
-from shioenv.model.facts import Tree
 
 LONGEST = 100_000
 """Most characters of a text that is worked on."""
@@ -40,18 +38,6 @@ class Given:
 
     `text` is then all of them, one after the other.
     """
-    names: tuple[str, ...] | None = None
-    """The sorted names in the directory of the command, each with the mark of its kind.
-
-    The directory is the one that the command names, or its working directory. The marks are `/`,
-    `@`, `*`, `|` and `=`.
-    """
-    trees: tuple[Tree, ...] = ()
-    """Everything in the directories that the command names, or in its working directory."""
-    files: tuple[FileEntry | None, ...] = ()
-    """Of a command that reads files, what is known of each, in the order of `operands`."""
-    now: FileEntry | None = None
-    """A file that would be made at the instant of the command; None where nobody knows."""
 
     @cached_property
     def in_bytes(self) -> Given:
@@ -88,8 +74,6 @@ class Family:
     """The functions take each byte as a character."""
     several: bool = False
     """The functions work on several texts, each by itself."""
-    of_files: bool = False
-    """The functions work on the files, however many, and not on what the files hold."""
 
 
 @dataclass(frozen=True)
