@@ -185,7 +185,7 @@ def _options(words: Sequence[str], letters: str) -> tuple[set[str], list[str]]:
             return options, [*operands, *left]
         if not word.startswith("-") or word == "-":
             operands.append(word)
-        elif re.fullmatch(f"-[{letters}]+", word):
+        elif letters and re.fullmatch(f"-[{letters}]+", word):
             options.update(word[1:])
         else:
             raise Abstained(f"the option {word!r:.20} is beyond it")
