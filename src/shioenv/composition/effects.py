@@ -162,7 +162,7 @@ def effect(
     name = call.words[0] if call.words else ""
     if name not in EFFECTS or call.closed or call.opens is not None or call.reads is not None:
         return None
-    if not is_root(state) or name in state.before.document["functions"]:
+    if not is_root(state) or name in state.before.document.get("functions", {}):
         return None
     made = Effects(state, fresh)
     try:

@@ -228,7 +228,7 @@ class Tables:
                 continue
             if following.right:
                 return len(head) - 1 - following.tight
-            place = head.rfind(following.lines[0])
+            place = head.rfind(following.lines[0]) if following.lines else -1
             return place - 1 if place > 0 else None
         return None
 
