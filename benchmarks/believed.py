@@ -33,6 +33,12 @@ from shioenv.evaluation.predictors.cowrie import free_port, interpreter
 from shioenv.system.idmap import find_idmap, spawn_mapped
 from shioenv.system.store import System, find_system
 
+CLIENT = [
+    "-F", "none", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null",
+    "-o", "LogLevel=ERROR", "-o", "IdentitiesOnly=yes",
+]  # fmt: skip
+"""Options of an OpenSSH client that knows nothing of this host and remembers nothing."""
+
 BANNER = b"SSH-2.0-OpenSSH_9.2p1 Debian-2+deb12u10\r\n"
 PATIENCE = 15.0
 TRIES = 3
@@ -229,11 +235,11 @@ def stock(system: System, key: str = "") -> Iterator[int]:
 
 
 @contextmanager
-def served(directory: Path) -> Iterator[int]:
+def served(directory: Path, *options: str) -> Iterator[int]:
     """A server of `shioenv serve ssh`; its port."""
     command = [sys.executable, "-m", "shioenv", "serve", "ssh", str(directory), "--port", "0"]
     process = subprocess.Popen(
-        [*command, "--per-address", "100"], stderr=subprocess.PIPE, env=os.environ
+        [*command, "--per-address", "100", *options], stderr=subprocess.PIPE, env=os.environ
     )
     assert process.stderr is not None
     try:
@@ -257,6 +263,8 @@ def cowrie() -> Iterator[int]:
         environment = {name: text for name, text in os.environ.items() if name != "PYTHONPATH"}
         twistd = "from twisted.scripts.twistd import run; run()"  # scripts may name another Python
         words = [str(python), "-c", twistd, "-n", "--pidfile=", "cowrie"]
+        if os.getuid() == 0:  # Cowrie refuses to run as root
+            words = ["unshare", "-U", "--map-user=1000", "--map-group=1000", *words]
         with (home / "said").open("wb") as said:
             process = subprocess.Popen(words, cwd=home, env=environment, stdout=said, stderr=said)
         try:

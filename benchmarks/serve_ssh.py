@@ -25,14 +25,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from believed import stock
+from believed import CLIENT, stock
 
 from shioenv.system.store import find_system
 
-OPTIONS = [
-    "-F", "none", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null",
-    "-o", "LogLevel=ERROR", "-o", "IdentitiesOnly=yes", "root@127.0.0.1",
-]  # fmt: skip
+OPTIONS = [*CLIENT, "root@127.0.0.1"]
 PROMPT = rb"\$ $|# $"
 PATIENCE = 60.0
 
