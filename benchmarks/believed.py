@@ -190,6 +190,27 @@ def opened(port: int, pieces: tuple[bytes, ...]) -> Heard:
     return Heard(heard.hex(), end)
 
 
+class Client:
+    """Root with a key and a password, and OpenSSH's client for both."""
+
+    def __init__(self, directory: Path) -> None:
+        """Makes the key in a directory."""
+        self.key = directory / "key"
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", self.key], check=True)
+        self.public = self.key.with_suffix(".pub").read_text().strip()
+        """What a server has to accept; servers that ask for a password get one."""
+        ask = directory / "ask"
+        ask.write_text("#!/bin/sh\necho any\n")
+        ask.chmod(0o700)
+        kept = {name: text for name, text in os.environ.items() if name[:3] != "LC_"}
+        asking = {"SSH_ASKPASS": str(ask), "SSH_ASKPASS_REQUIRE": "force", "TERM": "dumb"}
+        self.environment = {**kept, **asking}
+
+    def words(self, port: int, *more: str) -> list[str]:
+        """The client's words."""
+        return ["ssh", "-p", str(port), "-i", str(self.key), *CLIENT, *more, "root@127.0.0.1"]
+
+
 STOCK = """
 mount --make-rprivate /
 mount -t tmpfs none /mnt

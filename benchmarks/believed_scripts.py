@@ -38,7 +38,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from believed import CLIENT, cowrie, served, stock
+from believed import Client, cowrie, served, stock
 
 from shioenv.evaluation.predictor import Setting
 from shioenv.evaluation.predictors.cowrie import Cowrie
@@ -98,69 +98,56 @@ def intruders() -> tuple[Intruder, ...]:
     )
 
 
-class Login:
-    """Somebody with a key and a password, and OpenSSH's client."""
+Typing = Callable[[str], str]
+"""Types a line, and gives what the line shows. Errors: LeftError."""
 
-    def __init__(self, directory: Path) -> None:
-        self._directory, self._key = directory, directory / "key"
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", self._key], check=True)
-        self.public = self._key.with_suffix(".pub").read_text().strip()
-        ask = directory / "ask"
-        ask.write_text("#!/bin/sh\necho any\n")
-        ask.chmod(0o700)
-        kept = {name: text for name, text in os.environ.items() if name[:3] != "LC_"}
-        asking = {"SSH_ASKPASS": str(ask), "SSH_ASKPASS_REQUIRE": "force", "TERM": "dumb"}
-        self._environment = {**kept, **asking}
 
-    def words(self, port: int, *more: str) -> list[str]:
-        """The client's words."""
-        return ["ssh", "-p", str(port), "-i", str(self._key), *CLIENT, *more, "root@127.0.0.1"]
+@contextmanager
+def terminal(client: Client, port: int) -> Iterator[Typing]:
+    """A terminal at its prompt. Errors: LeftError."""
+    pid, master = pty.fork()
+    if not pid:
+        os.execvpe("ssh", client.words(port, "-tt"), client.environment)
+    fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("4H", 50, 1000, 0, 0))
 
-    @contextmanager
-    def terminal(self, port: int) -> Iterator[Callable[[str], str]]:
-        """A function that types a line, and gives what the line shows. Errors: LeftError."""
-        pid, master = pty.fork()
-        if not pid:
-            os.execvpe("ssh", self.words(port, "-tt"), self._environment)
-        fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("4H", 50, 1000, 0, 0))
+    def typed(line: str) -> str:
+        os.write(master, line.encode() + b"\r")
+        _, _, shown = prompted(master, b"\n").partition("\n")
+        return shown.rpartition("\n")[0] + "\n" if "\n" in shown else ""
 
-        def typed(line: str) -> str:
-            os.write(master, line.encode() + b"\r")
-            _, _, shown = prompted(master, b"\n").partition("\n")
-            return shown.rpartition("\n")[0] + "\n" if "\n" in shown else ""
+    try:
+        prompted(master, b"")
+        yield typed
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        os.close(master)
 
+
+@contextmanager
+def commands(client: Client, port: int) -> Iterator[Typing]:
+    """One connection, in which each line is a command on a channel of its own."""
+    control = ["-S", str(client.key.with_suffix(".control"))]
+    begun = client.words(port, *control, "-M", "-N", "-f")
+    subprocess.run(begun, env=client.environment, check=True, timeout=PATIENCE)
+
+    def typed(line: str) -> str:
+        words = [*client.words(port, *control), line]
         try:
-            prompted(master, b"")
-            yield typed
-        finally:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
-            os.close(master)
+            done = subprocess.run(
+                words, env=client.environment, stdin=subprocess.DEVNULL,
+                capture_output=True, timeout=PATIENCE, check=False,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            raise LeftError("nothing any more") from None
+        return text_of(done.stdout + done.stderr)
 
-    @contextmanager
-    def commands(self, port: int) -> Iterator[Callable[[str], str]]:
-        """The same for commands, each on a channel of its own. Errors: LeftError."""
-        control = ["-S", str(self._directory / "control")]
-        begun = self.words(port, *control, "-M", "-N", "-f")
-        subprocess.run(begun, env=self._environment, check=True, timeout=PATIENCE)
-
-        def typed(line: str) -> str:
-            words = [*self.words(port, *control), line]
-            try:
-                done = subprocess.run(
-                    words, env=self._environment, stdin=subprocess.DEVNULL,
-                    capture_output=True, timeout=PATIENCE, check=False,
-                )  # fmt: skip
-            except subprocess.TimeoutExpired:
-                raise LeftError("nothing any more") from None
-            return text_of(done.stdout + done.stderr)
-
-        try:
-            yield typed
-        finally:
-            ending = self.words(port, *control, "-O", "exit")
-            subprocess.run(ending, env=self._environment, capture_output=True, check=False)
+    try:
+        yield typed
+    finally:
+        ending = client.words(port, *control, "-O", "exit")
+        subprocess.run(ending, env=client.environment, capture_output=True, check=False)
 
 
 def prompted(master: int, first: bytes) -> str:
@@ -184,12 +171,12 @@ def text_of(shown: bytes) -> str:
     return ESCAPE.sub(b"", shown).replace(b"\r", b"").decode("utf-8", "backslashreplace")
 
 
-def visited(login: Login, intruder: Intruder, port: int) -> Visit:
+def visited(client: Client, intruder: Intruder, port: int) -> Visit:
     """How far the intruder goes on the server of a port."""
-    at = login.terminal if intruder.way == "terminal" else login.commands
+    at = terminal if intruder.way == "terminal" else commands
     done = 0
     try:
-        with at(port) as typed:
+        with at(client, port) as typed:
             for line, condition in intruder.lines:
                 shown = typed(line)
                 if not re.search(condition, shown, re.MULTILINE):
@@ -215,7 +202,7 @@ class Payloads(BaseHTTPRequestHandler):
         """Says nothing."""
 
 
-def openers(system: System, login: Login, stack: ExitStack, home: Path) -> dict[str, Opener]:
+def openers(system: System, client: Client, stack: ExitStack, home: Path) -> dict[str, Opener]:
     """How each server is opened for a visit. All but the stock one serve all visits."""
     model = ["--model", "default"]
     kept = {
@@ -231,7 +218,7 @@ def openers(system: System, login: Login, stack: ExitStack, home: Path) -> dict[
     def at(port: int) -> Iterator[int]:
         yield port
 
-    found: dict[str, Opener] = {"stock": lambda: stock(system, login.public)}
+    found: dict[str, Opener] = {"stock": lambda: stock(system, client.public)}
     return found | {name: lambda port=port: at(port) for name, port in kept.items()}
 
 
@@ -253,13 +240,13 @@ def main() -> int:
         home = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         server = stack.enter_context(ThreadingHTTPServer((ADDRESS, 80), Payloads))
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        login = Login(home)
-        servers = openers(find_system(), login, stack, home)
+        client = Client(home)
+        servers = openers(find_system(), client, stack, home)
         for intruder in chosen:
             told = found[intruder.name] = {}
             for name, opener in servers.items():
                 with opener() as port:
-                    told[name] = visited(login, intruder, port)
+                    told[name] = visited(client, intruder, port)
             print(f"{intruder.name}: {len(intruder.lines)} lines", file=sys.stderr)
             for name, visit in told.items():
                 if visit.stopped:

@@ -96,7 +96,7 @@ def test_mixed_sessions_cut_lines_strangers_and_broken_sessions_are_found(
     log = events("a", ONE, 3) + events("a", TWO, 2)
     assert "session a has lines of several" in found(visiting, tmp_path / "log", log)
     log = events("a", ONE, 3) + events("b", TWO, 2)
-    assert found(visiting, tmp_path / "log", log, end='{"eventid"')[0].startswith("line 13 of the")
+    assert found(visiting, tmp_path / "log", log, end='{"eventid"')[0].startswith("line 15 of the")
     (stranger,) = found(visiting, tmp_path / "log", log, strangers=["x: 'y'"])
     assert stranger == "a stranger's sentinel at x: 'y'"
     (broken,) = found(visiting, tmp_path / "log", log, ends=Counter({"the end": 1, "left": 1}))
