@@ -12,7 +12,8 @@ have to hold:
   last line of a session, which may be told no more. No line of the log is cut.
 - Each session that began has ended. No more broke than processes were killed.
 - Nobody saw another's sentinel.
-- Each visitor's machine ended with the visitor, and nothing of the server is left.
+- Once all clients have left, no sshd, no login shell and no visitor's shell goes on. Once the
+  server has stopped, no process of it does.
 """
 
 from __future__ import annotations
@@ -37,8 +38,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from faults import children, descendants
-
-from shioenv.fronts.ssh.machines import READY
 
 PATIENCE = 180.0
 """Seconds that anything may take: the clients are on the same processors."""
@@ -205,9 +204,10 @@ def has_machine(supervisor: int) -> bool:
     return any(name_of(child) == "init" for child in children(supervisor))
 
 
-def machines_of(server: int) -> int:
-    """How many machines a server has, with those that wait for visitors."""
-    return sum(kind_of(pid) == "supervisor" for pid in descendants(server))
+def visitors_of(server: int) -> list[int]:
+    """Processes of a server that are there for visitors alone."""
+    own = {"sshd", "login shell", "shell"}
+    return [pid for pid in descendants(server) if kind_of(pid) in own]
 
 
 def name_of(pid: int) -> str:
@@ -321,9 +321,8 @@ def soaked(directory: Path, options: argparse.Namespace) -> int:
         sitter.join()
     del kills[""]
     until = time.monotonic() + PATIENCE
-    while machines_of(server.pid) > READY and time.monotonic() < until:
+    while (stayed := visitors_of(server.pid)) and time.monotonic() < until:
         time.sleep(1.0)
-    waiting = machines_of(server.pid)
     ours = descendants(server.pid)
     server.terminate()
     status = server.wait()
@@ -331,8 +330,7 @@ def soaked(directory: Path, options: argparse.Namespace) -> int:
     tally = visiting.tally
     killed = sum(kills.values()) - kills["client"]
     wrong = faults(directory / "visits" / "log.jsonl", tally, killed, left, status)
-    if waiting > READY:
-        wrong.append(f"{waiting} machines were there once all visitors had left")
+    wrong += [f"process {pid} went on once all visitors had left" for pid in stayed]
     for fault in wrong[:20]:
         print(fault)
     seconds = sorted(tally.seconds) or [0.0]
