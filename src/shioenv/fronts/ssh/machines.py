@@ -18,6 +18,7 @@ from shioenv.domain.behavior import Behavior
 from shioenv.errors import SandboxError
 from shioenv.fronts.seat import Seat
 from shioenv.live.entered import RUN, SAY_STATUS, START_SECONDS, close
+from shioenv.live.resident import ResidentShell
 from shioenv.sandbox.base import MEBIBYTE, Entered, Limits
 from shioenv.system.store import System
 
@@ -145,8 +146,7 @@ class VisitorMachine:
 
         The talk is that of `EnteredMachine.start`, with standard input.
         """
-        order = _ORDER.format(command=words).encode("utf-8", "surrogateescape")
-        return await self._seat.do(lambda lines: _started(lines, user, order))
+        return await self._seat.do(lambda lines: started(lines, words, user))
 
     async def sit(self, words: str) -> int:
         """Runs quoted words on the machine's terminal; the other end. Errors: SandboxError."""
@@ -173,9 +173,14 @@ class VisitorMachine:
         await self._seat.close()
 
 
-def _started(lines: Lines, user: str, order: bytes) -> Entered:
+def started(machine: Lines | ResidentShell, words: str, user: str) -> Entered:
+    """A user's command, as quoted words, that has entered a machine.
+
+    Errors: SandboxError, InputError.
+    """
+    order = _ORDER.format(command=words).encode("utf-8", "surrogateescape")
     text = _SITTER.format(name=quoted(f"sshd: {user}@notty"))
-    entered = lines.enter(text, wall_seconds=START_SECONDS, idle_seconds=IDLE_SECONDS)
+    entered = machine.enter(text, wall_seconds=START_SECONDS, idle_seconds=IDLE_SECONDS)
     try:
         with socket.socket(fileno=os.dup(entered.talk)) as talk:
             talk.settimeout(START_SECONDS)
