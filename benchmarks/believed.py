@@ -215,7 +215,7 @@ STOCK = """
 mount --make-rprivate /
 mount -t tmpfs none /mnt
 mkdir /mnt/new /mnt/work /mnt/root
-mount -t overlay -o lowerdir=rootfs,upperdir=/mnt/new,workdir=/mnt/work none /mnt/root
+mount -t overlay -o userxattr,lowerdir=rootfs,upperdir=/mnt/new,workdir=/mnt/work none /mnt/root
 for device in null zero full random urandom tty; do
     touch /mnt/root/dev/$device
     mount --bind /dev/$device /mnt/root/dev/$device
@@ -273,13 +273,14 @@ def served(directory: Path, *options: str) -> Iterator[int]:
 
 @contextmanager
 def cowrie() -> Iterator[int]:
-    """A Cowrie of the version that is compared, as it comes; its port."""
+    """A Cowrie of the version that is compared, as it comes but for its banner; its port."""
     python, port = interpreter(), free_port()
     with tempfile.TemporaryDirectory() as directory:
         home = Path(directory)
         for name in ("etc", "var/log/cowrie", "var/lib/cowrie/downloads", "var/lib/cowrie/tty"):
             (home / name).mkdir(parents=True)
         listening = f"[ssh]\nlisten_endpoints = tcp:{port}:interface=127.0.0.1\n"
+        listening += f"version = {BANNER.decode().strip()}\n"
         (home / "etc" / "cowrie.cfg").write_text(f"{listening}[telnet]\nenabled = false\n")
         environment = {name: text for name, text in os.environ.items() if name != "PYTHONPATH"}
         twistd = "from twisted.scripts.twistd import run; run()"  # scripts may name another Python

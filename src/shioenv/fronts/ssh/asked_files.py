@@ -18,7 +18,7 @@ from functools import partial
 from typing import Final
 
 from shioenv.bash.words import quoted
-from shioenv.domain.context import FileEntry
+from shioenv.domain.context import MONTHS, FileEntry
 from shioenv.errors import Abstained
 from shioenv.fronts.seat import Seat
 from shioenv.fronts.ssh.machines import Account
@@ -127,11 +127,11 @@ class AskedFiles:
         """An entry's attributes, as SFTP has them."""
         owner = self._accounts.get(entry.owner)
         uid, gid = (owner.uid, owner.gid) if owner else (0, 0)
-        when = f"{entry.year} {entry.month} {entry.day} {entry.time}"
-        moment = datetime.strptime(when, "%Y %b %d %H:%M").replace(tzinfo=UTC)
-        seconds = int(moment.timestamp())
+        day = datetime(entry.year, MONTHS.index(entry.month) + 1, entry.day, tzinfo=UTC)
+        hours, minutes = map(int, entry.time.split(":"))
+        seconds = int(day.timestamp()) + 60 * (60 * hours + minutes)
         return struct.pack(
-            ">IQIIIII", 15, entry.size or 0, uid, gid, mode_of(entry.perms), seconds, seconds
+            ">IQIIIII", 15, entry.size, uid, gid, mode_of(entry.perms), seconds, seconds
         )
 
 
@@ -149,7 +149,7 @@ def mode_of(perms: str) -> int:
 def shown(entry: FileEntry, name: str) -> str:
     """A file as `ls -l` lists it."""
     return (
-        f"{entry.perms} {entry.links:>4} {entry.owner:<8} {entry.group:<8} {entry.size or 0:>8} "
+        f"{entry.perms} {entry.links:>4} {entry.owner:<8} {entry.group:<8} {entry.size:>8} "
         f"{entry.month} {entry.day:>2} {entry.time} {name}"
     )
 
