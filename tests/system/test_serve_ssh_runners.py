@@ -124,3 +124,15 @@ def test_a_command_has_its_outputs_and_exit_code(served: tuple[str, Server]) -> 
     assert (done.stdout + done.stderr, done.returncode) == (b"/tmp\n" + missing, 7)
     if runner == "machine":  # the others have one output
         assert done.stderr == missing
+
+
+def test_a_command_that_exits_ends_no_other_channel(
+    served: tuple[str, Server], tmp_path: Path
+) -> None:
+    _, server = served
+    control = ["-o", f"ControlPath={tmp_path}/c"]
+    begin = [*control, "-o", "ControlMaster=auto", "-o", "ControlPersist=yes"]
+    codes = [server.ssh(*begin, "root@127.0.0.1", f"exit {code}").returncode for code in (3, 4)]
+    done = server.ssh(*control, "root@127.0.0.1", "echo still here # exit")
+    server.ssh(*control, "-O", "exit", "root@127.0.0.1")
+    assert (codes, done.stdout) == ([3, 4], b"still here\n")

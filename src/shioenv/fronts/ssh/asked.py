@@ -29,6 +29,9 @@ from shioenv.live.asked import AskedShell, HybridShell
 from shioenv.live.resident import ResidentShell
 from shioenv.live.shell import Shell
 
+_ENDS = re.compile(r"\b(?:exit|exec|logout)\b")
+"""What may end the shell that answers: a command with it runs in a subshell of that shell."""
+
 _EXIT = re.compile(r"\s*(?:exit|logout)(?:\s+(\d{1,3}))?\s*")
 
 
@@ -164,9 +167,11 @@ class AskedChannel(SshChannel):
     async def _answer(self, line: str) -> int:
         """Answers a line; the exit code."""
         began = time.monotonic()
+        alone = self._call.command is not None and _ENDS.search(line)
+        text = f"({line}\n)" if alone else line  # the visitor's other channels have the shell too
         try:
             behavior, runner, confidence = await self._shell.do(
-                lambda shell: self._ran(shell, line)
+                lambda shell: self._ran(shell, text)
             )
         except Abstained as error:
             self._tell("shioenv.abstained", input=line, reason=error.message)
