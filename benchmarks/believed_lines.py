@@ -107,7 +107,7 @@ def cowries(texts: list[str], system: str, cwd: str) -> list[tuple[bytes, int]]:
             try:
                 behavior = honeypot.run(text)
                 told.append((behavior.output, behavior.exit_code))
-            except AnswerError as error:
+            except (AnswerError, EOFError, TimeoutError) as error:
                 told.append((str(error).encode(), -1))
     return told
 
