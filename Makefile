@@ -90,9 +90,10 @@ bench: setup ## what a run costs: bare bash and other sandboxes beside it, in on
 bench-generate: setup ## records a second: the usual settings beside the paper's, and without scores
 	@$(BIN)/python benchmarks/generate.py
 
-bench-serve: setup ## what a line costs over OpenAI's protocol, and over Cowrie before it
+bench-serve: setup ## what a line costs over OpenAI's protocol, over Cowrie before it, and over SSH
 	@scripts/environment.sh .fronts/openai openai 'openai>=1.50'
 	@.fronts/openai/bin/python benchmarks/serve.py
+	@$(BIN)/python benchmarks/serve_ssh.py
 
 JUDGED := sandbox trivial errors memory-plain:evaluation/memory memory:evaluation/memory default \
 	default:stages=bashkit cowrie just-bash bashkit

@@ -33,6 +33,12 @@ from shioenv.evaluation.predictors.cowrie import free_port, interpreter
 from shioenv.system.idmap import find_idmap, spawn_mapped
 from shioenv.system.store import System, find_system
 
+CLIENT = [
+    "-F", "none", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null",
+    "-o", "LogLevel=ERROR", "-o", "IdentitiesOnly=yes",
+]  # fmt: skip
+"""Options of an OpenSSH client that knows nothing of this host and remembers nothing."""
+
 BANNER = b"SSH-2.0-OpenSSH_9.2p1 Debian-2+deb12u10\r\n"
 PATIENCE = 15.0
 TRIES = 3
@@ -184,11 +190,32 @@ def opened(port: int, pieces: tuple[bytes, ...]) -> Heard:
     return Heard(heard.hex(), end)
 
 
+class Client:
+    """Root with a key and a password, and OpenSSH's client for both."""
+
+    def __init__(self, directory: Path) -> None:
+        """Makes the key in a directory."""
+        self.key = directory / "key"
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", self.key], check=True)
+        self.public = self.key.with_suffix(".pub").read_text().strip()
+        """What a server has to accept; servers that ask for a password get one."""
+        ask = directory / "ask"
+        ask.write_text("#!/bin/sh\necho any\n")
+        ask.chmod(0o700)
+        kept = {name: text for name, text in os.environ.items() if name[:3] != "LC_"}
+        asking = {"SSH_ASKPASS": str(ask), "SSH_ASKPASS_REQUIRE": "force", "TERM": "dumb"}
+        self.environment = {**kept, **asking}
+
+    def words(self, port: int, *more: str) -> list[str]:
+        """The client's words."""
+        return ["ssh", "-p", str(port), "-i", str(self.key), *CLIENT, *more, "root@127.0.0.1"]
+
+
 STOCK = """
 mount --make-rprivate /
 mount -t tmpfs none /mnt
 mkdir /mnt/new /mnt/work /mnt/root
-mount -t overlay -o lowerdir=rootfs,upperdir=/mnt/new,workdir=/mnt/work none /mnt/root
+mount -t overlay -o userxattr,lowerdir=rootfs,upperdir=/mnt/new,workdir=/mnt/work none /mnt/root
 for device in null zero full random urandom tty; do
     touch /mnt/root/dev/$device
     mount --bind /dev/$device /mnt/root/dev/$device
@@ -229,11 +256,11 @@ def stock(system: System, key: str = "") -> Iterator[int]:
 
 
 @contextmanager
-def served(directory: Path) -> Iterator[int]:
+def served(directory: Path, *options: str) -> Iterator[int]:
     """A server of `shioenv serve ssh`; its port."""
     command = [sys.executable, "-m", "shioenv", "serve", "ssh", str(directory), "--port", "0"]
     process = subprocess.Popen(
-        [*command, "--per-address", "100"], stderr=subprocess.PIPE, env=os.environ
+        [*command, "--per-address", "100", *options], stderr=subprocess.PIPE, env=os.environ
     )
     assert process.stderr is not None
     try:
@@ -246,17 +273,20 @@ def served(directory: Path) -> Iterator[int]:
 
 @contextmanager
 def cowrie() -> Iterator[int]:
-    """A Cowrie of the version that is compared, as it comes; its port."""
+    """A Cowrie of the version that is compared, as it comes but for its banner; its port."""
     python, port = interpreter(), free_port()
     with tempfile.TemporaryDirectory() as directory:
         home = Path(directory)
         for name in ("etc", "var/log/cowrie", "var/lib/cowrie/downloads", "var/lib/cowrie/tty"):
             (home / name).mkdir(parents=True)
         listening = f"[ssh]\nlisten_endpoints = tcp:{port}:interface=127.0.0.1\n"
+        listening += f"version = {BANNER.decode().strip()}\n"
         (home / "etc" / "cowrie.cfg").write_text(f"{listening}[telnet]\nenabled = false\n")
         environment = {name: text for name, text in os.environ.items() if name != "PYTHONPATH"}
         twistd = "from twisted.scripts.twistd import run; run()"  # scripts may name another Python
         words = [str(python), "-c", twistd, "-n", "--pidfile=", "cowrie"]
+        if os.getuid() == 0:  # Cowrie refuses to run as root
+            words = ["unshare", "-U", "--map-user=1000", "--map-group=1000", *words]
         with (home / "said").open("wb") as said:
             process = subprocess.Popen(words, cwd=home, env=environment, stdout=said, stderr=said)
         try:

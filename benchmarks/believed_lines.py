@@ -29,7 +29,7 @@ from contextlib import closing
 from difflib import unified_diff
 from pathlib import Path
 
-from believed import served
+from believed import CLIENT, served
 
 from shioenv.bash.words import quoted
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
@@ -44,10 +44,7 @@ from shioenv.system.store import System, find_system
 RUNS = 3
 LATER = 1.1
 """Seconds: more than one on any clock."""
-OPTIONS = [
-    "-F", "none", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null",
-    "-o", "LogLevel=ERROR", "-o", "PubkeyAuthentication=no", "-T", "root@127.0.0.1",
-]  # fmt: skip
+OPTIONS = [*CLIENT, "-o", "PubkeyAuthentication=no", "-T", "root@127.0.0.1"]
 
 Heard = tuple[bytes, bytes, int]
 """Standard output, standard error, exit status."""
@@ -110,7 +107,7 @@ def cowries(texts: list[str], system: str, cwd: str) -> list[tuple[bytes, int]]:
             try:
                 behavior = honeypot.run(text)
                 told.append((behavior.output, behavior.exit_code))
-            except AnswerError as error:
+            except (AnswerError, EOFError, TimeoutError) as error:
                 told.append((str(error).encode(), -1))
     return told
 

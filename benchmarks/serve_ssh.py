@@ -2,9 +2,12 @@
 
     python benchmarks/serve_ssh.py [--visits N] [--lines N] [--sitting N] [--json]
 
-The client is OpenSSH's own, on the same processors. The figures hold for one client at a time, but
-for the logins, which are made four at once. A stock sshd of the same package is visited in turns
-with ours. Processor time is that of the server and all that it started, without the client's.
+Four servers are visited in turns: ours with a machine and with the default model, a stock sshd of
+the same package over the same files, and Cowrie as it comes. The client is OpenSSH's own. Its time
+is part of all times, but for processor time, which is that of the server and all that it started.
+
+The logins a second are those of a server that has one processor alone; clients have the others.
+Eight log in at once, fewer than a stock sshd drops.
 """
 
 from __future__ import annotations
@@ -22,77 +25,83 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from believed import stock
+from believed import Client, cowrie, stock
 
 from shioenv.system.store import find_system
 
-OPTIONS = [
-    "-F", "none", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null",
-    "-o", "LogLevel=ERROR", "-o", "IdentitiesOnly=yes", "root@127.0.0.1",
-]  # fmt: skip
 PROMPT = rb"\$ $|# $"
 PATIENCE = 60.0
+AT_ONCE = 8
+"""Logins at once."""
 
 
 class Served:
-    """A server in a process, and its clients."""
+    """A server in a process, until the end of a `with` statement."""
 
-    def __init__(self, directory: Path) -> None:
-        key = directory / "key"
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
-        self.key = key.with_suffix(".pub").read_text().strip()
+    def __init__(self, directory: Path, *options: str, processor: int | None = None) -> None:
+        """`processor` is the only one that the server may use."""
         command = [sys.executable, "-m", "shioenv", "serve", "ssh", str(directory), "--port", "0"]
-        options = ["--per-address", "1000", "--connections", "400", "--keys", f"{key}.pub"]
-        self.process = subprocess.Popen([*command, *options], stderr=subprocess.PIPE)
-        assert self.process.stderr is not None
-        found = re.search(rb"running on ssh://[\d.]+:(\d+)", self.process.stderr.readline())
-        assert found
-        self._port = int(found[1])
-        self._options = ["-i", str(key), *OPTIONS]
+        bounds = ["--per-address", "1000", "--connections", "400"]
+        pinned = [] if processor is None else ["taskset", "-c", str(processor)]
+        self._process = subprocess.Popen(
+            [*pinned, *command, *bounds, *options], stderr=subprocess.PIPE
+        )
+        assert self._process.stderr is not None
+        said = self._process.stderr.readline()
+        found = re.search(rb"running on ssh://[\d.]+:(\d+)", said)
+        if found is None:
+            raise SystemExit((said + self._process.stderr.read()).decode())
+        self.port = int(found[1])
 
-    def run(self, command: str) -> None:
-        """Logs in, and runs a command."""
-        subprocess.run(
-            ["ssh", "-p", str(self._port), *self._options, command], check=True,
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-        )  # fmt: skip
+    def __enter__(self) -> Served:
+        return self
 
-    @contextmanager
-    def sitting(self, port: int | None = None) -> Iterator[Callable[[bytes], None]]:
-        """A terminal at its prompt; a function that types a line and waits for the next prompt.
-
-        `port` is that of another server.
-        """
-        pid, terminal = pty.fork()
-        if not pid:
-            os.execvp("ssh", ["ssh", "-p", str(port or self._port), *self._options])
-
-        def typed(line: bytes) -> None:
-            os.write(terminal, line)
-            shown = b""
-            while not re.search(PROMPT, shown):
-                if not select.select([terminal], [], [], PATIENCE)[0]:
-                    raise SystemExit(f"no prompt: {shown!r}")
-                shown += os.read(terminal, 65536)
-
-        try:
-            typed(b"")
-            yield typed
-        finally:
-            os.close(terminal)
-            os.waitpid(pid, 0)
+    def __exit__(self, *_: object) -> None:
+        self._process.terminate()
+        self._process.wait()
 
     def processor(self) -> float:
         """Seconds of the processor that the server and all that it started have used."""
-        pids = [self.process.pid, *descendants(self.process.pid)]
+        pids = [self._process.pid, *descendants(self._process.pid)]
         return sum(map(processor, pids))
 
     def memory(self) -> int:
         """Bytes of the server and all that it started, each shared page counted once."""
-        return sum(map(proportional, [self.process.pid, *descendants(self.process.pid)]))
+        return sum(map(proportional, [self._process.pid, *descendants(self._process.pid)]))
+
+
+def run(client: Client, port: int, command: str) -> None:
+    """Logs in, and runs a command."""
+    subprocess.run(
+        [*client.words(port), command], check=True, env=client.environment,
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+    )  # fmt: skip
+
+
+@contextmanager
+def sitting(client: Client, port: int) -> Iterator[Callable[[bytes], None]]:
+    """A terminal at its prompt; a function that types a line and waits for the next prompt."""
+    pid, terminal = pty.fork()
+    if not pid:
+        os.execvpe("ssh", client.words(port), client.environment)
+
+    def typed(line: bytes) -> None:
+        os.write(terminal, line)
+        shown = b""
+        while not re.search(PROMPT, shown):
+            if not select.select([terminal], [], [], PATIENCE)[0]:
+                raise SystemExit(f"no prompt: {shown!r}")
+            shown += os.read(terminal, 65536)
+
+    try:
+        typed(b"")
+        yield typed
+    finally:
+        os.close(terminal)
+        os.waitpid(pid, 0)
 
 
 def descendants(pid: int) -> list[int]:
@@ -131,44 +140,71 @@ def took(action: Callable[[], object]) -> float:
     return 1000 * (time.perf_counter() - began)
 
 
-def prompted(server: Served, port: int | None = None) -> float:
+def prompted(client: Client, port: int) -> float:
     """Milliseconds of a login up to its first prompt."""
     began = time.perf_counter()
-    with server.sitting(port):
+    with sitting(client, port):
         return 1000 * (time.perf_counter() - began)
 
 
-def measured(server: Served, visits: int, lines: int, sitting: int) -> dict[str, float]:
-    """The figures by name."""
-    found: dict[str, float] = {}
-    server.run("true")
-    with stock(find_system(), server.key) as port:
-        both = [(prompted(server), prompted(server, port)) for _ in range(visits)]
-    ours, theirs = (statistics.median(each) for each in zip(*both, strict=True))
-    found["login to prompt, ms, median"] = ours
-    found["the same of a stock sshd"] = theirs
-    found["login to prompt beyond stock's, ms"] = ours - theirs
-    commands = [took(lambda: server.run("true")) for _ in range(visits)]
-    found["login and a command, ms, median"] = statistics.median(commands)
-    with server.sitting() as typed:
-        listings = sorted(took(lambda: typed(b"ls -la /\r")) for _ in range(lines))
-    found["ls -la in a session, ms, p50"] = statistics.median(listings)
-    found["ls -la in a session, ms, p95"] = listings[int(0.95 * len(listings))]
-    used = server.processor()
-    with ThreadPoolExecutor(4) as pool:
-        whole = took(lambda: list(pool.map(lambda _: server.run("true"), range(2 * visits))))
-    found["logins with a command a second, four at once"] = 2000 * visits / whole
-    each = (server.processor() - used) / (2 * visits)
-    found["processor time of a login with a command, ms"] = 1000 * each
-    found["logins with a command a second that one core has time for"] = 1 / each
-    before = server.memory()
-    held = [server.sitting() for _ in range(sitting)]
-    for one in held:
-        one.__enter__()
-    found["memory of an idle session, MiB"] = (server.memory() - before) / sitting / 2**20
-    for one in held:
-        one.__exit__(None, None, None)
+def compared(
+    client: Client, ports: dict[str, int], visits: int, lines: int
+) -> dict[str, dict[str, float]]:
+    """The figures of all servers, by their names; visits are made in turns."""
+    prompts: dict[str, list[float]] = {name: [] for name in ports}
+    commands: dict[str, list[float]] = {name: [] for name in ports}
+    found: dict[str, dict[str, float]] = {}
+    for port in ports.values():
+        run(client, port, "true")
+    for _ in range(visits):
+        for name, port in ports.items():
+            prompts[name].append(prompted(client, port))
+            commands[name].append(took(lambda port=port: run(client, port, "true")))  # type: ignore[misc]
+    with ExitStack() as stack:
+        sitters = {name: stack.enter_context(sitting(client, at)) for name, at in ports.items()}
+        listings: dict[str, list[float]] = {name: [] for name in ports}
+        for _ in range(lines):
+            for name, typed in sitters.items():
+                listings[name].append(took(lambda typed=typed: typed(b"ls -la /\r")))  # type: ignore[misc]
+    for name in ports:
+        ordered = sorted(listings[name])
+        found[name] = {
+            "login to prompt": statistics.median(prompts[name]),
+            "login with a command": statistics.median(commands[name]),
+            "ls -la, p50": statistics.median(ordered),
+            "ls -la, p95": ordered[int(0.95 * len(ordered))],
+        }
     return found
+
+
+def alone(client: Client, directory: Path, visits: int) -> dict[str, float]:
+    """The logins of a server that has a processor alone."""
+    usable = os.sched_getaffinity(0)
+    first, *others = sorted(usable)
+    found = {}
+    with Served(directory, "--keys", f"{client.key}.pub", processor=first) as server:
+        os.sched_setaffinity(0, others or usable)
+        try:
+            run(client, server.port, "true")
+            used, began = server.processor(), time.perf_counter()
+            with ThreadPoolExecutor(AT_ONCE) as pool:
+                list(pool.map(lambda _: run(client, server.port, "true"), range(visits)))
+            seconds = time.perf_counter() - began
+        finally:
+            os.sched_setaffinity(0, usable)
+        found["logins with a command a second, by the clock"] = visits / seconds
+        each = (server.processor() - used) / visits
+        found["processor time of a login with a command, ms"] = 1000 * each
+    return found
+
+
+def held(client: Client, server: Served, count: int) -> float:
+    """MiB of an idle session."""
+    before = server.memory()
+    with ExitStack() as stack:
+        for _ in range(count):
+            stack.enter_context(sitting(client, server.port))
+        return (server.memory() - before) / count / 2**20
 
 
 def main() -> None:
@@ -181,17 +217,29 @@ def main() -> None:
     parser.add_argument("--sitting", type=int, default=10)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as directory:
-        server = Served(Path(directory))
-        try:
-            found = measured(server, options.visits, options.lines, options.sitting)
-        finally:
-            server.process.terminate()
-            server.process.wait()
+    began_with = os.getloadavg()[0]
+    with ExitStack() as stack:
+        home = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        client = Client(home)
+        keys = ["--keys", f"{client.key}.pub"]
+        found = alone(client, home / "alone", 5 * options.visits)
+        server = stack.enter_context(Served(home / "machine", *keys))
+        model = stack.enter_context(Served(home / "model", *keys, "--model", "default"))
+        ports = {
+            "machine": server.port,
+            "model": model.port,
+            "stock": stack.enter_context(stock(find_system(), client.public)),
+            "Cowrie": stack.enter_context(cowrie()),
+        }
+        servers = compared(client, ports, options.visits, options.lines)
+        found["memory of an idle session, MiB"] = held(client, server, options.sitting)
     if options.json:
-        print(json.dumps(found))
+        print(json.dumps({"load": began_with, "ms": servers, **found}))
         return
-    print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors")
+    print(f"load average {began_with:.1f} before, on {os.cpu_count()} processors")
+    print(" | ".join(["| ms", *ports]) + " |")
+    for name in servers["machine"]:
+        print(" | ".join([f"| {name}", *(f"{each[name]:.1f}" for each in servers.values())]) + " |")
     for name, figure in found.items():
         print(f"{figure:10.1f}  {name}")
 

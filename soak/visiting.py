@@ -3,11 +3,17 @@
     python soak/visiting.py [--sessions 200] [--minutes 60] [--every 5] [--kills 6]
 
 So many clients of OpenSSH sit at terminals of one `shioenv serve ssh`, and type a line every few
-seconds. Each has a sentinel of its own, and looks for those of others. Meanwhile clients and
-machines are killed, so many a minute; whoever was killed comes again. At the end the server is
-stopped. Then these have to hold: each answered line is in the log once, in its own session; each
-session that began has ended; no line of the log is cut; nobody saw another's sentinel; no more
-sessions broke than machines were killed; nothing of the server is left.
+seconds. Each has a sentinel of its own, and looks for those of others. Meanwhile clients are
+killed, sshds, visitors' shells, and each kind of process that a machine has; so many a minute.
+Whoever was killed comes again. In the end all clients leave, and the server is stopped. Then these
+have to hold:
+
+- Each answered line is in the log once, in its own session. What it did is told once, but for the
+  last line of a session, which may be told no more. No line of the log is cut.
+- Each session that began has ended. No more broke than processes were killed.
+- Nobody saw another's sentinel.
+- Once all clients have left, no sshd, no login shell and no visitor's shell goes on. Once the
+  server has stopped, no process of it does.
 """
 
 from __future__ import annotations
@@ -31,7 +37,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from faults import descendants
+from faults import children, descendants
 
 PATIENCE = 180.0
 """Seconds that anything may take: the clients are on the same processors."""
@@ -145,19 +151,63 @@ class Visiting:
             known = "killed" if client.token in self.killed else how
             self.tally.ends[known] += 1
 
-    def kill_one(self, server: int) -> bool:
-        """Kills a client, or the machine of somebody; whether it was a machine."""
-        machines = [pid for pid in descendants(server) if name_of(pid) == "shioenv-sandbox"]
-        if random.random() < 0.5 and machines:
-            with suppress(ProcessLookupError):
-                os.kill(random.choice(machines), signal.SIGKILL)
-            return True
-        if clients := list(self.clients.values()):
-            client = random.choice(clients)
-            self.killed.add(client.token)
-            with suppress(ProcessLookupError):
-                os.kill(client.pid, signal.SIGKILL)
-        return False
+    def kill_one(self, server: int) -> str:
+        """Kills a client, or a process that serves somebody; what it was, empty for none."""
+        found: dict[str, list[int]] = {}
+        clients = {client.pid: client.token for client in list(self.clients.values())}
+        if clients:
+            found["client"] = [*clients]
+        for pid in descendants(server):
+            if kind := kind_of(pid):
+                found.setdefault(kind, []).append(pid)
+        if not found:
+            return ""
+        kind = random.choice(sorted(found))
+        pid = random.choice(found[kind])
+        if kind == "client":
+            self.killed.add(clients[pid])
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            return ""
+        return kind
+
+
+def kind_of(pid: int) -> str:
+    """What a process of the server is, where it serves one visitor; else empty."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return ""
+    name, number = name_of(pid), re.search(r"^NSpid:.*\t(\d+)$", status, re.MULTILINE)
+    inside = number is not None and number[1]
+    if words[0] in {b"sshd: root [priv]", b"sshd: root@pts/0"}:
+        return "sshd"
+    if words[0] == b"-session":
+        return "login shell"
+    if words[0] == b"-bash" and inside != "1":
+        return "shell"
+    if name == "shioenv-sandbox" and has_machine(pid):
+        return "supervisor"
+    if name == "init" and inside == "1":
+        return "process 1"
+    if name == "gateway":
+        return "gateway"
+    if name == "bash" and words[:2] == [b"bash", b"--norc"]:
+        return "fork server"
+    return ""
+
+
+def has_machine(supervisor: int) -> bool:
+    """Whether a process supervises a machine: its child is process 1 of one."""
+    return any(name_of(child) == "init" for child in children(supervisor))
+
+
+def visitors_of(server: int) -> list[int]:
+    """Processes of a server that are there for visitors alone."""
+    own = {"sshd", "login shell", "shell"}
+    return [pid for pid in descendants(server) if kind_of(pid) in own]
 
 
 def name_of(pid: int) -> str:
@@ -179,11 +229,12 @@ def goes_on(pid: int) -> bool:
         os.close(handle)
 
 
-def faults(log: Path, tally: Tally, machines: int, left: list[int], status: int) -> list[str]:
+def faults(log: Path, tally: Tally, killed: int, left: list[int], status: int) -> list[str]:
     """What does not hold at the end."""
     found, begun, closed = [], [], []
     logged: Counter[str] = Counter()
-    sessions: dict[str, set[str]] = {}
+    told: Counter[str] = Counter()
+    sessions: dict[str, list[str]] = {}
     for number, line in enumerate(log.read_bytes().splitlines(), 1):
         try:
             event = json.loads(line)
@@ -194,17 +245,24 @@ def faults(log: Path, tally: Tally, machines: int, left: list[int], status: int)
         closed += [event["session"]] * (event["eventid"] == "cowrie.session.closed")
         if event["eventid"] == "cowrie.command.input":
             logged[event["input"]] += 1
-            token = event["input"].partition("echo ")[2][:16]
-            sessions.setdefault(event["session"], set()).add(token)
-    lost = [line for line in tally.answered if logged[line] != 1]
-    found += [f"{logged[line]} times in the log: {line}" for line in lost]
-    found += [f"session {one} has lines of several" for one, of in sessions.items() if len(of) > 1]
+            sessions.setdefault(event["session"], []).append(event["input"])
+        if event["eventid"] == "shioenv.command":
+            told.update(event["input"].splitlines())
+    answered = set(tally.answered)
+    found += [f"not in the log: {line}" for line in answered if not logged[line]]
+    found += [f"{count} times in the log: {line}" for line, count in logged.items() if count > 1]
+    found += [f"told {count} times: {line}" for line, count in told.items() if count > 1]
+    for session, lines in sessions.items():
+        if len({line.partition("echo ")[2][:16] for line in lines}) > 1:
+            found.append(f"session {session} has lines of several")
+        whole = [line for line in lines if line in answered]
+        found += [f"not told: {line}" for line in whole[:-1] if not told[line]]
     if sorted(begun) != sorted(closed):
         found.append(f"{len(begun)} sessions began, {len(closed)} ended")
     found += [f"a stranger's sentinel at {each}" for each in tally.strangers]
     broken = sum(n for how, n in tally.ends.items() if how not in {"left", "killed"})
-    if broken > machines:
-        found.append(f"{broken} sessions broke, and {machines} machines were killed")
+    if broken > killed:
+        found.append(f"{broken} sessions broke, and {killed} processes were killed")
     found += [f"process {pid} is left: {name_of(pid)}" for pid in left]
     if status:
         found.append(f"the server ended with {status}")
@@ -247,34 +305,57 @@ def soaked(directory: Path, options: argparse.Namespace) -> int:
     ]
     for sitter in sitters:
         sitter.start()
-    machines, most_at_once = 0, 0
-    end = time.monotonic() + 60 * options.minutes
+    kills: Counter[str] = Counter()
+    most_at_once, said_at = 0, time.monotonic()
+    end = said_at + 60 * options.minutes
     while time.monotonic() < end and server.poll() is None:
         time.sleep(60 / options.kills if options.kills else 1.0)
         most_at_once = max(most_at_once, len(visiting.clients))
         if options.kills:
-            machines += visiting.kill_one(server.pid)
+            kills[visiting.kill_one(server.pid)] += 1
+        if time.monotonic() - said_at >= 60:
+            said_at = time.monotonic()
+            print(progress(visiting, server.pid, end - said_at), file=sys.stderr, flush=True)
     visiting.stop.set()
     for sitter in sitters:
         sitter.join()
+    del kills[""]
+    until = time.monotonic() + PATIENCE
+    while (stayed := visitors_of(server.pid)) and time.monotonic() < until:
+        time.sleep(1.0)
     ours = descendants(server.pid)
     server.terminate()
     status = server.wait()
     left = [pid for pid in ours if goes_on(pid)]
     tally = visiting.tally
-    wrong = faults(directory / "visits" / "log.jsonl", tally, machines, left, status)
+    killed = sum(kills.values()) - kills["client"]
+    wrong = faults(directory / "visits" / "log.jsonl", tally, killed, left, status)
+    wrong += [f"process {pid} went on once all visitors had left" for pid in stayed]
     for fault in wrong[:20]:
         print(fault)
     seconds = sorted(tally.seconds) or [0.0]
     print(
         f"{len(tally.answered)} lines answered, {most_at_once} sessions at once at most, "
-        f"{len(visiting.killed)} clients and {machines} machines killed; "
+        f"killed: {dict(kills)}; "
         f"a line took {1000 * seconds[len(seconds) // 2]:.0f} ms (p50), "
         f"{1000 * seconds[int(0.95 * len(seconds))]:.0f} ms (p95); ends: {dict(tally.ends)}; "
         f"load average {os.getloadavg()[0]:.0f}"
     )
     print(f"{len(wrong)} faults")
     return int(bool(wrong))
+
+
+def progress(visiting: Visiting, server: int, left: float) -> str:
+    """A line that tells how it goes."""
+    tally = visiting.tally
+    status = Path(f"/proc/{server}/status").read_text()
+    memory = re.search(r"^VmRSS:\s+(\d+)", status, re.MULTILINE)
+    files = sum(1 for _ in Path(f"/proc/{server}/fd").iterdir())
+    return (
+        f"{left / 60:.0f} minutes left: {len(visiting.clients)} sessions, "
+        f"{len(tally.answered)} lines, ends {dict(tally.ends)}, the server has "
+        f"{int(memory[1]) / 1024 if memory else 0:.0f} MiB and {files} files open"
+    )
 
 
 if __name__ == "__main__":

@@ -28,6 +28,26 @@ OPTIONS = [
 ]  # fmt: skip
 
 
+RUNNERS = {
+    "machine": (),
+    "model": ("--model", "default"),
+    "hybrid": ("--model", "default", "--machine-below", "0.9"),
+}
+"""Options of a server with each of the runners."""
+
+BOT = (
+    "id -un", "uname -m", "pwd", "cd /tmp", "pwd", "cd /var/log", "cd ..", "pwd", "cd /root", "x=5",
+    "echo $x", "y=$((x * 8))", "echo $y", "echo one > a", "echo two >> a", "cat a", "wc -l a",
+    "cp a b", "cat b", "mv b c", "cat c", "rm a c", "cat c", "mkdir -p d/e", "rmdir d/e",
+    "rmdir d", "touch f", "chmod 600 f", "ls -l f", "rm f", "ls f", "echo $?", "export T=1",
+    "echo $T", "unset T", "echo \"<$T>\"", "for i in 1 2 3; do echo n$i; done", "true", "false",
+    "echo $?", "grep -c ^root: /etc/passwd", "head -1 /etc/passwd", "test -d /etc && echo there",
+    "[ -f /nowhere ] || echo none", "echo a b c | wc -w", "printf '%s-' x y; echo", "umask",
+    "cd /no-such-directory", "echo done | tr a-z A-Z", "cd /",
+)  # fmt: skip
+"""What a bot types: fifty lines."""
+
+
 class Server:
     """A running server, with its log."""
 

@@ -144,6 +144,26 @@ def test_names_of_the_system_are_its_users_and_others_are_root(server: Server) -
     assert server.ssh("no-such.user+@127.0.0.1", "id -un").stdout == b"root\n"
 
 
+def test_a_login_has_the_variables_that_a_stock_sshd_gives(server: Server) -> None:
+    names = [
+        "HOME",
+        "LOGNAME",
+        "MOTD_SHOWN",
+        "PATH",
+        "PWD",
+        "SHELL",
+        "SHLVL",
+        "SSH_CLIENT",
+        "SSH_CONNECTION",
+        "USER",
+        "_",
+    ]
+    done = server.ssh("alice@127.0.0.1", "env")
+    told = dict(line.split("=", 1) for line in done.stdout.decode().splitlines())
+    assert sorted(told) == names
+    assert (told["MOTD_SHOWN"], told["PWD"], told["SHLVL"]) == ("pam", "/home/alice", "0")
+
+
 def test_a_terminal_is_one(server: Server) -> None:
     with Sitting(server, "root@127.0.0.1", rows=33, columns=111) as sitting:
         assert "Last login: " in sitting.read(PROMPT)

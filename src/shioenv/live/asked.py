@@ -145,13 +145,24 @@ class HybridShell(Closing):
             self._owed.append((line, timeout))
             self._state = self._state.after(line, answer.behavior, answer.written, answer.carried)
             return answer.behavior
+        behavior = self.settled().run(line, timeout=timeout)
+        self._state = self.machine.state
+        return behavior
+
+    def settled(self) -> Shell:
+        """The machine's shell, once it ran what the model answered.
+
+        Who changes the machine in another way than by `run` calls `follow` afterwards.
+        """
         for owed, seconds in self._owed:
             if not self.machine.ended:
                 self.machine.run(owed, timeout=seconds)
         self._owed.clear()
-        behavior = self.machine.run(line, timeout=timeout)
+        return self.machine
+
+    def follow(self) -> None:
+        """Takes the machine's state for the next line's."""
         self._state = self.machine.state
-        return behavior
 
     def patch(self) -> ContextPatch:
         """See `Shell.patch`."""

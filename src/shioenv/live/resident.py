@@ -22,7 +22,7 @@ from shioenv.files.durable import atomic_write, storage_errors
 from shioenv.files.regular import read_regular
 from shioenv.live.asked import RepeatedShell
 from shioenv.live.shell import IDLE_SECONDS, Closing, ended, nothing
-from shioenv.sandbox.base import MEBIBYTE, Limits
+from shioenv.sandbox.base import MEBIBYTE, Entered, Limits
 from shioenv.system.store import System
 
 LARGEST_SAVED: Final = 64 * MEBIBYTE
@@ -108,6 +108,20 @@ class ResidentShell(Closing):
         those of `run`.
         """
         return self._lines.beside(text, wall_seconds=timeout)
+
+    def enter(self, text: str, *, wall_seconds: float, idle_seconds: float) -> Entered:
+        """Starts an input beside the lines, which talks both ways; see `Lines.enter`."""
+        return self._lines.enter(text, wall_seconds=wall_seconds, idle_seconds=idle_seconds)
+
+    def look(self) -> Behavior:
+        """What changed since the newest line or look, by what entered the machine or goes on.
+
+        Errors: SandboxError.
+        """
+        behavior, before = self._lines.look(), self.state
+        after = before.after("", behavior)
+        self._state = replace(after, history=before.history, status=before.status)
+        return behavior
 
     def patch(self) -> ContextPatch:
         """See `Shell.patch`."""

@@ -137,7 +137,8 @@ class Cowrie:
         shutil.rmtree(self._state, ignore_errors=True)
 
     def _begun(self, python: Path, home: Path, setting: Setting) -> LineProcess:
-        port = free_port()
+        self.port = port = free_port()
+        """Where Cowrie listens, on 127.0.0.1; any password lets root in."""
         facts = json.loads((home / "facts.json").read_text())
         self._lay_out(CONFIGURATION.format(home=home, state=self._state, port=port, **facts))
         here = files("shioenv.evaluation.predictors")

@@ -9,16 +9,28 @@ import asyncio
 import re
 import signal
 import time
+from functools import partial
+from typing import cast
 
+from shioenv.behavior.diff import diff_documents
 from shioenv.domain.behavior import Behavior
 from shioenv.errors import Abstained
 from shioenv.fronts.events import LONGEST
 from shioenv.fronts.seat import Seat
 from shioenv.fronts.shells import answered_by
 from shioenv.fronts.ssh import wires
+from shioenv.fronts.ssh.asked_files import AskedFiles, ScpAnswers, SftpAnswers
 from shioenv.fronts.ssh.calls import Caller, LoginCall
+from shioenv.fronts.ssh.machines import login_words, started
+from shioenv.fronts.ssh.seated import spoken
 from shioenv.fronts.ssh.sessions import Ended, House, SshChannel, Visitor, end
+from shioenv.fronts.ssh.uploads import PROTOCOL, tap_of
+from shioenv.live.asked import AskedShell, HybridShell
+from shioenv.live.resident import ResidentShell
 from shioenv.live.shell import Shell
+
+_ENDS = re.compile(r"\b(?:exit|exec|logout)\b")
+"""What may end the shell that answers: a command with it runs in a subshell of that shell."""
 
 _EXIT = re.compile(r"\s*(?:exit|logout)(?:\s+(\d{1,3}))?\s*")
 
@@ -57,6 +69,8 @@ class AskedChannel(SshChannel):
         command = self._call.command
         if command is not None:
             self.entered(command, False)
+            if protocol := PROTOCOL.match(command):
+                return await self._speak(command, protocol[1])
             return await self._answer(command), None
         status, kept = 0, b""
         while not self._ended and (data := await wires.read(self._call.fds[0])):
@@ -66,6 +80,55 @@ class AskedChannel(SshChannel):
             for line in lines:
                 status = await self._piped(line, status)
         return await self._piped(kept, status), None
+
+    async def _speak(self, command: str, protocol: str) -> Ended:
+        """Has the machine below a model speak a protocol, or answers from what the model knows."""
+        shell = await self._shell.do(lambda shell: shell)
+        if isinstance(shell, HybridShell):
+            words = login_words(self._account, command, self._call.environment, tty=False)
+            user = self._account.name
+            entered = await self._shell.do(lambda _: started(_resident(shell), words, user))
+            tap = tap_of(command, self._uploads)
+            return await spoken(self, command, entered, tap, partial(self._followed, shell))
+        if protocol == "rsync" or not isinstance(shell, AskedShell):
+            return await self._answer(command), None
+        began, before = time.monotonic(), shell.state.before.document
+        seat = cast("Seat[AskedShell]", self._shell)
+        files = AskedFiles(shell, self._house.accounts)
+        if protocol == "scp":
+            scp = ScpAnswers(seat, files, self._uploads, self._heard, self._said)
+            exit_code = await scp.answer(command)
+        else:
+            exit_code = await self._sftp(seat, SftpAnswers(files, self._uploads))
+        patch = diff_documents(before, shell.state.before.document)
+        took = time.monotonic() - began
+        self.did(command, Behavior(exit_code, b"", patch), took, "model")
+        return exit_code, None
+
+    async def _sftp(self, seat: Seat[AskedShell], answers: SftpAnswers) -> int:
+        """Answers a session of SFTP until the visitor sends no more; its exit code."""
+        while not answers.over and (data := await self._heard()):
+            said = await seat.do(lambda _, data=data: answers.answer(data))  # type: ignore[misc]
+            await self._uploads.write()
+            await self.hold()
+            await self._said(said)
+        return int(answers.over)
+
+    async def _heard(self) -> bytes:
+        return await wires.read(self._call.fds[0])
+
+    async def _said(self, data: bytes) -> bool:
+        return await wires.write(self._call.fds[1], data)
+
+    async def _followed(self, shell: HybridShell) -> Behavior:
+        """What changed in the machine below a model, which the model knows from then on."""
+
+        def look(_: Shell) -> Behavior:
+            behavior = _resident(shell).look()
+            shell.follow()
+            return behavior
+
+        return await self._shell.do(look)
 
     async def _piped(self, line: bytes, status: int) -> int:
         """Answers a line of standard input; the exit code, or `status` where none is answered."""
@@ -104,9 +167,11 @@ class AskedChannel(SshChannel):
     async def _answer(self, line: str) -> int:
         """Answers a line; the exit code."""
         began = time.monotonic()
+        alone = self._call.command is not None and _ENDS.search(line)
+        text = f"({line}\n)" if alone else line  # the visitor's other channels have the shell too
         try:
             behavior, runner, confidence = await self._shell.do(
-                lambda shell: self._ran(shell, line)
+                lambda shell: self._ran(shell, text)
             )
         except Abstained as error:
             self._tell("shioenv.abstained", input=line, reason=error.message)
@@ -138,3 +203,10 @@ class AskedChannel(SshChannel):
     async def _show(self, data: bytes) -> None:
         self.shown(data.replace(b"\n", b"\r\n"))
         await wires.write(self._call.fds[1], data)
+
+
+def _resident(shell: HybridShell) -> ResidentShell:
+    """The shell in the machine below a model, which has run all lines."""
+    machine = shell.settled()
+    assert isinstance(machine, ResidentShell)  # `Shells` opens no other
+    return machine

@@ -8,7 +8,7 @@ import re
 import socket
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from shioenv.bash.words import quoted
@@ -18,6 +18,7 @@ from shioenv.domain.behavior import Behavior
 from shioenv.errors import SandboxError
 from shioenv.fronts.seat import Seat
 from shioenv.live.entered import RUN, SAY_STATUS, START_SECONDS, close
+from shioenv.live.resident import ResidentShell
 from shioenv.sandbox.base import MEBIBYTE, Entered, Limits
 from shioenv.system.store import System
 
@@ -46,6 +47,8 @@ class Account:
     gid: int
     home: str
     shell: str
+    given: Mapping[str, str] = field(default_factory=dict)
+    """Variables that the system's PAM gives to a login."""
 
 
 _SITTER: Final = (
@@ -74,6 +77,7 @@ _PLAIN: Final = (
 The shell writes over its own words in memory, as `setproctitle` does.
 """
 
+_MOTD = re.compile(rb"^session\s.*\bpam_motd\.so", re.MULTILINE)
 _NO_LOGIN = ("nologin", "false", "sync")
 _PASSED_ON = re.compile(r"TERM|LANG|LC_[A-Z_]+|SSH_CLIENT|SSH_CONNECTION")
 _ROOTS_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -83,6 +87,8 @@ _PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/games:/usr/games"
 def accounts(system: System) -> Mapping[str, Account]:
     """Users of the system that can log in, by name; the first is `root`."""
     found: dict[str, Account] = {}
+    shows_motd = _MOTD.search(system.content("/etc/pam.d/sshd") or b"")
+    given = {"MOTD_SHOWN": "pam"} if shows_motd else {}
     text = (system.content("/etc/passwd") or b"").decode("utf-8", "replace")
     for line in text.splitlines():
         fields = line.split(":")
@@ -91,8 +97,8 @@ def accounts(system: System) -> Mapping[str, Account]:
         name, _, uid, gid, _, home, shell = fields
         if shell.rpartition("/")[2] not in _NO_LOGIN:
             home = home if system.is_directory(home) else "/"
-            found[name] = Account(name, int(uid), int(gid), home, shell or "/bin/sh")
-    return found or {"root": Account("root", 0, 0, "/root", "/bin/bash")}
+            found[name] = Account(name, int(uid), int(gid), home, shell or "/bin/sh", given)
+    return found or {"root": Account("root", 0, 0, "/root", "/bin/bash", given)}
 
 
 def login_words(
@@ -105,7 +111,7 @@ def login_words(
     variables = {name: text for name, text in given.items() if _PASSED_ON.fullmatch(name)}
     path = _PATH if account.uid else _ROOTS_PATH
     variables |= {"USER": account.name, "LOGNAME": account.name, "HOME": account.home}
-    variables |= {"PATH": path, "SHELL": account.shell}
+    variables |= {"PATH": path, "SHELL": account.shell, **account.given}
     if tty:
         variables["SSH_TTY"] = "/dev/pts/0"
     words = [
@@ -140,8 +146,7 @@ class VisitorMachine:
 
         The talk is that of `EnteredMachine.start`, with standard input.
         """
-        order = _ORDER.format(command=words).encode("utf-8", "surrogateescape")
-        return await self._seat.do(lambda lines: _started(lines, user, order))
+        return await self._seat.do(lambda lines: started(lines, words, user))
 
     async def sit(self, words: str) -> int:
         """Runs quoted words on the machine's terminal; the other end. Errors: SandboxError."""
@@ -168,9 +173,14 @@ class VisitorMachine:
         await self._seat.close()
 
 
-def _started(lines: Lines, user: str, order: bytes) -> Entered:
+def started(machine: Lines | ResidentShell, words: str, user: str) -> Entered:
+    """A user's command, as quoted words, that has entered a machine.
+
+    Errors: SandboxError, InputError.
+    """
+    order = _ORDER.format(command=words).encode("utf-8", "surrogateescape")
     text = _SITTER.format(name=quoted(f"sshd: {user}@notty"))
-    entered = lines.enter(text, wall_seconds=START_SECONDS, idle_seconds=IDLE_SECONDS)
+    entered = machine.enter(text, wall_seconds=START_SECONDS, idle_seconds=IDLE_SECONDS)
     try:
         with socket.socket(fileno=os.dup(entered.talk)) as talk:
             talk.settimeout(START_SECONDS)

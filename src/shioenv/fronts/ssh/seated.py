@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import signal
 import socket
 import time
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -18,14 +18,12 @@ from shioenv.fronts.ssh import wires
 from shioenv.fronts.ssh.calls import Caller, LoginCall, resize
 from shioenv.fronts.ssh.machines import Machines, VisitorMachine, login_words
 from shioenv.fronts.ssh.sessions import LOST, Ended, House, SshChannel, Visitor, end
-from shioenv.fronts.ssh.uploads import ScpSink, SftpServer, StandardInput, Tap
+from shioenv.fronts.ssh.uploads import Tap, tap_of
 from shioenv.fronts.ssh.watch import PromptWatch
 from shioenv.live.entered import told
 from shioenv.sandbox.base import Entered
 
 _HANGING_UP = 40  # looks at a shell that was hung up, a twentieth of a second each
-_PROTOCOL = re.compile(r"(?:\S*/)?(scp|sftp-server|rsync)(?= |$)")
-"""Commands that talk with the visitor's program through both channels at once."""
 
 
 class MachineChannel(SshChannel):
@@ -131,36 +129,42 @@ class MachineChannel(SshChannel):
         words = login_words(self._account, command, call.environment, tty=False)
         if command is not None:
             self.entered(command, False)
-        began = time.monotonic()
         machine = await self._visit.machine_of(self._machines)
-        stream = _Stream(self, await machine.enter(words, self._account.name), self._tap(command))
-        try:
-            exit_code, by_signal = await stream.spoken()
-        finally:
-            stream.close()
-        took = time.monotonic() - began
-        sent, output = bytes(stream.sent[:LONGEST]), bytes(stream.answered[:LONGEST])
-        behavior = replace(await machine.look(), exit_code=exit_code, output=output)
-        cut = ["output", "output_b64"] if len(stream.answered) > LONGEST else []
-        if command is None and len(stream.sent) > LONGEST:
-            cut.append("input")
-        self.did(command or os.fsdecode(sent), behavior, took, cut=cut)
-        return exit_code, by_signal
-
-    def _tap(self, command: str | None) -> Tap:
-        """What looks for files in what the visitor sends to a command."""
-        protocol = _PROTOCOL.match(command or "")
-        if protocol and protocol[1] == "sftp-server":
-            return SftpServer(self._uploads)
-        if protocol and re.search(r" -\w*t", command or ""):
-            return ScpSink(self._uploads)
-        return StandardInput(self._uploads)
+        entered = await machine.enter(words, self._account.name)
+        return await spoken(self, command, entered, tap_of(command, self._uploads), machine.look)
 
 
-class _Stream:
+async def spoken(
+    channel: SshChannel,
+    command: str | None,
+    entered: Entered,
+    tap: Tap,
+    look: Callable[[], Awaitable[Behavior]],
+) -> Ended:
+    """Connects a command that has entered a machine with the visitor; how it ended.
+
+    What it did is told, as `look` finds it. Errors: those of `look`.
+    """
+    began = time.monotonic()
+    stream = CommandStream(channel, entered, tap)
+    try:
+        exit_code, by_signal = await stream.spoken()
+    finally:
+        stream.close()
+    took = time.monotonic() - began
+    sent, output = bytes(stream.sent[:LONGEST]), bytes(stream.answered[:LONGEST])
+    behavior = replace(await look(), exit_code=exit_code, output=output)
+    cut = ["output", "output_b64"] if len(stream.answered) > LONGEST else []
+    if command is None and len(stream.sent) > LONGEST:
+        cut.append("input")
+    channel.did(command or os.fsdecode(sent), behavior, took, cut=cut)
+    return exit_code, by_signal
+
+
+class CommandStream:
     """A command in the machine, connected with the visitor by three streams."""
 
-    def __init__(self, channel: MachineChannel, entered: Entered, tap: Tap) -> None:
+    def __init__(self, channel: SshChannel, entered: Entered, tap: Tap) -> None:
         self._channel, self._tap = channel, tap
         self._talk = socket.socket(fileno=entered.talk)
         self._talk.setblocking(False)

@@ -22,6 +22,9 @@ LARGEST: Final = 64 * MEBIBYTE
 HELD: Final = 256 * MEBIBYTE
 """Bytes of all visitors' files that are held in memory at once, until they are written; ours."""
 
+PROTOCOL: Final = re.compile(r"(?:\S*/)?(scp|sftp-server|rsync)(?= |$)")
+"""Commands that talk with the visitor's program through both channels at once."""
+
 _WRITING = threading.Lock()  # two channels may bring the same content at once
 
 Told = Callable[[str, Path, str], object]
@@ -104,6 +107,16 @@ class Tap(Protocol):
     def ended(self) -> None:
         """Takes notice that the visitor sends no more."""
         ...
+
+
+def tap_of(command: str | None, uploads: Uploads) -> Tap:
+    """What looks for files in what a visitor sends to a command; None is a shell."""
+    protocol = PROTOCOL.match(command or "")
+    if protocol and protocol[1] == "sftp-server":
+        return SftpServer(uploads)
+    if protocol and re.search(r" -\w*t", command or ""):
+        return ScpSink(uploads)
+    return StandardInput(uploads)
 
 
 class StandardInput:
