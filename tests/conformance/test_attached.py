@@ -61,9 +61,8 @@ def test_what_changed_is_told_at_the_prompt(shell: TerminalShell) -> None:
 
 
 def test_a_script_without_an_interpreter_runs(shell: TerminalShell) -> None:
-    shell.send(
-        b"printf '%s\\n' 'echo i''s $0 $#; x=in' 'exit 3' > s; chmod +x s; ./s a; echo en''d $? [$x]\n"
-    )
+    script = "printf '%s\\n' 'echo i''s $0 $#; x=in' 'exit 3' > s; chmod +x s"
+    shell.send(f"{script}; ./s a; echo en''d $? [$x]\n".encode())
     until(shell, b"is ./s 1\r\n", b"end 3 []\r\n", PROMPT)
     shell.send(b"(./s b c); ./s | cat; ./s & wait $!; echo en''d $?\n")
     until(shell, b"is ./s 2\r\n", b"is ./s 0\r\n", b"is ./s 0\r\n", b"end 3\r\n", PROMPT)

@@ -78,7 +78,7 @@ def slower(system: System) -> Iterator[SandboxRunner]:
 WHERE_MAIN_DIFFERS = [
     script
     for number, script in enumerate(SCRIPTS)
-    if number % 8 == 0 or any(". " in line or "kill" in line for line in script)
+    if number % 16 == 0 or any(line.startswith((". ", "kill")) for line in script)
 ]
 
 
@@ -88,8 +88,6 @@ def test_a_shell_that_is_served_the_slower_way_does_the_same(
 ) -> None:
     with ResidentShell(slower, HOME) as mine, ResidentShell(runner, HOME) as faster:
         assert not list(differences(mine, faster, script))
-    with ResidentShell(slower, HOME) as mine, RepeatedShell(slower, HOME) as oracle:
-        assert bool(list(differences(mine, oracle, script))) == (script in OTHERWISE)
 
 
 def test_rows_that_are_served_the_slower_way_do_the_same(
