@@ -159,7 +159,8 @@ def test_attempts_fork_a_shared_beginning_and_are_nothing_to_each_other() -> Non
 
 
 def test_a_vector_refuses_what_it_cannot_be() -> None:
-    for options in ({"num_envs": 0}, {"render_mode": "ansi"}, {"tasks": []}):
+    wrong: list[dict[str, Any]] = [{"num_envs": 0}, {"render_mode": "ansi"}, {"tasks": []}]
+    for options in wrong:
         with pytest.raises(EnvironmentOptionError):
             TaskVectorEnv(**{"tasks": [REMOVE], **options})
     vector = TaskVectorEnv(2, [REMOVE])

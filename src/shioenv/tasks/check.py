@@ -314,7 +314,7 @@ def _places(operation: Operation) -> tuple[str, ...]:
 
 
 def _area(operation: Operation) -> str:
-    return operation[1].split("/", 2)[1]
+    return keys(operation[1])[0]
 
 
 def _touched(document: Mapping[str, Any], *patches: ContextPatch) -> dict[str, Any]:
