@@ -3,8 +3,8 @@
     python benchmarks/shells.py [--rounds N] [--shells N] [--forks N] [--seconds S] [--json]
 
 Ratios are of the same round: a line in a shell that stays, and the same input as a run of its own.
-Episodes are played in shells that stay, and by repetition, one after the other. docs/performance.md
-explains the lines.
+Episodes are played in shells that stay, by repetition, and in a vector, one after the other.
+docs/performance.md explains the lines.
 """
 
 from __future__ import annotations
@@ -17,12 +17,15 @@ import resource
 import statistics
 import time
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
+from itertools import count
 from pathlib import Path
 
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
 from shioenv.live.resident import ResidentShell
-from shioenv.live.terminal import Terminal
+from shioenv.tasks.env import Beginnings, TaskEnv
+from shioenv.tasks.task import Goal, Task
+from shioenv.tasks.vector import TaskVectorEnv
 
 BUILTINS = ("cd documents", "cd ..", "a=$((a + 1))", "true", "export B=$a")
 PROGRAMS = ("ls -la", "touch x")
@@ -92,7 +95,8 @@ def of_forks(runner: SandboxRunner, forks: int) -> dict[str, float]:
         with ResidentShell(runner, start_of(runner)) as shell:
             for line in lines:
                 shell.run(line)
-            shell.fork().close()  # the machine of the next forks is there by then
+            for fork in (shell.fork(), shell.fork()):  # while one is made pristine, the other forks
+                fork.close()
             seconds = []
             for _ in range(forks):
                 began = time.perf_counter()
@@ -131,27 +135,55 @@ def of_many_shells(runner: SandboxRunner, count: int, seconds: float) -> dict[st
 
 
 def of_episodes(runner: SandboxRunner, rounds: int) -> dict[str, float]:
-    """Episodes of eight lines: in shells that stay, and by repetition."""
+    """Episodes of a task in eight lines: in shells that stay, in a vector, and by repetition.
+
+    No two episodes type the same lines, as no two agents do. Repetition remembers what it ran.
+    """
 
     class Repeating(SandboxRunner):
         keeps_shells = False
 
+    task = Task(
+        id="1", prompt="`data/numbers.txt` is private", cwd=start_of(runner),
+        goal=Goal(patch=[["=", "/fs/data~1numbers.txt/perms", "-rw-------"]]),
+        solution=EPISODE[-1], reduced="true", commands=["chmod"], irreducibility=1.0,
+        n_arguments=2, record=1, system=runner.system.name, system_digest=runner.system.digest,
+    )  # fmt: skip
+    numbers = count()
+
+    def lines() -> list[str]:
+        number = next(numbers)
+        return [f"{line} # {number}" for line in EPISODE]
+
+    def play(env: TaskEnv) -> None:
+        env.reset()
+        ended = [env.step(line)[2] for line in lines()]
+        assert ended == [False] * 7 + [True]
+
+    def play_all(envs: TaskVectorEnv) -> None:
+        envs.reset()
+        each = [lines() for _ in range(envs.num_envs)]
+        ended = [envs.step(row)[2].all() for row in zip(*each, strict=True)]
+        assert ended[-1]
+
     rates = []
-    with Repeating(runner.system, runner.limits) as repeating:
-        for _ in range(rounds):
-            pair = []
-            for machine in (runner, repeating):
-
-                def play(machine: SandboxRunner = machine) -> None:
-                    terminal = Terminal(machine, start_of(runner))
-                    for line in EPISODE:
-                        terminal.run(line)
-
-                pair.append(took(play))
-            rates.append(pair)
+    with Repeating(runner.system, runner.limits) as repeating, closing(TaskEnv([task])) as live:
+        old, many = TaskEnv([task]), TaskVectorEnv(8, [task])
+        old.beginnings = Beginnings(repeating, old.max_turns)
+        for number in range(rounds + 1):  # the first one opens machines
+            triple = (
+                took(lambda: play(live)),
+                took(lambda: play(old)),
+                took(lambda: play_all(many)) / 8,
+            )
+            if number:
+                rates.append(triple)
+        many.close()
     return {
-        "episodes of 8 lines a second": 1 / statistics.median(mine for mine, _ in rates),
-        "episodes, ratio to repetition": statistics.median(b / a for a, b in rates),
+        "episodes of 8 lines a second": 1 / statistics.median(mine for mine, _, _ in rates),
+        "episodes, ratio to repetition": statistics.median(b / a for a, b, _ in rates),
+        "episodes of a vector of 8 a second": 1 / statistics.median(one for _, _, one in rates),
+        "episodes of a vector, ratio to repetition": statistics.median(b / c for _, b, c in rates),
     }
 
 

@@ -27,7 +27,10 @@ ENTRY_POINTS: Mapping[str, str] = MappingProxyType(
 """By id: the environment's class as `module:name`, which `gymnasium.make` imports."""
 
 VECTOR_ENTRY_POINTS: Mapping[str, str] = MappingProxyType(
-    {"ShIOEnv-Grammar-v0": "shioenv.env.vector:GrammarVectorEnv"}
+    {
+        "ShIOEnv-Grammar-v0": "shioenv.env.vector:GrammarVectorEnv",
+        "ShIOEnv-Task-v0": "shioenv.tasks.vector:TaskVectorEnv",
+    }
 )
 """By id, where it has a vector of its own: the class, which `gymnasium.make_vec` imports."""
 

@@ -60,6 +60,19 @@ def test_what_changed_is_told_at_the_prompt(shell: TerminalShell) -> None:
     assert not shell.busy
 
 
+def test_a_script_without_an_interpreter_runs(shell: TerminalShell) -> None:
+    script = "printf '%s\\n' 'echo i''s $0 $#; x=in' 'exit 3' > s; chmod +x s"
+    shell.send(f"{script}; ./s a; echo en''d $? [$x]\n".encode())
+    until(shell, b"is ./s 1\r\n", b"end 3 []\r\n", PROMPT)
+    shell.send(b"(./s b c); ./s | cat; ./s & wait $!; echo en''d $?\n")
+    until(shell, b"is ./s 2\r\n", b"is ./s 0\r\n", b"is ./s 0\r\n", b"end 3\r\n", PROMPT)
+    shell.send(b"exec ./s\n")
+    until(shell, b"is /home/ubuntu/s 0\r\n")  # exec makes the path a full one
+    while shell.read(5.0):
+        pass
+    assert shell.ended
+
+
 def test_keys_are_signals_and_the_size_is_the_terminals(shell: TerminalShell) -> None:
     shell.resize(33, 77)
     shell.send(b"stty size; bash -c 'echo rea''dy; sleep 100'\n")

@@ -6,11 +6,13 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
+from shioenv.behavior.rows import Row, RowKind
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import Context
 from shioenv.domain.scripted import ScriptedRunner
@@ -24,7 +26,10 @@ from shioenv.errors import (
 from shioenv.live.asked import HybridShell, RepeatedShell
 from shioenv.live.conformance import OTHERWISE, SCRIPTS, differences, refuses_lines
 from shioenv.live.resident import ResidentShell, open_shell, restore, shell_of
+from shioenv.sandbox import default
 from shioenv.sandbox.base import Limits
+from shioenv.sandbox.namespaces.probe import ServingVerdict, proven_shell
+from shioenv.sandbox.namespaces.wire import ShellMode
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.sample import sample_on
 from shioenv.system.store import System
@@ -54,6 +59,48 @@ def test_a_shell_that_stays_does_what_a_repeated_one_does(
         assert bool(found) == (script in OTHERWISE), found
         if mine.ended:
             assert refuses_lines(mine)
+
+
+@pytest.fixture(scope="module")
+def slower(system: System) -> Iterator[SandboxRunner]:
+    """The same system, as if the fastest way to serve its bash did not fit."""
+    slow = replace(system, name="slower")
+
+    def verdict(served: System) -> ServingVerdict:
+        return ServingVerdict(ShellMode.MAIN) if served is slow else proven_shell(served)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(default, "proven_shell", verdict)
+        with open_sandbox(slow) as opened:
+            yield opened
+
+
+WHERE_MAIN_DIFFERS = [
+    script
+    for number, script in enumerate(SCRIPTS)
+    if number % 16 == 0 or any(line.startswith((". ", "kill")) for line in script)
+]
+
+
+@pytest.mark.parametrize("script", WHERE_MAIN_DIFFERS, ids=range(len(WHERE_MAIN_DIFFERS)))
+def test_a_shell_that_is_served_the_slower_way_does_the_same(
+    runner: SandboxRunner, slower: SandboxRunner, script: tuple[str, ...]
+) -> None:
+    with ResidentShell(slower, HOME) as mine, ResidentShell(runner, HOME) as faster:
+        assert not list(differences(mine, faster, script))
+
+
+def test_rows_that_are_served_the_slower_way_do_the_same(
+    runner: SandboxRunner, slower: SandboxRunner
+) -> None:
+    rows = [
+        Row(RowKind.AGAIN, "echo 'x=1; echo sourced' > s; trap 'echo usr1' USR1"),
+        Row(RowKind.AGAIN, ". ./s; kill -USR1 $$"),
+        Row(RowKind.TYPED, ". ./s; kill -USR1 $$; echo $x; kill -9 $$; echo never"),
+    ]
+    behavior = slower.type(rows, HOME)
+    assert behavior.output == b"sourced\nusr1\n1\n"
+    assert behavior == runner.type(rows, HOME)
 
 
 MANY = "mkdir /var/tmp/many && cd /var/tmp/many && touch $(seq 1500) && cd ~- && cp -r documents d"

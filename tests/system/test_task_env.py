@@ -15,6 +15,7 @@ from shioenv.registration import register
 from shioenv.system.store import build_system
 from shioenv.tasks.env import TaskEnv
 from shioenv.tasks.task import Goal, Task, write_tasks
+from shioenv.tasks.vector import TaskVectorEnv
 
 register()
 DIGEST = build_system().digest
@@ -102,6 +103,72 @@ def test_what_cannot_be_meant_is_refused(env: Any, tmp_path: Path) -> None:
     for action in ("x\0", "x" * 5000, 3):
         with pytest.raises(ActionError):
             env.unwrapped.step(action)
+
+
+HISTORY = task(
+    3,
+    prompt="`mine` is `README.md` again",
+    history=("mv README.md mine",),
+    goal=Goal(patch=[["m", "/fs/mine", "/fs/README.md"]]),
+    solution="mv mine README.md",
+)
+LINES = ("ls", "cd data", "echo $1 one > two; cat two", "rm ~/documents/notes.txt two", "(exit 3)")
+
+
+def test_a_vector_gives_what_single_environments_give() -> None:
+    vector = gymnasium.make_vec("ShIOEnv-Task-v0", num_envs=3, tasks=[task(1), REMOVE], max_turns=4)
+    single = [TaskEnv([task(1), REMOVE], max_turns=4) for _ in range(3)]
+    told, infos = vector.reset(seed=1)
+    expected = [env.reset(seed=1 + number) for number, env in enumerate(single)]
+    assert told == tuple(text for text, _ in expected)
+    assert infos["task"].tolist() == [info["task"] for _, info in expected]
+    for line in LINES:
+        told, rewards, terminated, truncated, infos = vector.step((line,) * 3)
+        for number, env in enumerate(single):
+            text, *ended, info = env.step(line)
+            if any(ended[1:]):
+                assert infos["final_obs"][number] == text
+                assert infos["final_info"]["missing"][number] == info["missing"]
+                text, info = env.reset()
+            mine = rewards[number], terminated[number], truncated[number]
+            assert mine == tuple(ended)
+            assert (told[number], infos["turns"][number]) == (text, info["turns"])
+    vector.close()
+    for env in single:
+        env.close()
+
+
+def test_attempts_fork_a_shared_beginning_and_are_nothing_to_each_other() -> None:
+    vector = gymnasium.make_vec("ShIOEnv-Task-v0", num_envs=4, tasks=[HISTORY, REMOVE])
+    vector.reset(options={"task": "3"})
+    vector.step(("echo $RANDOM$RANDOM > drawn; once=$(< drawn)",) * 4)
+    told, *_ = vector.step(("[ $(< drawn) = $once ] && echo same",) * 4)
+    assert told == ("same\n",) * 4  # so no shell was made anew meanwhile
+    told, *_ = vector.step(("touch a", "rm drawn", "cat drawn", "ls -d mine"))
+    assert told[:2] == ("[nothing was printed]",) * 2
+    assert told[2].strip().isdecimal()
+    assert told[3] == "mine\n"
+    with pytest.raises(ActionError):
+        vector.step(("true", "x\0", "true", "true"))
+    told, rewards, terminated, *_ = vector.step(("ls a", "mv mine README.md", "ls drawn", "ls a"))
+    assert (told[0], told[2]) == ("a\n", "drawn\n")
+    assert told[3].endswith("[exit code 2]")
+    assert (rewards.tolist(), terminated.tolist()) == ([0, 1, 0, 0], [False, True, False, False])
+    vector.close()
+    vector.close()
+
+
+def test_a_vector_refuses_what_it_cannot_be() -> None:
+    wrong: list[dict[str, Any]] = [{"num_envs": 0}, {"render_mode": "ansi"}, {"tasks": []}]
+    for options in wrong:
+        with pytest.raises(EnvironmentOptionError):
+            TaskVectorEnv(**{"tasks": [REMOVE], **options})
+    vector = TaskVectorEnv(2, [REMOVE])
+    with pytest.raises(EpisodeError):
+        vector.step(("ls", "ls"))
+    with pytest.raises(EnvironmentOptionError, match="no task"):
+        vector.reset(options={"task": "9"})
+    vector.close()
 
 
 def test_a_task_of_another_build_of_its_system_is_refused(tmp_path: Path) -> None:

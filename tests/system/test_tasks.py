@@ -20,6 +20,7 @@ from shioenv.dataset.generate import Destination, generate
 from shioenv.domain.inputs import Session
 from shioenv.errors import InputError, TerminalError, UsageError
 from shioenv.irreducibility.scoring import Scoring
+from shioenv.live.resident import ResidentShell
 from shioenv.live.terminal import Terminal, contents
 from shioenv.recording.session import SessionRecorder
 from shioenv.recording.text import read_arguments
@@ -241,6 +242,19 @@ def test_a_terminal_goes_on_goes_back_and_forks(observer: SandboxRunner) -> None
     assert len(terminal.rows) == 3
     with pytest.raises(UsageError):
         terminal.undo(4)
+
+
+def test_a_terminal_that_gave_its_machine_back_goes_on(observer: SandboxRunner) -> None:
+    terminal = Terminal(observer, HOME)
+    done = terminal.run("x=7; cd logs; echo one > here")
+    terminal.rest()
+    terminal.rest()
+    machines = len(observer._opened)
+    with ResidentShell(observer, HOME) as shell:  # in the machine that was given back
+        assert shell.run("cat logs/here").exit_code == 1
+        assert len(observer._opened) == machines
+    assert terminal.done().patch == done.patch
+    assert terminal.run("echo $x; pwd; cat here").output == b"7\n/home/ubuntu/logs\none\n"
 
 
 def test_a_row_that_is_wrong_does_not_reach_into_the_next(observer: SandboxRunner) -> None:

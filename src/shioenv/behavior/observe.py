@@ -10,6 +10,7 @@ import stat
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from threading import RLock
 from typing import Any, Self, TypeVar, cast
 
 from shioenv.behavior.capture import Recorder
@@ -31,7 +32,7 @@ from shioenv.system.store import DEVICES, IndexEntry, System, find_system
 Started = TypeVar("Started")
 
 LENT = 2
-"""Shells at most that are lent by `lend_shell` at a time; ours, because each takes megabytes."""
+"""Shells that are lent by `lend_shell` at a time; ours, because each takes megabytes."""
 
 LENT_SECONDS = 3600.0
 """Seconds for which a lent shell waits for its next line."""
@@ -48,7 +49,8 @@ class SandboxRunner:
     """Runs inputs on a system, each from the same pristine state, and records what they did.
 
     The `Runner` that executes: one sandbox with the recorders of its start directories. Use it as a
-    context manager, from one thread at a time.
+    context manager, from one thread at a time. Threads may start shells at once, and each thread
+    may run the lines of its own.
     """
 
     def __init__(self, system: System, limits: Limits | None = None) -> None:
@@ -63,6 +65,9 @@ class SandboxRunner:
         self._opened: list[Sandbox] = [self._sandbox]
         self._machines: list[ShellSandbox] = []  # those of `_opened` that wait for a shell
         self._lent: list[Lines] = []
+        self.lends = LENT
+        """Shells at most that are lent at a time (`lend_shell`)."""
+        self._lock = RLock()
         self._users = {number: name for name, number in reversed([*system.users.items()])}
         self._groups = {number: name for name, number in reversed([*system.groups.items()])}
         self._recorders: dict[str, Recorder] = {}
@@ -230,12 +235,17 @@ class SandboxRunner:
     def lend_shell(self, cwd: str) -> Lines:
         """A shell as `start_shell` gives it, for whoever can run its lines again.
 
-        Once `LENT` other shells were lent, this one is ended. Errors: those of `start_shell`.
+        Once `lends` other shells were lent, this one is ended. Errors: those of `start_shell`.
         """
-        if len(self._lent) >= LENT:
-            self._lent.pop(0).close()
-        self._lent.append(self.start_shell(cwd, idle_seconds=LENT_SECONDS))
-        return self._lent[-1]
+        with self._lock:
+            self._lent = [lines for lines in self._lent if not lines.given_back]
+            ending = self._lent.pop(0) if len(self._lent) >= self.lends else None
+        if ending is not None:
+            ending.close()
+        lines = self.start_shell(cwd, idle_seconds=LENT_SECONDS)
+        with self._lock:
+            self._lent.append(lines)
+        return lines
 
     def _started(
         self, start: str, start_in: Callable[[ShellSandbox], Started]
@@ -246,12 +256,13 @@ class SandboxRunner:
                 "no shell stays in this sandbox",
                 hint="open it in namespaces, without the limit without_shell_state",
             )
-        recorder = self._recorder(start)
-        if not self._machines:
-            machine = cast("ShellSandbox", default_sandbox(self.system, self.limits))
-            self._opened.append(machine)
-            self._machines.append(machine)
-        sandbox = self._machines.pop()
+        with self._lock:
+            recorder = self._recorder(start)
+            if not self._machines:
+                machine = cast("ShellSandbox", default_sandbox(self.system, self.limits))
+                self._opened.append(machine)
+                self._machines.append(machine)
+            sandbox = self._machines.pop(0)
         try:
             given = start_in(sandbox)
         except BaseException:
@@ -352,6 +363,10 @@ class SandboxRunner:
 
     def _pristine_network(self) -> bytes:
         """The untouched network, read until it is the same twice: later patches rest on it."""
+        with self._lock:
+            return self._read_network()
+
+    def _read_network(self) -> bytes:
         if self._network is None:
             known = self._sandbox.network()
             for _ in range(5):

@@ -12,22 +12,18 @@ from typing import Any, TypeAlias, cast
 import gymnasium
 import numpy as np
 from gymnasium.core import ActType
-from gymnasium.vector import AutoresetMode, VectorEnv
-from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
 from numpy.typing import NDArray
 
 from shioenv.domain.inputs import Session
 from shioenv.env.grammar_env import GrammarEnv
 from shioenv.env.rewards import NOTHING, Reward
+from shioenv.env.same_step import SameStepVectorEnv, Vector
 from shioenv.env.scorer import ScoredSession, ScoringOptions, SessionScorer, is_open, require_count
-from shioenv.errors import EnvironmentOptionError, EpisodeError
+from shioenv.errors import EnvironmentOptionError
 from shioenv.recording.executions import MemoryCache
 from shioenv.system.declare import SystemDeclaration
 
 Wrapper: TypeAlias = Callable[[gymnasium.Env[Any, Any]], gymnasium.Env[Any, Any]]
-Vector: TypeAlias = tuple[
-    Any, NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +100,7 @@ class PendingSession:
         return "[being scored]\n"
 
 
-class GrammarVectorEnv(VectorEnv[Any, Any, Any]):
+class GrammarVectorEnv(SameStepVectorEnv):
     """Several `ShIOEnv-Grammar-v0` that share tables and a few sandboxes.
 
     `gymnasium.make_vec("ShIOEnv-Grammar-v0", num_envs=16)` makes such a vector. A step takes an
@@ -117,11 +113,6 @@ class GrammarVectorEnv(VectorEnv[Any, Any, Any]):
     order of steps and environments. So a seed gives the same rewards with and without `defer`, in
     whatever order sessions were scored.
     """
-
-    metadata: dict[str, Any] = {  # noqa: RUF012
-        "render_modes": [],
-        "autoreset_mode": AutoresetMode.SAME_STEP,
-    }
 
     def __init__(
         self,
@@ -141,7 +132,7 @@ class GrammarVectorEnv(VectorEnv[Any, Any, Any]):
         `GrammarEnv`, but `runner` must be a callable that opens a runner, and there is no
         `render_mode`. Errors: those of `GrammarEnv`.
         """
-        self.num_envs = require_count("num_envs", num_envs)
+        require_count("num_envs", num_envs)
         count = 2 * len(os.sched_getaffinity(0)) if sandboxes is None else sandboxes
         if options.get("render_mode") is not None:
             raise EnvironmentOptionError("a vector is not rendered", hint="leave render_mode out")
@@ -151,22 +142,18 @@ class GrammarVectorEnv(VectorEnv[Any, Any, Any]):
         self.scorer = SharedScorer(
             system, require_count("sandboxes", count), cast("ScoringOptions", scoring)
         )
-        self.envs: list[gymnasium.Env[Any, Any]] = []
+        envs: list[gymnasium.Env[Any, Any]] = []
         for inner in self._inner:
             inner.scorer = self.scorer
             env: gymnasium.Env[Any, Any] = inner
             for wrapper in wrap:
                 env = wrapper(env)
-            self.envs.append(env)
+            envs.append(env)
+        super().__init__(envs)
         self.rewards = self._inner[0].rewards
-        self.single_observation_space = self.envs[0].observation_space
-        self.single_action_space = self.envs[0].action_space
-        self.observation_space = batch_space(self.single_observation_space, num_envs)
-        self.action_space = batch_space(self.single_action_space, num_envs)
-        self.render_mode = None
         self._waiting: list[tuple[int, int, PendingSession]] = []
+        self._ended_now: list[tuple[int, int, PendingSession]] = []
         self._steps = 0
-        self._begun = False
 
     def reset(
         self,
@@ -181,19 +168,10 @@ class GrammarVectorEnv(VectorEnv[Any, Any, Any]):
         `GrammarEnv.reset`, the same for all. Errors: those of `GrammarEnv.reset`, and
         EnvironmentOptionError for a list of another length than `num_envs`.
         """
-        seeds = seed if isinstance(seed, list) else self._seeds(seed)
-        if len(seeds) != self.num_envs:
-            raise EnvironmentOptionError(f"{len(seeds)} seeds for {self.num_envs} environments")
         for _, _, pending in self._waiting:
             pending.future.cancel()
-        self._waiting, self._steps, self._begun = [], 0, True
-        observations: list[Any] = []
-        infos: dict[str, Any] = {}
-        for number, (env, own) in enumerate(zip(self.envs, seeds, strict=True)):
-            observation, info = env.reset(seed=own, options=options)
-            observations.append(observation)
-            infos = self._add_info(infos, info, number)
-        return self._batched(observations), infos
+        self._waiting, self._steps = [], 0
+        return super().reset(seed=seed, options=options)
 
     def step(self, actions: ActType) -> Vector:
         """Take an action in each environment; see the class for episodes that end.
@@ -202,40 +180,8 @@ class GrammarVectorEnv(VectorEnv[Any, Any, Any]):
         environments before its own have taken their actions then. Without `defer` also errors of
         the sandbox. With an error the scores of this step are lost.
         """
-        if not self._begun:
-            raise EpisodeError("no episode is running", hint="call reset first")
-        observations: list[Any] = []
-        finals: dict[int, tuple[Any, dict[str, Any]]] = {}
-        rewards = np.zeros(self.num_envs)  # (environments,)
-        terminated = np.zeros(self.num_envs, np.bool_)
-        truncated = np.zeros(self.num_envs, np.bool_)
-        infos: list[dict[str, Any]] = []
-        ended_now: list[tuple[int, int, PendingSession]] = []
-        for number, action in enumerate(iterate(self.action_space, actions)):
-            env = self.envs[number]
-            observation, reward, ended, cut, info = env.step(action)
-            rewards[number], terminated[number], truncated[number] = reward, ended, cut
-            if ended or cut:
-                outcome = self._inner[number].outcome
-                if isinstance(outcome, PendingSession):
-                    ended_now.append((self._steps, number, outcome))
-                finals[number] = observation, info
-                observation, info = env.reset()
-            observations.append(observation)
-            infos.append(info)
-        self._waiting += ended_now
-        self._steps += 1
-        if not self.defer:
-            for episode in self._scored():
-                rewards[episode.env] = episode.reward
-                finals[episode.env][1].update(episode.scored.info())
-        return (
-            self._batched(observations),
-            rewards,
-            terminated,
-            truncated,
-            self._infos(infos, finals),
-        )
+        self._ended_now = []
+        return super().step(actions)
 
     def collect(self) -> tuple[NDArray[np.float64], list[EndedEpisode]]:
         """The rewards of the episodes that were executed since the last call or reset.
@@ -261,6 +207,21 @@ class GrammarVectorEnv(VectorEnv[Any, Any, Any]):
         """Which actions each environment permits now, (environments, actions)."""
         return np.stack([env.get_wrapper_attr("action_masks")() for env in self.envs])
 
+    def _end(self, number: int) -> None:
+        outcome = self._inner[number].outcome
+        if isinstance(outcome, PendingSession):
+            self._ended_now.append((self._steps, number, outcome))
+
+    def _complete(
+        self, rewards: NDArray[np.float64], finals: dict[int, tuple[Any, dict[str, Any]]]
+    ) -> None:
+        self._waiting += self._ended_now
+        self._steps += 1
+        if not self.defer:
+            for episode in self._scored():
+                rewards[episode.env] = episode.reward
+                finals[episode.env][1].update(episode.scored.info())
+
     def _scored(self) -> list[EndedEpisode]:
         waiting, self._waiting = self._waiting, []
         episodes = []
@@ -268,25 +229,6 @@ class GrammarVectorEnv(VectorEnv[Any, Any, Any]):
             scored = pending.future.result()
             episodes.append(EndedEpisode(step, number, scored.reward(self.rewards), scored))
         return episodes
-
-    def _seeds(self, seed: int | None) -> list[int | None]:
-        return [None if seed is None else seed + number for number in range(self.num_envs)]
-
-    def _batched(self, observations: list[Any]) -> Any:
-        space = self.single_observation_space
-        out: Any = create_empty_array(space, self.num_envs)
-        return concatenate(space, observations, out)
-
-    def _infos(
-        self, infos: list[dict[str, Any]], finals: dict[int, tuple[Any, dict[str, Any]]]
-    ) -> dict[str, Any]:
-        batched: dict[str, Any] = {}
-        for number, info in enumerate(infos):
-            if number in finals:
-                observation, last = finals[number]
-                info = {**info, "final_obs": observation, "final_info": last}
-            batched = self._add_info(batched, info, number)
-        return batched
 
 
 _SCORING = ScoringOptions.__optional_keys__

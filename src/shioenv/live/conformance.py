@@ -157,7 +157,83 @@ SCRIPTS: Final[tuple[Script, ...]] = (
     ("python3 -c 'print(1)'", "python3 -c 'import sys; sys.exit(3)'", "echo $?"),
     ("awk 'BEGIN { print 1 + 1 }'", "perl -e 'print 1'", "sort -R /dev/null", "expr 2 \\* 3"),
     ("seq 1 300 | tail -1", "yes | head -1000 | wc -l", "head -c 1000 /dev/zero | wc -c"),
+    # signals and what is waited for
+    ("trap 'echo int' INT", "kill -INT $BASHPID", "(kill -INT $BASHPID) & wait $!", "echo $?"),
+    ("sleep 9 & p=$!", "kill $p", "wait $p", "echo $?", "kill $p"),
+    ("bash -c 'kill -INT $$'", "echo $?", "bash -c 'kill -QUIT $$'", "echo $?", "echo on"),
+    ("timeout .1 sleep 9", "echo $?", "timeout -s KILL .1 sleep 9", "echo $?", "timeout 9 true"),
+    ("trap 'echo term' TERM", "(kill $$)", "trap", "trap '' TERM", "bash -c 'kill $PPID'", "trap"),
+    ("f() { trap 'echo in' USR1; kill -USR1 $$; }", "f", "kill -USR1 $$", "trap - USR1", "trap"),
+    ("trap 'x=$?' ERR", "(exit 9)", "echo $x", "f() { false; }", "f", "set -E", "f", "echo $x"),
+    ("set -o errtrace", "trap 'echo at $LINENO' ERR", "false", "true\nfalse", "! true"),
+    ("trap 'echo d$BASH_COMMAND' DEBUG", "x=1", "for i in 1 2; do :; done", "trap - DEBUG", "x=2"),
+    ("read -t .1 x < <(sleep 1)", "echo $?", "wait", "read -n 2 y <<< abc", "echo $y"),
+    # jobs
+    ("set -m", "sleep .01 & wait", "jobs", "set +m"),
+    ("sleep 8 & sleep 9 &", "jobs -p | wc -l", "kill %1", "wait %1", "echo $?", "kill %2", "wait"),
+    ("sleep 9 &", "disown", "jobs", "kill $!", "echo $?"),
+    ("(sleep .01; exit 4) & p=$!", "wait -n $p", "echo $?", "wait $p", "echo $?"),
+    ("{ echo a; sleep .01; echo b; } | cat & wait", "echo $?", "jobs"),
+    ("x=0", "while read n; do x=$((x + n)); done < <(seq 4)", "echo $x", "echo $(jobs) [$!]"),
+    ("mkfifo a b", "cat a > b & cat b > c & echo on > a; wait", "cat c", "rm a b c"),
+    # here-documents, here-strings, descriptors
+    ("cat <<A; cat <<B\none\nA\ntwo\nB", "x=$(cat <<E\nin $((1 + 1))\nE\n)", "echo $x"),
+    ("f() { cat <<E\n$1\nE\n}", "f a", "declare -f f", "f b > out", "cat out"),
+    ("while read a b; do echo $b $a; done <<E\n1 2\n3 4\nE", "tac <<< $'1\\n2'", "wc -c <<< ''"),
+    ("exec 3>&1", "echo to >&3", "{ echo err >&2; } 2>&3", "exec 3>&-", "echo x >&3", "echo $?"),
+    ("exec {fd}> f", "echo $((fd > 9))", "echo one >&$fd", "exec {fd}>&-", "cat f", "echo >&$fd"),
+    ("exec 3< README.md 4< README.md", "read -u 3 a", "read -u 3 b", "read -u 4 c",
+     '[ "$a" = "$c" ]', "echo $?", "exec 3<&- 4<&-", "read -u 3 d"),
+    ("echo a > f; exec 5>> f", "echo b >&5", "echo c > f", "echo d >&5", "cat f", "exec 5>&-"),
+    ("ls nowhere README.md > o 2> e", "wc -l o e", "ls nowhere &> both", "cat both", "rm o e both"),
+    ("echo a | tee f >&2", "cat f - <<< b", "cat f f > g", "cat < f > h; cmp f h", "echo $?"),
+    # set -e, and lines that fail
+    ("set -e", "x=$(false) || echo caught", "local y=1 || echo no", "((0)) || echo zero", "((0))"),
+    ("set -e", "f() { false; echo in; }", "f || echo caught", "! f", "f", "echo never"),
+    ("set -e", "trap 'echo bye $?' EXIT", "true", "(false)", "echo never"),
+    ("set -e", "while false; do :; done", "until true; do :; done", "false & wait $!", "echo no"),
+    ("set -eu", "echo ${x-none}", "[ -n \"${x:-}\" ] || echo empty", "echo $x", "echo never"),
+    ("set -u", "echo $((n + 1))", "x=(); echo ${#x[@]}", "echo ${x[3]}", "echo ${y:?w}", "echo on"),
+    ("echo ${x:?gone}", "echo $?", ": ${x:=made}", "echo $x", "unset x", "echo ${x:+never}."),
+    ("f() { return 3; echo never; }; f; echo $?", "f() { break; }", "for i in 1 2; do f; done"),
+    ("cd nowhere || echo stay", "cd nowhere && echo no; pwd", "cd '' ; pwd", "cd / && cd nowhere"),
+    ("if cd documents; then pwd; fi", "if cd nowhere; then :; else pwd; fi", "cd -- ..", "pwd"),
+    # exec, eval and other shells
+    ("exec 2> err", "ls nowhere", "exec 2>&1", "wc -l err"), ("exec -a other bash -c 'echo $0'",),
+    ("exec nosuchcommand",), ("exec < /dev/null", "cat", "echo on"), ("exec > f",),
+    ("eval x=1 y=2", "echo $x$y", "eval 'for i in 1 2; do' 'echo $i; done'", "eval exit 4"),
+    ("bash", "echo $SHLVL", "bash -c 'x=1; exit 2'", "echo $? [$x]", "sh -c 'echo $0 $1' a b"),
+    ("env -i bash -c 'env | sort'", "env X=1 bash -c 'echo $X'", "echo [$X]", "env -u A ls -d /"),
+    ("su ubuntu -c 'id -un; pwd'", "id -un", "su -s /bin/sh nobody -c id", "chroot / id -u"),
+    ("python3 - <<E\nimport os\nos.chdir('/'); print(os.getcwd())\nE", "pwd",
+     "python3 -c 'open(\"made\", \"w\").write(\"x\")'", "cat made"),
+    # files, seen from several lines
+    ("ln -s documents l", "cd l", "pwd", "pwd -P", "cd ..", "pwd", "cd -P l", "cd -", "rm l"),
+    ("mkdir d; cd d", "mv ../d ../e", "pwd", "pwd -P", "touch f", "cd ../e", "ls", "rm -r ../e"),
+    ("touch -r README.md f", "[ f -nt README.md ] || echo same", "chmod 0 f", "cat f", "rm -f f"),
+    ("cp README.md a; ln a b", "rm a", "stat -c %h b", "mv b a", "cmp a README.md", "echo $?"),
+    ("seq 9 > n", "sed -n 2,3p n", "split -l 4 n p", "cat pa?", "rm pa?", "head -c 3 n | od -c"),
+    ("mkdir -m 1777 t", "ls -ld t | cut -c1-10", "touch t/{a,b}", "rm -rf t/a", "find t | sort"),
+    ("dd if=/dev/zero of=z bs=1k count=3 2> /dev/null", "wc -c z", "truncate -s 1 z", "od -c z"),
+    ("install -m 640 README.md i", "stat -c '%a %U' i", "rm i", "mktemp -u tmp.XX | wc -c", "ls i"),
+    # as people type
+    ("n=0", "for f in *.md; do n=$((n + 1)); done", "echo $n", "ls *.md | wc -l", "unset n f"),
+    ("grep -c . README.md", "x=$(grep -c . README.md)", "[ $x -gt 1 ] && echo many", "echo $x"),
+    ("PS1='> '", "PROMPT_COMMAND='echo never'", "echo $PS1", "set -o vi", "set -o | grep ^vi",
+     "history | wc -l", "fc -l", "!!", "echo on"),
+    ("source /etc/profile", "echo $?", "type -t source", ". /etc/os-release", "echo $ID"),
+    ("printf '%s\\n' a b | paste -s -", "column -t <<< 'a b'", "xargs -n 1 <<< '1 2'", "nl <<< x"),
+    ("w() { while :; do x=${x}a; ((${#x} > 5)) && return; done; }", "w", "echo $x", "w", "echo $x",
+     "unset x", "w", "echo ${x@Q}", "declare -p x", "unset -f w", "w", "echo $?", "true", "echo $?",
+     "x=b", "echo $x", "unset x", "echo [$x]", "x=c; (x=d); echo $x", "{ x=e; }; echo $x"),
     # long ones
+    ("mkdir site", "cd site", "printf '<p>%s</p>\\n' one two > index.html", "ls", "wc -l *",
+     "cp index.html old.html", "sed -i 's/one/ONE/' index.html", "diff old.html index.html",
+     "echo $?", "for p in a b c; do sed s/two/$p/ old.html > $p.html; done", "ls | wc -l",
+     "grep -l '<p>b' *", "cat [abc].html | sort | uniq -c", "mv a.html z.html", "ls -1",
+     "chmod 640 z.html", "stat -c %a z.html", "ln -s z.html latest", "cat latest", "rm z.html",
+     "cat latest", "echo $?", "rm latest", "tar cf ../s.tar .", "cd ..", "rm -r site", "ls site",
+     "tar xf s.tar --one-top-level=site", "find site -type f | wc -l", "rm -r site s.tar"),
     ("mkdir -p app/{src,test}", "cd app", "echo 'x = 1' > src/a.py", "cp src/a.py test/b.py",
      "sed -i s/1/2/ test/b.py", "diff src/a.py test/b.py", "echo $?", "chmod -R go-r .",
      "find . -type f -perm 600 | sort", "tar czf ../app.tgz .", "cd ..", "rm -r app",
@@ -178,20 +254,27 @@ SCRIPTS: Final[tuple[Script, ...]] = (
 )  # fmt: skip
 """Each is run line by line, until its shell has ended."""
 
+_TRAPPED: Final = "a repeated shell ends with each line, so each line runs the trap"
+_REDIRECTED: Final = "what exec alone does to descriptors counts for its line in a repeated shell"
+_LEFT: Final = "nothing lives on in a repeated shell: what a line leaves running ends it"
+
 OTHERWISE: Final[dict[Script, str]] = {
-    ("trap 'echo bye' EXIT", "trap -p", "exit 3"): (
-        "a repeated shell ends with each line, so each line runs the trap"
-    ),
-    ("exec 200>&1 2>/dev/null", "echo x", "ls nowhere", "echo y >&200"): (
-        "what exec alone does to the outputs is so for its own line only, in a repeated shell"
-    ),
-    ("coproc cat", "echo in >&${COPROC[1]}"): (
-        "a repeated shell ends with each line, and its process with it"
-    ),
+    ("trap 'echo bye' EXIT", "trap -p", "exit 3"): _TRAPPED,
+    ("set -e", "trap 'echo bye $?' EXIT", "true", "(false)", "echo never"): _TRAPPED,
+    ("exec 200>&1 2>/dev/null", "echo x", "ls nowhere", "echo y >&200"): _REDIRECTED,
+    ("exec 2> err", "ls nowhere", "exec 2>&1", "wc -l err"): _REDIRECTED,
+    ("exec 3>&1", "echo to >&3", "{ echo err >&2; } 2>&3", "exec 3>&-", "echo x >&3", "echo $?"):
+        _REDIRECTED,
+    ("coproc cat", "echo in >&${COPROC[1]}"): _LEFT,
+    ("sleep 9 & p=$!", "kill $p", "wait $p", "echo $?", "kill $p"): _LEFT,
+    ("sleep 8 & sleep 9 &", "jobs -p | wc -l", "kill %1", "wait %1", "echo $?", "kill %2", "wait"):
+        _LEFT,
+    ("sleep 9 &", "disown", "jobs", "kill $!", "echo $?"): _LEFT,
+    ("read -t .1 x < <(sleep 1)", "echo $?", "wait", "read -n 2 y <<< abc", "echo $y"): _LEFT,
     ("useradd tom", "grep ^tom /etc/passwd", "id tom", "userdel tom", "id tom"): (
         "a file that has its pristine content again is told by a shell that stays, with its digest"
     ),
-}
+}  # fmt: skip
 """Scripts that a shell that stays runs otherwise, each with the reason."""
 
 
@@ -217,12 +300,15 @@ _OF_DIRECTORIES = frozenset({"links", "size", "year", "month", "day", "time"})
 def differences(one: Shell, other: Shell, script: Sequence[str]) -> Iterator[Disagreement]:
     """Runs a script in two new shells, line by line, and tells what they did otherwise.
 
-    It ends with the line that ends the first shell. Two ways to tell one thing are no difference. A
+    It ends with the line that ends one of them. Two ways to tell one thing are no difference. A
     shell that stays tells that a file moved. A repeated shell tells that a file is gone and another
     one is there. A repeated shell tells the date of a directory in which one line made a file and
     another line removed it.
     """
     for number, line in enumerate(script, 1):
+        if other.ended:
+            yield Disagreement(number, line, "ended", one.ended, other.ended)
+            return
         mine, theirs = one.run(line), other.run(line)
         for what in _COMPARED:
             values = getattr(mine, what), getattr(theirs, what)

@@ -74,6 +74,7 @@ class ResidentShell(Closing):
         self._state = runner.state(cwd)
         self._waiting: list[tuple[tuple[str, ...], Behavior]] = []  # for the state to be worked out
         self._told: list[Told] = []
+        self._did: str | None = None  # what all lines did, where it was asked since the last one
 
     @property
     def ended(self) -> bool:
@@ -95,6 +96,7 @@ class ResidentShell(Closing):
         """See `Shell.run`."""
         if self.ended:
             raise ended(line)
+        self._did = None
         behavior = self._lines.run(line, wall_seconds=timeout)
         self._waiting.append(((line,), behavior))
         self._told.append(Told(line, _digest(behavior), timeout))
@@ -107,6 +109,7 @@ class ResidentShell(Closing):
         shell. What it does to the machine, later lines find. A fork does not repeat it. Errors:
         those of `run`.
         """
+        self._did = None
         return self._lines.beside(text, wall_seconds=timeout)
 
     def enter(self, text: str, *, wall_seconds: float, idle_seconds: float) -> Entered:
@@ -181,6 +184,7 @@ class ResidentShell(Closing):
         self._told = list(lines)
         if lines:  # the last line tells what all of them changed
             self._waiting.append((tuple(told.line for told in lines), behavior))
+            self._did = _digest(behavior, changes=True)
         if whole and self._whole() != whole:
             raise ForkError(
                 "the lines changed something else when they were run again",
@@ -188,7 +192,9 @@ class ResidentShell(Closing):
             )
 
     def _whole(self) -> str:
-        return _digest(self._lines.whole(), changes=True)
+        if self._did is None:
+            self._did = _digest(self._lines.whole(), changes=True)
+        return self._did
 
 
 def shell_of(

@@ -193,6 +193,11 @@ class Terminal:
         other._rows, other._spent = list(self._rows), self._spent
         return other
 
+    def rest(self) -> None:
+        """Gives the machine back. A row that is typed all the same has the rows run again."""
+        if self._lines is not None:
+            self._lines.close()
+
     def repeated(self) -> Behavior:
         """The behavior of the history and all rows, run once more from the pristine state on.
 

@@ -21,7 +21,7 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import MONTHS
 from shioenv.domain.names import name_bytes
 from shioenv.domain.patch import ContextPatch, Operation
-from shioenv.domain.pointer import keys, pointer
+from shioenv.domain.pointer import escape, keys, pointer
 from shioenv.domain.runner import Pristine
 from shioenv.errors import PatchError, TaskError
 from shioenv.live.terminal import Terminal
@@ -74,6 +74,7 @@ class Judge:
         self._pristine = machine.context(task.cwd).document
         self._before = Terminal(machine, task.cwd, task.history).before().document
         self._goal = task.patch
+        self._unasked = OWN - {_area(operation) for operation in self._goal.operations}
 
     def judge(self, terminal: Terminal) -> Verdict:
         """What a terminal that began where the task begins has reached.
@@ -145,11 +146,13 @@ class Judge:
 
     def verdict(self, done: Behavior, printed: bytes) -> Verdict:
         """The verdict on a behavior since the start, and on the output of the last row."""
-        goal, named = self.task.goal, _touched(self._before, self._goal, done.patch)
+        operations = [one for one in done.patch.operations if _area(one) not in self._unasked]
+        patch = ContextPatch(tuple(operations))
+        goal, named = self.task.goal, _touched(self._before, self._goal, patch)
         start = _facts(named)
         try:
             wanted = self._settled(_facts(self._goal.apply(named)), start)
-            reached = self._settled(_facts(done.patch.apply(named)), start)
+            reached = self._settled(_facts(patch.apply(named)), start)
         except PatchError:  # the end of a huge patch was cut off
             return Verdict(False, 0.0, ("everything: too much was changed",), ())
         held, missing = 0, []
@@ -186,13 +189,12 @@ class Judge:
         inside = _Inside(place for one in self._goal.operations for place in _places(one))
         of_times = any(keys(one[1])[-1] in DATES for one in self._goal.operations)
         for name in sorted({*start, *reached}):
+            value = reached.get(name)
+            if _equal(value, start.get(name)) or _equal(value, wanted.get(name)):
+                continue
             area, *parts = keys(name)
             is_date = area == "fs" and parts[-1:] == ["date"]
-            if area in OWN or inside(name) or (is_date and not of_times):
-                continue
-            if not _equal(reached.get(name), start.get(name)) and not _equal(
-                reached.get(name), wanted.get(name)
-            ):
+            if not (area in OWN or inside(name) or (is_date and not of_times)):
                 yield name
         for name in sorted(set(done.content_digests) - set(self.task.goal.digests)):
             if not inside(pointer("fs", name, "size")):
@@ -311,6 +313,10 @@ def _places(operation: Operation) -> tuple[str, ...]:
     return operation[1:3] if operation[0] == "m" else operation[1:2]
 
 
+def _area(operation: Operation) -> str:
+    return keys(operation[1])[0]
+
+
 def _touched(document: Mapping[str, Any], *patches: ContextPatch) -> dict[str, Any]:
     """The document with only those areas, and those files, that a patch names."""
     named = [
@@ -344,7 +350,7 @@ def _facts(document: Mapping[str, Any]) -> dict[str, Any]:
 def _flatten(value: Any, place: str, facts: dict[str, Any]) -> None:
     if isinstance(value, Mapping):
         for key, inner in value.items():
-            _flatten(inner, f"{place}{pointer(key)}", facts)
+            _flatten(inner, f"{place}/{escape(key)}", facts)
     else:
         facts[place] = value
 

@@ -39,6 +39,36 @@ class LongText(ShellText):
         return f"Text({self.max_length})"
 
 
+BEGINNINGS: Final = 8
+"""Tasks whose beginning is kept; ours, because a beginning may hold a context of megabytes."""
+
+
+class Beginnings:
+    """The beginnings of attempts on one machine. Each task's is made once, and every attempt at the
+    task is a fork of it.
+    """
+
+    def __init__(self, machine: SandboxRunner, max_turns: int) -> None:
+        """The machine is closed with the beginnings."""
+        self.machine = machine
+        self._max_turns = max_turns
+        self._known: dict[str, Episode] = {}
+
+    def attempt(self, task: Task) -> Episode:
+        """A new attempt at a task. Errors: those of `Episode`."""
+        beginning = self._known.pop(task.id, None)
+        if beginning is None:
+            beginning = Episode(task, self.machine, self._max_turns)
+        self._known[task.id] = beginning
+        if len(self._known) > BEGINNINGS:
+            del self._known[next(iter(self._known))]
+        return beginning.fork()
+
+    def close(self) -> None:
+        """Closes the machine; may be called any number of times."""
+        self.machine.close()
+
+
 class TaskEnv(gymnasium.Env[str, str]):
     """Tasks as a Gymnasium environment of texts.
 
@@ -89,7 +119,8 @@ class TaskEnv(gymnasium.Env[str, str]):
         longest = max(len(task.prompt) for task in self.tasks)
         self.observation_space = LongText(max(MAX_TEXT, longest + len(HOW) + 20))
         self._system, self._limits = system or self.tasks[0].system, limits
-        self._machine: SandboxRunner | None = None
+        self.beginnings: Beginnings | None = None
+        """Where attempts begin; None before the first `reset`, and after `close`."""
         self._episode: Episode | None = None
         self._lines: list[str] = []
 
@@ -109,9 +140,7 @@ class TaskEnv(gymnasium.Env[str, str]):
                     f"reset has no option {name!r}", hint=did_you_mean(str(name), ["task"])
                 )
         task = self.tasks[number] if not options else self._named(options["task"])
-        if self._machine is None:
-            self._machine = open_sandbox(self._system, for_rows(self._limits))
-        self._episode = Episode(task, self._machine, self.max_turns)
+        self._episode = self.open().attempt(task)
         self._lines = [self._episode.prompt]
         return _readable(self._episode.prompt), self._info(self._episode)
 
@@ -122,6 +151,14 @@ class TaskEnv(gymnasium.Env[str, str]):
         running. Errors of sandboxes count no turn, and the line may be typed again. Where such an
         error came of the check, the line was typed already.
         """
+        return self.judged(action, self.typed(action))
+
+    def typed(self, action: str) -> str:
+        """Types a line, and leaves the rest of the step to `judged`; what the line printed.
+
+        Environments with the same `beginnings` may do this at once, from threads. Errors: those of
+        `step`.
+        """
         if self._episode is None or self._episode.over:
             raise EpisodeError("no episode is running", hint="call reset first")
         if not self.action_space.contains(action):
@@ -129,20 +166,32 @@ class TaskEnv(gymnasium.Env[str, str]):
                 f"{action!r:.60} is no line of Bash",
                 hint=f"a text of at most {MAX_LINE} characters without NUL",
             )
-        turn = self._episode.act(action)
+        return self._episode.typed(action)
+
+    def judged(self, action: str, text: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        """The rest of a step, whose line printed `text`. Errors: those of `step`."""
+        assert self._episode is not None
+        turn = self._episode.judged(text)
         self._lines += [f"$ {action}", turn.text]
-        text = _readable(turn.text)
-        return text, turn.reward, turn.done, turn.truncated, self._info(self._episode)
+        info = self._info(self._episode)
+        return _readable(turn.text), turn.reward, turn.done, turn.truncated, info
 
     def render(self) -> str | None:
         """The prompt, all lines and all outputs; None without `render_mode="ansi"`."""
         return None if self.render_mode is None else "\n".join(self._lines)
 
+    def open(self) -> Beginnings:
+        """The beginnings, whose machine is opened where there is none. Errors: those of `reset`."""
+        if self.beginnings is None:
+            machine = open_sandbox(self._system, for_rows(self._limits))
+            self.beginnings = Beginnings(machine, self.max_turns)
+        return self.beginnings
+
     def close(self) -> None:
         """Closes the sandbox; may be called any number of times."""
-        if self._machine is not None:
-            self._machine.close()
-        self._machine = self._episode = None
+        if self.beginnings is not None:
+            self.beginnings.close()
+        self.beginnings = self._episode = None
 
     def _named(self, name: object) -> Task:
         found = [task for task in self.tasks if task.id == name]

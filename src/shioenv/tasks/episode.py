@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 from typing import Final
 
@@ -62,19 +63,43 @@ class Episode:
         """What the agent is told first: the task's prompt, and how to work."""
         return f"{self.task.prompt}\n\n{HOW.format(turns=self.max_turns)}"
 
+    def fork(self) -> Episode:
+        """Another attempt that goes on from here; lines of one are nothing to the other."""
+        other = copy(self)
+        other.terminal = self.terminal.fork()
+        return other
+
     def act(self, line: str) -> Turn:
         """Types a line. Errors: EpisodeError where the episode is over, those of the machine."""
+        return self.judged(self.typed(line))
+
+    def typed(self, line: str) -> str:
+        """Types a line, and leaves it to `judged` to make a turn of it; what the agent is shown.
+
+        Episodes of one machine may type at the same time, from threads. Errors: those of `act`.
+        """
         if self.over:
             raise EpisodeError("the episode is over", hint="begin another one")
         try:
-            text = shown(self.terminal.run(line))
-            self.verdict = self._judge.judge(self.terminal)
+            return shown(self.terminal.run(line))
         except InputError as error:  # no shell can be given the line: it holds a NUL, say
+            return f"[{error.message}]"
+
+    def judged(self, text: str) -> Turn:
+        """The turn of the line that was typed last, of which `text` is shown.
+
+        Not for use by two threads at once with one machine. Errors: those of the machine.
+        """
+        try:
+            self.verdict = self._judge.judge(self.terminal)
+        except InputError as error:  # the lines are too long together to be repeated
             text = f"[{error.message}]"
         self.turns += 1
         done = self.verdict.passed
         truncated = not done and self.turns >= self.max_turns
         self.over = done or truncated
+        if self.over:
+            self.terminal.rest()
         return Turn(text, float(done), done, truncated, self.verdict)
 
 

@@ -58,12 +58,15 @@ static void forget_output(void)
     for (int i = 0; i < 2; i++) live.channels[i].kept.length = 0, live.channels[i].seen = 0;
 }
 
+static void set_cpu(uint64_t ms)
+{
+    live.cpu_ms = ms;
+    live.cpu_known_ns = now_ns(CLOCK_MONOTONIC);
+}
+
 static void know_cpu(bool anew)
 {
-    int64_t now = now_ns(CLOCK_MONOTONIC);
-    if (!anew && now - live.cpu_known_ns < CPU_KNOWN_MS * 1000000ll) return;
-    live.cpu_ms = usage_now().cpu_ms;
-    live.cpu_known_ns = now;
+    if (anew || now_ns(CLOCK_MONOTONIC) - live.cpu_known_ns >= CPU_KNOWN_MS * 1000000ll) set_cpu(usage_now().cpu_ms);
 }
 
 /* Nobody is left of a shell that has ended, nor of what it started. */
@@ -257,6 +260,7 @@ static void open_machine(void)
     live.had_terminal = false;
     live.left = 0;
     live.open = true;
+    set_cpu(0);  /* nobody lives yet */
 }
 
 void start_shell(const struct request *request)
@@ -275,7 +279,7 @@ void start_shell(const struct request *request)
     if (on_terminal) enter_terminal(&shell);
     else noticed = watch(&shell);
     watch_shell(resident.shell);
-    know_cpu(true);
+    know_cpu(false);
     tell(&shell, noticed);
 }
 

@@ -34,13 +34,25 @@ enum { ASIDE = 240 };  /* descriptors from here on are not the rows' */
 typedef int (*builtin)(void *);
 struct builtin_entry { char *name; builtin function; int flags; char *const *long_doc; const char *short_doc, *handle; };
 
-static struct builtin_entry *source;
+static struct builtin_entry *const *builtins;
+static const int *builtin_count;
 static builtin source_builtin;
 static int (*parse_and_execute)(char *, const char *, int), *last_command_exit_value, *nesting;
 static void (*jump_to_top_level)(int);
 static FILE **standard_output;
 static char *const *initial_environment;
 static struct rlimit initial_limits[RLIM_NLIMITS];
+
+/* Has `.` run another function than now. Where it stands is looked up each time: a bash that starts sorts its builtins. */
+static int replace_source(builtin now, builtin other)
+{
+    for (int i = 0; i < *builtin_count; i++)
+        if ((*builtins)[i].function == now && !strcmp((*builtins)[i].name, ".")) {
+            (*builtins)[i].function = other;
+            return 1;
+        }
+    return 0;
+}
 
 static int silence = -1, outputs[2] = {-1, -1};  /* /dev/null; where the shell prints, while it does not */
 
@@ -154,7 +166,7 @@ static void await_processes(void)
 static int run_rows(void *nothing)
 {
     (void)nothing;
-    source->function = source_builtin;
+    replace_source(run_rows, source_builtin);
     for (unsigned i = 0; i < RLIM_NLIMITS; i++) syscall(SYS_prlimit64, 0, i, NULL, &initial_limits[i]);
     const char *rows = shared->rows;
     if (nesting) --*nesting;  /* which `set -x` shows */
@@ -214,7 +226,7 @@ static void enter_mounts(int mounts)
 static int run_lines(void *nothing)
 {
     (void)nothing;
-    source->function = source_builtin;
+    replace_source(run_lines, source_builtin);
     if (nesting) --*nesting;
     for (;;) {
         dump_state();
@@ -233,18 +245,16 @@ static int run_lines(void *nothing)
 /* Has `. /dev/stdin` do something else, once. */
 static void take(builtin what)
 {
-    struct builtin_entry **entries = dlsym(RTLD_DEFAULT, "shell_builtins");
-    int *count = dlsym(RTLD_DEFAULT, "num_shell_builtins");
+    builtins = dlsym(RTLD_DEFAULT, "shell_builtins");
+    builtin_count = dlsym(RTLD_DEFAULT, "num_shell_builtins");
     source_builtin = (builtin)dlsym(RTLD_DEFAULT, "source_builtin");
     parse_and_execute = (int (*)(char *, const char *, int))dlsym(RTLD_DEFAULT, "parse_and_execute");
     jump_to_top_level = (void (*)(int))dlsym(RTLD_DEFAULT, "jump_to_top_level");
     last_command_exit_value = dlsym(RTLD_DEFAULT, "last_command_exit_value");
     nesting = dlsym(RTLD_DEFAULT, "indirection_level");
     standard_output = dlsym(RTLD_DEFAULT, "stdout");
-    for (int i = 0; entries && count && i < *count; i++)
-        if (!strcmp((*entries)[i].name, ".") && (*entries)[i].function == source_builtin) source = *entries + i;
-    if (!source || !parse_and_execute || !jump_to_top_level || !last_command_exit_value) _exit(125);
-    source->function = what;
+    bool known = builtins && builtin_count && parse_and_execute && jump_to_top_level && last_command_exit_value;
+    if (!known || !replace_source(source_builtin, what)) _exit(125);
 }
 
 void take_rows(char *const environment[])
