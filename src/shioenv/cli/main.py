@@ -26,12 +26,14 @@ def main() -> None:
     Ctrl-C.
     """
     try:
+        import gc
         import signal
 
         from shioenv.cli.interrupts import leave
 
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # SIGINT is not ignored
             signal.signal(signal.SIGINT, leave)
+        gc.set_threshold(100_000)  # imports make many objects, none of them garbage
         from shioenv.cli.commands import app
 
         app(prog_name="shioenv")
