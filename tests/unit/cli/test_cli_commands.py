@@ -376,6 +376,16 @@ def test_what_looks_like_markup_is_printed_as_it_is(tmp_path: Path) -> None:
         assert f"exact     1.00  {one}\n" in printed
 
 
+def test_a_number_stands_with_its_noun() -> None:
+    said = [printing.counted(number, "grammar") for number in (0, 1, 2_000)]
+    assert said == ["0 grammars", "1 grammar", "2,000 grammars"]
+
+
+def test_one_grammar_is_checked_as_one() -> None:
+    result = CliRunner().invoke(app, ["grammar", "check", "ls"])
+    assert result.stdout == "1 grammar, no faults\n"
+
+
 def test_no_terminal_obeys_what_an_input_wrote() -> None:
     assert printing.printable("plain ünï\tcode") == "plain ünï\tcode"
     assert printing.printable("\x1b]0;title\x07\r\n\x9b") == r"\x1b]0;title\x07\r\n\x9b"
