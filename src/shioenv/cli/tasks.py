@@ -116,8 +116,8 @@ def make(
     }
     named = ", ".join(f"{number} {name}" for name, number in kinds.most_common())
     part = share_of(len(tasks), manifest.records)
-    made = printing.counted(len(tasks), "task")
-    line = f"{out}: {made} of {manifest.records:,} records ({part}): {named}"
+    number = printing.counted(len(tasks), "task")
+    line = f"{out}: {number} of {manifest.records:,} records ({part}): {named}"
     return shared.Printout(document, [line], indent=2)
 
 
