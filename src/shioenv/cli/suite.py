@@ -61,8 +61,8 @@ def record(
     write_suite(suite, out)
     facts = suite.stats()
     varying = share(facts["volatile"], facts["inputs"])
-    inputs = printing.counted(facts["inputs"], "input")
-    line = f"{out}: {inputs}, {facts['volatile']} of them volatile ({varying})"
+    recorded = printing.counted(facts["inputs"], "input")
+    line = f"{out}: {recorded}, {facts['volatile']} of them volatile ({varying})"
     return shared.Printout(facts, [line], indent=2)
 
 
