@@ -61,9 +61,11 @@ def _faults_of(site: Path, name: str, pages: dict[str, _Page]) -> Iterator[str]:
         parts = urlsplit(link)
         if parts.scheme or parts.netloc:
             continue
-        inside = unquote(parts.path)  # from the root, as in 404.html, where it begins with a slash
-        base = site if inside.startswith("/") else (site / name).parent
-        path = base / inside.lstrip("/") if inside else site / name
+        inside = unquote(parts.path)
+        if inside.startswith("/"):
+            yield f"leads to {link}, which is from the root of a server"
+            continue
+        path = (site / name).parent / inside if inside else site / name
         if path.is_dir():
             path /= "index.html"
         if not path.is_file():

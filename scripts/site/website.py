@@ -80,6 +80,7 @@ def build(out: Path) -> list[str]:
     (out / "zensical.toml").write_text(_configuration(listed), encoding="utf-8")
     program = [sys.executable, "-m", "zensical", "build", "--strict"]
     subprocess.run(program, cwd=out, check=True, stdout=subprocess.DEVNULL)
+    (out / "html" / "404.html").unlink()  # its links are of a site at the root of a server
     return faults(out / "html")
 
 

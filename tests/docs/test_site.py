@@ -91,11 +91,12 @@ def test_lists_and_bars_are_written_as_the_generator_reads_them(staged: Path) ->
 
 def test_the_check_sees_broken_links_and_what_is_loaded_from_outside(tmp_path: Path) -> None:
     (tmp_path / "a.html").write_text('<h1 id="here"></h1><a href="b.html#there">b</a>')
-    (tmp_path / "b.html").write_text('<p id="there"></p><a href="/a.html#here">a</a>')
+    (tmp_path / "b.html").write_text('<p id="there"></p><a href="a.html#here">a</a>')
     (tmp_path / "s.css").write_text("p { background: url(data:x) }")
     assert faults(tmp_path) == []
     (tmp_path / "b.html").write_text(
         '<a href="#no"></a><a href="c.html"></a><a href="https://example.org/"></a>'
+        '<a href="/a.html"></a>'
         '<script src="https://example.org/s.js"></script>'
         '<link rel="preconnect" href="//example.org">'
     )
@@ -103,6 +104,7 @@ def test_the_check_sees_broken_links_and_what_is_loaded_from_outside(tmp_path: P
     assert faults(tmp_path) == [
         "a.html: leads to b.html#there, where nothing has that name",
         "b.html: leads to #no, where nothing has that name",
+        "b.html: leads to /a.html, which is from the root of a server",
         "b.html: leads to c.html, which is missing",
         "b.html: loads //example.org",
         "b.html: loads https://example.org/s.js",

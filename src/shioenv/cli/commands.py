@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
+from typer.main import get_command_name
 
 from shioenv.cli import (
     conform,
@@ -122,3 +124,18 @@ app.add_typer(model.app, name="model")
 shared.command(app, "shioenv predict 'wc -l scripts/*.sh | tail -1'", cls=shared.InputCommand)(
     predict.predict
 )
+
+
+def narrowed(word: str) -> typer.Typer:
+    """The app with the one subcommand that a word names; the whole app where it names none.
+
+    To build all subcommands takes 30 ms, to build one takes none.
+    """
+    one = copy.copy(app)
+    one.registered_groups = [group for group in app.registered_groups if group.name == word]
+    one.registered_commands = [
+        command
+        for command in app.registered_commands
+        if command.callback is not None and get_command_name(command.callback.__name__) == word
+    ]
+    return one if one.registered_groups or one.registered_commands else app

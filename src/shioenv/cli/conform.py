@@ -151,7 +151,8 @@ def _parts(document: dict[str, Any]) -> Iterator[Table | str]:
     for number, one in enumerate(findings[:SHOWN], 1):
         again = "" if one["recurs"] else ", did not recur"
         yield ""
-        yield f"finding {number}: {one['count']} cases, {', '.join(one['classes'])}{again}"
+        cases = printing.counted(one["count"], "case")
+        yield f"finding {number}: {cases}, {', '.join(one['classes'])}{again}"
         for line in (*one["history"], one["input"]):
             yield printing.printable(f"  $ {line}")
         lines = one["difference"]

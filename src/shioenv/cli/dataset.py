@@ -73,7 +73,8 @@ def verify(
         named = ", ".join(report.damaged[:SHOWN_GROUPS])
         lines.append(f"damaged: {named}; next: shioenv dataset repair {directory}")
     verdict = "nothing is wrong" if ok else "not as it should be"
-    lines.append(f"{report.records} records in {report.shards} shards: {verdict}")
+    records = printing.counted(report.records, "record")
+    lines.append(f"{records} in {printing.counted(report.shards, 'shard')}: {verdict}")
     return shared.Printout(document, lines, indent=2, status=0 if ok else 1)
 
 

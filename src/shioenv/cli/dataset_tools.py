@@ -160,7 +160,8 @@ def split(
         "parts": {name: manifest.records for name, manifest in parts.items()},
     }
     rows = {
-        name: f"{manifest.records:,} records ({share(manifest.records, total)}) in {out / name}"
+        name: f"{printing.counted(manifest.records, 'record')} "
+        f"({share(manifest.records, total)}) in {out / name}"
         for name, manifest in parts.items()
     }
     return shared.Printout(document, printing.rows(rows))
@@ -189,7 +190,8 @@ def merge(
         "records": merged.manifest.records,
         "equal": merged.equal,
     }
-    line = f"{merged.manifest.records:,} records in {destination}; {merged.equal:,} equal ones out"
+    records = printing.counted(merged.manifest.records, "record")
+    line = f"{records} in {destination}; {merged.equal:,} equal ones out"
     return shared.Printout(document, [line])
 
 
@@ -227,8 +229,9 @@ def export(
 
     with counting("records") as report:
         done = export_dataset(source, output, format=format_, licence=licence, report=report)
-    files = "a file" if done.files == 1 else f"{done.files} files"
-    line = f"{done.records:,} records, {files} of records, {done.bytes:,} bytes: {output}"
+    records = printing.counted(done.records, "record")
+    files = printing.counted(done.files, "file")
+    line = f"{records}, {files} of records, {done.bytes:,} bytes: {output}"
     return shared.Printout(done.to_json(), [line])
 
 

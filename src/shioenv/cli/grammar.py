@@ -82,7 +82,8 @@ def check(
         ),
     ]
     bad = len(lines)
-    lines.append(f"{len(asked)} grammars, {bad or 'no'} fault{'s' * (bad != 1)}")
+    faulty = printing.counted(bad, "fault") if bad else "no faults"
+    lines.append(f"{printing.counted(len(asked), 'grammar')}, {faulty}")
     return shared.Printout(document, lines, status=1 if bad else 0)
 
 

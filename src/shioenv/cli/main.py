@@ -26,15 +26,17 @@ def main() -> None:
     Ctrl-C.
     """
     try:
+        import gc
         import signal
 
         from shioenv.cli.interrupts import leave
 
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # SIGINT is not ignored
             signal.signal(signal.SIGINT, leave)
-        from shioenv.cli.commands import app
+        gc.set_threshold(100_000)  # imports make many objects, none of them garbage
+        from shioenv.cli.commands import narrowed
 
-        app(prog_name="shioenv")
+        narrowed("".join(sys.argv[1:2]))(prog_name="shioenv")
     except KeyboardInterrupt:  # before `leave` is the handler, or between two handlers
         from shioenv.cli.interrupts import INTERRUPTED
 

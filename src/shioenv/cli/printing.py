@@ -57,6 +57,11 @@ def printable(text: str) -> str:
     )
 
 
+def counted(number: int, noun: str) -> str:
+    """`1 record`, `2,000 records`: a number with its noun, whose plural ends in s."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
 def note(text: str) -> None:
     """Print a line on standard error: progress, a warning or a remark."""
     print(text, file=sys.stderr, flush=True)

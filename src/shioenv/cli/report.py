@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from shioenv.cli import shared
+from shioenv.cli import printing, shared
 from shioenv.cli.progress import counting
 
 
@@ -37,5 +37,5 @@ def report(
             return shared.Printout(statistics.to_json(), indent=2)
         statistics = write_report(directory, out, report=progress)
     size = path.stat().st_size / 1e6
-    line = f"{path}: {statistics.records} records, {size:.1f} MB"
+    line = f"{path}: {printing.counted(statistics.records, 'record')}, {size:.1f} MB"
     return shared.Printout(statistics.to_json(), [line], indent=2)

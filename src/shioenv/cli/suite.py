@@ -60,10 +60,9 @@ def record(
         )
     write_suite(suite, out)
     facts = suite.stats()
-    line = (
-        f"{out}: {facts['inputs']} inputs, {facts['volatile']} of them volatile "
-        f"({share(facts['volatile'], facts['inputs'])})"
-    )
+    varying = share(facts["volatile"], facts["inputs"])
+    recorded = printing.counted(facts["inputs"], "input")
+    line = f"{out}: {recorded}, {facts['volatile']} of them volatile ({varying})"
     return shared.Printout(facts, [line], indent=2)
 
 
@@ -117,7 +116,7 @@ def adapt(
         "set_aside": len(adapted.aside),
         "reasons": adapted.reasons,
     }
-    lines = [f"{out}: {facts['inputs']:,} inputs of {facts['of']:,}"]
+    lines = [f"{out}: {printing.counted(len(adapted.questions), 'input')} of {facts['of']:,}"]
     if adapted.aside:
         lines.append(f"{beside}: {len(adapted.aside):,} set aside")
     lines += [f"{number:7,} {reason}" for reason, number in adapted.reasons.items()]

@@ -116,7 +116,8 @@ def make(
     }
     named = ", ".join(f"{number} {name}" for name, number in kinds.most_common())
     part = share_of(len(tasks), manifest.records)
-    line = f"{out}: {len(tasks):,} tasks of {manifest.records:,} records ({part}): {named}"
+    number = printing.counted(len(tasks), "task")
+    line = f"{out}: {number} of {manifest.records:,} records ({part}): {named}"
     return shared.Printout(document, [line], indent=2)
 
 

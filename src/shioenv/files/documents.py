@@ -13,6 +13,7 @@ DEEPEST = 100
 
 _TOO_DEEP = "nested too deeply"
 _PART = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')"""
+_NESTING = (dict, list)
 _DEEP_KEY = re.compile(rf"(?<![\w-]){_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{{DEEPEST},}}")
 """A dotted key that nests too deeply. The time to read it would grow with its length squared."""
 
@@ -61,18 +62,14 @@ def _refuse_deep(value: Any) -> None:
 
     So a recursive walk of the value needs at most `DEEPEST` nested calls.
     """
-    level = [value]
+    level = [value] if isinstance(value, _NESTING) else []
     for _ in range(DEEPEST):
-        level = [inner for outer in level for inner in _inside(outer)]
+        level = [
+            inner
+            for outer in level
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(inner, _NESTING)
+        ]
         if not level:
             return
     raise ValueError(_TOO_DEEP)
-
-
-def _inside(value: Any) -> list[Any]:
-    """The lists and objects directly inside a value."""
-    if isinstance(value, dict):
-        return [inner for inner in value.values() if isinstance(inner, dict | list)]
-    if isinstance(value, list):
-        return [inner for inner in value if isinstance(inner, dict | list)]
-    return []

@@ -3,7 +3,7 @@
 Most programs list options one to a line, as GNU and util-linux do. A few commands have a style of
 their own, and are read by a rule of their own, chosen by the command's name. These styles are
 `find`'s menus, `ps`'s letters without a dash, `dd`'s operands and `ip`'s grammar. Others are the
-usage lines of `ethtool` and `netstat`, and the ranges behind `cut`'s options.
+usage lines of `ethtool` and `netstat`.
 """
 
 from __future__ import annotations
@@ -75,10 +75,15 @@ def _merged(options: Iterator[HelpOption]) -> tuple[HelpOption, ...]:
 
 
 def _listed(text: str) -> Iterator[HelpOption]:
-    """Options listed one to a line: `  -B, --block-size=SIZE  scale sizes`."""
+    """Options listed one to a line: `  -B, --block-size=SIZE  scale sizes`.
+
+    The range `-M` is no option where the range `N-M` is listed too.
+    """
+    ranges = set(re.findall(rf"^ {{1,{MAX_INDENT}}}[A-Z](-[A-Z]) ", text, re.MULTILINE))
     for line in text.splitlines():
         indent = len(line) - len(line.lstrip())
-        if 1 <= indent <= MAX_INDENT and line.lstrip().startswith("-"):
+        first, _, _ = line.strip().partition(" ")
+        if 1 <= indent <= MAX_INDENT and first.startswith("-") and first not in ranges:
             option = read_option(line.strip())
             if option is not None:
                 yield option
@@ -120,11 +125,6 @@ def _find(text: str) -> Iterator[HelpOption]:
     for match in re.finditer(shape, menus):
         metavar = (match[2] or "").partition("[")[0] or ("TYPE" if match[2] else "")
         yield HelpOption((match[1],), "required" if match[2] else "none", metavar)
-
-
-def _cut(text: str) -> Iterator[HelpOption]:
-    """The usual lines, without the ranges behind them, of which `-M` is one."""
-    return _listed(text.partition("Use one, and only one")[0])
 
 
 def _ps(text: str) -> Iterator[HelpOption]:
@@ -193,7 +193,6 @@ def _ip(text: str) -> Iterator[HelpOption]:
 
 
 _READERS: Mapping[str, Callable[[str], Iterator[HelpOption]]] = {
-    "cut": _cut,
     "find": _find,
     "ps": _ps,
     "dd": _dd,

@@ -52,7 +52,7 @@ class LeftOut:
     counts: tuple[tuple[str, int], ...]
 
     def __str__(self) -> str:
-        return ", ".join(f"{number:,} {what}" for what, number in self.counts) or "nothing"
+        return ", ".join(f"{what} ({number:,})" for what, number in self.counts) or "nothing"
 
 
 @dataclass(frozen=True, slots=True)

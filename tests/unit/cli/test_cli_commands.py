@@ -17,7 +17,7 @@ from typer.testing import CliRunner, Result
 
 from shioenv.cli import printing, shared
 from shioenv.cli import run as run_module
-from shioenv.cli.main import app
+from shioenv.cli.commands import app, narrowed
 from shioenv.cli.reference import commands
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch
@@ -374,6 +374,30 @@ def test_what_looks_like_markup_is_printed_as_it_is(tmp_path: Path) -> None:
     printed = call("dataset", "leakage", directory, directory).stdout
     for one in inputs:
         assert f"exact     1.00  {one}\n" in printed
+
+
+def test_a_number_stands_with_its_noun() -> None:
+    said = [printing.counted(number, "grammar") for number in (0, 1, 2_000)]
+    assert said == ["0 grammars", "1 grammar", "2,000 grammars"]
+
+
+@pytest.mark.parametrize("words", [["predict"], ["dataset", "split"], ["doctor"]])
+def test_a_subcommand_built_alone_says_the_same(words: list[str]) -> None:
+    one = narrowed(words[0])
+    assert len(one.registered_commands) + len(one.registered_groups) == 1
+    runner = CliRunner()
+    said = runner.invoke(one, [*words, "--help"], prog_name="shioenv")
+    assert said.exit_code == 0
+    assert said.output == runner.invoke(app, [*words, "--help"], prog_name="shioenv").output
+
+
+def test_a_word_that_names_no_subcommand_leaves_all() -> None:
+    assert [narrowed(word) for word in ("", "--help", "dotcor")] == [app] * 3
+
+
+def test_one_grammar_is_checked_as_one() -> None:
+    result = CliRunner().invoke(app, ["grammar", "check", "ls"])
+    assert result.stdout == "1 grammar, no faults\n"
 
 
 def test_no_terminal_obeys_what_an_input_wrote() -> None:

@@ -119,6 +119,9 @@ def test_the_words_of_ip_and_its_abbreviated_options() -> None:
     assert [option.any_of for option in read.options[:3]] == [True, True, True]
 
 
-def test_the_ranges_of_cut_are_no_options() -> None:
-    text = "  -n    nothing\n\nUse one, and only one of them.\n  -M     from first to M'th\n"
-    assert names("cut", text) == [("-n",)]
+@pytest.mark.parametrize("command", ["cut", "numfmt"])
+def test_a_range_is_no_option(command: str) -> None:
+    ranges = "  N-     to the end\n  N-M    from N'th to M'th\n  -M     from first to M'th\n"
+    assert names(command, f"  -n    nothing\n\nEach is one of:\n{ranges}") == [("-n",)]
+    assert names(command, "  -M, --max    the most\n") == [("-M", "--max")]
+    assert names(command, "  -M     the most\n") == [("-M",)]
