@@ -97,9 +97,11 @@ CHANGES = (
     "rm latest.log; echo x > latest.log; ln -s nowhere logs/error.log.1",
     "touch documents logs/app.log; cp -p logs/app.log documents/notes.txt",
     "rm -r /home/ubuntu /home/alice",
+    "rmdir /media; rm -r /home /srv",
+    "rmdir /media; touch /media",
     "echo x > /etc/motd; rm /etc/passwd; mkdir -p /var/new/deep; chmod 000 /root /tmp",
 )
-LISTED = "find /home /root /tmp /etc /var /srv /run -printf '%p %y %m %s %T@ %l\\n'"
+LISTED = "find /home /root /tmp /etc /var /srv /run /media -printf '%p %y %m %s %T@ %l\\n'"
 
 
 @pytest.fixture(scope="module")

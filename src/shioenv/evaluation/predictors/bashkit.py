@@ -95,8 +95,10 @@ class _Mount:
 
     def shown(self) -> Shown:
         """The files as they are now."""
+        if not self._files.exists("/"):  # an input removed the directory itself
+            return {}
         found = {self._top: _shown(self._files.stat("/"))}
-        waiting = [""]
+        waiting = [""] if found[self._top].kind == "directory" else []
         while waiting:
             directory = waiting.pop()
             for entry in self._files.read_dir(directory or "/"):
@@ -109,6 +111,9 @@ class _Mount:
     def put_back(self, shown: Shown) -> None:
         """Makes the files as the system has them; `shown` is how they are."""
         old = self.pristine
+        if self._top not in shown or shown[self._top].kind != "directory":
+            self.lay_out()
+            return
         changed = sorted(path for path in {*old, *shown} if old.get(path) != shown.get(path))
         with suppress(Exception):  # bashkit's errors have no type of their own
             for path in changed:
@@ -177,14 +182,16 @@ class Bashkit:
         watched = NEAR + (_reached((cwd, *history, shell_input)) if self._together else FAR)
         bash = self._fresh(cwd)
         before = self._pristine(watched)
-        for text in history:
-            bash.execute_sync(f"{text}\n")
-        if history:
-            before = self._shown(watched)
-        done = bash.execute_sync(f"{{ {shell_input}\n}} 2>&1")
-        after = self._shown(watched)
+        try:
+            for text in history:
+                bash.execute_sync(f"{text}\n")
+            if history:
+                before = self._shown(watched)
+            done = bash.execute_sync(f"{{ {shell_input}\n}} 2>&1")
+        finally:
+            after = self._shown(watched)
+            self._put_back(after)
         patch = changes(*_differing(before, after), cwd)
-        self._put_back(after)
         output = f"{done.stdout}{done.stderr}".encode("utf-8", "surrogateescape")
         return Behavior(exit_code=done.exit_code & 0xFF, output=output, patch=patch)
 
