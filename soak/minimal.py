@@ -104,7 +104,7 @@ def main() -> int:
         "minimal": len(drawn) - len(larger),
     }
     heads = ("finding", "tried", "still differ")
-    return report(facts, larger, as_json=chosen.json, tables=[("drawn", heads, rows)])
+    return report(facts, larger, as_json=chosen.json, tables=[("findings tried", heads, rows)])
 
 
 if __name__ == "__main__":
