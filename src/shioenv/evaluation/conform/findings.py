@@ -201,7 +201,7 @@ def script(finding: CaseFinding, system: System, files: Files, other: Ready, nam
         "     find \"$start\" -printf '%M %s %P -> %l\\n' | sort >> \"$answers/$side\")",
         "  rm -rf -- \"$start\"",
         "done",
-        "! diff -u --label machine --label other \"$answers/machine\" \"$answers/other\"",
+        "! diff -a -u --label machine --label other \"$answers/machine\" \"$answers/other\"",
     ]  # fmt: skip
     return "\n".join(lines) + "\n"
 
