@@ -21,4 +21,4 @@ def test_nothing_can_be_left_out_of_a_finding() -> None:
     found = json.loads(done.stdout)
     assert (done.returncode, found["violations"]) == (0, []), done.stdout
     assert found["minimal"] == found["drawn"] >= 3
-    assert found["tried"] > found["drawn"]
+    assert found["tried"] >= 3
