@@ -61,7 +61,7 @@ drawn on that system.
 
 The cases reach every option in turn, one as often as another, which is not how people type:
 [judging predictors](evaluation.md) has what they type. Busybox, toybox and uutils answer only for
-the GNU programs that they stand in front of: Bash and the rest are Debian's in their rows.
+the GNU programs in whose place they stand: Bash and the rest are Debian's in their rows.
 The emulators are given the system's files, but no machine that `ps` or `ip` could show.
 """
 
@@ -154,7 +154,10 @@ def _parts(rows: Mapping[str, Mapping[str, Any]], seen: Mapping[Key, LookedAt]) 
     yield _LOOKED
     for name, row in rows.items():
         if row["findings"] is None:
-            yield f"### {name}\n\nIts differences were counted, and not made minimal yet.\n"
+            yield (
+                f"### {name}\n\nIts differences were counted, and not made minimal yet. They are "
+                f"of an earlier build, whose runs agreed about {count(row['steady'])} cases.\n"
+            )
             continue
         yield Table(
             name,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -84,6 +85,56 @@ def test_a_history_leads_to_the_state_and_is_not_the_answer(emulator: Predictor)
     done = emulator.run("cat file; echo $x; pwd; rm file", state)
     assert done.output == b"one\n5\n/tmp\n"
     assert changed_files(operations(done.patch)) == {("removed", "file")}
+
+
+CHANGES = (
+    "rm -r documents data",
+    "rm README.md; mkdir README.md; echo x > README.md/inside",
+    "rm -r documents; echo x > documents",
+    "mv documents papers; mv data documents",
+    "chmod 700 . documents documents/notes.txt; chmod -R a-w logs",
+    "rm latest.log; ln -s documents/notes.txt latest.log",
+    "rm latest.log; echo x > latest.log; ln -s nowhere logs/error.log.1",
+    "touch documents logs/app.log; cp -p logs/app.log documents/notes.txt",
+    "rm -r /home/ubuntu /home/alice",
+    "rmdir /media; rm -r /home /srv",
+    "rmdir /media; touch /media",
+    "echo x > /etc/motd; rm /etc/passwd; mkdir -p /var/new/deep; chmod 000 /root /tmp",
+)
+LISTED = "find /home /root /tmp /etc /var /srv /run /media -printf '%p %y %m %s %T@ %l\\n'"
+
+
+@pytest.fixture(scope="module")
+def bashkit() -> Bashkit:
+    made = make_predictor("bashkit", "debian-12", HOME)
+    assert isinstance(made, Bashkit)
+    return made
+
+
+@pytest.mark.parametrize("text", CHANGES)
+def test_files_are_put_back_after_an_input(bashkit: Bashkit, text: str) -> None:
+    def shown() -> str:
+        return bashkit.run(f"{LISTED}; cat README.md documents/notes.txt /etc/motd").output.decode()
+
+    before = shown()
+    assert bashkit.run(text).patch.operations
+    after = shown()
+    made = re.compile(r"( l \d+ \d+) [\d.]+")  # a link has the time at which it was made
+    assert made.sub(r"\1", before) == made.sub(r"\1", after)
+
+
+def test_a_directory_has_nothing_that_the_system_lacks(bashkit: Bashkit, system: System) -> None:
+    listed = bashkit.run("find /home /etc /var /tmp /srv /opt").output.decode().splitlines()
+    assert len(listed) > 1000
+    assert not {path for path in listed if path not in system.index}
+
+
+def test_a_program_that_bashkit_lacks_is_not_found(bashkit: Bashkit) -> None:
+    for name in ("dmesg", "ethtool", "w"):
+        done = bashkit.run(name)
+        assert done.exit_code == 127
+        assert b"not found" in done.output
+    assert bashkit.run("cd /usr/bin && pwd").output == b"/usr/bin\n"
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,10 +13,12 @@ from shioenv.domain.inputs import Input
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.runner import State
 from shioenv.evaluation.conform.comparison import predictor_of
+from shioenv.evaluation.conform.findings import findings_of
 from shioenv.evaluation.conform.shrink import Reduced, Sides, less_input, shrunk
-from shioenv.evaluation.conform.truth import AskedCase
-from shioenv.evaluation.conform.verdicts import classes_of
+from shioenv.evaluation.conform.truth import AskedCase, TruthCase
+from shioenv.evaluation.conform.verdicts import CaseVerdict, classes_of
 from shioenv.evaluation.metrics import PatchLevel, Said, Status
+from shioenv.synthesis.cases import DrawnCase
 
 MESSAGE = b"cat: x: No such file or directory\n"
 MIXED = Behavior(1, b"one\n" + MESSAGE, stdout=b"one\n", stderr=MESSAGE)
@@ -146,6 +149,38 @@ def test_files_are_left_out_by_a_first_line() -> None:
     whole = Reduced(asked, ("a", "b c")).whole
     assert whole.history == ("rm -rf -- a 'b c'", "cd x")
     assert Reduced(asked).whole == asked
+
+
+class OneFile:
+    """A start directory with one file."""
+
+    def less(self, reduced: Reduced) -> Iterator[Reduced]:
+        if not reduced.gone:
+            yield replace(reduced, gone=("file",))
+
+
+def test_arguments_are_left_out_once_more_where_files_are_gone() -> None:
+    """Two cases that come down to one finding only then."""
+
+    def said(text: str, history: tuple[str, ...]) -> bytes:
+        return b"!" if history or {"-x", "-y"} & {*text.split()} else b""
+
+    both: Any = Scripted(said)
+    sides = Sides(both, both, PatchLevel.FULL)
+    verdicts = []
+    for option in ("-x", "-y"):
+        shell_input = Input.from_marked(("wc", option, "file"))
+        case = TruthCase(DrawnCase("option", "wc", shell_input, "/"), Behavior(0, b""))
+        answer = Said(behavior=Behavior(0, b"!"))
+        assert case.behavior is not None
+        classes = classes_of(case.behavior, answer, PatchLevel.FULL)
+        verdicts.append(CaseVerdict(case, answer, classes))
+    files: Any = OneFile()
+    (finding,) = findings_of(sides, verdicts, files)
+    assert finding.reduced.asked.input.text == "wc"
+    assert finding.reduced.gone == ("file",)
+    assert finding.verdicts == tuple(verdicts)
+    assert finding.recurs
 
 
 def test_what_is_no_predictor_is_a_command() -> None:

@@ -79,21 +79,22 @@ def findings_of(
         behavior = one.case.behavior
         assert behavior is not None
         sides.known[one.case.asked.key] = Compared(behavior, one.said, one.classes)
-    early = [one for one in wrong if not _late(one.said)]
-    small = shrunk(
-        sides, [(Reduced(one.case.asked), one.classes) for one in early], less_input, report
-    )
-    late = [one for one in wrong if _late(one.said)]
-    small += [Reduced(one.case.asked) for one in late]
-    wrong = [*early, *late]
-    pairs = zip(small, wrong, strict=True)
-    merged = grouped(pairs, lambda pair: (pair[0].asked.key, _classes(sides, pair[0])))
-    firsts = [group[0][0] for group in merged.values()]
-    in_time = [one for one in firsts if not _late(_compared(sides, one).said)]
-    fewer = shrunk(sides, [(one, _classes(sides, one)) for one in in_time], files.less, report)
-    with_files = dict(zip((one.asked.key for one in in_time), fewer, strict=True))
-    smallest = [with_files.get(one.asked.key, one) for one in firsts]
-    again = sides.said(
+    left = [Reduced(one.case.asked) for one in wrong]
+    left = _smaller(sides, left, less_input, report)
+    while True:
+        pairs = zip(left, range(len(wrong)), strict=True)
+        groups = [*grouped(pairs, lambda pair: (pair[0].asked.key, _classes(sides, pair[0])))
+                  .values()]  # fmt: skip
+        firsts = [group[0][0] for group in groups]
+        smallest = _smaller(sides, firsts, files.less, report)
+        # where a file is gone, an argument that names it may go as well
+        again = _smaller(sides, smallest, less_input, report)
+        if [one.asked.key for one in again] == [one.asked.key for one in firsts]:
+            break
+        for reduced, group in zip(again, groups, strict=True):
+            for _, number in group:
+                left[number] = reduced
+    said = sides.said(
         {
             number: one.whole
             for number, one in enumerate(smallest)
@@ -101,12 +102,27 @@ def findings_of(
         }
     )
     found = []
-    for number, (reduced, group) in enumerate(zip(smallest, merged.values(), strict=True)):
+    for number, (reduced, group) in enumerate(zip(smallest, groups, strict=True)):
         compared = _compared(sides, reduced)
-        said = again.get(number, compared.said)
-        recurs = bool(sides.classes(compared.truth, said))
-        found.append(CaseFinding(reduced, compared, tuple(verdict for _, verdict in group), recurs))
+        recurs = bool(sides.classes(compared.truth, said.get(number, compared.said)))
+        cases = tuple(wrong[place] for _, place in group)
+        found.append(CaseFinding(reduced, compared, cases, recurs))
     return sorted(found, key=lambda one: -one.count)
+
+
+def _smaller(
+    sides: Sides,
+    differences: Sequence[Reduced],
+    less: Callable[[Reduced], Iterator[Reduced]],
+    report: Callable[[int, int], None],
+) -> list[Reduced]:
+    """The differences made smaller; those that are late stay as they are."""
+    found = list(differences)
+    in_time = [number for number, one in enumerate(found) if not _late(_compared(sides, one).said)]
+    wanted = [(found[number], _classes(sides, found[number])) for number in in_time]
+    for number, one in zip(in_time, shrunk(sides, wanted, less, report), strict=True):
+        found[number] = one
+    return found
 
 
 def _late(said: Said) -> bool:
@@ -185,7 +201,7 @@ def script(finding: CaseFinding, system: System, files: Files, other: Ready, nam
         "     find \"$start\" -printf '%M %s %P -> %l\\n' | sort >> \"$answers/$side\")",
         "  rm -rf -- \"$start\"",
         "done",
-        "! diff -u --label machine --label other \"$answers/machine\" \"$answers/other\"",
+        "! diff -a -u --label machine --label other \"$answers/machine\" \"$answers/other\"",
     ]  # fmt: skip
     return "\n".join(lines) + "\n"
 

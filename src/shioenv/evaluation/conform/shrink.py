@@ -79,11 +79,13 @@ class Sides:
         return dict(self._other.said([(number, one.task) for number, one in asked.items()]))
 
 
-TRIES = 4
-"""Smaller ones of a difference that are tried in one round (ours).
+ROUND = 64
+"""Smaller ones that are tried in one round, at least (ours): enough to keep the workers busy."""
 
-More keep the workers busy where few differences are left. Where the first would do, the others are
-tried in vain."""
+TRIES = 4
+"""Smaller ones of one difference that are tried in one round, at most (ours).
+
+Where the first would do, the others are tried in vain."""
 
 
 @dataclass(slots=True)
@@ -112,8 +114,9 @@ def shrunk(
     every = [_Shrinking(left, wanted, smaller(left)) for left, wanted in differences]
     open_ = every
     while open_:
+        tries = min(TRIES, -(-ROUND // len(open_)))
         for one in open_:
-            one.trying = list(islice(one.untried, TRIES))
+            one.trying = list(islice(one.untried, tries))
         open_ = [one for one in open_ if one.trying]
         sides.compare(reduced.whole for one in open_ for reduced in one.trying)
         for one in open_:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 import stat
-from collections.abc import Callable, Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, TypeVar
 
@@ -19,13 +21,7 @@ from shioenv.errors import MissingExtraError
 from shioenv.evaluation.metrics import PatchLevel
 from shioenv.evaluation.predictor import Setting
 from shioenv.evaluation.predictors.tree import ShownFile, changes, loaded
-from shioenv.system.store import IndexEntry, System, find_system
-
-MOUNTED = ("/etc", "/usr", "/var", "/home")
-"""Directories that are loaded once and mounted for every input.
-
-A directory is loaded anew after an input that is seen to change something in it (`WATCHED`).
-"""
+from shioenv.system.store import IndexEntry, find_system
 
 BUILT_IN = frozenset({"/", "/bin", "/dev", "/proc", "/sys"})
 """Directories that bashkit has of its own, or does not let be made."""
@@ -33,18 +29,20 @@ BUILT_IN = frozenset({"/", "/bin", "/dev", "/proc", "/sys"})
 FAR = ("/etc", "/var")
 """Directories that hold most files and seldom change: many inputs are looked at together there."""
 
-WATCHED = ("/home", "/tmp", "/root", "/etc", "/var", "/srv", "/opt", "/mnt", "/media", "/run")
-"""Directories where changes of an input are looked for; changes elsewhere are not seen."""
+NEAR = ("/home", "/tmp", "/root", "/srv", "/opt", "/mnt", "/media", "/run")
+"""Directories where changes of each input are looked for.
 
-NEAR = tuple(top for top in WATCHED if top not in FAR)
+Changes in what is neither `NEAR` nor `FAR` are not seen.
+"""
 
-_REACHING = re.compile(
-    r"etc|var|\.\.|\b(?:cd|pushd|popd|eval|source)\b"
+_AROUND = re.compile(
+    r"\.\.|\b(?:cd|pushd|popd|eval|source)\b"
     r"|(?<![\w.*}\])-])/[\w.-]*(?:[*?\[{$'\"`\\]|(?<=/)(?:[\s;&|()<>]|\Z))"
 )
-"""What a text has that may name something `FAR`: a part of its path, or a way around that name."""
+"""What a text has that may lead to a directory `FAR` without its name."""
 
-Loaded = list[tuple[IndexEntry, bytes | None]]
+Loaded = Mapping[str, tuple[IndexEntry, bytes | None]]
+Shown = dict[str, ShownFile]
 T = TypeVar("T")
 Q = TypeVar("Q")
 
@@ -66,12 +64,80 @@ sys.exit(done.exit_code & 255)
 """A program that runs an input in bashkit, in the current directory."""
 
 
+class _Mount:
+    """A directory of the system, which every interpreter is given.
+
+    Its files are laid out once, and put back where an input changed them.
+    """
+
+    def __init__(self, bashkit: Any, top: str, entries: Loaded) -> None:
+        self._bashkit, self._top, self._entries = bashkit, top, entries
+        self.lay_out()
+
+    def lay_out(self) -> None:
+        """Lays out all files anew."""
+        self._files = self._bashkit.FileSystem()
+        for entry in self._files.read_dir("/"):  # it begins with some of bashkit's own
+            self._files.remove(f"/{entry['name']}", True)
+        self._write(self._entries)
+        self._pristine: Shown | None = None
+
+    @property
+    def pristine(self) -> Shown:
+        """The files as they were laid out; what changes the files puts them back."""
+        if self._pristine is None:
+            self._pristine = self.shown()
+        return self._pristine
+
+    def give(self, bash: Any) -> None:
+        """Mounts the files in an interpreter."""
+        bash.mount(self._top, self._files)
+
+    def shown(self) -> Shown:
+        """The files as they are now."""
+        if not self._files.exists("/"):  # an input removed the directory itself
+            return {}
+        found = {self._top: _shown(self._files.stat("/"))}
+        waiting = [""] if found[self._top].kind == "directory" else []
+        while waiting:
+            directory = waiting.pop()
+            for entry in self._files.read_dir(directory or "/"):
+                path = f"{directory}/{entry['name']}"
+                file = found[f"{self._top}{path}"] = _shown(entry["metadata"])
+                if file.kind == "directory":
+                    waiting.append(path)
+        return found
+
+    def put_back(self, shown: Shown) -> None:
+        """Makes the files as the system has them; `shown` is how they are."""
+        old = self.pristine
+        if self._top not in shown or shown[self._top].kind != "directory":
+            self.lay_out()
+            return
+        changed = sorted(path for path in {*old, *shown} if old.get(path) != shown.get(path))
+        with suppress(Exception):  # bashkit's errors have no type of their own
+            for path in changed:
+                was, now = old.get(path), shown.get(path)
+                same = was is not None and now is not None and was.kind == now.kind
+                within = path.removeprefix(self._top)
+                if now is not None and not same and self._files.exists(within):
+                    self._files.remove(within, True)
+            self._write({path: self._entries[path] for path in changed if path in self._entries})
+        if self.shown() != old:
+            self.lay_out()
+
+    def _write(self, entries: Loaded) -> None:
+        _fill(self._files, entries.values(), self._top)
+        bash = self._bashkit.Bash(username="root")
+        self.give(bash)
+        _date(bash, entries.values())
+
+
 class Bashkit:
     """Answers by running inputs in bashkit, each in a new interpreter with the system's files.
 
-    Most files are laid out once (`MOUNTED`), and anew where an input changed them.
-    bashkit's own /etc cannot be replaced file by file, so the system's is mounted over it. bashkit
-    tells the host's time and knows no owners.
+    The system's directories are laid out once, and put back where an input is seen to change
+    something. bashkit tells the host's time and knows no owners.
     """
 
     patch_level = PatchLevel.FILES
@@ -93,35 +159,39 @@ class Bashkit:
         self._start = setting.start
         self._hostname = system.declaration.machine.hostname
         self._environment = dict(system.declaration.session.environment)
-        self._rest = [pair for pair in loaded(system) if not _is_under(pair[0].path, MOUNTED)]
-        self._under = {top: [*_beneath(system, top)] for top in MOUNTED}
-        self._mounts = {top: self._filled(top) for top in MOUNTED}
+        beneath: dict[str, dict[str, tuple[IndexEntry, bytes | None]]] = {}
+        for entry, content in loaded(system):
+            if _is_program(entry, content):
+                continue
+            top = f"/{entry.path.split('/')[1]}"
+            beneath.setdefault(top, {})[entry.path] = entry, content
+        self._links = [
+            files[top] for top, files in beneath.items()
+            if top not in BUILT_IN and stat.S_ISLNK(files[top][0].mode)
+        ]  # fmt: skip
+        self._mounts = {
+            top: _Mount(bashkit, top, files) for top, files in beneath.items()
+            if top not in BUILT_IN and stat.S_ISDIR(files[top][0].mode)
+        }  # fmt: skip
         self._together = False
-        self._pristine: dict[tuple[str, ...], dict[str, ShownFile]] = {}
-        """The files of a new interpreter, which are the same each time, by what is watched."""
 
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
         """What the input does in bashkit, after the history in the same interpreter."""
         cwd = state.cwd if state else self._start
         history = state.history if state else ()
-        far = _is_under(cwd, FAR) or any(map(_REACHING.search, (cwd, *history, shell_input)))
-        watched = NEAR if self._together and not far else WATCHED
+        watched = NEAR + (_reached((cwd, *history, shell_input)) if self._together else FAR)
         bash = self._fresh(cwd)
-        if watched not in self._pristine:
-            self._pristine[watched] = self._tree(bash, watched)
-        pristine = before = self._pristine[watched]
-        for text in history:
-            bash.execute_sync(f"{text}\n")
-        if history:
-            before = self._tree(bash, watched)
-        done = bash.execute_sync(f"{{ {shell_input}\n}} 2>&1")
-        after = self._tree(bash, watched)
-        patch = changes(before, after, cwd)
-        changed = {path for path in {*pristine, *after} if pristine.get(path) != after.get(path)}
-        for top in MOUNTED:
-            if any(_is_under(path, (top,)) for path in changed):
-                self._mounts[top] = self._filled(top)
-                self._pristine.clear()  # bashkit makes some files of its own, which are new then
+        before = self._pristine(watched)
+        try:
+            for text in history:
+                bash.execute_sync(f"{text}\n")
+            if history:
+                before = self._shown(watched)
+            done = bash.execute_sync(f"{{ {shell_input}\n}} 2>&1")
+        finally:
+            after = self._shown(watched)
+            self._put_back(after)
+        patch = changes(*_differing(before, after), cwd)
         output = f"{done.stdout}{done.stderr}".encode("utf-8", "surrogateescape")
         return Behavior(exit_code=done.exit_code & 0xFF, output=output, patch=patch)
 
@@ -134,18 +204,16 @@ class Bashkit:
         The home directories are laid out anew first, since a change that leaves size and time as
         they were is not seen.
         """
-        self._mounts["/home"] = self._filled("/home")
-        before = self._tree(self._fresh("/"), FAR)
-        self._pristine.clear()
+        self._mounts["/home"].lay_out()
         self._together = True
         try:
             said = [ask(question) for question in questions]
         finally:
             self._together = False
-            self._pristine.clear()
-        if self._tree(self._fresh("/"), FAR) == before:
+        far = self._shown(FAR)
+        if far == self._pristine(FAR):
             return said
-        self._mounts = {top: self._filled(top) for top in MOUNTED}
+        self._put_back(far)
         return [ask(question) for question in questions]
 
     def _fresh(self, cwd: str) -> Any:
@@ -153,37 +221,22 @@ class Bashkit:
         bash = self._bashkit.Bash(
             username="root", hostname=self._hostname, cwd=cwd, env=self._environment
         )
-        for top, files in self._mounts.items():
-            bash.mount(top, files)
-        _fill(bash.fs(), self._rest)
-        _date(bash, self._rest)
+        for mount in self._mounts.values():
+            mount.give(bash)
+        _fill(bash.fs(), self._links)
         bash.execute_sync(f"cd {quoted(cwd)}")
         return bash
 
-    def _filled(self, top: str) -> Any:
-        files = self._bashkit.FileSystem()
-        _fill(files, self._under[top], top)
-        bash = self._bashkit.Bash(username="root")
-        bash.mount(top, files)
-        _date(bash, self._under[top])
-        return files
+    def _pristine(self, tops: Iterable[str]) -> dict[str, Shown]:
+        return {top: self._mounts[top].pristine for top in tops if top in self._mounts}
 
-    def _tree(self, bash: Any, tops: Iterable[str]) -> dict[str, ShownFile]:
-        files = bash.fs()
-        found: dict[str, ShownFile] = {}
-        waiting = [top for top in tops if files.exists(top)]
-        while waiting:
-            directory = waiting.pop()
-            for entry in files.read_dir(directory):
-                path, facts = f"{directory}/{entry['name']}", entry["metadata"]
-                kind = facts["file_type"]
-                if kind == "directory":
-                    found[path] = ShownFile(kind, facts["mode"], 0.0)
-                    waiting.append(path)
-                else:  # links have the time at which they were loaded
-                    modified = facts["modified"] if kind == "file" else 0.0
-                    found[path] = ShownFile(kind, facts["mode"], modified, facts["size"])
-        return found
+    def _shown(self, tops: Iterable[str]) -> dict[str, Shown]:
+        return {top: self._mounts[top].shown() for top in tops if top in self._mounts}
+
+    def _put_back(self, shown: Mapping[str, Shown]) -> None:
+        for top, files in shown.items():
+            if files != self._mounts[top].pristine:
+                self._mounts[top].put_back(files)
 
 
 def _version() -> str:
@@ -193,38 +246,66 @@ def _version() -> str:
         return "unknown"
 
 
+def _shown(facts: Mapping[str, Any]) -> ShownFile:
+    kind, mode = facts["file_type"], facts["mode"]
+    if kind == "directory":
+        return ShownFile(kind, mode, facts["modified"])
+    # links have the time at which they were made
+    return ShownFile(kind, mode, facts["modified"] if kind == "file" else 0.0, facts["size"])
+
+
+def _is_program(entry: IndexEntry, content: bytes | None) -> bool:
+    """Whether a file is a program of the system, which bashkit would run as a script of its own."""
+    runs = content is not None and entry.mode & 0o111 and _is_under(entry.path, ("/usr",))
+    return bool(runs) and not (content or b"").startswith(b"#!")
+
+
 def _is_under(path: str, tops: Iterable[str]) -> bool:
     return any(path == top or path.startswith(f"{top}/") for top in tops)
 
 
-def _beneath(system: System, top: str) -> Loaded:
-    return [pair for pair in loaded(system) if _is_under(pair[0].path, (top,))]
+def _reached(texts: Sequence[str]) -> tuple[str, ...]:
+    """The directories `FAR` that texts may lead to."""
+    if any(map(_AROUND.search, texts)):
+        return FAR
+    return tuple(top for top in FAR if any(top.strip("/") in text for text in texts))
 
 
-def _fill(files: Any, entries: Loaded, top: str = "") -> None:
+def _differing(before: Mapping[str, Shown], after: Mapping[str, Shown]) -> tuple[Shown, Shown]:
+    """Of both the files of those directories in which they differ."""
+    tops = [top for top in before if before[top] != after[top]]
+    old, new = (
+        {path: file for top in tops for path, file in one[top].items()} for one in (before, after)
+    )
+    return old, new
+
+
+def _fill(files: Any, entries: Iterable[tuple[IndexEntry, bytes | None]], top: str = "") -> None:
     """Writes files; left out are those that bashkit refuses, such as names with newlines."""
     for entry, content in entries:
-        path = entry.path[len(top) :]
-        if path in BUILT_IN or not path:
-            continue
+        path = entry.path.removeprefix(top) or "/"
         try:
             if stat.S_ISLNK(entry.mode):
                 files.symlink(entry.target, path)
                 continue
-            if content is None:
-                files.mkdir(path, True)
-            else:
+            if content is not None:
                 files.write_file(path, content)
+            elif path != "/":
+                files.mkdir(path, True)
             files.chmod(path, stat.S_IMODE(entry.mode))
         except Exception:  # bashkit's errors have no type of their own
             continue
 
 
-def _date(bash: Any, entries: Loaded) -> None:
+def _date(bash: Any, entries: Iterable[tuple[IndexEntry, bytes | None]]) -> None:
     """Gives files and directories the system's times, all of one time at once."""
     times: dict[int, list[str]] = {}
     for entry, _ in entries:
-        if not stat.S_ISLNK(entry.mode) and entry.path not in BUILT_IN and "\n" not in entry.path:
+        if not stat.S_ISLNK(entry.mode) and "\n" not in entry.path:
             times.setdefault(entry.mtime, []).append(quoted(entry.path))
-    lines = (f"touch -d @{when} {' '.join(paths)}" for when, paths in times.items())
+    # bashkit takes this form in a tenth of the time that it takes for `-d @SECONDS`
+    lines = (
+        f"touch -t {time.strftime('%Y%m%d%H%M.%S', time.gmtime(when))} {' '.join(paths)}"
+        for when, paths in times.items()
+    )
     bash.execute_sync("\n".join(lines))

@@ -86,8 +86,10 @@ def changes(before: Tree, after: Tree, start: str) -> ContextPatch:
     """
     operations: list[Operation] = []
     for path in {*before, *after}:
-        pointer = f"/fs/{escape(file_key(path.encode('utf-8', 'surrogateescape'), start.encode()))}"
         old, new = before.get(path), after.get(path)
+        if old == new:
+            continue
+        pointer = f"/fs/{escape(file_key(path.encode('utf-8', 'surrogateescape'), start.encode()))}"
         if new is None:
             operations.append(("r", pointer))
         elif old is None:

@@ -18,18 +18,23 @@ const choose = () => {
     (!query || [one.input, ...one.difference].join("\n").toLowerCase().includes(query)));
 };
 
+const scrolling = (className, label, ...children) => {
+  const element = make("pre", className, ...children);
+  element.tabIndex = 0;
+  element.setAttribute("role", "region");
+  element.setAttribute("aria-label", label);
+  return element;
+};
+
 const card = (one) => {
   const times = `${one.count} ${one.count === 1 ? "case" : "cases"}`;
   const told = [times, one.classes.join(", "), one.recurs ? "" : "did not recur"];
-  const diff = make("pre", "diff");
-  for (const line of one.difference) {
-    const mark = { "-": "gone", "+": "new" }[line[0]] || "";
-    diff.append(make("span", mark, `${line}\n`));
-  }
-  const script = make("details", "", make("summary", "", "Script"), make("pre", "", one.script));
-  const typed = [...one.history, one.input].join("\n");
+  const diff = scrolling("diff", "Difference", ...one.difference.map((line) =>
+    make("span", { "-": "gone", "+": "new" }[line[0]] || "", `${line}\n`)));
+  const script = make("details", "", make("summary", "", "Script"), scrolling("script", "Script", one.script));
+  const typed = [...one.history, one.input].map((line) => make("pre", "line", line));
   const note = told.filter(Boolean).join(" · ");
-  return make("li", "card", make("pre", "", typed), make("p", "note", note), diff, script);
+  return make("li", "card", ...typed, make("p", "note", note), diff, script);
 };
 
 browse(10, ["finding", "findings"], choose, card);
