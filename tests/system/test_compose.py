@@ -11,14 +11,17 @@ from typer.testing import CliRunner
 
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.cli.main import app
+from shioenv.domain.patch import ContextPatch
+from shioenv.domain.pointer import pointer
 from shioenv.live.terminal import Terminal
 from shioenv.seeding import generator
 from shioenv.tasks.certificate import JudgeCertificate
 from shioenv.tasks.certify import certificate_of
 from shioenv.tasks.check import Judge
-from shioenv.tasks.compose import of_lines, repair_of
+from shioenv.tasks.compose import UNDOING, of_lines, repair_of
 from shioenv.tasks.episode import Episode
-from shioenv.tasks.task import GoalKind, Task, read_tasks
+from shioenv.tasks.prompt import FACTS, told
+from shioenv.tasks.task import Goal, GoalKind, Task, read_tasks
 from shioenv.tasks.variants import lines_of
 
 pytestmark = [pytest.mark.usefixtures("system"), pytest.mark.xdist_group("tasks")]
@@ -103,3 +106,17 @@ def test_a_command_makes_both(observer: SandboxRunner, tmp_path: Path) -> None:
     document = json.loads(made.stdout)
     assert (document["lines"], document["broken"]) == (2, 2)
     assert [task.id for task in read_tasks(out)] == ["n000000", "n000001", "b000000", "b000001"]
+
+
+def test_what_takes_too_many_lines_is_no_task(tasks: list[Task], observer: SandboxRunner) -> None:
+    """A broken machine is tried without each of its lines, and nobody reads a hundred facts."""
+    one = named(tasks, "chmod")
+    names = [name for name in observer.context(one.cwd).document["fs"] if name.startswith("doc")]
+    assert len(names) > UNDOING
+    patch = [["=", pointer("fs", name, "perms"), "-rwxrwxrwx"] for name in names]
+    wide = replace(one, goal=Goal(patch=patch), solution="chmod -R 777 documents")
+    assert repair_of(wide, observer) == "too many lines would undo it"
+    before = observer.context(one.cwd).document
+    facts = [("=", pointer("env", f"X{number}"), "1") for number in range(FACTS + 1)]
+    lengths = [len(told(before, ContextPatch(tuple(facts[:n])), {}, bool) or ()) for n in (50, 51)]
+    assert lengths == [FACTS, 0]
