@@ -165,7 +165,9 @@ follow_harbor() {
     env "${carried[@]}" sh -ec "apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends ${installed:?}" >/dev/null
     echo "== make ready: $SECONDS s"
     cd ..
-    "${run[@]}" HARBOR_TELEMETRY=0 PS4='== make it: $(date +%T) ' sh -exc "${commands:?}" 2>&1
+    "${run[@]}" HARBOR_TELEMETRY=0 "$BASH" -ec '
+        while read -r line; do echo "== make it, $(date +%T): $line"; eval "$line" </dev/null; done
+        times' <<<"${commands:?}" 2>&1
     "${run[@]}" env/bin/python -c '
 import json, pathlib
 files = pathlib.Path("jobs/oracle").glob("*/result.json")

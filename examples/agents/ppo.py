@@ -27,6 +27,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+import torch
 from sb3_contrib import MaskablePPO
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import SubprocVecEnv
@@ -151,6 +152,7 @@ def main() -> None:
         [task for task in read_tasks(path) if "\n" not in task.solution]
         for path in (given.train, given.test)
     )
+    torch.set_num_threads(1)  # the policy is small, and the environments need the processors
     lines = ways(train)
     print(f"{len(train)} tasks to learn from, {len(test)} to be judged by, {len(lines)} ways")
     env = SubprocVecEnv([partial(OneLine, train, lines) for _ in range(given.envs)])
