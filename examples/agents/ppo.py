@@ -1,13 +1,12 @@
-"""Train MaskablePPO (sb3-contrib) to do tasks, each by a line of Bash.
+"""Train MaskablePPO (sb3-contrib) to do tasks, a line of Bash for each fact of a prompt.
 
     pip install 'shioenv[rl]'
     python examples/agents/ppo.py tasks/train.jsonl --test tasks/test.jsonl --out runs/tasks
 
-An action is a way to write a line: the solution of a training task, with the names that its prompt
-tells as places. The policy sees the words of a prompt. It learns which way fits which words, from
-the reward alone: 1 where the line reaches the goal, else 0. The test's tasks are never trained on.
-Prints what the test's tasks pay before and after. Writes OUT/log.csv (a line an episode, for
-`examples/rl/plot.py`) and OUT/model.zip.
+The policy sees the words of a fact, without the names that stand in it. It chooses one of `WAYS`,
+into which the names are put, and is paid at the end: 1 where the goal is reached, else 0. Nobody
+tells it which way fits which words. Prints what tasks that were never trained on pay before and
+after. Writes OUT/log.csv (a line an episode, for `examples/rl/plot.py`) and OUT/model.zip.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ import re
 import shlex
 import time
 import zlib
-from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -34,87 +33,132 @@ from stable_baselines3.common.vec_env import SubprocVecEnv
 
 from shioenv.tasks.env import TaskEnv
 from shioenv.tasks.task import Task, read_tasks
+from shioenv.tasks.variants import octal
 
-WORDS = 1024
+WAYS = (
+    ":", "rm -rf <0>", "mkdir <0>", "mkfifo <0>", "touch <0>", "touch <0>; chmod <mode> <0>",
+    "ln -s <1> <0>", "ln <1> <0>", "mv <0> <1>", "cp <1> <0>", "cat <1> > <0>", ": > <0>",
+    "printf %s <text> > <0>", "printf %s <text> >> <0>", "truncate -s <number> <0>",
+    "chmod <mode> <0>", "chown -h <last> <0>", "chgrp -h <last> <0>", "cd <0>", "umask <last>",
+    "export <0>=<1>", "unset <0>", "cat <*>", "ls <0>", "find <0>", "file <0>", "du -sb <0>",
+    "head <0>", "tail <0>", "sort <0>", "uniq <0>", "rev <0>", "wc <*>", "wc -l <*>",
+    "grep <1> <0>", "basename <0>", "dirname <0>", "readlink -f <0>", "readlink <0>", "pwd", "whoami", "id -u",
+)  # fmt: skip
+"""What the policy chooses from. `<0>`, `<1>` and `<*>` are names of the fact, `<text>` the content
+that it shows, `<last>` its last word."""
+
+WORDS = 512
 """Size of an observation: words, and pairs of neighbours, each at the place of its hash."""
 
-COLUMNS = ("episode", "seconds", "reward", "task", "line")
+LONGEST = 6
+"""Most facts of a task that is tried."""
+
+COLUMNS = ("episode", "seconds", "reward", "task", "lines")
+
+_FACT = re.compile(
+    r"^- (?P<fact>[^\n]+)(?:\n(?P<fence>`{3,})\n(?P<text>.*?)\n(?P=fence)$)?", re.M | re.S
+)
+_OUTPUT = re.compile(r"^(?:Print|And the last command you run prints) [^\n]+", re.M)
 
 
-def names(prompt: str) -> list[str]:
-    """The names that a prompt tells, each once; the start directory is none."""
-    _, _, facts = prompt.partition("`.")
-    facts, _, _ = facts.partition("\n\nNames that do not begin")
-    return list(dict.fromkeys(re.findall(r"`([^`\n]+)`", facts)))
+@dataclass(frozen=True)
+class Fact:
+    """A fact of a prompt: what the policy sees of it, and what can be put into a way."""
+
+    words: str
+    places: dict[str, str] = field(default_factory=dict)
+
+    def line(self, way: str) -> str | None:
+        """The line of Bash that a way gives; None where the fact lacks something for it."""
+        parts = re.split(r"(<[\w*]+>)", way)
+        if not all(part in self.places for part in parts[1::2]):
+            return None
+        return "".join(self.places.get(part, part) for part in parts)
 
 
-def way(task: Task) -> str:
-    """The solution of a task with `<0>`, `<1>`, … in the places of the names of its prompt."""
-    text = task.solution
-    for number, name in sorted(enumerate(names(task.prompt)), key=lambda pair: -len(pair[1])):
-        for spelling in (shlex.quote(name), f'"{name}"', name):
-            text = re.sub(rf"(?<![^\s=]){re.escape(spelling)}(?![^\s;])", f"<{number}>", text)
-    return text
+def facts(prompt: str) -> list[Fact]:
+    """The facts of a prompt, in its order; the output that it asks for is the last."""
+    found = [fact(one["fact"], one["text"]) for one in _FACT.finditer(prompt)]
+    asked = _OUTPUT.search(_FACT.sub("", prompt))
+    return [*found, fact(asked[0])] if asked else found
 
 
-def ways(tasks: Sequence[Task]) -> list[str]:
-    """The ways to write a line that at least two tasks share, the most frequent first."""
-    return [text for text, count in Counter(map(way, tasks)).most_common() if count > 1]
+def fact(told: str, text: str | None = None) -> Fact:
+    """A fact by its words; `text` is the content that stands behind it."""
+    names = [shlex.quote(name) for name in re.findall(r"`([^`]+)`", told)]
+    places = {f"<{number}>": name for number, name in enumerate(names)}
+    if names:
+        places["<*>"] = " ".join(names)
+    if perms := re.search(r"[-dlpscb]([r-][w-][xsS-]){2}[r-][w-][xtT-]", told):
+        places["<mode>"] = octal(perms[0])
+    if size := re.search(r"(\d+) bytes", told):
+        places["<number>"] = size[1]
+    if text is not None:
+        end = "" if "without a newline" in told else "\n"
+        places["<text>"] = shlex.quote(text + end)
+    words = re.sub(r"`[^`]+`", "NAME", told).rstrip(".").split()
+    places["<last>"] = shlex.quote(words[-1])
+    return Fact(" ".join(words), places)
 
 
-def seen(prompt: str) -> np.ndarray:
-    """What the policy sees of a prompt: its words, (WORDS,), with numbers in place of names."""
-    for number, name in enumerate(names(prompt)):
-        prompt = prompt.replace(f"`{name}`", f"<{number}>")
-    words = re.findall(r"<\d+>|[\w-]+", prompt)
-    found = np.zeros(WORDS, np.float32)
-    for text in (*words, *map(" ".join, itertools.pairwise(words))):
-        found[zlib.crc32(text.encode()) % WORDS] = 1
-    return found
+def seen(words: str) -> np.ndarray:
+    """What the policy sees of a fact, (WORDS,)."""
+    known = np.zeros(WORDS, np.float32)
+    single = re.findall(r"\w+", words)
+    for text in (*single, *map(" ".join, itertools.pairwise(single))):
+        known[zlib.crc32(text.encode()) % WORDS] = 1
+    return known
 
 
-class OneLine(gymnasium.Env[np.ndarray, int]):
-    """Episodes of one line: the number of a way goes in, the words of a prompt come out."""
+class FactByFact(gymnasium.Env[np.ndarray, int]):
+    """Episodes of a line for each fact: the number of a way goes in, the next fact comes out."""
 
-    def __init__(self, tasks: Sequence[Task], lines: Sequence[str]) -> None:
-        self.env = TaskEnv(tasks, max_turns=1)
-        self.lines = lines
+    def __init__(self, tasks: Sequence[Task]) -> None:
+        self.env = TaskEnv(tasks, max_turns=LONGEST)
         self.observation_space = gymnasium.spaces.Box(0, 1, (WORDS,))
-        self.action_space = gymnasium.spaces.Discrete(len(lines))
-        self._names: list[str] = []
+        self.action_space = gymnasium.spaces.Discrete(len(WAYS))
+        self._facts: list[Fact] = []
+        self._lines: list[str] = []
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
         """Begins the task of an option, or a drawn one."""
         prompt, info = self.env.reset(seed=seed, options=options)
-        self._names = names(prompt)
-        return seen(prompt), info
+        self._facts, self._lines = facts(prompt), []
+        return seen(self._facts[0].words), info
 
     def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        """Types the line."""
-        line = self.lines[action]
-        for number, name in enumerate(self._names):
-            line = line.replace(f"<{number}>", shlex.quote(name))
+        """Types the line for a fact."""
+        line = self._facts[0].line(WAYS[action])
+        assert line is not None, "the way is masked"
+        self._lines.append(line)
         _, reward, terminated, truncated, info = self.env.step(line)
-        return np.zeros(WORDS, np.float32), reward, terminated, truncated, {**info, "line": line}
+        del self._facts[0]
+        truncated = truncated or not (terminated or self._facts)
+        observation = seen(self._facts[0].words if self._facts else "")
+        return observation, reward, terminated, truncated, {**info, "lines": "; ".join(self._lines)}
 
     def action_masks(self) -> np.ndarray:
-        """The ways for which the prompt tells names enough."""
-        known = {f"<{number}>" for number in range(len(self._names))}
-        return np.array([set(re.findall(r"<\d+>", line)) <= known for line in self.lines])
+        """The ways for which the fact has everything."""
+        return np.array([self._facts[0].line(way) is not None for way in WAYS])
 
     def close(self) -> None:
         """Closes the machine."""
         self.env.close()
 
 
-def paid(env: OneLine, choose: Callable[[np.ndarray, np.ndarray], int]) -> float:
+def paid(env: FactByFact, choose: Callable[[np.ndarray, np.ndarray], int]) -> float:
     """The mean reward of all tasks, each tried once."""
     rewards = []
     for task in env.env.tasks:
         observation, _ = env.reset(options={"task": task.id})
-        rewards.append(env.step(choose(observation, env.action_masks()))[1])
+        over, reward = False, 0.0
+        while not over:
+            action = choose(observation, env.action_masks())
+            observation, reward, terminated, truncated, _ = env.step(action)
+            over = terminated or truncated
+        rewards.append(reward)
     return float(np.mean(rewards))
 
 
@@ -130,11 +174,18 @@ class Log(BaseCallback):
 
     def _on_step(self) -> bool:
         seconds = round(time.monotonic() - self.began, 1)
-        for reward, info in zip(self.locals["rewards"], self.locals["infos"], strict=True):
-            self.done += 1
-            self.lines.writerow((self.done, seconds, reward, info["task"], info["line"]))
+        told = zip(self.locals["rewards"], self.locals["dones"], self.locals["infos"], strict=True)
+        for reward, over, info in told:
+            if over:
+                self.done += 1
+                self.lines.writerow((self.done, seconds, reward, info["task"], info["lines"]))
         self.file.flush()
         return True
+
+
+def tried(path: Path) -> list[Task]:
+    """The tasks of a file that have a fact, and not too many."""
+    return [task for task in read_tasks(path) if 0 < len(facts(task.prompt)) <= LONGEST]
 
 
 def main() -> None:
@@ -142,46 +193,39 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("train", type=Path, help="tasks to learn from")
     parser.add_argument("--test", type=Path, required=True, help="tasks to be judged by")
-    parser.add_argument("--episodes", type=int, default=10_000)
+    parser.add_argument("--steps", type=int, default=12_000, help="lines to type")
     parser.add_argument("--out", type=Path, default=Path("runs/tasks"))
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--envs", type=int, default=2, help="processes that type lines")
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
-    train, test = (
-        [task for task in read_tasks(path) if "\n" not in task.solution]
-        for path in (given.train, given.test)
-    )
     torch.set_num_threads(1)  # the policy is small, and the environments need the processors
-    lines = ways(train)
-    print(f"{len(train)} tasks to learn from, {len(test)} to be judged by, {len(lines)} ways")
-    env = SubprocVecEnv([partial(OneLine, train, lines) for _ in range(given.envs)])
+    train, test = tried(given.train), tried(given.test)
+    print(f"{len(train)} tasks to learn from, {len(test)} to be judged by, {len(WAYS)} ways")
+    env = SubprocVecEnv([partial(FactByFact, train) for _ in range(given.envs)])
     model = MaskablePPO(
         "MlpPolicy",
         env,
         learning_rate=1e-3,
         n_steps=512 // given.envs,
         batch_size=128,
-        n_epochs=6,
-        ent_coef=0.01,
+        n_epochs=8,
+        gamma=1.0,
+        ent_coef=0.02,
         seed=given.seed,
     )
-    random = np.random.default_rng(given.seed)
-    judged = OneLine(test, lines)
-    drawn = [
-        paid(judged, lambda _, masks: int(random.choice(np.flatnonzero(masks)))) for _ in range(3)
-    ]
-    model.learn(given.episodes, callback=Log(given.out / "log.csv"))
-    learned = paid(
-        judged,
-        lambda observation, masks: int(
-            model.predict(observation, action_masks=masks, deterministic=True)[0]
-        ),
-    )
+    judged = FactByFact(test)
+
+    def answered(observation: np.ndarray, masks: np.ndarray) -> int:
+        return int(model.predict(observation, action_masks=masks)[0])
+
+    before = paid(judged, answered)
+    model.learn(given.steps, callback=Log(given.out / "log.csv"))
+    after = paid(judged, answered)
     model.save(given.out / "model")
     env.close()
     judged.close()
-    print(f"mean reward of the test's tasks: {np.mean(drawn):.3f} before, {learned:.3f} after")
+    print(f"mean reward of the test's tasks: {before:.3f} before, {after:.3f} after")
 
 
 if __name__ == "__main__":
