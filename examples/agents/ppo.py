@@ -42,7 +42,8 @@ WAYS = (
     "chmod <mode> <0>", "chown -h <last> <0>", "chgrp -h <last> <0>", "cd <0>", "umask <last>",
     "export <0>=<1>", "unset <0>", "cat <*>", "ls <0>", "find <0>", "file <0>", "du -sb <0>",
     "head <0>", "tail <0>", "sort <0>", "uniq <0>", "rev <0>", "wc <*>", "wc -l <*>",
-    "grep <1> <0>", "basename <0>", "dirname <0>", "readlink -f <0>", "readlink <0>", "pwd", "whoami", "id -u",
+    "grep <1> <0>", "basename <0>", "dirname <0>", "readlink -f <0>", "readlink <0>",
+    "pwd", "whoami", "id -u",
 )  # fmt: skip
 """What the policy chooses from. `<0>`, `<1>` and `<*>` are names of the fact, `<text>` the content
 that it shows, `<last>` its last word."""
