@@ -63,8 +63,17 @@ Report = Callable[[int, int], None]
 _SCHEMA = "1.4"
 LIMITS: Final = Limits(wall_seconds=PROOF_SECONDS)
 _NO_VARIABLES: Final[Mapping[str, str]] = MappingProxyType({})
-_OTHER: Final[Mapping[str, str]] = MappingProxyType({"DEBIAN_FRONTEND": "noninteractive"})
-"""As Harbor's oracle has: no goal is to depend on who does the task."""
+_OTHER: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "COLUMNS": "160",
+        "DEBIAN_FRONTEND": "noninteractive",
+        "LINES": "40",
+        "TERM": "tmux-256color",
+        "TMUX": "/tmp/tmux-0/default,1,0",
+    }
+)
+"""As Harbor's oracle, and shells in an agent's terminal, have: no goal is to depend on who does the
+task."""
 _NO_CHANGE = {"kind": "changes", "entries": {}, "other": [], "truncated": False}
 
 
