@@ -108,6 +108,23 @@ def test_a_command_makes_both(observer: SandboxRunner, tmp_path: Path) -> None:
     assert [task.id for task in read_tasks(out)] == ["n000000", "n000001", "b000000", "b000001"]
 
 
+def test_a_file_that_comes_back_has_to_hold_what_it_held(
+    tasks: list[Task], observer: SandboxRunner
+) -> None:
+    """Its own certificate finds a task that forgets what a file holds."""
+    text = "rm documents/todo.txt"
+    gone = Goal(patch=[["r", "/fs/documents~1todo.txt"]])
+    made = repair_of(replace(named(tasks, "chmod"), goal=gone, solution=text), observer)
+    assert isinstance(made, Task)
+    assert [*made.goal.digests] == ["documents/todo.txt"]
+    assert "- `documents/todo.txt` holds this:\n" in made.prompt
+    found = certificate_of(made, (), observer, k=1, judged_by=STOOD)
+    assert replace(found, loaded=2).faults == ()
+    (spoiled,) = [text for text in found.near_misses if "/dev/zero" in text]
+    forgetful = replace(made, goal=replace(made.goal, digests={}))
+    assert spoiled in certificate_of(forgetful, (), observer, k=1, judged_by=STOOD).mistaken
+
+
 def test_what_takes_too_many_lines_is_no_task(tasks: list[Task], observer: SandboxRunner) -> None:
     """A broken machine is tried without each of its lines, and nobody reads a hundred facts."""
     one = named(tasks, "chmod")

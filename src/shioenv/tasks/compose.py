@@ -206,7 +206,7 @@ def _made(
     patch = wanted(behavior.patch, before)
     goal = Goal(
         patch=[list(operation) for operation in patch.operations],
-        digests=digests_of(machine, base.cwd, history, patch, behavior.content_digests),
+        digests=digests_of(machine, base.cwd, history, patch, terminal.done().content_digests),
     )
     draft = replace(
         base,
