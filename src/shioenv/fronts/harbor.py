@@ -1,8 +1,8 @@
 """Machines as environments of Harbor: `harbor run -e shioenv.fronts.harbor:Environment`.
 
-A task runs here where its image is a system of ours: the Dockerfile says `FROM shioenv/NAME:DIGEST`
-and nothing else but `WORKDIR`, and `RUN` with a text for Bash. No Docker, no root and no network
-take part.
+A task runs here where its image is a system of ours: the Dockerfile says `FROM shioenv/NAME:DIGEST`.
+Beside that it has `WORKDIR`, and `RUN` with a text for Bash, and nothing else. No Docker, no root
+and no network take part.
 """
 
 from __future__ import annotations

@@ -73,8 +73,8 @@ def reaches(task: Task, behavior: Behavior, before: Context) -> bool:
 def near_misses(task: Task, neighbours: Iterable[str], system: System) -> list[str]:
     """Inputs that are nearly a task's solution, at most `NEAR_MISSES`, each once.
 
-    They are the solution without each of its arguments, the solution after which a file holds
-    something else of the same size, and the solutions of other tasks.
+    They are the solution without each of its arguments, and the solutions of other tasks. Where the
+    solution makes a file, another one leaves something else of the same size in it.
     """
     lines = lines_of(task.solution)
     shorter = [task.reduced, *_spoiled(task)]
