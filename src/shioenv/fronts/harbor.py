@@ -1,6 +1,6 @@
 """Machines as environments of Harbor: `harbor run -e shioenv.fronts.harbor:Environment`.
 
-A task runs here where its image is a system of ours: the Dockerfile says `FROM shioenv/NAME:DIGEST`.
+A task runs here where its image is a system of ours: its Dockerfile is `FROM shioenv/NAME:DIGEST`.
 Beside that it has `WORKDIR`, and `RUN` with a text for Bash, and nothing else. No Docker, no root
 and no network take part.
 """
