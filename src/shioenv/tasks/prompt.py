@@ -117,9 +117,9 @@ def told(
 ) -> list[str] | None:
     """What a goal says about the machine: a line or more for each operation and content.
 
-    None where the goal cannot be told: for a content that is no text or is too long, and for an
-    operation that no sentence fits. None for more than `FACTS`. `is_now` says whether a file's time
-    is the session's own.
+    None where the goal cannot be told. A content that is no text, or is too long, cannot be told.
+    Nor can an operation that no sentence fits, nor more than `FACTS`. `is_now` says whether a
+    file's time is the session's own.
     """
     changed: dict[str, dict[str, Any]] = {}
     lines: list[str] = []
