@@ -1,6 +1,6 @@
 #!/bin/sh
 # Makes an environment of its own for what the usual one leaves out, or leaves it as it is:
-# `scripts/environment.sh DIRECTORY EXTRAS [REQUIREMENT ...]`, requirements first.
+# `scripts/environment.sh DIRECTORY EXTRAS [REQUIREMENT ...]`, requirements first. PYTHON makes it.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -8,7 +8,7 @@ home=$1 extras=$2
 shift 2
 if [ ! -e "$home/.made" ] || [ pyproject.toml -nt "$home/.made" ]; then
     echo "making $home (pip)"
-    [ -x "$home/bin/python" ] || .venv/bin/python -m venv "$home"
+    [ -x "$home/bin/python" ] || "${PYTHON:-.venv/bin/python}" -m venv "$home"
     pip="$home/bin/python -m pip install -q --disable-pip-version-check"
     [ $# = 0 ] || $pip "$@"
     $pip -e ".[$extras]" 'pytest>=8.3' \

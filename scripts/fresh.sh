@@ -9,6 +9,10 @@
 # installs that wheel there instead, as docs/how-to/install.md says, and runs what it is for. Debian 14
 # is Debian's next release.
 #
+#   scripts/fresh.sh --harbor [debian-13:user]
+#
+# follows docs/how-to/harbor.md there, from an empty environment to a job that pays each task's solution.
+#
 #   scripts/fresh.sh --steps         only says what it would run there
 #
 # Without a name Debian 12 and 13, by both. Needs root and mmdebstrap (`make setup` installs it). A root holds what
@@ -151,6 +155,28 @@ follow_wheel() {
         env/bin/shioenv predict "ls -l"' 2>&1
 }
 
+# The commands of docs/how-to/harbor.md for a newcomer who has the clone, run in the root by root.
+follow_harbor() {
+    local page=docs/how-to/harbor.md run carried installed commands
+    newcomer "$1"
+    installed=$(sed -n 's/.*As root, `apt-get install \([^`]*\)`.*/\1/p' $page)
+    commands=$(sed -n '/^## From nothing to a job/,/^## W/{/^```$/,/^```$/{/^```$/d;p}}' $page)
+    SECONDS=0
+    env "${carried[@]}" sh -ec "apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends ${installed:?}" >/dev/null
+    echo "== make ready: $SECONDS s"
+    cd ..
+    "${run[@]}" HARBOR_TELEMETRY=0 "$BASH" -ec '
+        while read -r line; do echo "== make it, $(date +%T): $line"; eval "$line" </dev/null; done
+        times' <<<"${commands:?}" 2>&1
+    "${run[@]}" env/bin/python -c '
+import json, pathlib
+files = pathlib.Path("jobs/oracle").glob("*/result.json")
+paid = [json.loads(file.read_text())["verifier_result"]["rewards"]["reward"] for file in files]
+print(f"== make harbor: {sum(paid):g} of {len(paid)} tasks paid the oracle")
+raise SystemExit(not paid or min(paid) < 1)'
+    echo "== make harbor: $((SECONDS / 60)) min $((SECONDS % 60)) s in all, load $(cut -d ' ' -f 1 /proc/loadavg)"
+}
+
 # The commands of a newcomer who has the clone, run in the root by root.
 follow_readme() {
     local who=$1 run carried
@@ -177,16 +203,21 @@ if [ "${1:-}" = --steps ]; then
     exit
 fi
 
-# Where this script runs itself: in new namespaces, with ROOT and who.
+# Where this script runs itself: in new namespaces, with ROOT, who, and what to follow.
 if [ "${1:-}" = --inside ]; then
     enter "$2"
-    if [ -e /root/shioenv/install.md ]; then follow_wheel "$3"; else follow_readme "$3"; fi
+    "follow_$4" "$3"
     exit
 fi
 
+what=readme prefix=
 if [ "${1:-}" = --wheel ]; then
-    wheel=$(realpath "$2")
+    what=wheel prefix=wheel- wheel=$(realpath "$2")
     shift 2
+elif [ "${1:-}" = --harbor ]; then
+    what=harbor prefix=harbor-
+    shift
+    [ $# -gt 0 ] || set -- debian-13:user
 fi
 
 if [ "$(id -u)" != 0 ] || ! command -v mmdebstrap >/dev/null; then
@@ -207,7 +238,7 @@ for name; do
     *:root | *:user) ;;
     *) echo "fresh: $name: root or user?" >&2; exit 2 ;;
     esac
-    log=$logs/${wheel:+wheel-}${name/:/-}.log
+    log=$logs/$prefix${name/:/-}.log
     rm -f "${log%.log}.skipped"
     echo "== $name: $log"
     if [ ! -e "$work/$suite.tar" ]; then make_root "$suite" "$work/$suite.tar"; fi
@@ -223,7 +254,7 @@ for name; do
     fi
     status=0
     unshare --mount --pid --fork --kill-child --propagation private \
-        "$BASH" "$self" --inside "$root" "$who" >"$log" 2>&1 </dev/null || status=$?
+        "$BASH" "$self" --inside "$root" "$who" "$what" >"$log" 2>&1 </dev/null || status=$?
     find "$root/root" "$root/home" -path '*/shioenv/build/skipped-tests' -exec cp {} "${log%.log}.skipped" \;
     grep -E '^(setup tells|== make)' "$log" || true
     tail -n 40 "$log" | sed 's/^/    /'

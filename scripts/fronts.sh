@@ -5,9 +5,18 @@ set -eu
 cd "$(dirname "$0")/.."
 
 failed=
+# A Python that Harbor runs on, if there is one: PYTHON312 names another.
+newer() {
+    for python in ${PYTHON312:-.venv/bin/python python3.14 python3.13 python3.12}; do
+        "$python" -c 'import sys; sys.exit(sys.version_info < (3, 12))' 2>/dev/null && echo "$python" && return
+    done
+    return 1
+}
+
 for front in ${*:-openai openenv inspect verifiers trl harbor}; do
-    if [ "$front" = harbor ] && ! .venv/bin/python -c 'import sys; sys.exit(sys.version_info < (3, 12))'; then
-        echo "== harbor: left out, it needs Python 3.12 or newer"
+    export PYTHON=.venv/bin/python
+    if [ "$front" = harbor ] && ! PYTHON=$(newer); then
+        echo "== harbor: left out, it needs Python 3.12 or newer (PYTHON312 names one)"
         continue
     fi
     home=.fronts/$front

@@ -8,5 +8,5 @@ cd "$(dirname "$0")/.."
 scripts/environment.sh .train train,export,report,evaluation,rl 'torch==2.13.0'
 .train/bin/python -m pytest -q tests/unit/training/test_training.py \
     tests/unit/training/test_checkpoint.py tests/unit/env/test_stable_baselines.py \
-    tests/system/test_tiny_model.py \
+    tests/system/test_tiny_model.py tests/system/test_train_on_tasks.py \
     tests/system/test_experiments.py::test_regimes_of_sequence_models

@@ -16,7 +16,7 @@ from shioenv.live.entered import Command, EnteredMachine, Running
 from shioenv.sandbox.base import MEBIBYTE, Limits
 from shioenv.system.store import System
 from shioenv.tasks.harbor.check import EVIDENCE
-from shioenv.tasks.harbor.evidence import evidence_of, reached
+from shioenv.tasks.harbor.evidence import LeftMachine, evidence_of
 
 pytestmark = pytest.mark.xdist_group("forged")
 LIMITS = Limits(
@@ -51,7 +51,8 @@ def passes(machine: EnteredMachine, text: str, goal: dict[str, object]) -> bool:
         evidence = evidence_of(machine.changes(), machine.system)
     except SandboxError:  # there is no evidence, and that pays nothing
         return False
-    return reached(goal, json.loads(json.dumps(evidence)), None, machine.system)
+    told = json.loads(json.dumps(evidence))
+    return LeftMachine(machine.system, told, None).reaches(goal)
 
 
 @pytest.fixture(scope="module")

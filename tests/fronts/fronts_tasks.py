@@ -46,6 +46,17 @@ TASKS = [
         "id -un",
     ),
 ]
+BROKEN = replace(
+    task(
+        "broken",
+        Goal(patch=[["=", "/fs/documents~1notes.txt/perms", "-rw-r--r--"]]),
+        "`documents/notes.txt` has the permissions -rw-r--r--.",
+        "chmod 644 documents/notes.txt",
+    ),
+    history=["chmod 000 documents/notes.txt"],
+)
+"""A machine in which something was typed that is to be undone."""
+
 EXPORTED = [
     TASKS[0],
     replace(
@@ -53,8 +64,9 @@ EXPORTED = [
         prompt=written(user="root", cwd="/home/ubuntu", kind="", state=[], asked="who runs it."),
         reduced="id",
     ),
+    BROKEN,
 ]
-"""Tasks that Harbor can be told: one about files, one about an output."""
+"""Tasks that Harbor can be told: one about files, one about an output, one of a broken machine."""
 
 REPLIES = {
     "gone": ["ls documents", "cd documents; f=notes.txt", "rm $f"],

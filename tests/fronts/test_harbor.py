@@ -261,6 +261,42 @@ def test_a_layer_is_there_and_no_change(inside: Callable[..., Any], tmp_path: Pa
     assert (said, counted) == ("tmux\n", {"/made"})
 
 
+def test_what_an_image_runs_is_there_and_no_change(tmp_path: Path) -> None:
+    """A broken machine: what was typed there is the state before, and mending it is a change."""
+    image = f"shioenv/debian-12:{build_system().digest[:12]}"
+    (tmp_path / "environment").mkdir()
+    dockerfile = tmp_path / "environment/Dockerfile"
+    rows = ("chmod 000 notes.txt todo.txt", "echo x > made; sleep 1000 &")
+    runs = [f"RUN {json.dumps(['/bin/bash', '-c', row])}" for row in rows]
+    lines = [f"FROM {image}", "WORKDIR /home/ubuntu/documents", *runs]
+
+    async def act() -> tuple[ExecResult, Any]:
+        dockerfile.write_text("\n".join(lines))
+        environment = opened(tmp_path, tmp_path)
+        await environment.start(force_build=False)
+        try:
+            said = await environment.exec("ls -l; pgrep -x sleep", cwd="/home/ubuntu/documents")
+            await environment.exec("chmod 644 /home/ubuntu/documents/notes.txt; rm -f /none")
+            await environment.service_exec(HOOK)
+            await environment.download_dir(ARTIFACTS, tmp_path / "out")
+        finally:
+            await environment.stop(delete=True)
+        dockerfile.write_text("\n".join([*lines, 'RUN ["/bin/bash", "-c", "exit 3"]']))
+        environment = opened(tmp_path, tmp_path / "again")
+        with pytest.raises(UsageError, match="ended with exit code 3"):
+            await environment.start(force_build=False)
+        await environment.stop(delete=True)
+        return said, json.loads((tmp_path / "out" / EVIDENCE).read_text())
+
+    said, evidence = asyncio.run(act())
+    assert "----------" in (said.stdout or "")
+    assert " made\n" in (said.stdout or "")
+    assert said.return_code == 1  # no process of an image lives on
+    counted = {path: now for path, now in evidence["entries"].items() if "/logs" not in path}
+    assert [*counted] == ["/home/ubuntu/documents/notes.txt"]
+    assert counted["/home/ubuntu/documents/notes.txt"]["mode"] == "-rw-r--r--"
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [
@@ -268,6 +304,9 @@ def test_a_layer_is_there_and_no_change(inside: Callable[..., Any], tmp_path: Pa
         ("", "none of ours"),
         ("FROM shioenv/debian-12:0123456789ab\n", "with the digest"),
         ("FROM {image}\nRUN rm -r /\n", "no system of ours"),
+        ('FROM {image}\nRUN ["/bin/sh", "-c", "true"]\n', "no system of ours"),
+        ('FROM {image}\nRUN ["/bin/bash", "-c", 1]\n', "no system of ours"),
+        ("FROM {image}\nRUN " + "[" * 100_000 + "]\n", "no system of ours"),
     ],
 )
 def test_a_task_of_another_image_is_refused(tmp_path: Path, text: str, why: str) -> None:

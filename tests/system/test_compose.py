@@ -11,14 +11,17 @@ from typer.testing import CliRunner
 
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.cli.main import app
+from shioenv.domain.patch import ContextPatch
+from shioenv.domain.pointer import pointer
 from shioenv.live.terminal import Terminal
 from shioenv.seeding import generator
 from shioenv.tasks.certificate import JudgeCertificate
 from shioenv.tasks.certify import certificate_of
 from shioenv.tasks.check import Judge
-from shioenv.tasks.compose import of_lines, repair_of
+from shioenv.tasks.compose import UNDOING, of_lines, repair_of
 from shioenv.tasks.episode import Episode
-from shioenv.tasks.task import GoalKind, Task, read_tasks
+from shioenv.tasks.prompt import FACTS, told
+from shioenv.tasks.task import Goal, GoalKind, Task, read_tasks
 from shioenv.tasks.variants import lines_of
 
 pytestmark = [pytest.mark.usefixtures("system"), pytest.mark.xdist_group("tasks")]
@@ -103,3 +106,34 @@ def test_a_command_makes_both(observer: SandboxRunner, tmp_path: Path) -> None:
     document = json.loads(made.stdout)
     assert (document["lines"], document["broken"]) == (2, 2)
     assert [task.id for task in read_tasks(out)] == ["n000000", "n000001", "b000000", "b000001"]
+
+
+def test_a_file_that_comes_back_has_to_hold_what_it_held(
+    tasks: list[Task], observer: SandboxRunner
+) -> None:
+    """Its own certificate finds a task that forgets what a file holds."""
+    text = "rm documents/todo.txt"
+    gone = Goal(patch=[["r", "/fs/documents~1todo.txt"]])
+    made = repair_of(replace(named(tasks, "chmod"), goal=gone, solution=text), observer)
+    assert isinstance(made, Task)
+    assert [*made.goal.digests] == ["documents/todo.txt"]
+    assert "- `documents/todo.txt` holds this:\n" in made.prompt
+    found = certificate_of(made, (), observer, k=1, judged_by=STOOD)
+    assert replace(found, loaded=2).faults == ()
+    (spoiled,) = [text for text in found.near_misses if "/dev/zero" in text]
+    forgetful = replace(made, goal=replace(made.goal, digests={}))
+    assert spoiled in certificate_of(forgetful, (), observer, k=1, judged_by=STOOD).mistaken
+
+
+def test_what_takes_too_many_lines_is_no_task(tasks: list[Task], observer: SandboxRunner) -> None:
+    """A broken machine is tried without each of its lines, and nobody reads a hundred facts."""
+    one = named(tasks, "chmod")
+    names = [name for name in observer.context(one.cwd).document["fs"] if name.startswith("doc")]
+    assert len(names) > UNDOING
+    patch = [["=", pointer("fs", name, "perms"), "-rwxrwxrwx"] for name in names]
+    wide = replace(one, goal=Goal(patch=patch), solution="chmod -R 777 documents")
+    assert repair_of(wide, observer) == "too many lines would undo it"
+    before = observer.context(one.cwd).document
+    facts = [("=", pointer("env", f"X{number}"), "1") for number in range(FACTS + 1)]
+    lengths = [len(told(before, ContextPatch(tuple(facts[:n])), {}, bool) or ()) for n in (50, 51)]
+    assert lengths == [FACTS, 0]

@@ -9,11 +9,22 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from fronts_tasks import EXPORTED, TASKS
+from fronts_tasks import BROKEN, EXPORTED, TASKS
 from msgspec.structs import replace
 
 from shioenv.errors import OutputExistsError, TaskError
-from shioenv.tasks.harbor.export import ANSWER, HOOK, export_tasks, name_of
+from shioenv.live.entered import EnteredMachine
+from shioenv.system.store import System
+from shioenv.tasks.harbor.export import (
+    ANSWER,
+    GOAL,
+    HOOK,
+    LIMITS,
+    export_tasks,
+    folder_of,
+    left_by,
+    name_of,
+)
 from shioenv.tasks.task import Goal, write_tasks
 
 pytestmark = pytest.mark.usefixtures("system")
@@ -26,8 +37,8 @@ def test_the_command_writes_a_folder_for_each_task(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "shioenv", "tasks", "export", str(tmp_path / "tasks.jsonl")]
     command += ["--harbor", str(tmp_path / "out"), "--image", "example.org/x:1", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout)["written"] == 2
-    gone, user = (tmp_path / "out" / name_of(task) for task in EXPORTED)
+    assert json.loads(done.stdout)["written"] == 3
+    gone, user, broken = (tmp_path / "out" / name_of(task) for task in EXPORTED)
     assert (gone / "instruction.md").read_text() == f"{TASKS[0].prompt}\n"
     assert json.loads((gone / "tests/goal.json").read_text()) == {
         "entries": {"/home/ubuntu/documents/notes.txt": None},
@@ -36,10 +47,32 @@ def test_the_command_writes_a_folder_for_each_task(tmp_path: Path) -> None:
     assert ANSWER in (user / "instruction.md").read_text()
     assert ANSWER in (user / "solution/solve.sh").read_text()
     assert json.loads((user / "tests/goal.json").read_text()) == {"entries": {}, "output": "root\n"}
+    dockerfile = (broken / "environment/Dockerfile").read_text().splitlines()
+    assert dockerfile[-1] == 'RUN ["/bin/bash", "-c", "chmod 000 documents/notes.txt"]'
+    entries = json.loads((broken / "tests/goal.json").read_text())["entries"]
+    assert entries["/home/ubuntu/documents/notes.txt"]["mode"] == "-rw-r--r--"
+    assert "docker_image" not in (broken / "task.toml").read_text()  # it would not be broken
     settings = tomllib.loads((gone / "task.toml").read_text())
     assert settings["environment"]["docker_image"] == "example.org/x:1"
     assert settings["verifier"]["environment_mode"] == "separate"
     assert settings["verifier"]["collect"][0]["command"].startswith(HOOK)
+
+
+def test_a_broken_machine_is_judged_from_where_it_is_broken(system: System) -> None:
+    """Whoever undoes what was typed is paid, and nobody is for what was pristine all along."""
+    with EnteredMachine(system, LIMITS) as machine:
+        goal = json.loads(folder_of(BROKEN, machine, None)[GOAL])
+
+        def passes(line: str) -> bool:
+            return left_by(BROKEN, machine, line).reaches(goal)
+
+        assert passes(
+            "cd documents; install -m 644 -o ubuntu -g ubuntu notes.txt x; mv x notes.txt"
+        )
+        assert not passes(":")
+        assert not passes("chmod 600 documents/notes.txt")
+        assert not passes(f"{BROKEN.solution}; {BROKEN.history[0]}")
+        assert not passes(f"{BROKEN.solution}; touch documents/more")
 
 
 def test_what_cannot_be_told_is_refused_by_its_reason(tmp_path: Path) -> None:
@@ -47,7 +80,7 @@ def test_what_cannot_be_told_is_refused_by_its_reason(tmp_path: Path) -> None:
     made = Goal(patch=[["a", "/fs/made", MADE]])
     dated = Goal(patch=[["a", "/fs/made", {**MADE, "year": 1999}]])
     refused = {
-        "history": replace(plain, history=["true"]),
+        "its history fails": replace(plain, history=["false"]),
         "the state of the shell": replace(plain, goal=Goal(patch=[["=", "/cwd", "/"]])),
         "the host's name": replace(plain, goal=Goal(patch=[["=", "/hostname", "x"]])),
         "the network": replace(plain, goal=Goal(patch=[["=", "/network/rules", []]])),
@@ -55,7 +88,7 @@ def test_what_cannot_be_told_is_refused_by_its_reason(tmp_path: Path) -> None:
         "Harbor or a container": replace(plain, goal=Goal(patch=[["r", "/fs/~1etc~1hosts"]])),
         "other words": TASKS[1],
         "a part of its solution": replace(plain, reduced=plain.solution),
-        "other variables": replace(plain, goal=made, solution="env > made"),
+        "other variables": replace(plain, goal=made, solution="echo $TERM > made"),
         "something else": replace(plain, goal=made, solution="true"),
         "prints": replace(EXPORTED[1], solution="id -Gn; id -un"),
         "more than files": replace(plain, solution=f"{plain.solution}; hostname x"),

@@ -1,7 +1,8 @@
 """Machines as environments of Harbor: `harbor run -e shioenv.fronts.harbor:Environment`.
 
-A task runs here where its image is a system of ours: the Dockerfile says `FROM shioenv/NAME:DIGEST`
-and nothing else but `WORKDIR`. No Docker, no root and no network take part.
+A task runs here where its image is a system of ours: its Dockerfile is `FROM shioenv/NAME:DIGEST`.
+Beside that it has `WORKDIR`, and `RUN` with a text for Bash, and nothing else. No Docker, no root
+and no network take part.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import re
 import shlex
 import tempfile
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -28,7 +30,7 @@ from shioenv.sandbox.base import LARGEST, MEBIBYTE, FileChange, Limits
 from shioenv.system.store import System, find_system
 from shioenv.tasks.harbor.check import ARTIFACTS, EVIDENCE
 from shioenv.tasks.harbor.evidence import evidence_of
-from shioenv.tasks.harbor.export import HOOK, IMAGE
+from shioenv.tasks.harbor.export import HOOK, IMAGE, PROOF_SECONDS, SHELL
 
 MEMORY_MB: Final = 2048
 """Mebibytes of memory where the task does not say."""
@@ -50,6 +52,7 @@ _UNFIT: Final = (TransferError, OSError, OverflowError, RecursionError)
 
 _FROM = re.compile(rf"FROM\s+{IMAGE}/(?P<name>[^\s:@]+):(?P<digest>[0-9a-f]{{12,64}})")
 _WORKDIR = re.compile(r"WORKDIR\s+(?P<path>/\S*)")
+_RUN = re.compile(r"RUN\s+(?P<words>\[.*\])")
 
 
 class Environment(BaseEnvironment):
@@ -86,16 +89,19 @@ class Environment(BaseEnvironment):
         return EnvironmentCapabilities(disable_internet=True)
 
     def _validate_definition(self) -> None:
-        system, workdir = image_of(self.environment_dir / "Dockerfile")
+        self._image = image_of(self.environment_dir / "Dockerfile")
         if self._layer is not None and not self._layer.is_dir():
             raise UsageError(f"the layer {self._layer} is no directory")
-        self._system: System = system
-        self._workdir = self.task_env_config.workdir or workdir or "/"
+        self._system = self._image.system
+        self._workdir = self.task_env_config.workdir or self._image.workdir
 
     # ---- the machine ----
 
     async def start(self, force_build: bool) -> None:
-        """Opens the machine, with the directories that Harbor takes for granted, and the layer."""
+        """Opens the machine as its image is, with the layer and the directories that Harbor needs.
+
+        Errors: UsageError where a `RUN` of the Dockerfile fails.
+        """
         limits = Limits(
             wall_seconds=60.0,
             cpu_seconds=LARGEST["cpu_seconds"],
@@ -106,8 +112,13 @@ class Environment(BaseEnvironment):
         )
         self._limits = limits
         self._seat = _IDLE.take(self._system, limits)
+        for command in self._image.runs:
+            done = await self._run(command, seconds=PROOF_SECONDS)
+            if done.exit_code:
+                raise UsageError(f"RUN {command.text!r:.80} ended with exit code {done.exit_code}")
         if self._layer is not None:
             await self.upload_dir(self._layer, "/")
+        if self._image.runs or self._layer is not None:
             self._brought = (await self._seat.do(EnteredMachine.changes)).changes
         await self.ensure_dirs(["/logs/agent", "/logs/verifier", ARTIFACTS])
         await self._upload_environment_dir_after_start()
@@ -352,10 +363,20 @@ class _Idle:
 _IDLE: Final = _Idle()
 
 
-def image_of(dockerfile: Path) -> tuple[System, str | None]:
-    """The system that a Dockerfile names, and its working directory.
+@dataclass(frozen=True, slots=True)
+class DockerImage:
+    """What a Dockerfile makes of a system."""
 
-    Errors: UsageError where the Dockerfile does more than that, or names another build of the
+    system: System
+    workdir: str
+    runs: tuple[Command, ...]
+    """What is run before a machine is anybody's, in order."""
+
+
+def image_of(dockerfile: Path) -> DockerImage:
+    """The image that a Dockerfile makes.
+
+    Errors: UsageError where the Dockerfile does anything else, or names another build of the
     system; those of `find_system`.
     """
     try:
@@ -370,12 +391,17 @@ def image_of(dockerfile: Path) -> tuple[System, str | None]:
             hint=f"its first line is to be FROM {IMAGE}/SYSTEM:DIGEST, as `shioenv tasks export` "
             "writes it",
         )
-    workdir = None
+    workdir, runs = "/", []
     for line in lines[1:]:
-        found = _WORKDIR.fullmatch(line)
-        if found is None:
-            raise UsageError(f"{dockerfile} does what no system of ours has: {line!r:.80}")
-        workdir = found["path"]
+        if found := _WORKDIR.fullmatch(line):
+            workdir = found["path"]
+        elif (text := _text_of_run(line)) is not None:
+            runs.append(Command(text=text, cwd=workdir))
+        else:
+            raise UsageError(
+                f"{dockerfile} does what no system of ours has: {line!r:.80}",
+                hint=f"WORKDIR and RUN {json.dumps([*SHELL, 'TEXT'])} are known",
+            )
     system = find_system(image["name"])
     if not system.digest.startswith(image["digest"]):
         raise UsageError(
@@ -383,7 +409,19 @@ def image_of(dockerfile: Path) -> tuple[System, str | None]:
             f"here it has {system.digest:.12}…",
             hint="export the tasks anew from tasks of this system",
         )
-    return system, workdir
+    return DockerImage(system, workdir, tuple(runs))
+
+
+def _text_of_run(line: str) -> str | None:
+    """The text that a line of a Dockerfile has Bash run; None for another line."""
+    found = _RUN.fullmatch(line)
+    try:
+        words = json.loads(found["words"]) if found else None
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(words, list) or len(words) != len(SHELL) + 1 or [*SHELL] != words[:-1]:
+        return None
+    return words[-1] if isinstance(words[-1], str) else None
 
 
 def _is_artifacts(path: str) -> bool:

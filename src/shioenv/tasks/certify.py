@@ -167,24 +167,24 @@ def certify_tasks(
     name = system or built.name
     judged_by = certified_judge(tasks, built, name, workers, note, court)
     near = neighbours(tasks)
+    calm = _job(partial(_certified, court=court, k=k, judged_by=judged_by), name, built)
     loaded = _job(partial(_loaded, court=court), name, built)
     found: dict[int, Certificate] = {}
     with _journal(kept, digest_of([k, msgspec.to_builtins([judged_by, *tasks])]), note) as journal:
         if journal is not None:
             found |= journal.values
         left = [number for number in range(len(tasks)) if number not in found]
-        with LocalExecutor(workers) as executor:
+        with LocalExecutor(workers) as first, LocalExecutor(workers) as second:
             for begin in range(0, len(left), BATCH):
                 batch = left[begin : begin + BATCH]
                 asked = ((n, _Asked(tasks[n], tuple(near[n]))) for n in batch)
-                job = _job(partial(_certified, court=court, k=k, judged_by=judged_by), name, built)
                 fresh: dict[int, Certificate] = {}
-                for number, certificate in executor.map(job, asked):
+                for number, certificate in first.map(calm, asked):
                     fresh[number] = certificate
                     report(len(found) + len(fresh), len(tasks))
                 with _load():
                     again = ((n, tasks[n]) for n in batch if fresh[n].solved == k)
-                    for number, passed in executor.map(loaded, again):
+                    for number, passed in second.map(loaded, again):
                         fresh[number] = replace(fresh[number], loaded=passed)
                 for number, certificate in fresh.items():
                     found[number] = certificate

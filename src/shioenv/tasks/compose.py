@@ -53,6 +53,9 @@ LINES: Final = (2, 3, 4)
 ATTEMPTS: Final = 6
 """How often lines are drawn for one task: many are about the same files, or need each other."""
 
+UNDOING: Final = 12
+"""Most lines that a broken machine may need. Each is left out once, to see that it is needed."""
+
 SEVERAL: Final = "Several things have to be done."
 """What kind of work a task of several lines is."""
 
@@ -152,6 +155,8 @@ def repair_of(task: Task, machine: SandboxRunner) -> Task | str:
     if any(row is None for row in rows):
         return "nobody could undo it by its prompt"
     needed = [row for row in dict.fromkeys(rows) if row]
+    if len(needed) > UNDOING:
+        return "too many lines would undo it"
     commands = list(dict.fromkeys(row.split()[0] for row in needed))
     return _made(machine, task, (task.solution,), needed, commands, kind=UNDONE)
 
@@ -201,7 +206,7 @@ def _made(
     patch = wanted(behavior.patch, before)
     goal = Goal(
         patch=[list(operation) for operation in patch.operations],
-        digests=digests_of(machine, base.cwd, history, patch, behavior.content_digests),
+        digests=digests_of(machine, base.cwd, history, patch, terminal.done().content_digests),
     )
     draft = replace(
         base,

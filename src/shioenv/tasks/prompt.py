@@ -23,6 +23,9 @@ from shioenv.tasks.task import Goal, GoalKind
 LONGEST: Final = 2000
 """Most characters of all contents together that a prompt shows."""
 
+FACTS: Final = 50
+"""Most facts that a prompt tells; ours, because nobody reads more, and judging takes the square."""
+
 MADE: Final[Mapping[str, str]] = {
     "archive": "Something has to be packed or unpacked.",
     "copy": "Something has to be copied.",
@@ -114,8 +117,9 @@ def told(
 ) -> list[str] | None:
     """What a goal says about the machine: a line or more for each operation and content.
 
-    None where the goal cannot be told: for a content that is no text or is too long, or an
-    operation that no sentence fits. `is_now` says whether a file's time is the session's own.
+    None where the goal cannot be told. A content that is no text, or is too long, cannot be told.
+    Nor can an operation that no sentence fits, nor more than `FACTS`. `is_now` says whether a
+    file's time is the session's own.
     """
     changed: dict[str, dict[str, Any]] = {}
     lines: list[str] = []
@@ -147,7 +151,7 @@ def told(
         if line is None:
             return None
         lines.append(line)
-    return lines
+    return lines if len(lines) <= FACTS else None
 
 
 _PRINT: Final = "Print "

@@ -73,10 +73,11 @@ def reaches(task: Task, behavior: Behavior, before: Context) -> bool:
 def near_misses(task: Task, neighbours: Iterable[str], system: System) -> list[str]:
     """Inputs that are nearly a task's solution, at most `NEAR_MISSES`, each once.
 
-    They are the solution without each of its arguments, and the solutions of other tasks.
+    They are the solution without each of its arguments, and the solutions of other tasks. Where the
+    solution makes a file, another one leaves something else of the same size in it.
     """
     lines = lines_of(task.solution)
-    shorter = [task.reduced]
+    shorter = [task.reduced, *_spoiled(task)]
     if len(lines) > 1:
         shorter += ["\n".join((*lines[:n], *lines[n + 1 :])) for n in range(len(lines))]
     for number, line in enumerate(lines):
@@ -87,6 +88,20 @@ def near_misses(task: Task, neighbours: Iterable[str], system: System) -> list[s
             shorter.append("\n".join((*lines[:number], part, *lines[number + 1 :])))
     found = dict.fromkeys(chain(shorter, neighbours))
     return [text for text in found if text != task.solution][:NEAR_MISSES]
+
+
+def _spoiled(task: Task) -> Iterator[str]:
+    """The solution, and then another first byte in a file that it made; of one file at most."""
+    for operation in task.patch.operations:
+        area, *parts = keys(operation[1])
+        entry = operation[-1]
+        if operation[0] != "a" or area != "fs" or len(parts) != 1 or entry["perms"][0] != "-":
+            continue
+        file = _word(parts[0])
+        if file is not None and entry["size"]:
+            spoiling = f"dd status=none conv=notrunc bs=1 count=1 if=/dev/zero of={file}"
+            yield f"{task.solution}\n{spoiling}"
+            return
 
 
 def neighbours(tasks: Sequence[Task]) -> list[list[str]]:

@@ -35,7 +35,7 @@ from shioenv.tasks.attacks import ATTACKS, kinds
 from shioenv.tasks.certificate import Certificate, digest_of
 from shioenv.tasks.certify import CHANNEL, Court, Trial, certify_into
 from shioenv.tasks.harbor import check
-from shioenv.tasks.harbor.evidence import evidence_of, reached
+from shioenv.tasks.harbor.evidence import LeftMachine, evidence_of
 from shioenv.tasks.harbor.export import (
     ANSWER,
     GOAL,
@@ -45,10 +45,10 @@ from shioenv.tasks.harbor.export import (
     SOLUTION,
     TASK,
     FolderRefused,
+    begun,
     content_of,
     left_by,
     name_of,
-    solution_of,
     told,
 )
 from shioenv.tasks.make import sandbox_of
@@ -181,15 +181,11 @@ class FolderTrial(Trial):
         """Whether an input passes the folder's check."""
         if self._goal is None:
             return False
-        if text == self.task.solution:
-            program = _text(self._folder / SOLUTION)
-        else:
-            program = solution_of(self.task, text)
+        own = _text(self._folder / SOLUTION) if text == self.task.solution else None
         try:
-            evidence, answer = left_by(self._entered, program)
+            return left_by(self.task, self._entered, text, program=own).reaches(self._goal)
         except FolderRefused:  # it does not end
             return False
-        return reached(self._goal, evidence, answer, self._entered.system)
 
     def digests(self, inputs: Iterable[str]) -> dict[str, str]:
         """Digests of goal, prompt, system, and of all other files with these inputs."""
@@ -224,15 +220,15 @@ def folder_forgeries(task: Task, machine: EnteredMachine, directory: Path) -> li
         task = replace(task, solution=f"{{\n{task.solution}\n}} > {ANSWER} 2>&1")
     paid = []
     for attack in ATTACKS:
-        machine.renew()
+        before = begun(task, machine)
         for row in (f"mkdir -p /logs/agent /logs/verifier {check.ARTIFACTS}", *attack.on(task)):
             asyncio.run(_typed(machine, row, task.cwd))
         try:
-            evidence = evidence_of(machine.changes(), machine.system)
-            answer = _answer(machine)
+            evidence = evidence_of(machine.changes(), machine.system, before)
+            left = LeftMachine(machine.system, evidence, _answer(machine), before)
         except SandboxError:  # there is no evidence, and that pays nothing
             continue
-        if reached(goal, evidence, answer, machine.system):
+        if left.reaches(goal):
             paid.append(attack.kind)
     return paid
 

@@ -6,6 +6,7 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from shioenv.behavior.capture import settled
@@ -14,6 +15,30 @@ from shioenv.system.store import System
 from shioenv.tasks.harbor import check
 
 Entry = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class LeftMachine:
+    """A machine as somebody left it, seen from outside."""
+
+    system: System
+    evidence: Mapping[str, Any]
+    answer: str | None
+    """What was written as the answer; None for nothing."""
+    begun: tuple[FileChange, ...] = ()
+    """What was changed before anybody began. It is no part of the evidence."""
+
+    def reaches(self, goal: Mapping[str, Any]) -> bool:
+        """Whether evidence and answer are as a folder's goal wants them."""
+        missing, extra, _ = check.verdict(goal, self.evidence, self.answer, self._before)
+        return not missing and not extra
+
+    def _before(self, path: str) -> Entry | None:
+        """What `check.entry` tells of a file before anybody began."""
+        for change in settled(self.begun):
+            if os.fsdecode(change.path) == path:
+                return _entry(change, self.system)
+        return pristine_entry(self.system, path)
 
 
 def evidence_of(
@@ -45,16 +70,6 @@ def evidence_of(
         "other": other,
         "truncated": execution.changes_truncated,
     }
-
-
-def reached(
-    goal: Mapping[str, Any], evidence: Mapping[str, Any], answer: str | None, system: System
-) -> bool:
-    """Whether evidence and answer are as a folder's goal wants them, on a system's machine."""
-    missing, extra, _ = check.verdict(
-        goal, evidence, answer, lambda path: pristine_entry(system, path)
-    )
-    return not missing and not extra
 
 
 def pristine_entry(system: System, path: str) -> Entry | None:

@@ -11,7 +11,7 @@ import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -21,11 +21,11 @@ from shioenv.domain.pointer import keys
 from shioenv.errors import TaskError
 from shioenv.files.durable import new_directory
 from shioenv.live.entered import Command, EnteredMachine, Finished, Running
-from shioenv.sandbox.base import Limits
+from shioenv.sandbox.base import FileChange, Limits
 from shioenv.system.store import System, find_system
 from shioenv.tasks.check import DATES, date_of, is_now, refuse_other
 from shioenv.tasks.harbor import check
-from shioenv.tasks.harbor.evidence import evidence_of, reached
+from shioenv.tasks.harbor.evidence import LeftMachine, evidence_of
 from shioenv.tasks.prompt import in_file
 from shioenv.tasks.task import GoalKind, Task, bare, encode
 
@@ -36,6 +36,9 @@ DIGITS: Final = 12
 """Digits of a system's digest in the tag of its image."""
 
 ANSWER: Final = f"{check.ARTIFACTS}/{check.ANSWER}"
+
+SHELL: Final = ("/bin/bash", "-c")
+"""Who runs the text of a `RUN` of a Dockerfile."""
 
 HOOK: Final = ": shioenv-collect"
 """How the command of the hook begins that collects evidence: a null command of the shell."""
@@ -60,8 +63,17 @@ Report = Callable[[int, int], None]
 _SCHEMA = "1.4"
 LIMITS: Final = Limits(wall_seconds=PROOF_SECONDS)
 _NO_VARIABLES: Final[Mapping[str, str]] = MappingProxyType({})
-_OTHER: Final[Mapping[str, str]] = MappingProxyType({"DEBIAN_FRONTEND": "noninteractive"})
-"""As Harbor's oracle has: no goal is to depend on who does the task."""
+_OTHER: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "COLUMNS": "160",
+        "DEBIAN_FRONTEND": "noninteractive",
+        "LINES": "40",
+        "TERM": "tmux-256color",
+        "TMUX": "/tmp/tmux-0/default,1,0",
+    }
+)
+"""As Harbor's oracle, and shells in an agent's terminal, have: no goal is to depend on who does the
+task."""
 _NO_CHANGE = {"kind": "changes", "entries": {}, "other": [], "truncated": False}
 
 
@@ -136,8 +148,6 @@ class FolderRefused(Exception):  # noqa: N818 - it says what became of a task, n
 
 def refusal(task: Task, system: System) -> str | None:
     """Why a goal cannot be told by files, in a machine that begins as its image; else None."""
-    if task.history:
-        return "a history: an image begins where nothing was typed"
     instant = system.declaration.instant
     for operation in task.patch.operations:
         area, *parts = keys(operation[-1] if operation[0] == "m" else operation[1])
@@ -178,7 +188,7 @@ def told(task: Task, image: str | None) -> dict[str, str]:
     return {
         SETTINGS: _settings(task, image),
         PROMPT: _instruction(task),
-        DOCKERFILE: _DOCKERFILE.format(tag=tag, cwd=task.cwd, system=task.system),
+        DOCKERFILE: _DOCKERFILE.format(tag=tag, cwd=task.cwd, broken=_broken(task)),
         SOLUTION: solution_of(task, task.solution),
         TEST: _TEST,
         CHECK: _checker(),
@@ -212,40 +222,41 @@ def solution_of(task: Task, line: str) -> str:
 
 def _proved_goal(task: Task, machine: EnteredMachine) -> dict[str, Any]:
     """The goal as `check.py` reads it."""
-    evidence, answer = left_by(machine, solution_of(task, task.solution))
-    if evidence["other"] or evidence["truncated"]:
+    done = left_by(task, machine, task.solution)
+    if done.evidence["other"] or done.evidence["truncated"]:
         raise FolderRefused("its solution changes more than files")
-    goal: dict[str, Any] = {"entries": evidence["entries"], "output": task.goal.output}
+    goal: dict[str, Any] = {"entries": done.evidence["entries"], "output": task.goal.output}
     named = {_path(task, name) for name in _names(task)}
     if not named <= set(goal["entries"]):
         raise FolderRefused("its solution does something else in a machine that stays")
-
-    def passes(evidence: Mapping[str, Any], answer: str | None) -> bool:
-        return reached(goal, evidence, answer, machine.system)
-
-    if not passes(evidence, answer):
+    if not done.reaches(goal):
         raise FolderRefused("its solution prints something else in a machine that stays")
-    if not passes(*left_by(machine, solution_of(task, task.solution), _OTHER)):
+    if not left_by(task, machine, task.solution, _OTHER).reaches(goal):
         raise FolderRefused("its solution does not do the same twice, with other variables")
-    if passes(_NO_CHANGE, None):
+    if replace(done, evidence=_NO_CHANGE, answer=None).reaches(goal):
         raise FolderRefused("doing nothing passes")
-    if passes(*left_by(machine, solution_of(task, task.reduced))):
+    if left_by(task, machine, task.reduced).reaches(goal):
         raise FolderRefused("a part of its solution passes")
     return goal
 
 
 def left_by(
-    machine: EnteredMachine, program: str, env: Mapping[str, str] = _NO_VARIABLES
-) -> tuple[dict[str, Any], str | None]:
-    """The evidence that a program leaves in a pristine machine, and the answer that it wrote.
+    task: Task,
+    machine: EnteredMachine,
+    line: str,
+    env: Mapping[str, str] = _NO_VARIABLES,
+    program: str | None = None,
+) -> LeftMachine:
+    """A machine as a line leaves it that is to do a task.
 
-    The program is run as Harbor's oracle runs a solution. Errors: FolderRefused for a program that
-    does not end; those of sandboxes.
+    The line is run as Harbor's oracle runs a solution; `program` is that whole program where it is
+    another one than `solution_of` gives. Errors: FolderRefused for a program that does not end;
+    those of sandboxes.
     """
-    machine.renew()
-    asyncio.run(_finished(machine, _PREPARE, program))
+    before = begun(task, machine)
+    asyncio.run(_finished(machine, _PREPARE, program or solution_of(task, line)))
     asyncio.run(_finished(machine, _SOLVE, env=env))
-    evidence = evidence_of(machine.changes(), machine.system)
+    evidence = evidence_of(machine.changes(), machine.system, before)
     answer = asyncio.run(_finished(machine, f"cat {ANSWER}"))
     evidence["entries"] = {
         path: now
@@ -253,7 +264,21 @@ def left_by(
         if not check.is_below(path, check.HARNESS)
     }
     text = answer.output.decode("utf-8", "replace") if answer.exit_code == 0 else None
-    return evidence, text
+    return LeftMachine(machine.system, evidence, text, before)
+
+
+def begun(task: Task, machine: EnteredMachine) -> tuple[FileChange, ...]:
+    """What a task's image changes of the pristine system; the machine is then as the image is.
+
+    Errors: FolderRefused for a history that does not end, or fails; those of sandboxes.
+    """
+    machine.renew()
+    if not task.history:
+        return ()
+    for row in task.history:
+        if asyncio.run(_finished(machine, row, cwd=task.cwd)).exit_code:
+            raise FolderRefused("its history fails in a machine that stays")
+    return machine.changes().changes
 
 
 async def _finished(
@@ -261,8 +286,10 @@ async def _finished(
     text: str,
     given: str | None = None,
     env: Mapping[str, str] = _NO_VARIABLES,
+    cwd: str = "/",
 ) -> Finished:
-    running = Running(machine.start(Command(text=text, env=env, fed=given is not None)))
+    command = Command(text=text, cwd=cwd, env=env, fed=given is not None)
+    running = Running(machine.start(command))
     fed = None if given is None else io.BytesIO(os.fsencode(given))
     try:
         return await asyncio.wait_for(running.finish(fed), PROOF_SECONDS)
@@ -308,6 +335,11 @@ def _instruction(task: Task) -> str:
     return f"{prompt}\n"
 
 
+def _broken(task: Task) -> str:
+    """The lines of a Dockerfile that type a task's history, each in a shell of its own."""
+    return "".join(f"RUN {json.dumps([*SHELL, row])}\n" for row in task.history)
+
+
 def _checker() -> str:
     return Path(check.__file__).read_text(encoding="utf-8")
 
@@ -327,7 +359,7 @@ def _settings(task: Task, image: str | None) -> str:
         digest=_toml(task.system_digest),
         record=task.record,
         irreducibility=task.irreducibility,
-        image="" if image is None else f"docker_image = {_toml(image)}\n",
+        image="" if image is None or task.history else f"docker_image = {_toml(image)}\n",
         cwd=_toml(task.cwd),
         seconds=AGENT_SECONDS,
         command=_toml(_collecting()),
@@ -350,7 +382,7 @@ _DOCKERFILE = """\
 # where ROOTFS holds the system's files with their owners.
 FROM {tag}
 WORKDIR {cwd}
-"""
+{broken}"""
 
 _SETTINGS = """\
 schema_version = "{schema}"
