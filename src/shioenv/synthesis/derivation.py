@@ -152,6 +152,8 @@ class ProductionTable:
 
     def _compile(self, production: Production, inside: int) -> tuple[tuple[Code, ...], int]:
         """A body's codes, last those popped first, and how many arguments it makes at least."""
+        if production.text is not None:
+            return (production.text,), 1 - inside
         key = (id(production), inside)
         if key not in self._compiled:
             codes: list[Code] = []

@@ -195,7 +195,11 @@ class OptionTable:
                 for index, production in enumerate(productions.get(head, ())):
                     if production.wrong:
                         continue
-                    met = {numbers[one] for one in production.nonterminals if one in numbers}
+                    every = list(production.nonterminals)
+                    met = {numbers[one] for one in every if one in numbers}
+                    needs = 0
+                    for one in met:
+                        needs |= 1 << one
                     bodies[number].append(
                         _Body(
                             index,
@@ -203,8 +207,8 @@ class OptionTable:
                             *self._own[id(production)],
                             production.stops,
                             met=tuple(met),
-                            needs=_union(1 << one for one in met),
-                            text=not any(production.nonterminals),
+                            needs=needs,
+                            text=not every,
                         )
                     )
         writing = {len(heads) - 1, *_can(bodies)}
@@ -369,10 +373,3 @@ def _can(kept: _Bodies) -> dict[int, int]:
                 can[number] = mask
                 changed = True
     return can
-
-
-def _union(masks: Iterable[int]) -> int:
-    union = 0
-    for mask in masks:
-        union |= mask
-    return union
