@@ -26,7 +26,14 @@ PROGRAMS = {
     ),
     "shioenv-sandbox": (
         ("around/*.c", "inside/server.c"),
-        ["-static-pie", "-fPIE", "-Wl,-z,relro,-z,now", "-Wl,--build-id=none", *FORTIFIED],
+        [
+            "-static-pie",
+            "-fPIE",
+            "-pthread",
+            "-Wl,-z,relro,-z,now",
+            "-Wl,--build-id=none",
+            *FORTIFIED,
+        ],
     ),
     # Modules for the sshd of a system: linked against none of its libraries, as `preload.so`.
     "ssh-names.so": (("ssh/names.c",), ["-shared", "-fPIC", "-nostdlib", "-U_FORTIFY_SOURCE"]),
@@ -41,7 +48,7 @@ PROGRAMS = {
     ),
     "shioenv-guest-sandbox": (
         ("around/*.c", "inside/server.c"),
-        ["-static", "-Wl,--build-id=none", *FORTIFIED],
+        ["-static", "-pthread", "-Wl,--build-id=none", *FORTIFIED],
     ),
     # Beside the sshd of a system.
     "ssh-keeper": (("ssh/keeper.c",), ["-static"]),

@@ -33,7 +33,8 @@ from shioenv.errors import (
 )
 from shioenv.execution.job import STARTING, WORKER_BYTES, NumberedJob, Opener, memory_here
 from shioenv.execution.lanes import LANES
-from shioenv.execution.local import LocalExecutor
+from shioenv.execution.local import BATCH, Crew, LocalExecutor
+from shioenv.execution.schedule import Schedule
 
 HERE = str(Path(__file__).parents[1] / "unit/dataset")
 
@@ -127,6 +128,20 @@ def test_the_first_of_many_workers_does_not_wait_for_the_last() -> None:
 
 def slowly(lane: object, task: tuple[int, int]) -> int:
     return task[1] * 10
+
+
+def test_answers_come_together_where_tasks_are_quick() -> None:
+    crew = Crew(NumberedJob(slowly, lanes=LANES), open_fake, 0, 1)
+    schedule = Schedule(((number, number) for number in range(400)), batch=BATCH)
+    messages = []
+    try:
+        while schedule.left:
+            messages.append(crew.take(schedule))
+    finally:
+        crew.close()
+    answers = [answer for message in messages for answer in message]
+    assert sorted(answers) == [(number, 10 * number) for number in range(400)]
+    assert len(messages) < 300
 
 
 def refuse(lane: object, task: tuple[int, int]) -> int:
@@ -226,7 +241,8 @@ import sys
 sys.path.insert(0, {here!r})
 from dataset_fakes import open_fake, plan, interspersed, sample
 from shioenv.dataset.generate import run
-from shioenv.execution.local import LocalExecutor
+from shioenv.execution.local import BATCH, Crew, LocalExecutor
+from shioenv.execution.schedule import Schedule
 
 stream = interspersed({{n: sample("echo", "slow", f"n{{n}}", "x") for n in range(0, 5000, 7)}})
 run({directory!r}, plan(), stream, count={count}, system={directory!r},

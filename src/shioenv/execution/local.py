@@ -160,7 +160,7 @@ class Crew:
         self, job: NumberedJob[Any, Any], opener: Opener, cache_bytes: int, workers: int
     ) -> None:
         self.job = job
-        self._given = pickle.dumps((job, opener, cache_bytes))
+        self._given = pickle.dumps([(job, opener, cache_bytes)])
         self._wanted = workers
         self._workers: list[_Worker] = []
         self._dead_starts = 0
@@ -194,9 +194,10 @@ class Crew:
                 worker.ready = True
                 self._dead_starts = 0
             elif kind == DONE:
-                worker.tasks.remove(number)
-                schedule.done(number)
-                answers.append((number, what))
+                for done, answer in what:
+                    worker.tasks.remove(done)
+                    schedule.done(done)
+                    answers.append((done, answer))
             elif kind == BROKEN:
                 worker.tasks.remove(number)
                 schedule.again(number, what)
@@ -216,12 +217,16 @@ class Crew:
 
     def _hand_out(self, schedule: Schedule[Any]) -> None:
         """Gives each worker one more task than it has lanes, so that no worker waits for a task."""
+        given: dict[_Worker, list[tuple[int, Any]]] = {}
         for depth in range(self.job.lanes + 1):
             for worker in self._workers:
                 if not worker.ready or len(worker.tasks) != depth or schedule.alone(worker.tasks):
                     continue
                 if (task := schedule.take(beside=depth > 0)) is not None:
-                    worker.give(task)
+                    worker.tasks.append(task[0])
+                    given.setdefault(worker, []).append(task)
+        for worker, tasks in given.items():
+            worker.send(pickle.dumps(tasks))
 
     def _bury(self, worker: _Worker, schedule: Schedule[Any]) -> None:
         """Removes a worker that is gone; its tasks go to others."""
@@ -248,7 +253,3 @@ class _Worker(WorkerProcess):
         self.tasks: list[int] = []
         self.ready = False
         self.send(given)
-
-    def give(self, task: tuple[int, Any]) -> None:
-        self.tasks.append(task[0])
-        self.send(pickle.dumps(task))

@@ -25,8 +25,9 @@ from shioenv.execution.schedule import Failure
 READY, DONE, BROKEN, FAILED = range(4)
 """The kinds of messages that a worker sends, each with a number and a content.
 
-READY: the sandbox is open. DONE: a task's number and its answer. BROKEN: a task's number and why
-its sandbox broke. FAILED: a task's number, or None, and the `Failure` that ends the worker."""
+READY: the sandbox is open. DONE: None, and the numbers of tasks with their answers. BROKEN: a
+task's number and why its sandbox broke. FAILED: a task's number, or None, and the `Failure` that
+ends the worker."""
 
 _LAST_WORDS_SECONDS = 8.0
 """Seconds in which a worker at rest may close its sandboxes after the end of its connection."""
@@ -50,32 +51,38 @@ class _Place:
     def __init__(self, gate: Lanes) -> None:
         self.gate = gate
         self.number = 0
-        self.tasks: queue.SimpleQueue[tuple[int, bytes] | None] = queue.SimpleQueue()
+        self.tasks: queue.SimpleQueue[tuple[int, tuple[int, Any]] | None] = queue.SimpleQueue()
 
 
 class _Worker:
-    """The process: hands arriving tasks to lanes, and sends the answers of the lanes."""
+    """The process: hands arriving tasks to lanes, and sends the answers of the lanes.
+
+    Answers are sent together, once no more than `_few` tasks wait. So the process that gave the
+    tasks seldom wakes, and this one gets new tasks while it still has some.
+    """
 
     def __init__(self, connection: Connection[Any, Any], door: str, room: str) -> None:
         self._connection = connection
         self._gate = door, room
         self._turns = Turns()
-        self._waiting: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._waiting: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._few = 0
+        self._answers: list[tuple[int, Any]] = []
         self._sending = threading.Lock()
         self._idle: queue.LifoQueue[_Place] = queue.LifoQueue()
         self._given = self._answered = 0
 
     def listen(self) -> None:
-        """Receives tasks; ends this process at the end of the connection.
+        """Receives the job, then tasks; ends this process at the end of the connection.
 
         A process at rest closes its sandboxes first. In the middle of a task the process ends at
         once: nobody waits for the answer, and a sandbox whose owner is gone ends itself.
         """
-        with suppress(EOFError, OSError):
-            while True:
-                body = self._connection.recv_bytes()
-                self._given += 1
-                self._waiting.put(body)
+        while (body := self._received()) is not None:
+            given = pickle.loads(body)
+            self._given += len(given)
+            for each in given:
+                self._waiting.put(each)
         if self._given != self._answered:
             os._exit(1)
         self._waiting.put(None)
@@ -83,14 +90,21 @@ class _Worker:
         last.daemon = True
         last.start()
 
+    def _received(self) -> bytes | None:
+        """The next message; None at the end of the connection."""
+        with suppress(EOFError, OSError):
+            return self._connection.recv_bytes()
+        return None
+
     def work(self) -> None:
         """Opens the first sandbox, then hands tasks to lanes until there are no more."""
-        body = self._waiting.get()
-        if body is None:
+        given = self._waiting.get()
+        if given is None:
             return
         job: NumberedJob[Any, Any]
         opener: Opener
-        job, opener, cache_bytes = pickle.loads(body)
+        job, opener, cache_bytes = given
+        self._few = job.lanes // 2
         places = [_Place(Lanes(*self._gate)) for _ in range(job.lanes)]
         for place in places:
             turn = partial(self._in_turn, place)
@@ -104,10 +118,11 @@ class _Worker:
             thread.start()
         for place in reversed(places):
             self._idle.put(place)
-        while (body := self._waiting.get()) is not None:
+        while (task := self._waiting.get()) is not None:
+            self._send_answers()
             number = self._turns.begin()
             place = self._idle.get()  # the place used last, whose sandbox is open
-            place.tasks.put((number, body))
+            place.tasks.put((number, task))
         for place in places:
             place.tasks.put(None)
 
@@ -122,10 +137,18 @@ class _Worker:
             self._connection.send((kind, number, what))
             self._answered += 1
 
+    def _send_answers(self, *answers: tuple[int, Any]) -> None:
+        """Sends these answers, and those that were not sent yet, where few tasks wait."""
+        with self._sending:
+            self._answers += answers
+            if self._answers and self._waiting.qsize() <= self._few:
+                self._connection.send((DONE, None, self._answers))
+                self._answered += len(self._answers)
+                self._answers = []
+
     def _in_lane(self, job: NumberedJob[Any, Any], place: _Place) -> None:
         while (begun := place.tasks.get()) is not None:
-            place.number, body = begun
-            task = pickle.loads(body)
+            place.number, task = begun
             self._guarded(task[0], partial(self._do, job, place.lane, task))
             self._idle.put(place)
             self._turns.end(begun[0])
@@ -138,7 +161,7 @@ class _Worker:
             lane.close()
             self._send(BROKEN, task[0], str(error))
         else:
-            self._send(DONE, task[0], answer)
+            self._send_answers((task[0], answer))
 
     def _guarded(self, number: int | None, action: Callable[[], object]) -> None:
         """Does `action`; an error of it is sent, then ends the process.

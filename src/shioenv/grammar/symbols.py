@@ -86,6 +86,14 @@ class Production:
         return f"{self.head} = {body or '()'}"
 
     @property
+    def text(self) -> str | None:
+        """The text of a body that is one text and nothing else; None for other bodies."""
+        match self.body:
+            case ((TerminalText(text),),):
+                return text
+        return None
+
+    @property
     def nonterminals(self) -> Iterator[Nonterminal]:
         """The nonterminals of the body, from left to right."""
         for argument in self.body:

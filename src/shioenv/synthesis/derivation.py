@@ -116,6 +116,10 @@ class ProductionTable:
         )
         return frozenset(map(self.code, grows))
 
+    def number(self, nonterminal: Nonterminal) -> int:
+        """The place of a nonterminal among `nonterminals`: half of its code, rounded down."""
+        return self._number[nonterminal]
+
     def code(self, nonterminal: Nonterminal) -> int:
         """The code of a nonterminal that stands alone."""
         return 2 * self._number[nonterminal]
@@ -127,15 +131,17 @@ class ProductionTable:
             symbol = self.nonterminals[code >> 1]
             permitted, inside = self._permitted[symbol], code & 1
             key = (id(permitted), inside)
-            if key not in self._same:
+            if key in self._same:
+                # An unconstrained sampler permits the same thousands of productions at many places,
+                # so they are compiled once.
+                choices = copy(self._same[key])
+                choices.nonterminal = symbol
+            else:
                 compiled = (self._compile(production, inside) for production in permitted)
                 codes, least = zip(*compiled, strict=True)
                 origin = range(len(permitted))
-                self._same[key] = CompiledChoices(symbol, permitted, codes, least, origin)
-            # An unconstrained sampler permits the same thousands of productions at many places, so
-            # they are compiled once.
-            choices = self._by_code[code] = copy(self._same[key])
-            choices.nonterminal = symbol
+                choices = self._same[key] = CompiledChoices(symbol, permitted, codes, least, origin)
+            self._by_code[code] = choices
         return choices
 
     def _finishing(self, code: int) -> CompiledChoices:
@@ -146,6 +152,8 @@ class ProductionTable:
 
     def _compile(self, production: Production, inside: int) -> tuple[tuple[Code, ...], int]:
         """A body's codes, last those popped first, and how many arguments it makes at least."""
+        if production.text is not None:
+            return (production.text,), 1 - inside
         key = (id(production), inside)
         if key not in self._compiled:
             codes: list[Code] = []

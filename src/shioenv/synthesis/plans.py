@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple, TypeAlias
 
 from shioenv.grammar.notation import NO_SPACE
 from shioenv.grammar.symbols import (
@@ -22,6 +23,7 @@ from shioenv.grammar.symbols import (
     Symbol,
     TerminalText,
 )
+from shioenv.synthesis.derivation import ProductionTable
 
 NUMBER_OPTION = "-NUM"
 """The name of an option that is a number: `-5` of `head`."""
@@ -34,8 +36,7 @@ nor what is marked `%wrong`."""
 _SHORT = re.compile(r"-[A-Za-z0-9][\w-]*")
 
 
-@dataclass(frozen=True, slots=True)
-class PlanRow:
+class PlanRow(NamedTuple):
     """A production in a plan: its weight and its options.
 
     `own` are the options that the production writes, as bits. `lines` are the option lines to which
@@ -55,26 +56,33 @@ class WritingPlan:
     """The productions that write no option but the wanted ones, and no mistake made on purpose.
 
     `rows` holds these productions by nonterminal and index. `wanted` are the bits of the options
-    (-1: all), `can` the wanted options that each nonterminal may write. A nonterminal without rows
-    writes no option, and may be expanded in any way.
+    (-1: all), `can` the wanted options that each nonterminal may write. Nonterminals stand there by
+    their numbers in the production table. A nonterminal without rows writes no option, and may be
+    expanded in any way.
     """
 
-    rows: Mapping[Nonterminal, Mapping[int, PlanRow]]
-    can: Mapping[Nonterminal, int]
+    rows: Mapping[int, Mapping[int, PlanRow]]
+    can: Mapping[int, int]
     wanted: int
 
 
 class OptionTable:
     """The options of one bound grammar, as bits.
 
-    `weights` stand in place of the grammar's, by the text of a production. `uniform` makes all
-    weights 1.
+    `table` numbers the nonterminals of plans. `weights` stand in place of the grammar's, by the
+    text of a production. `uniform` makes all weights 1.
     """
 
     def __init__(
-        self, grammar: Grammar, weights: Mapping[str, float] | None, *, uniform: bool
+        self,
+        grammar: Grammar,
+        table: ProductionTable,
+        weights: Mapping[str, float] | None,
+        *,
+        uniform: bool,
     ) -> None:
         self.grammar = grammar
+        self._table = table
         self._weights = weights or {}
         self._uniform = uniform
         self.bits: dict[str, int] = {}
@@ -187,7 +195,11 @@ class OptionTable:
                 for index, production in enumerate(productions.get(head, ())):
                     if production.wrong:
                         continue
-                    met = {numbers[one] for one in production.nonterminals if one in numbers}
+                    every = list(production.nonterminals)
+                    met = {numbers[one] for one in every if one in numbers}
+                    needs = 0
+                    for one in met:
+                        needs |= 1 << one
                     bodies[number].append(
                         _Body(
                             index,
@@ -195,11 +207,24 @@ class OptionTable:
                             *self._own[id(production)],
                             production.stops,
                             met=tuple(met),
-                            needs=_union(1 << one for one in met),
-                            text=not any(production.nonterminals),
+                            needs=needs,
+                            text=not every,
                         )
                     )
-        return _Part(heads, bodies)
+        writing = {len(heads) - 1, *_can(bodies)}
+        plain = {number: every for number, every in bodies.items() if number not in writing}
+        clean = _clean(plain)
+        kept = {
+            number: [body for body in every if not body.needs & ~clean]
+            for number, every in plain.items()
+            if clean >> number & 1
+        }
+        return _Part(
+            heads,
+            {number: every for number, every in bodies.items() if number in writing},
+            clean,
+            self._rows(heads, kept, {}),
+        )
 
     def _plan(self, start: Nonterminal, names: frozenset[str] | None) -> WritingPlan | None:
         wanted = -1 if names is None else self.mask(names)
@@ -213,7 +238,7 @@ class OptionTable:
         number = len(part.heads) - 1  # the start symbol's: everything else is further in
         if whole := [body for body in allowed.get(number, ()) if wanted and body.is_all(wanted)]:
             allowed[number] = whole
-        clean = _clean(allowed)
+        clean = _clean(allowed, part.clean)
         kept = {
             number: [body for body in bodies if not body.needs & ~clean]
             for number, bodies in allowed.items()
@@ -222,14 +247,32 @@ class OptionTable:
         can = _can(kept)
         if number not in kept or (names is not None and wanted & ~can.get(number, 0)):
             return None
-        rows = {
-            part.heads[number]: {
-                body.index: body.row(_union(can.get(one, 0) for one in body.met)) for body in bodies
-            }
-            for number, bodies in kept.items()
-            if number in can or len(bodies) < len(self.grammar.productions[part.heads[number]])
-        }
-        return WritingPlan(rows, {part.heads[number]: mask for number, mask in can.items()}, wanted)
+        rows = {**part.rows, **self._rows(part.heads, kept, can)}
+        number_of = self._table.number
+        may = {number_of(part.heads[number]): mask for number, mask in can.items()}
+        return WritingPlan(rows, may, wanted)
+
+    def _rows(
+        self, heads: Sequence[Nonterminal], kept: _Bodies, can: Mapping[int, int]
+    ) -> dict[int, dict[int, PlanRow]]:
+        """The rows of a plan for heads of which it keeps these bodies; none where all may be taken.
+
+        `can` are the options that each head may write, those that write none left out.
+        """
+        rows: dict[int, dict[int, PlanRow]] = {}
+        for number, bodies in kept.items():
+            head = heads[number]
+            if number in can or len(bodies) < len(self.grammar.productions[head]):
+                rows[self._table.number(head)] = of_head = {}
+                for body in bodies:
+                    below = 0
+                    for one in body.met:
+                        if one in can:
+                            below |= can[one]
+                    of_head[body.index] = PlanRow(
+                        body.weight, body.own, body.lines, below, body.stops
+                    )
+        return rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,10 +296,6 @@ class _Body:
         """Whether it writes all these options and nothing that could be drawn: `chmod --help`."""
         return self.text and self.own == wanted
 
-    def row(self, can: int) -> PlanRow:
-        """The production's row in a plan where its nonterminals may write the options `can`."""
-        return PlanRow(self.weight, self.own, self.lines, can, self.stops)
-
 
 @dataclass(frozen=True, slots=True)
 class _Part:
@@ -264,8 +303,16 @@ class _Part:
 
     heads: Sequence[Nonterminal]
     """The heads by number; the start symbol is the last one."""
-    bodies: Mapping[int, Sequence[_Body]]
-    """By number, the productions of each head that is no mistake."""
+    bodies: _Bodies
+    """The productions of heads that may write options, and of the start symbol."""
+    clean: int
+    """The other heads that can be expanded to the end, as bits. They are the same in every plan."""
+    rows: Mapping[int, Mapping[int, PlanRow]]
+    """What every plan has of these other heads."""
+
+
+_Bodies: TypeAlias = Mapping[int, Sequence[_Body]]
+"""By the number of their head, productions of heads that are no mistake."""
 
 
 def _innermost_first(productions: Productions, start: Nonterminal) -> list[Nonterminal]:
@@ -296,18 +343,21 @@ def _heads_of(productions: Productions, head: Nonterminal) -> Iterator[Nontermin
                 yield one
 
 
-def _clean(allowed: Mapping[int, Sequence[_Body]]) -> int:
-    """The heads that the allowed productions can expand to the end, as bits."""
-    clean, before = 0, -1
+def _clean(allowed: _Bodies, clean: int = 0) -> int:
+    """The heads that the allowed productions can expand to the end, as bits, beside those given."""
+    before = -1
     while clean != before:
         before = clean
         for number, bodies in allowed.items():
-            if not clean >> number & 1 and any(not body.needs & ~clean for body in bodies):
-                clean |= 1 << number
+            if not clean >> number & 1:
+                for body in bodies:
+                    if not body.needs & ~clean:
+                        clean |= 1 << number
+                        break
     return clean
 
 
-def _can(kept: Mapping[int, Sequence[_Body]]) -> dict[int, int]:
+def _can(kept: _Bodies) -> dict[int, int]:
     """The options that each head may write, as bits; heads that write none are left out."""
     can: dict[int, int] = {}
     changed = True
@@ -323,10 +373,3 @@ def _can(kept: Mapping[int, Sequence[_Body]]) -> dict[int, int]:
                 can[number] = mask
                 changed = True
     return can
-
-
-def _union(masks: Iterable[int]) -> int:
-    union = 0
-    for mask in masks:
-        union |= mask
-    return union

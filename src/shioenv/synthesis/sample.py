@@ -358,8 +358,7 @@ class _Stream:
             directory = _pick(random, self.directories)
             if people and random.random() < self.settings.usage_share:
                 drawn = self._usual(random, directory, composite=random.random() < share)
-                if drawn is not None and (directory, drawn.input.text) not in seen:
-                    seen.add((directory, drawn.input.text))
+                if drawn is not None and _is_new(drawn, seen):
                     misses[USUAL] = 0
                     yield drawn
                     continue
@@ -375,8 +374,7 @@ class _Stream:
                 )
             name = _pick(random, names)
             drawn = self._draw(random, directory, name, composite=composite)
-            if drawn is not None and (directory, drawn.input.text) not in seen:
-                seen.add((directory, drawn.input.text))
+            if drawn is not None and _is_new(drawn, seen):
                 misses[COMPOSITES if composite else name] = 0
                 yield drawn
                 continue
@@ -420,8 +418,7 @@ class _Stream:
             except _NoSuchLengthError:
                 drawn = None
                 misses[name, length] += USED_UP_LENGTH // 4
-            if drawn is not None and (directory, drawn.input.text) not in seen:
-                seen.add((directory, drawn.input.text))
+            if drawn is not None and _is_new(drawn, seen):
                 misses[name, length] = 0
                 turns.pop()
                 yield drawn
@@ -577,6 +574,13 @@ def _sample(
         trace.volatile or place.grammars[trace.grammar].header.volatile for trace in traces
     )
     return Sample(shell_input, directory, volatile, tuple(traces))
+
+
+def _is_new(drawn: Sample, seen: set[tuple[str, str]]) -> bool:
+    """Whether an input was not seen yet in its start directory; it counts as seen from now on."""
+    before = len(seen)
+    seen.add((drawn.cwd, drawn.input.text))
+    return len(seen) > before
 
 
 def _pick(random: Random, items: Sequence[str]) -> str:

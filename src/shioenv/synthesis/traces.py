@@ -151,9 +151,7 @@ class DrawingPlace:
         """A command for another one to run, which itself runs none; None where nothing came."""
         assert self.people is not None
         if program not in self.inner:
-            self.inner[program] = CommandWriter(
-                self.grammars[program], self.sampler.table, self.values, self.settings
-            )
+            self.inner[program] = self.writer(program).without_nested()
         writer, known = self.inner[program], self.people.of(program)
 
         def write(

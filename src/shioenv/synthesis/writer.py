@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from bisect import bisect
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
@@ -154,13 +155,19 @@ class CommandWriter:
         nested: Nested | None = None,
     ) -> None:
         self.grammar = grammar
-        self.options = OptionTable(grammar, settings.weights, uniform=settings.uniform)
+        self.options = OptionTable(grammar, table, settings.weights, uniform=settings.uniform)
         self._settings = settings
         self._chooser = settings.chooser
         self._table = table
         self._names = names
         self._nested = nested
         self._kinds: dict[int, _Drawn | None] = {}
+
+    def without_nested(self) -> CommandWriter:
+        """A writer of the same command, which then runs no other; both share the option table."""
+        writer = copy(self)
+        writer._nested, writer._kinds = None, {}
+        return writer
 
     def write(
         self,
@@ -232,7 +239,7 @@ class CommandWriter:
         evenly: bool,
     ) -> tuple[tuple[str, ...], tuple[int | str, ...], bool] | None:
         table, values = self._table, self._settings.values
-        nonterminals, choices_at, least = table.nonterminals, table.choices, table.least
+        choices_at, least, kinds = table.choices, table.least, self._kinds
         derivation = Derivation(table, start, limit)
         rows, can = plan.rows, plan.can
         planned = plan.wanted != -1
@@ -244,10 +251,11 @@ class CommandWriter:
         while (leftmost := derivation.leftmost) != BREAK:
             if len(trace) > _MAX_STEPS:
                 return None
-            symbol = nonterminals[leftmost >> 1]
-            kind = self._kind(leftmost >> 1, symbol)
-            share = RUN if kind is not None and kind.kind.name == COMMAND else values
-            if kind is not None and random.random() < share:
+            number = leftmost >> 1
+            kind = kinds[number] if number in kinds else self._kind(number)
+            if kind is not None and random.random() < (
+                RUN if kind.kind.name == COMMAND else values
+            ):
                 text = self._value(kind, derivation, random)
                 if text is not None:
                     self._put(text, derivation)
@@ -257,14 +265,14 @@ class CommandWriter:
             room = limit - derivation.least + least[leftmost]
             if choices.most > room:
                 choices = choices.within(room)
-            here = rows.get(symbol)
+            here = rows.get(number)
             if here is None:
                 index = self._chooser.choose(derivation, choices, random)
             else:
-                if planned:
+                if state.needed:
                     state.later = 0
                     for code in derivation.pending:
-                        state.later |= can.get(nonterminals[code >> 1], 0)
+                        state.later |= can.get(code >> 1, 0)
                 chosen = self._choose(choices.origin, here, state, random)
                 if chosen is None:
                     return None
@@ -286,27 +294,35 @@ class CommandWriter:
     ) -> int | None:
         """The place in `origin` of a production that the plan allows; None where it allows none."""
         places: list[int] = []
-        weights: list[float] = []
+        sums: list[float] = []
+        total = 0.0
         stopping: int | None = None
-        needed, planned = state.needed, state.planned
-        for place, index in enumerate(origin):
-            row = rows.get(index)
-            if row is None or row.lines & state.used:
+        needed, planned, used, evenly = state.needed, state.planned, state.used, state.evenly
+        unwritten = needed & ~state.later
+        allowed = (
+            rows.items()
+            if type(origin) is range  # all productions, each in its own place
+            else [(place, rows[index]) for place, index in enumerate(origin) if index in rows]
+        )
+        for place, (weight, own, lines, can, stops) in allowed:
+            if lines & used:
                 continue
-            weight = 1.0 if state.evenly and (row.own or row.can) else row.weight
+            if evenly and (own or can):
+                weight = 1.0
             if planned:
-                if needed & ~(row.own | row.can | state.later):
+                if unwritten & ~(own | can):
                     continue
-                if row.own & ~needed:
-                    if not state.evenly or row.lines or row.own & ~state.wanted:
+                if own & ~needed:
+                    if not evenly or lines or own & ~state.wanted:
                         continue
                     weight *= AGAIN
-                if row.can and not row.can & needed & ~row.own:
+                if can and not can & needed & ~own:
                     weight *= 1e-6  # all that could follow is written already
-            if row.stops:
+            if stops:
                 stopping = place
             places.append(place)
-            weights.append(weight)
+            total += weight
+            sums.append(total)
         if len(places) < 2:
             return places[0] if places else None
         if stopping is not None and len(places) == 2:
@@ -314,9 +330,9 @@ class CommandWriter:
             can = rows[origin[going]].can
             stop = state.stop
             if planned and can:
-                stop = 1.0 if not can & needed else 0.0 if needed & ~state.later else 0.5
+                stop = 1.0 if not can & needed else 0.0 if unwritten else 0.5
             return stopping if random.random() < stop else going
-        return random.choices(places, weights)[0]
+        return places[bisect(sums, random.random() * total, 0, len(sums) - 1)]
 
     # Values ------------------------------------------------------------------------------------
 
@@ -332,11 +348,10 @@ class CommandWriter:
         nested = alone and self.grammar.kinds.get(symbol) == COMMAND
         return list(self._nested.words(text)) if nested and self._nested else [text]
 
-    def _kind(self, number: int, symbol: Nonterminal) -> _Drawn | None:
+    def _kind(self, number: int) -> _Drawn | None:
         """What values of a nonterminal may be drawn from; None where none may be drawn."""
-        if number not in self._kinds:
-            self._kinds[number] = self._drawable(symbol)
-        return self._kinds[number]
+        kind = self._kinds[number] = self._drawable(self._table.nonterminals[number])
+        return kind
 
     def _drawable(self, symbol: Nonterminal) -> _Drawn | None:
         name = self.grammar.kinds.get(symbol, CLOSED)

@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -88,7 +89,7 @@ static bool link_to_known(const struct stat *status, int to, const char *name)
 }
 
 /* What is data there is data here, and what is a hole there is one here. */
-static void copy_data(int in, int out)
+static void copy_data(int in, int out, const char *path)
 {
     static char bytes[1 << 17];
     off_t at = 0, end;
@@ -96,7 +97,7 @@ static void copy_data(int in, int out)
         for (ssize_t n; at < end; at += n) {
             size_t wanted = end - at < (off_t)sizeof bytes ? (size_t)(end - at) : sizeof bytes;
             n = pread(in, bytes, wanted, at);
-            if (n <= 0 || pwrite(out, bytes, (size_t)n, at) != n) die("copy %s of the system", filling.path);
+            if (n <= 0 || pwrite(out, bytes, (size_t)n, at) != n) die("copy %s of the system", path);
         }
 }
 
@@ -108,30 +109,109 @@ static bool is_copied(const struct stat *status)
     return filling.whole || status->st_blocks != blocks;
 }
 
+/* A regular file that was made and lacks all else: what it is filled with, if its data is copied, and its attributes. */
+struct unfinished { int fd, source; struct stat status; char *path; };
+
+static void finish_file(const struct unfinished *file)
+{
+    const struct stat *status = &file->status;
+    int fd = file->fd;
+    if (file->source >= 0) {
+        copy_data(file->source, fd, file->path);
+        close(file->source);
+    } else {
+        CHECK(fsetxattr(fd, "user.overlay.metacopy", "", 0, 0), "mark %s (overlay)", file->path);
+        CHECK(fsetxattr(fd, "user.overlay.redirect", file->path, strlen(file->path), 0),
+              "direct %s (overlay)", file->path);
+    }
+    CHECK(ftruncate(fd, status->st_size), "size %s", file->path);
+    bool owned = status->st_uid || status->st_gid;
+    if (owned) CHECK(fchown(fd, status->st_uid, status->st_gid), "chown %s", file->path);
+    if (owned || status->st_mode & 07000) CHECK(fchmod(fd, status->st_mode & 07777), "chmod %s", file->path);
+    struct timespec read = filling.instant;
+    if (!strcmp(file->path, "/dev/kmsg")) read.tv_nsec = KERNEL_LOG_MARK;
+    CHECK(futimens(fd, (struct timespec[]){read, status->st_mtim}), "date %s", file->path);
+    close(fd);
+    free(file->path);
+}
+
+/* A second thread finishes files while the first makes the next ones: whoever opens a sandbox waits for thousands. What
+ * depends on an order, the numbers of inodes and the entries of directories, is the first thread's alone. Each thread
+ * waits for many files, not for one, since it takes longer to wake a thread than to finish a file. */
+enum { MOST_UNFINISHED = 256, WORTH_WAKING = 64 };
+static struct {
+    pthread_t thread;
+    bool helps, last;
+    pthread_mutex_t lock;
+    pthread_cond_t more, room;
+    unsigned made, finished;
+    struct unfinished files[MOST_UNFINISHED];
+} second = {.lock = PTHREAD_MUTEX_INITIALIZER, .more = PTHREAD_COND_INITIALIZER, .room = PTHREAD_COND_INITIALIZER};
+
+static void *finish_files(void *unused)
+{
+    (void)unused;
+    for (;;) {
+        pthread_mutex_lock(&second.lock);
+        while (second.made - second.finished < WORTH_WAKING && !second.last)
+            pthread_cond_wait(&second.more, &second.lock);
+        unsigned until = second.made;
+        pthread_mutex_unlock(&second.lock);
+        if (until == second.finished) return NULL;
+        for (unsigned at = second.finished; at != until; at++) finish_file(&second.files[at % MOST_UNFINISHED]);
+        pthread_mutex_lock(&second.lock);
+        second.finished = until;
+        pthread_cond_signal(&second.room);
+        pthread_mutex_unlock(&second.lock);
+    }
+}
+
+static void start_second(void)
+{
+    /* has the kernel make room for descriptors now: once threads share them, it waits for all processors to do so */
+    int far = fcntl(filling.top, F_DUPFD_CLOEXEC, 2 * MOST_UNFINISHED);
+    if (far >= 0) close(far);
+    second.last = false;
+    second.helps = !pthread_create(&second.thread, NULL, finish_files, NULL);
+}
+
+static void finish_later(struct unfinished file)
+{
+    if (!second.helps) {
+        finish_file(&file);
+        return;
+    }
+    pthread_mutex_lock(&second.lock);
+    while (second.made - second.finished == MOST_UNFINISHED) pthread_cond_wait(&second.room, &second.lock);
+    second.files[second.made++ % MOST_UNFINISHED] = file;
+    if (second.made - second.finished == WORTH_WAKING) pthread_cond_signal(&second.more);
+    pthread_mutex_unlock(&second.lock);
+}
+
+static void end_second(void)
+{
+    if (!second.helps) return;
+    pthread_mutex_lock(&second.lock);
+    second.last = true;
+    pthread_cond_signal(&second.more);
+    pthread_mutex_unlock(&second.lock);
+    pthread_join(second.thread, NULL);
+}
+
 static void fill_file(int from, int to, const char *name, const struct stat *status)
 {
     if (status->st_nlink > 1 && link_to_known(status, to, name)) return;
-    int fd = openat(to, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, status->st_mode & 0777);
-    CHECK(fd, "create %s", filling.path);
+    struct unfinished file = {
+        .fd = openat(to, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, status->st_mode & 0777),
+        .source = -1, .status = *status, .path = strdup(filling.path),
+    };
+    CHECK(file.fd, "create %s", filling.path);
+    if (!file.path) die("remember %s", filling.path);
     if (is_copied(status)) {
-        int in = openat(from, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-        CHECK(in, "open %s of the system", filling.path);
-        copy_data(in, fd);
-        close(in);
-    } else {
-        CHECK(fsetxattr(fd, "user.overlay.metacopy", "", 0, 0), "mark %s (overlay)", filling.path);
-        CHECK(fsetxattr(fd, "user.overlay.redirect", filling.path, strlen(filling.path), 0),
-              "direct %s (overlay)", filling.path);
-        strcpy(filling.left_below, filling.path);
-    }
-    CHECK(ftruncate(fd, status->st_size), "size %s", filling.path);
-    bool owned = status->st_uid || status->st_gid;
-    if (owned) CHECK(fchown(fd, status->st_uid, status->st_gid), "chown %s", filling.path);
-    if (owned || status->st_mode & 07000) CHECK(fchmod(fd, status->st_mode & 07777), "chmod %s", filling.path);
-    struct timespec read = filling.instant;
-    if (!strcmp(filling.path, "/dev/kmsg")) read.tv_nsec = KERNEL_LOG_MARK;
-    CHECK(futimens(fd, (struct timespec[]){read, status->st_mtim}), "date %s", filling.path);
-    close(fd);
+        file.source = openat(from, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+        CHECK(file.source, "open %s of the system", filling.path);
+    } else strcpy(filling.left_below, filling.path);
+    finish_later(file);
 }
 
 /* A link that says which device is meant (system/image.py): nobody may make one here, and a socket is refused to
@@ -164,7 +244,8 @@ static void fill_other(int from, int to, const char *name, const struct stat *st
         CHECK(mknodat(to, name, status->st_mode & S_IFMT, 0), "create %s", filling.path);
         CHECK(fchmodat(to, name, status->st_mode & 07777, 0), "chmod %s", filling.path);
     }
-    CHECK(fchownat(to, name, status->st_uid, status->st_gid, AT_SYMLINK_NOFOLLOW), "chown %s", filling.path);
+    if (status->st_uid || status->st_gid)
+        CHECK(fchownat(to, name, status->st_uid, status->st_gid, AT_SYMLINK_NOFOLLOW), "chown %s", filling.path);
     CHECK(utimensat(to, name, (struct timespec[]){filling.instant, status->st_mtim}, AT_SYMLINK_NOFOLLOW),
           "date %s", filling.path);
 }
@@ -248,7 +329,9 @@ const char *fill_tree(const char *from, const char *to, const struct timespec *i
     filling.whole = whole;
     filled_sum = 0;
     umask(0);
+    start_second();
     fill_directory(source, filling.top, wanted);
+    end_second();
     finish_directory(filling.top, &status);
     umask(022);
     close(source);
