@@ -209,7 +209,7 @@ def test_a_patch_that_is_none_is_refused(
     monkeypatch.setattr(small_world, "gone", lambda name: Kept(0, "", patch))
     small_memory(directory)
     with pytest.raises(ModelError, match=r"behaviors\.bin is damaged"):
-        load_model(directory).answer("rm b.txt")
+        load_model(directory).memory.answer("rm b.txt")
 
 
 # Arrays -------------------------------------------------------------------------------------------

@@ -299,7 +299,12 @@ def _own(text: str, taken: Taken) -> str:
 
 def _others(taken: Taken, option: str) -> Others | None:
     """What says which rows there are; None where the option is there twice."""
-    others = tuple(sorted(each for each in taken.form.options if each[0] != option))
+    others = tuple(
+        sorted(
+            (each for each in taken.form.options if each[0] != option),
+            key=lambda each: (each[0], each[1] or ""),
+        )
+    )
     if len(others) != len(taken.form.options) - 1:
         return None
     return others, taken.form.operands
