@@ -276,6 +276,7 @@ EDITED = (
     "sed -n -i.b 1p scripts/setuid_tool",
     "sed -i 's/nothing/everything/' data/ids.txt",
     "cat data/ids.txt; sed -i 1d data/ids.txt; cat data/ids.txt",
+    "cd data; sed -i 1d ids.txt; cat ids.txt",
 )
 
 MARK = "== the end =="

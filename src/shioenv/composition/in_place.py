@@ -118,8 +118,9 @@ def _directories(files: tuple[str, ...], state: State, fresh: Mapping[str, Any])
     """The times of the directories in which files were replaced."""
     operations: dict[str, Operation] = {}
     for path in files:
-        key = _key(posixpath.dirname(path) or ".", state)
-        entry = state.entry(posixpath.dirname(path) or ".")
+        directory = posixpath.dirname(path) or "."
+        key = file_key(os.fsencode(state.resolve(directory)), os.fsencode(state.cwd))
+        entry = state.entry(directory)
         for each in OF_DATE:
             if entry is not None and getattr(entry, each) != fresh[each]:
                 operations[f"{key}/{each}"] = ("=", pointer("fs", key, each), fresh[each])

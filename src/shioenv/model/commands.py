@@ -123,7 +123,7 @@ class Commands:
         """
         step = self._step(call, state, looked_up=looked_up)
         self.steps.append(step)
-        return replace(step.answer, behavior=self._with_times(step.answer.behavior, state))
+        return replace(step.answer, behavior=self.with_times(step.answer.behavior, state))
 
     def _step(self, call: Call, state: State, *, looked_up: bool = False) -> Step:
         asked: list[str] = []
@@ -266,7 +266,7 @@ class Commands:
         files = any(each.kind in "fdls" for each in taken.operands)
         return any(each.kind == "x" for each in taken.operands) or not (files or taken.operands)
 
-    def _with_times(self, behavior: Behavior, state: State) -> Behavior:
+    def with_times(self, behavior: Behavior, state: State) -> Behavior:
         """The behavior with the times and links of directories, which records do not tell.
 
         A directory in which something is made or removed has the time of now. The patch of a whole

@@ -138,7 +138,8 @@ class Model:
                 behavior, sure = answer.behavior, min(sure, answer.confidence)
                 written = answer.written or self._written(text, behavior, here)
                 try:
-                    here = here.after(text, behavior, written, answer.carried)
+                    dated = self._commands.with_times(behavior, here)
+                    here = here.after(text, dated, written, answer.carried)
                 except PatchError:
                     here = here.after(text, replace(behavior, patch=type(behavior.patch)()))
             if len(self._reached) > 64:

@@ -387,3 +387,11 @@ def test_the_model_is_a_runner_like_any_other(
         result for result in run_checks(model, model.memory.world.state()) if result.failure
     ]
     assert failures == []
+
+
+def test_a_directory_has_the_time_of_what_a_line_before_made_in_it(model: Model) -> None:
+    """No patch of a whole line tells that time, and the next line lists it."""
+    reached = model.reached(State(cwd=HOME, history=("touch sub/new",)))
+    entry = reached.entry("sub")
+    assert entry is not None
+    assert entry.time == "19:43"
