@@ -67,13 +67,12 @@ def test_every_line_is_needed(seed: int, tasks: list[Task], observer: SandboxRun
     ("harm", "other"),
     [
         ("chmod g-rx scripts/backup.sh", "chmod --reference=scripts/cleanup.sh scripts/backup.sh"),
-        ("unlink archives/site.zip", None),
         ("tee -a documents/todo.txt", "sed -i '$d' documents/todo.txt"),
         ("chgrp -v -h root", "chown -h :ubuntu images/photo_link.png"),
     ],
 )
 def test_what_was_done_has_to_be_undone(
-    harm: str, other: str | None, tasks: list[Task], observer: SandboxRunner
+    harm: str, other: str, tasks: list[Task], observer: SandboxRunner
 ) -> None:
     task = named(tasks, harm)
     made = repair_of(task, observer)
@@ -83,7 +82,7 @@ def test_what_was_done_has_to_be_undone(
     episode = Episode(made, observer)
     assert not episode.act("ls").done
     assert not episode.act(f"{task.solution} > /dev/null; ls").done
-    for row in filter(None, (made.solution, other)):
+    for row in (made.solution, other):
         terminal = Terminal(observer, made.cwd, made.history)
         terminal.run(row)
         assert Judge(made, observer).judge(terminal).passed, row
@@ -94,6 +93,8 @@ def test_what_was_done_has_to_be_undone(
 def test_what_nobody_can_write_again_is_no_task(tasks: list[Task], observer: SandboxRunner) -> None:
     refused = repair_of(named(tasks, "ip link del"), observer)
     assert refused == "nobody could undo it by its prompt"
+    refused = repair_of(named(tasks, "unlink archives/site.zip"), observer)
+    assert refused == "no prompt tells its goal"
 
 
 def test_a_command_makes_both(observer: SandboxRunner, tmp_path: Path) -> None:

@@ -120,7 +120,7 @@ def test_predict_speaks_of_the_system_that_it_is_asked_about(
     world.write_bytes(world.read_bytes().replace(now[0], earlier))
     card = tmp_path / "model" / "model.json"
     card.write_text(card.read_text().replace('"debian-12"', '"another"'))
-    given = ["predict", "touch new.txt", "--model", str(tmp_path / "model"), "--json"]
+    given = ["predict", "touch -a new.txt", "--model", str(tmp_path / "model"), "--json"]
     own, there = (
         json.loads(CliRunner().invoke(app, [*given, *system]).stdout)
         for system in ((), ("--system", "debian-12"))

@@ -22,7 +22,7 @@ def read(*readings: bytes) -> bytes:
     observer = object.__new__(SandboxRunner)
     observer._network = None
     observer._sandbox = Reader(*readings)  # type: ignore[assignment]
-    return observer._pristine_network()
+    return observer._read_network()
 
 
 def test_a_spoiled_reading_is_not_taken_for_the_network() -> None:
