@@ -277,6 +277,7 @@ EDITED = (
     "sed -i 's/nothing/everything/' data/ids.txt",
     "cat data/ids.txt; sed -i 1d data/ids.txt; cat data/ids.txt",
     "cd data; sed -i 1d ids.txt; cat ids.txt",
+    "sed -E -i 's/(port) = ([0-9]+)/\\2 \\1/' config/app.ini",
 )
 
 MARK = "== the end =="

@@ -143,6 +143,7 @@ class Effects:
                     for each, value in entry.items()
                     if old.get(each) != value
                 ]
+                operations += [("r", pointer("fs", name, each)) for each in old.keys() - entry]
         digests = {
             name: hashlib.sha256(content).hexdigest()
             for name, content in self.contents.items()

@@ -14,12 +14,11 @@ _BITS = {"r": 4, "w": 2, "x": 1}
 def mode_of(perms: str) -> int:
     """The permission bits of ten characters such as `drwxr-xr-x`."""
     bits = 0
-    for place, shift in ((1, 6), (4, 3), (7, 0)):
-        for letter, shown in zip("rwx", perms[place : place + 3], strict=True):
-            if shown == letter or (letter == "x" and shown in "st"):
-                bits |= _BITS[letter] << shift
-    bits |= stat.S_ISUID * (perms[3] in "sS") | stat.S_ISGID * (perms[6] in "sS")
-    return bits | stat.S_ISVTX * (perms[9] in "tT")
+    for place, letter in enumerate(perms[1:10]):
+        bits |= (letter not in "-ST") << 8 - place
+        if letter in "sStT":
+            bits |= (stat.S_ISUID, stat.S_ISGID, stat.S_ISVTX)[place // 3]
+    return bits
 
 
 def shown(kind: str, mode: int) -> str:

@@ -8,9 +8,11 @@ import posixpath
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import cached_property, lru_cache
 from typing import Any
 
+from shioenv.composition.modes import mode_of
 from shioenv.domain.context import MONTHS, FileEntry
 from shioenv.domain.names import file_key, name_bytes, place_in_directory
 from shioenv.domain.runner import State
@@ -259,7 +261,7 @@ class Operand:
         return found | {
             "mode": entry.perms,
             "rights": entry.perms[1:],
-            "octal": octal(entry.perms),
+            "octal": f"{mode_of(entry.perms):03o}",
             "owner": entry.owner,
             "group": entry.group,
             "size": str(entry.size),
@@ -390,6 +392,13 @@ def _operand(word: str, state: State) -> Operand:
     return Operand(word, kind, path, key)
 
 
+def instant(entry: FileEntry) -> datetime:
+    """When a file was changed, to the minute, in UTC."""
+    hour, minute = map(int, entry.time.split(":"))
+    month = MONTHS.index(entry.month) + 1
+    return datetime(entry.year, month, entry.day, hour, minute, tzinfo=UTC)
+
+
 def rounded(size: int, base: int) -> str:
     """A number of bytes as programs show it to people, rounded up: `35K`, `1.2M`.
 
@@ -406,17 +415,3 @@ def rounded(size: int, base: int) -> str:
 
 
 _LETTERS = " KMGTPE"
-
-
-def octal(perms: str) -> str:
-    """`-rwxr-xr-x` as `755`, in four digits where there is a special bit."""
-    bits = 0
-    for place, letter in enumerate(perms[1:10]):
-        if letter not in "-ST":
-            bits |= 1 << 8 - place
-    special = (
-        4 * (perms[3:4] in "sS" and perms[3:4] != "")
-        + 2 * (perms[6:7] in "sS" and perms[6:7] != "")
-        + (perms[9:10] in "tT" and perms[9:10] != "")
-    )
-    return f"{special or ''}{bits:03o}"

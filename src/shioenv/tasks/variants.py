@@ -16,6 +16,7 @@ from typing import Final, TypeAlias
 from shioenv.bash.read import read
 from shioenv.bash.scan import Refused
 from shioenv.bash.words import quoted
+from shioenv.composition.modes import mode_of
 from shioenv.domain.argument import Argument
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import Context
@@ -45,8 +46,6 @@ TRIED: Final = 24
 
 ORDERS: Final = 6
 """Most orders of a solution's lines that are tried."""
-
-_MODES: Final = dict(zip("rwxsStT-", (4, 2, 1, 1, 0, 1, 0, 0), strict=True))
 
 
 def reaches(task: Task, behavior: Behavior, before: Context) -> bool:
@@ -353,11 +352,7 @@ _WITHOUT: Final = "- `{}` holds this (without a newline at its end):\n"
 
 def octal(perms: str) -> str:
     """Permissions as `ls` writes them, as a number of base 8."""
-    special = sum(
-        bit for bit, letter in zip((4, 2, 1), perms[3:10:3], strict=True) if letter in "sStT"
-    )
-    digits = [sum(_MODES[letter] for letter in perms[n : n + 3]) for n in (1, 4, 7)]
-    return f"{special}{''.join(map(str, digits))}"
+    return f"{mode_of(perms):04o}"
 
 
 def _word(name: str) -> str | None:

@@ -25,7 +25,7 @@ from shioenv.fronts.ssh.asked_files import (
     AskedFiles,
     ScpAnswers,
     SftpAnswers,
-    mode_of,
+    file_mode,
 )
 from shioenv.fronts.ssh.machines import Account
 from shioenv.fronts.ssh.uploads import Room, Uploads
@@ -220,7 +220,7 @@ def test_bytes_and_handles_are_bounded(tmp_path: Path) -> None:
     [("-rwsr-xr-x", 0o104755), ("drwxrwxrwt", 0o041777), ("-rw-r-Sr-T", 0o103644)],
 )
 def test_rights_are_a_mode(perms: str, mode: int) -> None:
-    assert mode_of(perms) == mode
+    assert file_mode(perms) == mode
 
 
 # ---- scp ----

@@ -13,17 +13,18 @@ import stat
 import struct
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import partial
 from typing import Final
 
 from shioenv.bash.words import quoted
-from shioenv.domain.context import MONTHS, FileEntry
+from shioenv.composition.modes import mode_of
+from shioenv.domain.context import FileEntry
 from shioenv.errors import Abstained
 from shioenv.fronts.seat import Seat
 from shioenv.fronts.ssh.machines import Account
 from shioenv.fronts.ssh.uploads import LARGEST, Uploads
 from shioenv.live.asked import AskedShell
+from shioenv.model.facts import instant
 
 HANDLES: Final = 64
 """Files and directories of a session that are open at once; ours."""
@@ -127,23 +128,15 @@ class AskedFiles:
         """An entry's attributes, as SFTP has them."""
         owner = self._accounts.get(entry.owner)
         uid, gid = (owner.uid, owner.gid) if owner else (0, 0)
-        day = datetime(entry.year, MONTHS.index(entry.month) + 1, entry.day, tzinfo=UTC)
-        hours, minutes = map(int, entry.time.split(":"))
-        seconds = int(day.timestamp()) + 60 * (60 * hours + minutes)
+        seconds = int(instant(entry).timestamp())
         return struct.pack(
-            ">IQIIIII", 15, entry.size, uid, gid, mode_of(entry.perms), seconds, seconds
+            ">IQIIIII", 15, entry.size, uid, gid, file_mode(entry.perms), seconds, seconds
         )
 
 
-def mode_of(perms: str) -> int:
-    """The mode of a file whose rights `ls` shows so."""
-    mode = _KINDS.get(perms[:1], 0)
-    for place, letter in enumerate(perms[1:10]):
-        if letter not in "-ST":
-            mode |= 1 << (8 - place)
-        if letter in "sStT":
-            mode |= (stat.S_ISUID, stat.S_ISGID, stat.S_ISVTX)[place // 3]
-    return mode
+def file_mode(perms: str) -> int:
+    """The mode of a file whose rights `ls` shows so, with the bits of the file's kind."""
+    return _KINDS.get(perms[:1], 0) | mode_of(perms)
 
 
 def shown(entry: FileEntry, name: str) -> str:
@@ -437,7 +430,7 @@ class ScpAnswers:
         if self._files.is_directory(path):
             raise StatusError(_FAILURE)
         content = self._files.read(path)
-        return content, mode_of(self._files.entry(path).perms) & 0o7777
+        return content, mode_of(self._files.entry(path).perms)
 
     async def _placed(self, target: str, name: str) -> str:
         """Where something of a name goes: into the target where that is a directory."""

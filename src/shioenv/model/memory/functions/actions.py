@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeAlias
 
+from shioenv.model.memory.functions.space import ESCAPES
+
 Node: TypeAlias = tuple[Any, ...]
 """A part of a program: its kind, and its parts."""
 
@@ -39,10 +41,7 @@ _PATTERN = re.compile(r"/((?:\[\^?\]?(?:\[:\w+:\]|[^\]\n])*\]|\\.|[^/\\\n\[])*)/
 
 _ASSIGNMENTS = {"=": "", "+=": "+", "-=": "-", "*=": "*", "/=": "/", "%=": "%", "^=": "^"}
 _COMPARISONS = frozenset(("<", "<=", "==", "!=", ">", ">="))
-_STRING_ESCAPES = {
-    "n": "\n", "t": "\t", "\\": "\\", '"': '"', "/": "/", "a": "\a", "b": "\b", "f": "\f",
-    "r": "\r", "v": "\v",
-}  # fmt: skip
+_STRING_ESCAPES = {**ESCAPES, '"': '"', "/": "/"}
 
 
 @dataclass(frozen=True)

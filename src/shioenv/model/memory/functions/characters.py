@@ -7,6 +7,7 @@ from functools import lru_cache
 
 from shioenv.bash.patterns import CLASSES
 from shioenv.model.memory.functions.space import (
+    ESCAPES,
     Flags,
     Given,
     Roles,
@@ -14,8 +15,6 @@ from shioenv.model.memory.functions.space import (
     as_text,
     check_length,
 )
-
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
 
 _FACTOR = 100
 """How much more work a character of a set is than a printed character."""
@@ -43,14 +42,14 @@ def set_of(word: str) -> str:
         if octal:
             one, index = chr(int(octal[1], 8)), octal.end()
         elif word[index] == "\\" and index + 1 < len(word):
-            one, index = _ESCAPES.get(word[index + 1], word[index + 1]), index + 2
+            one, index = ESCAPES.get(word[index + 1], word[index + 1]), index + 2
         else:
             one, index = word[index], index + 1
         if word[index : index + 1] == "-" and index + 1 < len(word):
             last = word[index + 1]
             index += 2
             if last == "\\":
-                last, index = _ESCAPES.get(word[index], word[index]), index + 1
+                last, index = ESCAPES.get(word[index], word[index]), index + 1
             if last < one:
                 raise ValueError(word)
             items += [chr(each) for each in range(ord(one), ord(last) + 1)]
@@ -110,6 +109,6 @@ def say(given: Given, roles: Roles, flags: Flags) -> str:
 def _unescaped(match: re.Match[str]) -> str:
     octal, hexadecimal, letter = match.groups()
     if letter is not None:
-        return "\x1b" if letter == "e" else _ESCAPES[letter]
+        return "\x1b" if letter == "e" else ESCAPES[letter]
     code = int(octal or "0", 8) & 0xFF if hexadecimal is None else int(hexadecimal, 16)
     return chr(code) if code < 128 else chr(0xDC00 + code)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 
-from shioenv.domain.context import MONTHS, FileEntry
-from shioenv.model.facts import octal
+from shioenv.composition.modes import mode_of
+from shioenv.domain.context import FileEntry
+from shioenv.model.facts import instant
 from shioenv.model.memory.functions.language import (
     Directive,
     FormattedFile,
@@ -19,13 +20,11 @@ from shioenv.model.memory.functions.language import (
     nothing,
     refused,
 )
+from shioenv.model.memory.functions.space import ESCAPES
 from shioenv.model.memory.rewrite import Taken
 
 _PART = re.compile(r"%%|%([-#0 +']*\d*(?:\.\d+)?)((?:[HL][rd]|[ATCB][A-Za-z@+]|[A-Za-z]))")
-_ESCAPES = {
-    "n": "\n", "t": "\t", "\\": "\\", "0": "\0", "a": "\a", "b": "\b", "f": "\f", "r": "\r",
-    "v": "\v", "e": "\x1b", '"': '"',
-}  # fmt: skip
+_ESCAPES = {**ESCAPES, "e": "\x1b", '"': '"'}
 
 _BLOCK = 4096
 """Bytes of a block of the machine's disk."""
@@ -101,13 +100,6 @@ def _padded(value: str, flags: str) -> str | None:
     return value.rjust(width, "0" if "0" in match[1] else " ")
 
 
-def instant(entry: FileEntry) -> datetime:
-    """When a file was changed, to the minute."""
-    hour, minute = map(int, entry.time.split(":"))
-    month = MONTHS.index(entry.month) + 1
-    return datetime(entry.year, month, entry.day, hour, minute, tzinfo=UTC)
-
-
 def stamp(when: datetime, style: str) -> str:
     """An instant, written by a format of date(1). Errors: ValueError for other directives."""
     style = style.replace("%s", str(int(when.timestamp()))).replace("%N", "000000000")
@@ -166,7 +158,7 @@ ATTRIBUTES: Mapping[str, Directive] = {
     "size": lambda file: str(file.entry.size),
     "name": lambda file: file.path,
     "last name": lambda file: posixpath.basename(file.path.rstrip("/")) or file.path[:1],
-    "rights in octal": lambda file: octal(file.entry.perms).lstrip("0") or "0",
+    "rights in octal": lambda file: f"{mode_of(file.entry.perms):o}",
     "rights": lambda file: file.entry.perms,
     "owner": lambda file: file.entry.owner,
     "group": lambda file: file.entry.group,

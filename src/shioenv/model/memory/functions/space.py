@@ -46,6 +46,11 @@ class Given:
         return replace(self, text=as_bytes(self.text or ""), texts=texts)
 
 
+ESCAPES: Mapping[str, str] = {
+    "n": "\n", "t": "\t", "r": "\r", "\\": "\\", "a": "\a", "b": "\b", "f": "\f", "v": "\v",
+}  # fmt: skip
+"""What a letter behind a backslash stands for in C, and in most programs."""
+
 Roles: TypeAlias = Mapping[str, str]
 """Words by the role that they play."""
 

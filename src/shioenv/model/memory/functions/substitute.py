@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from shioenv.domain.work import spend
 from shioenv.model.memory.functions.match import translated
+from shioenv.model.memory.functions.space import ESCAPES
 
 
 def replaced(
@@ -49,7 +50,7 @@ def replaced(
     return "".join(made) + text[at:], count
 
 
-_ESCAPES = {"n": "\n", "t": "\t", "f": "\f", "v": "\v", "a": "\a", "r": "\r"}
+_ESCAPES = {letter: ESCAPES[letter] for letter in "ntfvar"}
 _CASES: dict[str, Callable[[str], str]] = {"U": str.upper, "L": str.lower}
 
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import posixpath
 import re
-import stat
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import lru_cache
 
 from shioenv.bash.patterns import matches
+from shioenv.composition.modes import changed_mode, mode_of
 from shioenv.domain.context import FileEntry
 from shioenv.domain.pointer import pointer
 from shioenv.domain.work import spend
-from shioenv.model.facts import Operand, Tree, octal
-from shioenv.model.memory.functions.formats import ATTRIBUTES, ROUGH, instant, unescaped, written
+from shioenv.model.facts import Operand, Tree, instant
+from shioenv.model.memory.functions.formats import ATTRIBUTES, ROUGH, unescaped, written
 from shioenv.model.memory.functions.language import (
     FormattedFile,
     Language,
@@ -155,34 +155,16 @@ def _is_newer(walk: _Walk, word: str) -> bool:
 
 
 @lru_cache(maxsize=500)
-def _bits(word: str) -> int:
-    """Permissions as a number. Errors: ValueError for other words."""
-    if re.fullmatch(r"[0-7]{1,4}", word):
-        return int(word, 8)
-    bits = 0
-    for clause in word.split(","):
-        match = re.fullmatch(r"([ugoa]*)[+=]([rwxst]*)", clause)
-        if match is None:
-            raise ValueError(word)
-        who = match[1].replace("a", "ugo") or "ugo"
-        for place, letters in enumerate("ugo"):
-            if letters in who:
-                shift = 6 - 3 * place
-                bits |= sum({"r": 4, "w": 2, "x": 1}.get(each, 0) << shift for each in match[2])
-                if "s" in match[2] and letters != "o":
-                    bits |= stat.S_ISUID if letters == "u" else stat.S_ISGID
-        if "t" in match[2]:
-            bits |= stat.S_ISVTX
-    return bits
-
-
 def _rights(word: str) -> int:
     """The permissions that a word asks for. Errors: ValueError for other words."""
-    return _bits(word[1:] if word[:1] in ("-", "/") else word)
+    mode = changed_mode(word[1:] if word[:1] in ("-", "/") else word, 0, 0, directory=False)
+    if mode is None:
+        raise ValueError(word)
+    return mode
 
 
 def _of_rights(walk: _Walk, word: str) -> bool:
-    has, wanted = int(octal(walk.file.entry.perms), 8), _rights(word)
+    has, wanted = mode_of(walk.file.entry.perms), _rights(word)
     if word.startswith("-"):
         return has & wanted == wanted
     return bool(has & wanted) or not wanted if word.startswith("/") else has == wanted
