@@ -104,11 +104,11 @@ def collect(given: argparse.Namespace) -> int:
 
 def pack_examples(given: argparse.Namespace) -> int:
     """Packs the examples of every model of an experiment."""
-    from shioenv.model.files import LARGEST_TRAINED, pack
+    from shioenv.model.files import pack
 
     for examples in sorted(given.directory.glob("*/examples")):
         file = given.carried / f"{examples.parent.name}.examples"
-        print(f"{file}: {pack(examples, file, most=LARGEST_TRAINED) / 1e6:.1f} MB")
+        print(f"{file}: {pack(examples, file) / 1e6:.1f} MB")
     return 0
 
 

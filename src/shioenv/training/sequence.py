@@ -15,10 +15,11 @@ import json
 import math
 import time
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -40,6 +41,8 @@ from shioenv.errors import ModelError
 from shioenv.files.durable import storage_errors
 from shioenv.model.files import write_card
 from shioenv.training.examples import SEEN, Examples
+from shioenv.training.fused import fused
+from shioenv.training.replay import ReplayedPasses
 from shioenv.version import package_version
 
 SIZES: Mapping[str, dict[str, int]] = MappingProxyType(
@@ -72,17 +75,17 @@ PLAN, CURVE = "plan.json", "curve.csv"
 _CHECKPOINTS, _MODEL = "checkpoints", "model"
 _SPENT = "seconds"
 _WARM_UP = 0.05
-_ALIGNED = 8
-"""GPUs multiply matrices fast whose sides are multiples of this."""
+_SOURCES = np.array(sorted(base << power for base in (48, 64) for power in range(11)))
+_TARGETS = np.array([16 << power for power in range(13)])
+"""Tokens that prompts and targets are padded to: 48, 64, 96, 128 and so on; 16, 32, 64 and so on.
+
+Few widths make few shapes. GPUs multiply matrices fast whose sides are multiples of 8.
+"""
+_JUDGED = 2048
+"""Most dev examples that each evaluation takes, drawn by the seed."""
 _LEAST_SCALE = 1e-3
 _CALIBRATED = 256
 """Most dev examples that are answered to calibrate the model's confidence."""
-_SPREAD = 0.1
-"""How far lengths are changed at random before examples of like length make batches.
-
-Each length is multiplied by 0.9 to 1.1.
-"""
-
 LIMITS = (
     "It writes what seems likely. An answer is no execution: do not rely on it to learn whether a "
     "command is safe, and do not train or judge on its answers as if they were the machine's."
@@ -138,28 +141,32 @@ class TrainedPiece:
     curve: list[dict[str, float]] = field(default_factory=list)
 
 
-class _Batches(torch.utils.data.Dataset):  # type: ignore[misc]
-    """Batches of examples of like length, made once. The trainer draws their order."""
+class Batches(torch.utils.data.Dataset):  # type: ignore[misc]
+    """Batches of examples of like width, made once. The trainer draws their order.
+
+    All batches but a few have one of few shapes, so that their passes can be recorded. What is
+    left of a shape is padded to the next wider target, and at last makes a smaller batch.
+    """
 
     def __init__(self, examples: Examples, *, dev: bool, batch_tokens: int, seed: int) -> None:
         self._examples = examples
-        numbers = examples.numbers(dev=dev)
+        numbers = np.random.default_rng(seed).permutation(examples.numbers(dev=dev))
+        if dev:
+            numbers = numbers[:_JUDGED]
         rows = examples.rows[numbers]
-        lengths = rows["source"].astype(np.int64) + rows["target"]
-        spread = np.random.default_rng(seed).uniform(1 - _SPREAD, 1 + _SPREAD, len(numbers))
-        self.batches: list[npt.NDArray[np.int64]] = []
-        batch: list[int] = []
-        source = target = 0
-        for place in np.argsort(lengths * spread, kind="stable"):
-            row = rows[place]
-            wide = max(source, int(row["source"])), max(target, int(row["target"]))
-            if batch and sum(wide) * (len(batch) + 1) > batch_tokens:
-                self.batches.append(np.array(batch))
-                batch, wide = [], (int(row["source"]), int(row["target"]))
-            source, target = wide
-            batch.append(int(numbers[place]))
-        if batch:
-            self.batches.append(np.array(batch))
+        sources, targets = _next(_SOURCES, rows["source"]), _next(_TARGETS, rows["target"])
+        self.batches: list[Batch] = []
+        for source in np.unique(sources):
+            left = numbers[:0]
+            for target in np.unique(targets[sources == source]):
+                left = np.append(left, numbers[(sources == source) & (targets == target)])
+                shape = int(source), int(target)
+                most = max(1, batch_tokens // sum(shape))
+                while len(left) >= most:
+                    self.batches.append(Batch(left[:most], shape))
+                    left = left[most:]
+            if len(left):
+                self.batches.append(Batch(left, shape))
 
     def __len__(self) -> int:
         return len(self.batches)
@@ -168,28 +175,41 @@ class _Batches(torch.utils.data.Dataset):  # type: ignore[misc]
         return padded(self._examples, self.batches[place])
 
 
-def padded(examples: Examples, numbers: npt.NDArray[np.int64]) -> dict[str, torch.Tensor]:
-    """Examples as the model takes them: one row each, padded to the longest example."""
-    pad = examples.codec.pad
-    sources = [examples.source(int(number)) for number in numbers]
-    targets = [examples.target(int(number)) for number in numbers]
-    ids = np.full((len(numbers), _width(sources)), pad, dtype=np.int64)
-    labels = np.full((len(numbers), _width(targets)), -100, dtype=np.int64)
+class Batch(NamedTuple):
+    """Examples that pass together."""
+
+    numbers: npt.NDArray[np.int64]
+    shape: tuple[int, int]
+    """Tokens of each prompt and of each target, padded."""
+
+
+def _next(widths: npt.NDArray[np.int64], lengths: npt.NDArray[np.uint16]) -> npt.NDArray[np.int64]:
+    found: npt.NDArray[np.int64] = widths[np.searchsorted(widths, lengths)]
+    return found
+
+
+def batch_of(examples: Examples, numbers: npt.NDArray[np.int64]) -> Batch:
+    """Examples as one batch, as wide as the longest prompt and the longest target."""
+    rows = examples.rows[numbers]
+    return Batch(numbers, (int(rows["source"].max()), int(rows["target"].max())))
+
+
+def padded(examples: Examples, batch: Batch) -> dict[str, torch.Tensor]:
+    """Examples as the model takes them: one row each, padded to the batch's shape."""
+    source, target = batch.shape
+    ids = np.full((len(batch.numbers), source), examples.codec.pad, dtype=np.int64)
+    labels = np.full((len(batch.numbers), target), -100, dtype=np.int64)
     mask = np.zeros_like(ids)
-    for place, (source, target) in enumerate(zip(sources, targets, strict=True)):
-        ids[place, : len(source)] = source
-        mask[place, : len(source)] = 1
-        labels[place, : len(target)] = target
+    for place, number in enumerate(batch.numbers.tolist()):
+        prompt, said = examples.source(number), examples.target(number)
+        ids[place, : len(prompt)] = prompt
+        mask[place, : len(prompt)] = 1
+        labels[place, : len(said)] = said
     return {
         "input_ids": torch.from_numpy(ids),
         "attention_mask": torch.from_numpy(mask),
         "labels": torch.from_numpy(labels),
     }
-
-
-def _width(rows: list[npt.NDArray[np.int64]]) -> int:
-    """The longest row's length, rounded up to a multiple of `_ALIGNED`."""
-    return -(-max(map(len, rows)) // _ALIGNED) * _ALIGNED
 
 
 class Clock:
@@ -219,7 +239,7 @@ class Clock:
         return 0.5 * (1 + math.cos(math.pi * (done - _WARM_UP) / (1 - _WARM_UP)))
 
 
-def _optimizer(model: Any, rate: float) -> torch.optim.Optimizer:
+def optimizer_of(model: Any, rate: float) -> torch.optim.Optimizer:
     """Adam whose steps are relative to the scale of what they change.
 
     The scale of a parameter is its root mean square before the first step, to one digit.
@@ -230,6 +250,26 @@ def _optimizer(model: Any, rate: float) -> torch.optim.Optimizer:
         alike.setdefault(float(f"{scale:.1g}"), []).append(weight)
     groups = [{"params": some, "lr": rate * scale} for scale, some in alike.items()]
     return torch.optim.AdamW(groups, lr=rate, betas=(0.9, 0.98), weight_decay=0.0, fused=True)
+
+
+class _Trainer(Seq2SeqTrainer):  # type: ignore[misc]
+    """The library's trainer, with passes that are recorded and played again on a GPU."""
+
+    passes: ReplayedPasses | None = None
+
+    def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Any:
+        if self.args.device.type != "cuda":
+            return super().training_step(model, inputs, num_items_in_batch)
+        model.train()
+        if self.passes is None:
+            few = fused if self.args.bf16 and not model.config.dropout_rate else nullcontext
+
+            def loss_of(batch: Mapping[str, torch.Tensor]) -> Any:
+                with few(model), self.compute_loss_context_manager():
+                    return self.compute_loss(model, dict(batch))
+
+            self.passes = ReplayedPasses(loss_of, list(model.parameters()))
+        return self.passes(self._prepare_inputs(inputs))
 
 
 class _Piece(TrainerCallback):  # type: ignore[misc]
@@ -283,21 +323,23 @@ def train(
     with storage_errors(directory):
         directory.mkdir(parents=True, exist_ok=True)
         _agree(directory, plan, examples)
+    if device == "cuda":
+        torch.cuda.set_stream(torch.cuda.Stream())  # passes on the default stream are not recorded
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     transformers.set_seed(plan.seed)
     checkpoints = directory / _CHECKPOINTS
     last = get_last_checkpoint(str(checkpoints)) if checkpoints.is_dir() else None
     clock = Clock(plan, begun, _spent(last))
-    model = _begun(examples, plan)
-    optimizer = _optimizer(model.to(device), plan.learning_rate)
+    model = new_model(examples, plan)
+    optimizer = optimizer_of(model.to(device), plan.learning_rate)
     batches = {
-        dev: _Batches(examples, dev=dev, batch_tokens=plan.batch_tokens, seed=plan.seed)
+        dev: Batches(examples, dev=dev, batch_tokens=plan.batch_tokens, seed=plan.seed)
         for dev in (False, True)
     }
     if not len(batches[True]):
         raise ModelError("no example judges: there are too few of them", hint="take more material")
-    trainer = Seq2SeqTrainer(
+    trainer = _Trainer(
         model=model,
         args=_arguments(checkpoints, plan, device),
         train_dataset=batches[False],
@@ -377,7 +419,11 @@ def _agree(directory: Path, plan: TrainingPlan, examples: Examples) -> None:
         )
 
 
-def _begun(examples: Examples, plan: TrainingPlan) -> Any:
+def new_model(examples: Examples, plan: TrainingPlan) -> Any:
+    """The model that a run begins with: from scratch, or the plan's checkpoint.
+
+    Errors: ModelError for a size or a checkpoint that there is not.
+    """
     codec = examples.codec
     if plan.checkpoint:
         try:
@@ -503,7 +549,7 @@ def _calibration(model: Any, examples: Examples, plan: TrainingPlan, device: str
     scores: list[float] = []
     by_length = chosen[np.argsort(examples.rows["target"][chosen], kind="stable")]
     for part in np.array_split(by_length, max(1, len(by_length) // 32)):
-        batch = padded(examples, part)
+        batch = padded(examples, batch_of(examples, part))
         longest = int((batch["labels"] != -100).sum(dim=1).max())
         with torch.no_grad():
             made = model.generate(

@@ -7,12 +7,16 @@ import os
 import subprocess
 import sys
 import time
-from dataclasses import replace
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from needs import needed_module
 
 torch = needed_module("torch")
@@ -35,8 +39,9 @@ from shioenv.model.sequence.codec import Codec, Writing
 from shioenv.model.sequence.compact import ERRORS, OUTPUT, DocumentNames, Now, Target, target_of
 from shioenv.model.sequence.prompts import Prompter
 from shioenv.model.sequence.seq2seq import Seq2seq
-from shioenv.training.examples import Examples, TrainingExample, write_examples
-from shioenv.training.sequence import Clock, TrainingPlan, train
+from shioenv.training.examples import ROW, Examples, TrainingExample, write_examples
+from shioenv.training.fused import fused
+from shioenv.training.sequence import Batches, Clock, TrainingPlan, new_model, train
 
 SCRIPT = Path(__file__).parents[3] / "scripts" / "train_elsewhere.py"
 NOW = Now("Oct", 16, 2025, "19:43")
@@ -337,3 +342,66 @@ def test_models_are_trained_and_asked_on_a_machine_with_the_examples_alone(
     assert (mine / "model.safetensors").read_bytes() == (theirs / "model.safetensors").read_bytes()
     assert load_seq2seq(mine).card["steps"] >= 1
     assert not list(home.glob("one/seq2seq-tiny/model/*.safetensors")), "only the first is carried"
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 900), st.integers(1, 512)), max_size=300),
+    st.integers(64, 4096),
+)
+def test_each_example_is_in_one_batch_of_few_shapes(
+    lengths: list[tuple[int, int]], batch_tokens: int
+) -> None:
+    rows = np.zeros(len(lengths), dtype=ROW)
+    rows["source"], rows["target"] = [*zip(*lengths, strict=True)] or ([], [])
+    batches = Batches(_Lengths(rows), dev=False, batch_tokens=batch_tokens, seed=1).batches  # type: ignore[arg-type]
+    assert sorted(n for batch in batches for n in batch.numbers) == list(range(len(lengths)))
+    for numbers, (source, target) in batches:
+        assert rows["source"][numbers].max() <= source
+        assert rows["target"][numbers].max() <= target
+        assert len(numbers) == 1 or len(numbers) * (source + target) <= batch_tokens
+    widths = {batch.shape for batch in batches}
+    shapes = {(len(batch.numbers), batch.shape) for batch in batches}
+    assert len(widths) <= 10 * 6
+    assert len(shapes) <= len(widths) + len({source for source, _ in widths})
+
+
+@dataclass
+class _Lengths:
+    """Examples of which only the lengths are asked."""
+
+    rows: Any
+
+    def numbers(self, *, dev: bool) -> Any:
+        return np.arange(len(self.rows))
+
+
+def test_fused_passes_are_those_of_the_library_but_for_rounding(examples: Examples) -> None:
+    """Both are as far from the pass in float32, loss and gradients."""
+    batch = Batches(examples, dev=False, batch_tokens=4096, seed=0)[0]
+    plan = msgspec.structs.replace(PLAN, dropout=0.0)
+    gradients: dict[str, list[Any]] = {}
+    losses: dict[str, float] = {}
+    for way in ("float32", "library", "fused"):
+        torch.manual_seed(5)
+        model = new_model(examples, plan).train()
+        few = fused(model) if way == "fused" else nullcontext()
+        with (
+            torch.compiler.set_stance("force_eager"),
+            few,
+            torch.autocast("cpu", torch.bfloat16, enabled=way != "float32"),
+        ):
+            loss = model(**batch).loss
+        loss.backward()
+        losses[way] = loss.item()
+        gradients[way] = [weight.grad for weight in model.parameters()]
+    exact = gradients["float32"]
+    size = sum(float(each.square().sum()) for each in exact)
+
+    def gap(way: str) -> float:
+        pairs = zip(gradients[way], exact, strict=True)
+        return sum(float((one - other).square().sum()) for one, other in pairs) / size
+
+    assert gap("fused") < 1.5 * gap("library")
+    assert abs(losses["fused"] - losses["float32"]) < 0.01 * losses["float32"]
+    assert model.config._attn_implementation == "sdpa"
+    assert not [each for each in model.modules() if "forward" in vars(each)]
