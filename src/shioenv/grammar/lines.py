@@ -304,6 +304,10 @@ class LineParser:
         )
         option = OptionLine(number, spec, shown)
         self.option_value(reader, option)
+        if spec.words and option.spec.joined:
+            message = f"-{spec.words[0]} has several letters: its value stands behind a blank"
+            self.fault(number, position + 1, message)
+            option.spec = replace(option.spec, joined=False)
         words, option.attributes = reader.sequence()
         if (
             option.spec.separate and words

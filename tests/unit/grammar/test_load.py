@@ -340,3 +340,10 @@ def test_a_file_that_is_missing_is_named_with_what_to_do(
         load_grammar(name, directory=tmp_path)
     assert caught.value.message == f"there is no file {tmp_path}/{name}.grammar"
     assert caught.value.hint == hint.format(directory=tmp_path)
+
+
+def test_a_value_attached_to_an_option_of_several_letters_is_a_fault() -> None:
+    (fault,) = faults("start x <option> <v>\noptions\n  -V:<v>\n<v> : text = a | b\n")
+    assert fault.kind == FaultKind.SYNTAX
+    assert "-V: has several letters: its value stands behind a blank" in fault.message
+    assert fault.line == HEADER_LINES + 3
