@@ -559,3 +559,22 @@ def test_only_what_root_may_do_is_decided(start: State, user: str | None) -> Non
     assert decided("[ -r documents ]", other) is None
     assert changed_directory(Call("cd documents"), start) is not None
     assert changed_directory(Call("cd documents"), other) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "cd documents data", "cd -P documents data", "cd -PL a b c", "cd data/*.csv logs",
+        "cd //etc", "cd ///etc", "cd README.md/x", "cd /etc/passwd/x/y", "cd latest.log/x",
+        "cd empty.txt", "cd nosuch", "cd data/../logs", "cd", "cd ~", "cd //",
+    ],
+)  # fmt: skip
+def test_cd_of_the_pristine_machine_is_that_of_bash(
+    observer: SandboxRunner, start: State, text: str
+) -> None:
+    said = changed_directory(Call.parse(text), start)
+    right = observer.run(text)
+    assert said is not None
+    assert (said.exit_code, said.output, said.patch) == (
+        right.exit_code, right.output, right.patch
+    )  # fmt: skip

@@ -6,6 +6,7 @@ import os
 import posixpath
 import re
 from dataclasses import replace
+from itertools import takewhile
 
 from shioenv.bash.expand import Expander
 from shioenv.bash.words import quoted
@@ -18,6 +19,7 @@ from shioenv.domain.runner import State
 from shioenv.errors import Abstained
 from shioenv.grammar.library import shipped_headers
 
+_OPTIONS = re.compile("-[LPe@]+")
 _ANYWHERE = re.compile(r"(?P<before>\S+(?: -\S+)*)(?: \.)?(?P<after>)")
 _FIRST = re.compile(r"(?P<before>\S+)(?: \.)?(?P<after>(?: -.*)?)", re.DOTALL)
 """A command that names no directory but `.`. A name would stand between `before` and `after`:
@@ -43,10 +45,11 @@ def _logical(state: State) -> str:
 
 
 def changed_directory(call: Call, state: State) -> Behavior | None:
-    """What a `cd` to one directory does, by rule; None for other commands, options and `cd -`.
+    """What a `cd` to one directory does, or to several, by rule.
 
-    None too under `CDPATH` or `set -o physical`, for other users than root, and where the directory
-    above is missing.
+    None for other commands, for one directory with options, and for `cd -`. None too under
+    `CDPATH` or `set -o physical`, for other users than root, and where the directory above is
+    missing.
     """
     document = state.before.document
     environment, settings = document["env"], document["settings"]
@@ -61,7 +64,13 @@ def changed_directory(call: Call, state: State) -> Behavior | None:
         words = [field for word in call.words for field in expander.fields(word)]
     except Abstained:
         return None
-    if words[:1] != ["cd"] or len(words) > 2 or settings.get("-o physical"):
+    options = list(takewhile(_OPTIONS.fullmatch, words[1:]))
+    if words[:1] != ["cd"] or settings.get("-o physical"):
+        return None
+    if len(words) > len(options) + 2 and not words[len(options) + 1].startswith("-"):
+        said = b"bash: line 1: cd: too many arguments\n"
+        return Behavior(1, said, stdout=b"", stderr=said)
+    if len(words) > 2:
         return None
     name = words[1] if len(words) == 2 else environment.get("HOME", "")
     if len(words) == 1 and "HOME" not in environment.keys() | settings.keys():
@@ -69,23 +78,32 @@ def changed_directory(call: Call, state: State) -> Behavior | None:
         return Behavior(1, said, stdout=b"", stderr=said)
     if name.startswith("-") or not is_root(state) or (len(words) == 1 and not name):
         return None
-    logical = posixpath.normpath(posixpath.join(_logical(state), name)).replace("//", "/")
-    entry = state.entry(logical)
-    if entry is None or not entry.perms.startswith("d"):
-        above = state.entry(posixpath.dirname(logical))
-        wrong = "No such file or directory" if entry is None else "Not a directory"
-        if above is None or not above.perms.startswith("d"):
+    logical = posixpath.normpath(posixpath.join(_logical(state), name))
+    place = logical.replace("//", "/")
+    if not _is_directory(place, state):
+        entry = state.entry(place)
+        above = posixpath.dirname(place)
+        missing = entry is None and _is_directory(above, state)
+        while state.entry(above) is None and above != "/":
+            above = posixpath.dirname(above)
+        if entry is None and not missing and _is_directory(above, state):
             return None
+        wrong = "No such file or directory" if missing else "Not a directory"
         said = os.fsencode(f"bash: line 1: cd: {name}: {wrong}\n")
         return Behavior(1, said, stdout=b"", stderr=said)
     operations: list[Operation] = []
     for path, old, new in (
-        ("/cwd", document["cwd"], state.resolve(logical)),
+        ("/cwd", document["cwd"], state.resolve(place)),
         ("/env/PWD", environment.get("PWD"), logical),
     ):
         if old != new:
             operations.append(("=" if old is not None else "a", path, new))
     return Behavior(0, b"", ContextPatch(tuple(operations)), stdout=b"", stderr=b"")
+
+
+def _is_directory(path: str, state: State) -> bool:
+    entry = state.entry(path)
+    return entry is not None and entry.perms.startswith("d")
 
 
 def unnamed(text: str, state: State, start: str) -> bool:

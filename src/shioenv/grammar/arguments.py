@@ -20,6 +20,8 @@ from shioenv.grammar.symbols import (
     show_argument,
 )
 
+_PLAIN = re.compile(r"[A-Za-z0-9%/@,.:=_+^]*")
+"""Letters, digits and signs that mean nothing to Bash inside a word."""
 _HIDDEN = str.maketrans(" \t\n", "\x01\x02\x03")
 _WRITTEN_OPTION = re.compile(r"-([A-Za-z])(?=\Z|[ <])|<ns>([A-Za-z])|--([a-z][a-z0-9-]*)")
 LONGEST_UNKNOWN = 3
@@ -167,14 +169,15 @@ class ArgumentSplitter:
         """The arguments of letters after one dash, and how many words they use.
 
         In a bundle of at most `LONGEST_UNKNOWN` letters, an unknown letter counts as an option
-        without a value, as getopt(3) has it. A longer bundle with an unknown letter is one
-        argument.
+        without a value, as getopt(3) has it. Behind a known letter, so does a digit or a sign that
+        is none of Bash's. A longer bundle with an unknown letter is one argument.
         """
         whole = [Argument(word)], 1
         members: list[str] = []
         used = 1
         letters = word[1:]
-        may_be_bundle = letters.isascii() and letters.isalpha() and len(letters) <= LONGEST_UNKNOWN
+        of_letters = letters.isalpha() or (letters[:1] in self.shorts and _PLAIN.fullmatch(letters))
+        may_be_bundle = letters.isascii() and of_letters and len(letters) <= LONGEST_UNKNOWN
         for place, letter in enumerate(letters):
             spec = self.shorts.get(letter)
             rest = letters[place + 1 :]

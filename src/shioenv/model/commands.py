@@ -149,9 +149,7 @@ class Commands:
         return None if fed is None else replace(self._step(*fed), input=call.text)
 
     def _directory(self, call: Call, state: State) -> Step | None:
-        said = printed_directory(call, state)
-        if said is None and state.context is not None:
-            said = changed_directory(call, state)
+        said = printed_directory(call, state) or changed_directory(call, state)
         if said is None:
             return None
         return Step(call.text, Answer(said, 1.0, "the working directory, by rule"))
