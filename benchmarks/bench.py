@@ -32,7 +32,7 @@ import peers
 from spawner import Spawner
 
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
-from shioenv.system.build import cache_directory
+from shioenv.files.cache import cache_directory
 from shioenv.system.idmap import find_idmap
 from shioenv.system.store import System, build_system, find_system
 

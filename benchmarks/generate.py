@@ -29,11 +29,11 @@ from typing import Any
 
 from shioenv.dataset.generate import Progress, Summary, generate
 from shioenv.execution.local import LocalExecutor
+from shioenv.files.cache import cache_directory
 from shioenv.irreducibility.scoring import THE_PAPERS, UNSCORED, Scoring
 from shioenv.irreducibility.scoring import USUAL as FOR_DATASETS
 from shioenv.recording.cache import CACHE_BYTES
 from shioenv.synthesis.drawing import Drawing
-from shioenv.system.build import cache_directory
 from shioenv.system.store import find_system
 
 WANTED = {

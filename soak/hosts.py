@@ -39,9 +39,9 @@ from shioenv.dataset.read import read_records
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.record import Record, different_fields
 from shioenv.errors import ShioenvError, SystemBuildError
+from shioenv.files.cache import cache_directory
 from shioenv.sandbox import conformance
 from shioenv.sandbox.default import default_sandbox
-from shioenv.system.build import cache_directory
 from shioenv.system.store import build_system
 
 ROOT = Path(__file__).parents[1]

@@ -36,9 +36,9 @@ from faults import descendants
 
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.errors import SandboxError
+from shioenv.files.cache import cache_directory
 from shioenv.sandbox.base import Limits
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
-from shioenv.system.build import cache_directory
 from shioenv.system.declare import read_text
 from shioenv.system.store import System, build_system, find_system, remove_system
 

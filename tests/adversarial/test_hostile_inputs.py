@@ -28,9 +28,9 @@ from host_state import Canaries, descendants, host_state
 
 from shioenv.behavior.observe import open_sandbox
 from shioenv.errors import ShioenvError
+from shioenv.files.cache import cache_directory
 from shioenv.sandbox.base import Request
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
-from shioenv.system.build import cache_directory
 from shioenv.system.store import System
 
 HERE = Path(__file__).parent

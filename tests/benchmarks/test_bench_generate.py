@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from shioenv.system.build import cache_directory
+from shioenv.files.cache import cache_directory
 from shioenv.system.store import System
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "generate.py"

@@ -15,11 +15,11 @@ import pytest
 from needs import needs
 
 from shioenv.errors import SystemNotBuiltError
+from shioenv.files.cache import cache_directory
 from shioenv.sandbox.base import Request
 from shioenv.sandbox.conformance import CHECKS, LIMITS, Check
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
 from shioenv.sandbox.namespaces.lower import LowerForm
-from shioenv.system.build import cache_directory
 from shioenv.system.idmap import find_idmap, run_mapped
 from shioenv.system.store import System
 

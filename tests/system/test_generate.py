@@ -28,11 +28,11 @@ from shioenv.errors import (
     UnknownSamplerError,
 )
 from shioenv.execution.local import LocalExecutor
+from shioenv.files.cache import cache_directory
 from shioenv.irreducibility.scoring import UNSCORED, Scoring
 from shioenv.recording.cache import CACHE_BYTES
 from shioenv.report.stats import statistics
 from shioenv.synthesis.drawing import Drawing
-from shioenv.system.build import cache_directory
 
 COUNT, SEED, BUDGET = 20, 11, 8
 COMMANDS = (

@@ -35,11 +35,11 @@ from shioenv.errors import (
     UnknownSystemError,
     UsageError,
 )
+from shioenv.files.cache import cache_directory
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
 from shioenv.sandbox.namespaces.lower import LowerForm, keep
 from shioenv.system import build as building
 from shioenv.system import image
-from shioenv.system.build import cache_directory
 from shioenv.system.catalogue import catalogue, quoted
 from shioenv.system.declare import read_text
 from shioenv.system.idmap import find_idmap

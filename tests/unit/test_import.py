@@ -39,6 +39,12 @@ def test_judging_loads_nothing_of_the_extra_that_trains() -> None:
     assert python(f"{code}print([n for n in {training!r} if n in sys.modules])") == "[]"
 
 
+def test_asking_a_model_loads_nothing_that_builds_or_runs_a_machine() -> None:
+    around = ("shioenv.system.build", "shioenv.system.store", "shioenv.sandbox.base")
+    code = "import shioenv.model.files, shioenv.domain.answers, sys; "
+    assert python(f"{code}print([n for n in {around!r} if n in sys.modules])") == "[]"
+
+
 def loaded(code: str) -> int:
     """How many modules of this package are loaded by it."""
     counted = "sum(name.split('.')[0] == 'shioenv' for name in sys.modules)"

@@ -213,7 +213,7 @@ def completing(*names: str) -> Callable[[str], list[str]]:
 
 def names_of_systems() -> list[str]:
     """Names of systems, declared or built."""
-    from shioenv.system.build import cache_directory
+    from shioenv.files.cache import cache_directory
     from shioenv.system.declare import declared_names
 
     built = (path.stem for path in (cache_directory() / "names").glob("[!.]*.json"))

@@ -17,6 +17,7 @@ import zstandard
 
 from shioenv.domain.runner import Runner
 from shioenv.errors import MissingExtraError, ModelError, did_you_mean
+from shioenv.files.cache import cache_directory
 from shioenv.files.durable import atomic_write, storage_errors
 from shioenv.files.members import json_member, judged
 from shioenv.files.regular import read_regular
@@ -24,7 +25,6 @@ from shioenv.files.sealed import is_sealed, keep_private, seal
 from shioenv.model.memory.index import COLUMNS, ROWS, columns_of, write_rows
 from shioenv.model.memory.memory import Memory
 from shioenv.model.model import Model
-from shioenv.system.build import cache_directory
 from shioenv.system.world import World
 
 if TYPE_CHECKING:

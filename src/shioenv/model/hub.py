@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from shioenv.errors import MissingExtraError, ModelError
+from shioenv.files.cache import cache_directory
 from shioenv.files.durable import atomic_write, storage_errors
 from shioenv.model.files import SUFFIX, located, opened, read_card
-from shioenv.system.build import cache_directory
 
 FILE = f"shioenv{SUFFIX}"
 """The name of the model's file in a repository."""

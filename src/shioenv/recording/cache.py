@@ -24,11 +24,11 @@ import msgspec
 
 from shioenv.domain.behavior import Behavior
 from shioenv.errors import ShioenvError
+from shioenv.files.cache import cache_directory
 from shioenv.irreducibility.score import Cache
 from shioenv.recording.effort import Effort
 from shioenv.sandbox.base import MEBIBYTE, Limits
 from shioenv.sandbox.default import lower_layer
-from shioenv.system.build import cache_directory
 
 CACHE_BYTES = 512 * MEBIBYTE
 """Default bound on the bytes of the file: about a million executions (ours)."""

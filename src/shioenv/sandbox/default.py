@@ -6,6 +6,7 @@ import platform
 from collections.abc import Callable, Mapping
 
 from shioenv.errors import ShellStateError, ShioenvError
+from shioenv.files.cache import cache_directory
 from shioenv.sandbox.base import BARE, MACHINES, Limits, Sandbox
 from shioenv.sandbox.microvm.backend import FirecrackerSandbox, MicrovmSandbox
 from shioenv.sandbox.microvm.bare import BareSandbox
@@ -13,7 +14,6 @@ from shioenv.sandbox.namespaces.backend import NamespaceSandbox
 from shioenv.sandbox.namespaces.lower import file_system_of, form_here
 from shioenv.sandbox.namespaces.probe import prove_shell, proven_shell
 from shioenv.sandbox.namespaces.wire import ShellMode
-from shioenv.system.build import cache_directory
 from shioenv.system.microvm import find_microvm
 from shioenv.system.store import System, find_system
 

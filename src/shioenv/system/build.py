@@ -83,15 +83,6 @@ def silent(line: str) -> None:
     """Drops a line of progress."""
 
 
-def cache_directory() -> Path:
-    """`$SHIOENV_CACHE`, else `shioenv` in `$XDG_CACHE_HOME`, else in `~/.cache`. May not exist."""
-    if chosen := os.environ.get("SHIOENV_CACHE"):
-        return Path(chosen).absolute()
-    if base := os.environ.get("XDG_CACHE_HOME"):
-        return Path(base).absolute() / "shioenv"
-    return Path.home() / ".cache" / "shioenv"
-
-
 def fingerprint(declaration: SystemDeclaration, text: str) -> str:
     """A hash that changes whenever building from a declaration's `text` could give another system.
 

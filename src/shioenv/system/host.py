@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from shioenv.errors import HostError, ShioenvError
+from shioenv.files.cache import cache_directory
 from shioenv.system.bootstrap import apt_sources
-from shioenv.system.build import cache_directory
 from shioenv.system.declare import DEFAULT_SYSTEM, load_declaration
 
 ROOM_BYTES = 1_500_000_000

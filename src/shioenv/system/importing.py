@@ -12,6 +12,7 @@ from itertools import islice
 from pathlib import Path
 
 from shioenv.errors import OutputExistsError, RootfsTarError, UsageError
+from shioenv.files.cache import cache_directory
 from shioenv.system import build as building
 from shioenv.system import image
 from shioenv.system.bootstrap import Progress, os_release
@@ -86,7 +87,7 @@ def import_system(
     base = load_declaration(profile)
     text = read_text(profile)
     tree = load_home(base)
-    cache = building.cache_directory()
+    cache = cache_directory()
     with (
         building.storage_errors(cache),
         building.build_lock(cache, report),
@@ -123,7 +124,7 @@ def _check_free(name: str) -> None:
     checked(SystemName, name, "the name", problems)
     if problems:
         raise UsageError(problems[0], hint="such as my-debian")
-    cache = building.cache_directory()
+    cache = cache_directory()
     with building.storage_errors(cache):
         taken = name in declared_names() or (cache / "names" / f"{name}.json").exists()
     if taken:

@@ -30,6 +30,7 @@ from uuid import UUID
 
 from shioenv import native
 from shioenv.errors import BuildToolError, HostError, SystemBuildError, SystemNotBuiltError
+from shioenv.files.cache import cache_directory
 from shioenv.files.durable import atomic_write, sha256_of
 from shioenv.system import build as building
 from shioenv.system.bootstrap import Progress
@@ -144,7 +145,7 @@ def build_microvm(
     Errors: HostError and BuildToolError (exit status 3) where the host lacks a program or right,
     SystemBuildError where the kernel cannot be had, SystemStorageError.
     """
-    cache = building.cache_directory()
+    cache = cache_directory()
     with building.storage_errors(cache), building.build_lock(cache, report):
         package = _downloaded(KERNEL, cache, report) if kernel is None else kernel
         sha256 = KERNEL.sha256 if kernel is None else sha256_of(package)

@@ -24,6 +24,7 @@ from shioenv.errors import (
     UsageError,
     did_you_mean,
 )
+from shioenv.files.cache import cache_directory
 from shioenv.system import build as building
 from shioenv.system.answers import Answers
 from shioenv.system.bootstrap import Progress
@@ -328,7 +329,7 @@ def find_system(name: str | None = None) -> System:
             hint=f"such as {DEFAULT_SYSTEM!r}; `shioenv system list` shows all",
         )
     name = name or DEFAULT_SYSTEM
-    cache = building.cache_directory()
+    cache = cache_directory()
     with building.storage_errors(cache):
         if name.endswith(".toml") or name in declared_names():
             declaration, text = load_declaration(name), read_text(name)
@@ -415,7 +416,7 @@ def build_system(
         _check_name(called, with_tar=rootfs_tar is not None)
         declaration = replace(declaration, name=called)
     tree = load_home(declaration)  # a faulty tree is told before anybody waits
-    cache = building.cache_directory()
+    cache = cache_directory()
     tar = None if rootfs_tar is None else building.TarBase(Path(rootfs_tar).absolute())
     with building.storage_errors(cache), building.build_lock(cache, report):
         if not fresh and tar is None:
@@ -463,7 +464,7 @@ def list_systems() -> list[tuple[str, System | ShioenvError]]:
     may not be read.
     """
     systems: list[tuple[str, System | ShioenvError]] = []
-    cache = building.cache_directory()
+    cache = cache_directory()
     with building.storage_errors(cache):
         names = sorted(_known_names(cache))
     for name in names:
@@ -490,7 +491,7 @@ def prune_systems(report: Progress = building.silent) -> tuple[Pruned, ...]:
     builds and imports left. Nothing is removed where a name cannot be read: its system may be
     needed. Errors: SystemCorruptError for such a name, SystemStorageError.
     """
-    cache = building.cache_directory()
+    cache = cache_directory()
     removed: list[Pruned] = []
     if not cache.exists():
         return ()
@@ -540,7 +541,7 @@ def remove_system(name: str) -> bool:
 
     Files that another name stands for too stay. Errors: SystemStorageError.
     """
-    cache = building.cache_directory()
+    cache = cache_directory()
     named = cache / "names" / f"{name}.json"
     with building.storage_errors(cache), building.build_lock(cache, building.silent):
         if not named.exists():

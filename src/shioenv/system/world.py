@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, Literal, NotRequired, Required, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, Required, TypedDict
 
 import msgspec
 
@@ -25,7 +25,9 @@ from shioenv.domain.runner import State
 from shioenv.files.members import LARGEST as LARGEST_MEMBER
 from shioenv.files.members import judged, parsed
 from shioenv.files.regular import read_regular
-from shioenv.system.store import System
+
+if TYPE_CHECKING:  # whoever asks a model needs no built system, and none of the code for one
+    from shioenv.system.store import System
 
 LARGEST = 16 * 1024
 """Most bytes of a file whose content is kept. Ours, because few files that people ask about are

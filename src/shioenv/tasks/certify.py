@@ -25,11 +25,11 @@ from shioenv.errors import TaskError
 from shioenv.execution.job import NumberedJob
 from shioenv.execution.lanes import Lane
 from shioenv.execution.local import LocalExecutor
+from shioenv.files.cache import cache_directory
 from shioenv.files.durable import atomic_write, locked, refuse_existing, storage_errors
 from shioenv.files.journal import Journal
 from shioenv.live.terminal import Terminal, for_rows
 from shioenv.recording.cache import sources_digest
-from shioenv.system.build import cache_directory
 from shioenv.system.store import System, find_system
 from shioenv.tasks.attacks import ATTACKS, forgeries, kinds
 from shioenv.tasks.certificate import Certificate, JudgeCertificate, digest_of

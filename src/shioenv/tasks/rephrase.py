@@ -10,7 +10,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from shioenv.evaluation.endpoint import Endpoint, ReplyFile
-from shioenv.system.build import cache_directory
+from shioenv.files.cache import cache_directory
 from shioenv.tasks.task import Task
 
 TOKENS: Final = 400

@@ -20,6 +20,7 @@ from shioenv.errors import ShioenvError, UsageError
 from shioenv.execution.job import NumberedJob
 from shioenv.execution.lanes import LANES, Lane
 from shioenv.execution.local import LocalExecutor
+from shioenv.files.cache import cache_directory
 from shioenv.files.durable import storage_errors, waiting
 from shioenv.files.journal import Journal
 from shioenv.irreducibility.scoring import Scoring
@@ -27,7 +28,6 @@ from shioenv.recording.bounds import LIMITS
 from shioenv.recording.cache import executor_digest, sources_digest
 from shioenv.recording.session import SessionRecorder
 from shioenv.synthesis.cases import CaseStream, DrawnCase
-from shioenv.system.build import cache_directory
 from shioenv.system.store import System
 
 RUNS = Scoring(budget=0, noise_runs=2)

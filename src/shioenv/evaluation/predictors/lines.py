@@ -19,9 +19,9 @@ from typing import IO, Any, TypeVar
 from shioenv.errors import AnswerError, HostError, PredictorError
 from shioenv.evaluation.predictor import Setting
 from shioenv.execution.supervised import ended, supervised
+from shioenv.files.cache import cache_directory
 from shioenv.files.documents import parse_json
 from shioenv.files.durable import waiting
-from shioenv.system.build import cache_directory
 
 T = TypeVar("T")
 

@@ -24,7 +24,7 @@ from shioenv.evaluation.endpoint import Endpoint, ReplyFile
 from shioenv.evaluation.metrics import PatchLevel
 from shioenv.evaluation.predictor import Setting
 from shioenv.evaluation.predictors.memory import Remembering, memory
-from shioenv.system.build import cache_directory
+from shioenv.files.cache import cache_directory
 
 SHOWN = 5
 """How many of the nearest records our prompt shows."""

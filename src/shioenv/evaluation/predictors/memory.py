@@ -18,6 +18,7 @@ from shioenv.domain.runner import Answer, State
 from shioenv.errors import Abstained, PredictorError
 from shioenv.evaluation.metrics import PatchLevel
 from shioenv.evaluation.predictor import Setting
+from shioenv.files.cache import cache_directory
 from shioenv.files.durable import locked, storage_errors
 from shioenv.files.sealed import is_sealed, keep_private, seal
 from shioenv.model.files import located, opened, read_card
@@ -25,7 +26,6 @@ from shioenv.model.memory.index import FORMS, holds_index
 from shioenv.model.memory.memory import Memory, behavior_of
 from shioenv.model.memory.rank import difference
 from shioenv.model.worlds import asked_elsewhere
-from shioenv.system.build import cache_directory
 from shioenv.system.world import World
 from shioenv.training.material import datasets_in
 from shioenv.training.memory import train_memory

@@ -12,10 +12,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from shioenv.errors import SandboxError
+from shioenv.files.cache import cache_directory
 from shioenv.files.durable import atomic_write
 from shioenv.sandbox.base import MEBIBYTE
 from shioenv.sandbox.microvm.qemu import Hardware, MachineTemplate, QemuMachine
-from shioenv.system.build import cache_directory
 from shioenv.system.microvm import Microvm
 
 KVM = "/dev/kvm"

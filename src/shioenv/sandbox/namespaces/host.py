@@ -14,9 +14,9 @@ from pathlib import Path
 
 from shioenv import native
 from shioenv.errors import HostError, ShioenvError
+from shioenv.files.cache import cache_directory
 from shioenv.sandbox.namespaces.lower import LowerForm, file_system_of, form_here
 from shioenv.system import refusals
-from shioenv.system.build import cache_directory
 from shioenv.system.declare import DEFAULT_SYSTEM, SystemDeclaration, load_declaration
 from shioenv.system.host import HostCheck, try_it
 from shioenv.system.idmap import IdMap, find_idmap, run_mapped
