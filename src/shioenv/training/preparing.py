@@ -64,9 +64,9 @@ class Shape:
 
     vocabulary: int = 8192
     """Most tokens of the vocabulary, where no checkpoint brings a vocabulary."""
-    source_tokens: int = 768
+    source_tokens: int = 512
     """Most tokens of a prompt, which is cut there."""
-    target_tokens: int = 512
+    target_tokens: int = 256
     """Most tokens of a target. An example with a longer target is left out."""
     neighbours: int = 0
     """Nearest records of a memory that each prompt shows."""
