@@ -87,7 +87,7 @@ def test_training_raises_the_reward(
 ) -> None:
     write_tasks(tasks, tmp_path / "tasks")
     told = [str(tmp_path / "tasks"), "--test", str(tmp_path / "tasks"), "--out", str(tmp_path)]
-    monkeypatch.setattr(sys, "argv", ["ppo.py", *told, "--steps", "2000", "--envs", "2"])
+    monkeypatch.setattr(sys, "argv", ["ppo.py", *told, "--steps", "6000", "--envs", "2"])
     ppo.main()
     before, after = (float(word) for word in capsys.readouterr().out.split() if word[0] in "01.")
     assert after > before + 0.1
