@@ -81,14 +81,14 @@ def changed_directory(call: Call, state: State) -> Behavior | None:
     logical = posixpath.normpath(posixpath.join(_logical(state), name))
     place = logical.replace("//", "/")
     if not _is_directory(place, state):
-        entry = state.entry(place)
-        above = posixpath.dirname(place)
-        missing = entry is None and _is_directory(above, state)
-        while state.entry(above) is None and above != "/":
-            above = posixpath.dirname(above)
-        if entry is None and not missing and _is_directory(above, state):
-            return None
-        wrong = "No such file or directory" if missing else "Not a directory"
+        above = nearest = posixpath.dirname(place)
+        while state.entry(nearest) is None and nearest != "/":
+            nearest = posixpath.dirname(nearest)
+        wrong = "Not a directory"
+        if state.entry(place) is None and _is_directory(nearest, state):
+            if nearest != above:
+                return None
+            wrong = "No such file or directory"
         said = os.fsencode(f"bash: line 1: cd: {name}: {wrong}\n")
         return Behavior(1, said, stdout=b"", stderr=said)
     operations: list[Operation] = []

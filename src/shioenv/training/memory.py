@@ -5,7 +5,7 @@ Everything is learned by leaving out: a record is asked about as if it had not b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -96,12 +96,14 @@ def train_memory(
     name: str,
     questions: int,
     seed: int,
+    chosen: Container[int] | None = None,
     report: Report = lambda what, done, of: None,
 ) -> dict[str, Any]:
     """Makes a model's directory of datasets of one system, and gives the model's card.
 
-    The directory holds a memory, what the memory learned, and the card. The same datasets,
-    questions and seed give the same files.
+    The directory holds a memory, what the memory learned, and the card. `chosen` holds the places,
+    in all datasets one behind the other, of the records that are taken (default: all). The same
+    datasets, choice, questions and seed give the same files.
 
     Errors: ModelError for datasets of several systems, or where the first dataset has no context;
     those of reading; MissingExtraError without scikit-learn.
@@ -121,7 +123,11 @@ def train_memory(
     world = world_of(built, context)
     # a memory answers for the pristine machine: records with a history tell nothing of it
     everything = chain.from_iterable(read_records(each) for each in datasets)
-    records = (record for record in everything if not record.history)
+    records = (
+        record
+        for place, record in enumerate(everything)
+        if not record.history and (chosen is None or place in chosen)
+    )
     total = sum(each.records for each in manifests)
     kept = write_memory(directory, _counted(records, total, report), world)
     figures = learn(directory, questions, seed, report)
