@@ -48,7 +48,7 @@ def main() -> int:
             state = State(cwd=one.cwd)
             try:
                 first = sandbox.execute(text, state)
-                if first.volatile or first.limits_hit or unsettled(first.output):
+                if first.volatile or first.limits_hit or unsettled(first.output, text):
                     continue
                 other: dict[str, Behavior] = {
                     "two pipes": sandbox.execute(text, state, separate=True),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import time
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from shioenv.behavior.observe import SandboxRunner, open_sandbox
 from shioenv.behavior.rows import Row, RowKind
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import Context
+from shioenv.domain.inputs import Session
 from shioenv.domain.scripted import ScriptedRunner
 from shioenv.errors import (
     ForkError,
@@ -23,9 +25,11 @@ from shioenv.errors import (
     ShellEndedError,
     StartDirectoryError,
 )
+from shioenv.irreducibility.scoring import UNSCORED
 from shioenv.live.asked import HybridShell, RepeatedShell
 from shioenv.live.conformance import OTHERWISE, SCRIPTS, differences, refuses_lines
 from shioenv.live.resident import ResidentShell, open_shell, restore, shell_of
+from shioenv.recording.session import SessionRecorder
 from shioenv.sandbox import default
 from shioenv.sandbox.base import Limits
 from shioenv.sandbox.namespaces.probe import ServingVerdict, proven_shell
@@ -174,7 +178,13 @@ def test_nothing_is_frozen_where_there_is_no_room(system: System) -> None:
 @pytest.mark.parametrize("seed", range(12))
 def test_drawn_inputs_do_the_same_in_both(runner: SandboxRunner, seed: int) -> None:
     drawn = sample_on(runner.system, Drawing(seed=seed, start_directories=(HOME,)), count=6)
-    script = [one.input.text for one in drawn if not one.volatile]
+    recorder = SessionRecorder(scoring=UNSCORED)
+    script: list[str] = []
+    for one in drawn:
+        session = Session(HOME, (one.input,), tuple(script))
+        did = recorder.record(session, runner, random.Random(0), volatile=one.volatile).behavior
+        if not (did.volatile or did.limits_hit):  # a limit ends a repeated shell
+            script.append(session.body)
     for _ in range(4):  # what its own processes race for may come out otherwise
         with ResidentShell(runner, HOME) as mine, RepeatedShell(runner, HOME) as oracle:
             if not (found := list(differences(mine, oracle, script))):

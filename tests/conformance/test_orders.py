@@ -89,6 +89,11 @@ def test_orders_are_not_seen_by_the_input(sandbox: SandboxRunner) -> None:
         ("ls /etc | sort -r | head -n 3", False),
         ("ls nowhere /etc/passwd | wc -l", False),
         ("sort /etc/passwd | uniq -c | sort -rn | tail -n 1", False),
+        ("tar -cjf ubuntu/ -C nowhere .", True),
+        ("tar -czvf ubuntu /etc/passwd", True),
+        ("tar -I false -cf made.tar ubuntu/README.md", True),
+        ("tar -xzf nothing.tgz", False),
+        ("tar -xjf ubuntu/README.md nothing", False),
     ],
 )
 def test_a_flag_is_the_same_each_time(sandbox: SandboxRunner, text: str, expected: bool) -> None:

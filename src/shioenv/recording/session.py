@@ -248,8 +248,8 @@ class SessionRecorder:
             or disagree(first, channels)
             or not patience.limits_reached.isdisjoint(FOUND_BY_LOOKING)
             or dated(first, (started, self.clock()))
-            or unsettled(first.output)
-            or (self.thorough and self._writes_date(session.cwd, first, patience, started))
+            or unsettled(first.output, full)
+            or (self.thorough and self._writes_date(session, first, patience, started))
             or self._races(session, first, patience)
         )
         if self.cache is not None and not volatile:
@@ -259,21 +259,23 @@ class SessionRecorder:
         behavior = replace(of_one_run(first, channels), volatile=volatile)
         return Recorded(session, behavior, score)
 
-    def _writes_date(self, cwd: str, first: Behavior, patience: Patience, started: float) -> bool:
+    def _writes_date(
+        self, session: Session, first: Behavior, patience: Patience, started: float
+    ) -> bool:
         """Whether a written file holds the date of the run, or is `unsettled`.
 
         True as well where the files' names are too long to look at all files.
         """
         if not first.content_digests:
             return False
-        paths = [str(PurePosixPath(cwd, name)) for name in first.content_digests]
+        paths = [str(PurePosixPath(session.cwd, name)) for name in first.content_digests]
         room = LONGEST_INPUT - patience.length
         lines = list(_shown(paths, room))
         if len(lines) > LOOKS or any(len(os.fsencode(line)) >= room for line in lines):
             return True
         for line in lines:
             shown = patience.followed_by(line).output
-            if unsettled(shown) or any(
+            if unsettled(shown, session.body) or any(
                 shows_date(shown, moment) for moment in (started, self.clock())
             ):
                 return True

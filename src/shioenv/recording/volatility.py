@@ -44,6 +44,17 @@ _WHILE_OTHERS_WRITE = re.compile(
 )
 """Messages of xargs that it prints while the last command it started may still be writing."""
 
+_CREATES_ARCHIVE = re.compile(
+    r"(?<![\w.-])tar\s(?:[^|;&\n]*?\s)?(?:-[^-\sCFHKLNTVXbfg]*c|--c(?:r\w*)?(?!\S))"
+    r"|(?<![\w.-])tar\s+[^-\s]*c"
+)
+"""tar told to create an archive: by a letter of an option, the long option, or a first word without
+a dash."""
+
+_COMPRESSOR_ENDED = re.compile(rb"tar \(child\): |tar: Child returned status ")
+"""Messages of tar whose compressor failed. A tar that reads waits for its compressor. A tar that
+creates an archive prints, archives and writes until it notices."""
+
 
 _effects = attrgetter(
     "exit_code", "timed_out", "patch", "content_digests", "output_truncated", "limits_hit"
@@ -110,13 +121,17 @@ def races(text: str) -> bool:
     return _BESIDES.search(text) is not None
 
 
-def unsettled(output: bytes) -> bool:
-    """Whether an output tells by itself that the output of another run may differ.
+def unsettled(output: bytes, text: str) -> bool:
+    """Whether an output of the input `text` tells that the output of another run may differ.
 
     Such an output says how long something took, or has what two processes wrote without waiting for
-    each other.
+    each other. A tar that creates an archive does not wait for its compressor.
     """
-    return bool(_TOOK.search(output) or _WHILE_OTHERS_WRITE.search(output))
+    return bool(
+        _TOOK.search(output)
+        or _WHILE_OTHERS_WRITE.search(output)
+        or (_COMPRESSOR_ENDED.search(output) and _CREATES_ARCHIVE.search(text))
+    )
 
 
 def dated(behavior: Behavior, moments: Iterable[float]) -> bool:

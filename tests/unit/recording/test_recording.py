@@ -20,6 +20,7 @@ from shioenv.domain.record import Record, ScoredSegment
 from shioenv.domain.scripted import Asked, ScriptedRunner
 from shioenv.irreducibility.scoring import UNSCORED, Scoring
 from shioenv.recording.session import SessionRecorder
+from shioenv.recording.volatility import unsettled
 from shioenv.sandbox.base import LONGEST_INPUT
 
 MOMENT = datetime(2031, 3, 7, 9, 5, tzinfo=UTC).timestamp()
@@ -258,6 +259,35 @@ def test_an_output_that_tells_how_long_something_took_is_volatile(
     assert is_volatile(output) is expected
     written = Writes(output)
     assert recorded(written, "ls", clock=lambda: MOMENT).volatile is expected
+
+
+COMPRESSOR_ENDED = "tar (child): out/: Cannot open: Is a directory\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "output", "expected"),
+    [
+        ("tar -czf out/ a", COMPRESSOR_ENDED, True),
+        ("tar czf out/ a", COMPRESSOR_ENDED, True),
+        ("cd /; tar --no-xattrs -cjf out/ -C a .", COMPRESSOR_ENDED, True),
+        ("tar -z --create -f out/ a", COMPRESSOR_ENDED, True),
+        ("tar -I false -cf x.tar a", "tar: Child returned status 1\n", True),
+        ("tar -vzcf out/ a", "a/\n" + COMPRESSOR_ENDED, True),
+        ("tar -xzf out/", COMPRESSOR_ENDED, False),
+        ("tar xzf out/ c", COMPRESSOR_ENDED, False),
+        ("tar -tzf archive.tgz", "tar: Child returned status 1\n", False),
+        ("tar -xzf out/ -C case --checkpoint", COMPRESSOR_ENDED, False),
+        ("tar -xfc -z", COMPRESSOR_ENDED, False),
+        ("cat log.tar -c", COMPRESSOR_ENDED, False),
+        ("tar -xzf out/ | cat -c", COMPRESSOR_ENDED, False),
+        ("tar -czf out.tgz a", "", False),
+        ("tar -cf out/ a", "tar: out/: Cannot open: Is a directory\n", False),
+    ],
+)
+def test_a_tar_that_creates_an_archive_does_not_wait_for_its_compressor(
+    text: str, output: str, expected: bool
+) -> None:
+    assert unsettled(output.encode(), text) is expected
 
 
 def test_without_scores_inputs_are_run_twice_and_nothing_is_left_out_of_them() -> None:
