@@ -171,7 +171,7 @@ def export(
     cases: Count = 20_000,
     seed: shared.Seed = 0,
     licence: Annotated[
-        str, typer.Option(metavar="NAME", help="The licence that the dataset card names.")
+        str, typer.Option("--license", metavar="ID", help="Licence that the dataset card names.")
     ] = "unknown",
     workers: shared.Workers = None,
     system: shared.SystemName = None,

@@ -462,8 +462,8 @@ def export(
     """Write tasks as folders that `harbor run` takes.
 
     A folder is judged in a machine of its own, by files alone. So tasks about the state of
-    the shell, the network, the host's name or times of files are refused. Tasks with a history are
-    refused as well. So is a task whose solution does not pass there twice.
+    the shell, the network, the host's name or times of files are refused. So is a task whose
+    solution does not pass there twice. A task's history is made part of its image.
     """
     from shioenv.tasks.harbor.export import export_tasks
     from shioenv.tasks.task import read_tasks
