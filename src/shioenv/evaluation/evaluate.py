@@ -100,7 +100,7 @@ def evaluate(
                 asked = partial(PredictorPool, name, suite.head.system, suite.head.start)
                 with asked(count, bounds) as asking:
                     tell(f"{name} was ready in {asking.seconds:.1f} s")
-                    found.append(_judged(name, suite, directory, asking, report))
+                    found.append(_judged(name, suite, directory, asking, report, tell))
             except (HostError, AnswerError) as error:
                 lacking[name] = unable(error)
         _note(directory, suite, found, lacking)
@@ -174,7 +174,12 @@ def _directory(out: str | Path | None, suite: Suite) -> Iterator[Path]:
 
 
 def _judged(
-    name: str, suite: Suite, directory: Path, asking: PredictorPool, report: Report
+    name: str,
+    suite: Suite,
+    directory: Path,
+    asking: PredictorPool,
+    report: Report,
+    tell: Tell,
 ) -> JudgedPredictor:
     """A predictor's answers, judged; it is asked for those that are not kept yet.
 
@@ -200,7 +205,10 @@ def _judged(
             f"none of its {total} answers is one; to {tasks[0][0]!r:.80}: {answers[0].why}",
             hint="what an answer holds: docs/how-to/judge.md",
         )
-    training = trained_on(suite, about.training) if about.training else None
+    training = None
+    if about.training:
+        tell(f"the suite is compared with what {name} was trained on")
+        training = trained_on(suite, about.training)
     return judged(suite, answers, name, about.version, about.level, training)
 
 

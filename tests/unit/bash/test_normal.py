@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from shioenv.bash.normal import is_single, normal
+from shioenv.bash.normal import _normal_of_program, _plain_commands, is_single, normal
 
 
 @pytest.mark.parametrize(
@@ -61,3 +63,39 @@ def test_a_list_of_very_many_commands_has_a_normal_form() -> None:
     for operator in ("&&", ";", "|"):
         text = "a" + f" {operator} a" * 5_000
         assert normal(text) == text.replace("a;", "a ;")
+
+
+PIECES = (
+    *(
+        "ls",
+        "-la",
+        "-n5",
+        "--key=2",
+        "sudo",
+        "A=1",
+        "b[1]=2",
+        "a",
+        "'b c'",
+        '"d e"',
+        "it's",
+        "*.md",
+    ),
+    *("~/x", "2", "-", "--", "if", "time", "!", "[[", "]]", "{", "}", "in", "é", "#c", "a#b", "$x"),
+    *("|", "||", "&&", ";", "&", ";;", "|&", ">", "2>", "2>&1", "<", "<<", "(", ")", "`x`", "\\a"),
+    *("\n", "\t", '"$x"', "'open", '"', "^a", "%1", "@(a)", "x=(1)", ""),
+)
+
+
+@given(st.lists(st.tuples(st.sampled_from(PIECES), st.sampled_from((" ", "", "  "))), max_size=8))
+def test_plain_commands_have_the_form_that_they_have_as_a_program(
+    pieces: list[tuple[str, str]],
+) -> None:
+    text = "".join(piece + blank for piece, blank in pieces)
+    assert normal(text) == _normal_of_program(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["ls -la 'a b'", "cut -d: -f1 x | sort -n; ls", 'echo "a" && ls *']
+)
+def test_usual_commands_are_plain(text: str) -> None:
+    assert _plain_commands(text)
