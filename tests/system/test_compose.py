@@ -75,7 +75,7 @@ def test_what_was_done_has_to_be_undone(
     harm: str, other: str, tasks: list[Task], observer: SandboxRunner
 ) -> None:
     task = named(tasks, harm)
-    made = repair_of(task, observer)
+    made = repair_of([task], observer)
     assert isinstance(made, Task)
     assert made.history == [task.solution]
     assert "has to be undone" in made.prompt
@@ -90,10 +90,28 @@ def test_what_was_done_has_to_be_undone(
     assert replace(found, loaded=2).faults == ()
 
 
+def test_what_two_lines_did_has_to_be_undone(tasks: list[Task], observer: SandboxRunner) -> None:
+    harms = [named(tasks, "chmod g-rx scripts/backup.sh"), named(tasks, "chgrp -v -h root")]
+    made = repair_of(harms, observer)
+    assert isinstance(made, Task)
+    assert made.history == [task.solution for task in harms]
+    judge = Judge(made, observer)
+    undone = [repair_of([task], observer) for task in harms]
+    assert all(isinstance(one, Task) for one in undone)
+    for one in undone:  # each of them alone is not enough
+        terminal = Terminal(observer, made.cwd, made.history)
+        terminal.run(one.solution)  # type: ignore[union-attr]
+        assert not judge.judge(terminal).passed
+    found = certificate_of(made, (), observer, k=1, judged_by=STOOD)
+    assert replace(found, loaded=2).faults == ()
+    again = repair_of([harms[0], harms[0]], observer)
+    assert isinstance(again, str) or again.solution == undone[0].solution  # type: ignore[union-attr]
+
+
 def test_what_nobody_can_write_again_is_no_task(tasks: list[Task], observer: SandboxRunner) -> None:
-    refused = repair_of(named(tasks, "ip link del"), observer)
+    refused = repair_of([named(tasks, "ip link del")], observer)
     assert refused == "nobody could undo it by its prompt"
-    refused = repair_of(named(tasks, "unlink archives/site.zip"), observer)
+    refused = repair_of([named(tasks, "unlink archives/site.zip")], observer)
     assert refused == "no prompt tells its goal"
 
 
@@ -115,7 +133,7 @@ def test_a_file_that_comes_back_has_to_hold_what_it_held(
     """Its own certificate finds a task that forgets what a file holds."""
     text = "rm documents/todo.txt"
     gone = Goal(patch=[["r", "/fs/documents~1todo.txt"]])
-    made = repair_of(replace(named(tasks, "chmod"), goal=gone, solution=text), observer)
+    made = repair_of([replace(named(tasks, "chmod"), goal=gone, solution=text)], observer)
     assert isinstance(made, Task)
     assert [*made.goal.digests] == ["documents/todo.txt"]
     assert "- `documents/todo.txt` holds this:\n" in made.prompt
@@ -133,7 +151,7 @@ def test_what_takes_too_many_lines_is_no_task(tasks: list[Task], observer: Sandb
     assert len(names) > UNDOING
     patch = [["=", pointer("fs", name, "perms"), "-rwxrwxrwx"] for name in names]
     wide = replace(one, goal=Goal(patch=patch), solution="chmod -R 777 documents")
-    assert repair_of(wide, observer) == "too many lines would undo it"
+    assert repair_of([wide], observer) == "too many lines would undo it"
     before = observer.context(one.cwd).document
     facts = [("=", pointer("env", f"X{number}"), "1") for number in range(FACTS + 1)]
     lengths = [len(told(before, ContextPatch(tuple(facts[:n])), {}, bool) or ()) for n in (50, 51)]

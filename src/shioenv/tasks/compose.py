@@ -89,10 +89,12 @@ def composed_tasks(
         refuse_other(task, built)
     harms = [task for task in chosen if _harms(task)]
     generator(seed, "broken").shuffle(harms)
-    asked: list[Task | int] = [*range(lines), *harms[: 2 * broken]]
+    asked = [(False, n) for n in range(lines)]
+    asked += [(True, n) for n in range(2 * broken if harms else 0)]
     job = NumberedJob(
-        partial(_composed, tasks=chosen, seed=seed), system=name, digest=built.digest, what="task"
-    )
+        partial(_composed, tasks=chosen, harms=harms, seed=seed),
+        system=name, digest=built.digest, what="task",
+    )  # fmt: skip
     made: dict[int, Task] = {}
     refused: Counter[str] = Counter()
     with LocalExecutor(workers) as executor:
@@ -143,22 +145,27 @@ def of_lines(tasks: Sequence[Task], random: Random, machine: SandboxRunner) -> T
     return found
 
 
-def repair_of(task: Task, machine: SandboxRunner) -> Task | str:
-    """The task to undo what a task's solution does; why not, where nobody can tell or do that."""
-    pristine = machine.context(task.cwd).document
+def repair_of(harms: Sequence[Task], machine: SandboxRunner) -> Task | str:
+    """The task to undo what the solutions of these tasks do; why not, where nobody can.
+
+    The solutions were typed one after the other, in the directory of the first task.
+    """
+    cwd = harms[0].cwd
+    pristine = machine.context(cwd).document
     rows = []
-    for name in task.goal.digests:
+    for name in [name for task in harms for name in task.goal.digests]:
         if name in pristine["fs"]:
-            rows.append(_content(name, task.cwd, machine))
-    for operation in task.patch.operations:
-        rows.append(_undone(operation, pristine, task.cwd, machine))
+            rows.append(_content(name, cwd, machine))
+    for operation in [one for task in harms for one in task.patch.operations]:
+        rows.append(_undone(operation, pristine, cwd, machine))
     if any(row is None for row in rows):
         return "nobody could undo it by its prompt"
     needed = [row for row in dict.fromkeys(rows) if row]
     if len(needed) > UNDOING:
         return "too many lines would undo it"
     commands = list(dict.fromkeys(row.split()[0] for row in needed))
-    return _made(machine, task, (task.solution,), needed, commands, kind=UNDONE)
+    typed = [task.solution for task in harms]
+    return _made(machine, harms[0], typed, needed, commands, kind=UNDONE)
 
 
 def _harms(task: Task) -> bool:
@@ -294,10 +301,19 @@ def _content(name: str, cwd: str, machine: SandboxRunner) -> str | None:
 
 
 def _composed(
-    lane: Lane, asked: tuple[int, Task | int], *, tasks: Sequence[Task], seed: int
-) -> Task | str:
+    lane: Lane, asked: tuple[int, tuple[bool, int]], *,
+    tasks: Sequence[Task], harms: Sequence[Task], seed: int,
+) -> Task | str:  # fmt: skip
+    """A task of several lines, or of a broken machine: by each harm alone, then by drawn pairs."""
     machine = sandbox_of(lane)
-    what = asked[1]
-    if isinstance(what, Task):
-        return repair_of(what, machine)
-    return of_lines(tasks, generator(seed, "lines", what), machine)
+    is_broken, number = asked[1]
+    if not is_broken:
+        return of_lines(tasks, generator(seed, "lines", number), machine)
+    if number < len(harms):
+        return repair_of([harms[number]], machine)
+    random = generator(seed, "harms", number)
+    first = random.choice(harms)
+    others = [task for task in harms if task.cwd == first.cwd and task.solution != first.solution]
+    if not others:
+        return "no other harm begins in its directory"
+    return repair_of([first, random.choice(others)], machine)
