@@ -128,8 +128,8 @@ def export_truth(
     """Writes cases with their truth as a directory, whole or not at all.
 
     The same choice on the same system gives the same bytes with the same libraries. A case is
-    portable where the system does the same after `ANOTHER_MACHINE`: that is executed. Its input,
-    its lines before and its output name no path outside the home tree. Errors: those of
+    portable where the system does the same after `ANOTHER_MACHINE`: that is executed once. Its
+    input, its lines before and its output name no path outside the home tree. Errors: those of
     `find_system` and `truth_of`; OutputExistsError.
     """
     built = find_system(system)
@@ -158,12 +158,12 @@ def _portable(
         if case.behavior is not None and not _tells(case, case.behavior, names)
     ]
     found = set()
-    for done, (number, there) in enumerate(machine.behaviors(tasks), 1):
+    for done, (number, there) in enumerate(machine.single_runs(tasks), 1):
         report(done, len(tasks))
         case = truth[number]
         here = case.behavior
         assert here is not None
-        if there is not None and _same(machine.system, case.drawn.cwd, here, there):
+        if _same(machine.system, case.drawn.cwd, here, there):
             found.add(number)
     return frozenset(found)
 

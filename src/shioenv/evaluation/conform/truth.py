@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
 from random import Random
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from shioenv.domain.answers import behavior_json, behavior_of
 from shioenv.domain.behavior import Behavior
@@ -79,6 +79,7 @@ class TruthCase:
         return AskedCase(self.drawn.cwd, self.drawn.history, self.drawn.input)
 
 
+Did = TypeVar("Did")
 Tasks: TypeAlias = Iterable[tuple[int, AskedCase]]
 
 
@@ -88,22 +89,31 @@ class CaseMachine:
     def __init__(self, system: System, workers: int | None = None) -> None:
         self.system = system
         self._executor = LocalExecutor(workers)
-        self._job = NumberedJob(
-            _behavior,
-            system=system.name,
-            limits=LIMITS,
-            digest=system.digest,
-            lanes=LANES,
-            what="case",
-            made="the truth",
-        )
 
     def behaviors(self, tasks: Tasks) -> Iterator[tuple[int, Behavior | None]]:
         """The number of each task with what the machine did, in the order they are finished.
 
         None where its runs disagree, or reached a limit. Errors: those of executors.
         """
-        return self._executor.map(self._job, tasks)
+        return self._executor.map(self._job(_behavior), tasks)
+
+    def single_runs(self, tasks: Tasks) -> Iterator[tuple[int, Behavior]]:
+        """As `behaviors`, of one run each: whether another run does the same is not asked.
+
+        A run that reached a limit is repeated once, while no other one runs.
+        """
+        return self._executor.map(self._job(_single_run), tasks)
+
+    def _job(self, does: Callable[[Lane, tuple[int, AskedCase]], Did]) -> NumberedJob[Any, Did]:
+        return NumberedJob(
+            does,
+            system=self.system.name,
+            limits=LIMITS,
+            digest=self.system.digest,
+            lanes=LANES,
+            what="case",
+            made="the truth",
+        )
 
     def __enter__(self) -> CaseMachine:
         return self
@@ -118,6 +128,14 @@ def _behavior(lane: Lane, task: tuple[int, AskedCase]) -> Behavior | None:
     session = Session(asked.cwd, (asked.input,), asked.history)
     did = recorder.record(session, lane, Random(0)).behavior
     return None if did.volatile or did.output_truncated or did.patch_truncated else did
+
+
+def _single_run(lane: Lane, task: tuple[int, AskedCase]) -> Behavior:
+    def run() -> Behavior:
+        return lane.execute(*task[1].task)
+
+    did = run()
+    return lane.alone(run) if did.limits_hit else did
 
 
 @dataclass(frozen=True, slots=True)
