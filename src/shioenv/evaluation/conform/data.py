@@ -79,14 +79,21 @@ NOT_PORTABLE = frozenset(
         "traceroute",
         "wget",
         "find",
+        "dmesg",
+        "HOSTNAME",
     ]
 )
-"""Commands that tell of what `ANOTHER_MACHINE` leaves as it is (ours).
+"""Words that tell of what `ANOTHER_MACHINE` leaves as it is (ours).
 
 They tell of the kernel, the file system, limits, the network, or the order of directories."""
 
-_UNSORTED = re.compile(r"(?:^|\s)(?:-[a-zA-Z]*[fU][a-zA-Z]*|--sort=none)(?:\s|$)")
-"""Options of `ls` that leave the order to the file system."""
+_OF_THE_FILE_SYSTEM = re.compile(
+    r"\b(?:ls|v?dir)\b[^|;&\n]*\s(?:-[a-zA-Z\d]*[cfnuU]|--sort=none|--time)"
+    r"|\b(?:[efr]?grep|g(?:un)?zip)\b[^|;&\n]*\s(?:-[a-zA-Z\d]*[rR]|--rec|--deref)"
+    r"|\s(?:-d *rec|--dir[a-z]*[= ]rec|--numeric-)"
+)
+"""Options that leave the order to the file system, or show what files have by chance: listings that
+are not sorted, or by times of access and change; owners as numbers; walks through directories."""
 
 _OF_DIRECTORIES = frozenset({"month", "day", "year", "time", "size"})
 
@@ -175,11 +182,14 @@ def _names_of(system: System) -> re.Pattern[str]:
 
 
 def _tells(case: TruthCase, behavior: Behavior, names: re.Pattern[str]) -> bool:
-    """Whether a case names what lies outside the home tree, or a command of `NOT_PORTABLE`."""
+    """Whether a case names what lies outside the home tree, or a word of `NOT_PORTABLE`."""
     text = "\n".join((*case.drawn.history, case.drawn.input.text))
     words = set(re.split(r"[^\w.-]+", text))
-    unsorted = "ls" in words and _UNSORTED.search(text)
-    return bool(words & NOT_PORTABLE or unsorted or names.search(f"{text}\n{behavior.text}"))
+    return bool(
+        words & NOT_PORTABLE
+        or _OF_THE_FILE_SYSTEM.search(text)
+        or names.search(f"{text}\n{behavior.text}")
+    )
 
 
 def _same(system: System, cwd: str, here: Behavior, there: Behavior) -> bool:
