@@ -92,8 +92,10 @@ _OF_THE_FILE_SYSTEM = re.compile(
     r"|\b(?:[efr]?grep|g(?:un)?zip)\b[^|;&\n]*\s(?:-[a-zA-Z\d]*[rR]|--rec|--deref)"
     r"|\s(?:-d *rec|--dir[a-z]*[= ]rec|--numeric-)"
 )
-"""Options that leave the order to the file system, or show what files have by chance: listings that
-are not sorted, or by times of access and change; owners as numbers; walks through directories."""
+"""Options that leave the order to the file system, or show what files have by chance.
+
+They are those of listings that are not sorted, or sorted by times of access and change. Others show
+owners as numbers, or walk through directories."""
 
 _OF_DIRECTORIES = frozenset({"month", "day", "year", "time", "size"})
 
