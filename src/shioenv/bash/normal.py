@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from shioenv.bash.builtins import KEYWORDS
+from shioenv.bash.builtins import KEYWORDS, WITH_ARRAYS
 from shioenv.bash.program import Simple, Verbatim
 from shioenv.bash.read import Source, read
 from shioenv.bash.scan import Refused
@@ -36,20 +36,22 @@ def normal(text: str) -> str | None:
     empty one, and of one that Bash refuses. Most inputs are plain words and operators between
     commands: these are not read as a program, which takes a tenth of the time.
     """
-    if plain := _plain_commands(text):
-        parts: list[str] = []
-        for number, words in enumerate(plain):
-            if number % 2:
-                parts += words
-            else:
-                _normalised((("word", unquoted(word)) for word in words), parts)
-        return " ".join(parts) or None
-    return _normal_of_program(text)
+    plain = _plain_pieces(text)
+    if not plain:
+        return _normal_of_program(text)
+    parts: list[str] = []
+    for piece in plain:
+        if isinstance(piece, str):
+            parts.append(piece)
+        else:
+            _normalised([("word", word) for word in _plain(piece)], parts)
+    return " ".join(parts) or None
 
 
-def _plain_commands(text: str) -> list[list[str]]:
-    """The words of each command and, between them, each operator; [] where a text is not plain."""
-    told: list[list[str]] = [[]]
+def _plain_pieces(text: str) -> list[str | list[str]]:
+    """The words of each command, and each operator, in order; [] where a text is not plain."""
+    words: list[str] = []
+    told: list[str | list[str]] = [words]
     place = 0
     text = text.rstrip(" \t")
     while place < len(text):
@@ -59,14 +61,17 @@ def _plain_commands(text: str) -> list[list[str]]:
         place = token.end()
         word, operator = token.groups()
         if word is None:
-            if not told[-1]:
+            if not words:
                 return []
-            told += [[operator], []]
-        elif told[-1] or word == "[" or not (word in KEYWORDS or "=" in word or "[" in word):
-            told[-1].append(word)
+            words = []
+            told += [operator, words]
         else:
-            return []
-    return told if told[-1] else []
+            may_assign = not words or words[0] in WITH_ARRAYS
+            begins_otherwise = not words and (word in KEYWORDS or "=" in word)
+            if begins_otherwise or (may_assign and "[" in word[1:]):  # `a[` may be a subscript
+                return []
+            words.append(word)
+    return told if words else []
 
 
 def _normal_of_program(text: str) -> str | None:

@@ -164,9 +164,8 @@ def compose(
     """Make longer tasks of tasks: of several lines, and of machines that have to be repaired.
 
     A task of several lines joins solutions; a later line takes up a file of an earlier one where
-    it can. On a broken machine the solutions of one or two tasks were typed already, and
-    have to be undone. Each
-    task is proved: nothing passes, nor does the solution without one of its lines.
+    it can. On a broken machine the solutions of one or two tasks were typed already, and have to be
+    undone. Each task is proved: nothing passes, nor does the solution without one of its lines.
     """
     from shioenv.errors import TaskError
     from shioenv.files.durable import refuse_existing
