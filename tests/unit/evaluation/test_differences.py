@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Input
@@ -14,11 +17,12 @@ from shioenv.domain.patch import ContextPatch
 from shioenv.domain.runner import State
 from shioenv.evaluation.conform.comparison import predictor_of
 from shioenv.evaluation.conform.findings import findings_of
-from shioenv.evaluation.conform.shrink import Reduced, Sides, less_input, shrunk
+from shioenv.evaluation.conform.shrink import Files, Reduced, Sides, less_input, shrunk
 from shioenv.evaluation.conform.truth import AskedCase, TruthCase
 from shioenv.evaluation.conform.verdicts import CaseVerdict, classes_of
 from shioenv.evaluation.metrics import PatchLevel, Said, Status
 from shioenv.synthesis.cases import DrawnCase
+from shioenv.system.store import IndexEntry
 
 MESSAGE = b"cat: x: No such file or directory\n"
 MIXED = Behavior(1, b"one\n" + MESSAGE, stdout=b"one\n", stderr=MESSAGE)
@@ -149,6 +153,41 @@ def test_files_are_left_out_by_a_first_line() -> None:
     whole = Reduced(asked, ("a", "b c")).whole
     assert whole.history == ("rm -rf -- a 'b c'", "cd x")
     assert Reduced(asked).whole == asked
+
+
+class HomeTree:
+    """A system with 5 directories of 20 files each beneath its start directory."""
+
+    def __init__(self) -> None:
+        self.index: dict[str, IndexEntry] = {}
+        for place in range(5):
+            self._add(f"/home/u/d{place}", stat.S_IFDIR)
+            for number in range(20):
+                self._add(f"/home/u/d{place}/f{number}", stat.S_IFREG)
+
+    def _add(self, path: str, kind: int) -> None:
+        self.index[path] = IndexEntry(path, kind | 0o644, 0, 0, 0, 1, 0, "")
+
+
+@settings(max_examples=20)
+@given(st.sets(st.integers(0, 99), max_size=12))
+def test_the_files_that_count_are_left_and_found_in_few_tries(counting: set[int]) -> None:
+    needed = {f"d{place // 20}/f{place % 20}" for place in counting}
+
+    def said(text: str, history: tuple[str, ...]) -> bytes:
+        gone = set(history[0].split()[3:]) if history else set()
+        return b"" if any({one, one.partition("/")[0]} & gone for one in needed) else b"!"
+
+    both, system = Scripted(said), HomeTree()
+    files, asked = Files(cast("Any", system)), AskedCase("/home/u", (), Input.from_marked(("ls",)))
+    sides = Sides(cast("Any", both), cast("Any", both), PatchLevel.FULL)
+    sides.compare([asked])
+    compared = sides.known[asked.key]
+    assert compared is not None
+    (left,) = shrunk(sides, [(Reduced(asked), compared.classes)], files.less)
+    expected = needed | {one.partition("/")[0] for one in needed}
+    assert {one.path.removeprefix("/home/u/") for one in files.left(left)} == expected
+    assert len(both.asked) < 420, "each success began from the whole again"
 
 
 class OneFile:

@@ -40,6 +40,8 @@ class Reduced:
     """The case, its lines before and its arguments; the files are still there."""
     gone: tuple[str, ...] = ()
     """Files of the start directory that are left out, named relative to it, sorted."""
+    onward: tuple[int, int] | None = field(default=None, compare=False)
+    """Where `Files.less` goes on: how many files it left out at once, and at which place."""
 
     @property
     def whole(self) -> AskedCase:
@@ -197,31 +199,46 @@ class Files:
     def less(self, reduced: Reduced) -> Iterator[Reduced]:
         """The case with fewer files: without all, without those that it does not name, then less.
 
-        Where a directory has to stay, what lies in it may go.
+        Then as many at once as half of them, a quarter and so on, and each alone. A case that was
+        found so goes on from where it was found. Last each file alone is tried once more. Where a
+        directory has to stay, what lies in it may go.
         """
         start = reduced.asked.cwd
         left = [posixpath.relpath(entry.path, start) for entry in self.left(reduced)]
-        if not left:
-            return
-        text = "\n".join((*reduced.asked.history, reduced.asked.input.text))
-        top = [name for name in left if "/" not in name]
-        unnamed = [name for name in left if name.rpartition("/")[2] not in text]
-        inside = {posixpath.dirname(name) for name in left}
-        unnamed = [name for name in unnamed if name not in inside or _none_named(name, left, text)]
-        tries: list[Sequence[str]] = [top]
-        if 0 < len(unnamed) < len(left):
-            tries.append(unnamed)
-        parts = 2
-        while parts < 2 * len(left):
-            size = -(-len(left) // parts)
-            tries += [left[place : place + size] for place in range(0, len(left), size)]
-            parts *= 2
-        seen = set()
-        for names in tries:
+        seen = {reduced.gone}
+        for place, names in self._tried(reduced, left):
             gone = _outermost({*reduced.gone, *names})
-            if gone not in seen and gone != reduced.gone:
+            if gone not in seen:
                 seen.add(gone)
-                yield replace(reduced, gone=gone)
+                yield replace(reduced, gone=gone, onward=(len(names), place))
+
+    def _tried(self, reduced: Reduced, left: Sequence[str]) -> Iterator[tuple[int, Sequence[str]]]:
+        """Which of the files that are left are left out next, with the place of the first."""
+        count = len(left)
+        if reduced.onward is None:
+            yield 0, [name for name in left if "/" not in name]
+            yield 0, self._unnamed(reduced, left)
+        size, place = reduced.onward or (count, 0)
+        size = min(size, max(1, -(-count // 2)))
+        while True:
+            for first in range(place, count, size):
+                yield first, left[first : first + size]
+            if size == 1:
+                break
+            size, place = -(-size // 2), 0
+        for first in range(count):
+            yield first, left[first : first + 1]
+
+    def _unnamed(self, reduced: Reduced, left: Sequence[str]) -> Sequence[str]:
+        """The files that the case does not name, and in which none lies that it names."""
+        text = "\n".join((*reduced.asked.history, reduced.asked.input.text))
+        inside = {posixpath.dirname(name) for name in left}
+        return [
+            name
+            for name in left
+            if name.rpartition("/")[2] not in text
+            and (name not in inside or _none_named(name, left, text))
+        ]
 
 
 def _none_named(directory: str, names: Iterable[str], text: str) -> bool:
