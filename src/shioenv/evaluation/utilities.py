@@ -78,11 +78,12 @@ def _inner(name: str, words: list[str]) -> Iterator[list[str]]:
             after = range(place + 1, len(words))
             end = next((at for at in after if ends_command(words[place + 1 : at + 1])), len(words))
             yield words[place + 1 : end]
-    if shipped_headers()[name].runs:
+    before = shipped_headers()[name].runs
+    if before is not None:
         place = 1
         while place < len(words) and (words[place].startswith("-") or is_assignment(words[place])):
             following = words[place + 1] if place + 1 < len(words) else None
             dashed = words[place].startswith("-")
             place += splitter.option(words[place], following)[1] if dashed else 1
-        if place < len(words):
-            yield words[place:]
+        if place + before < len(words):
+            yield words[place + before :]

@@ -11,7 +11,7 @@ from shioenv.domain.argument import Argument, render
 from shioenv.domain.inputs import Input, Role
 from shioenv.grammar.arguments import ArgumentSplitter
 from shioenv.grammar.faults import Fault, FaultKind
-from shioenv.grammar.parse import InputParser, command_place
+from shioenv.grammar.parse import InputParser, operand_place
 from shioenv.grammar.recognise import Recogniser
 from shioenv.grammar.symbols import Body, Example, Grammar, TerminalText, show_argument
 
@@ -105,7 +105,7 @@ def _own_part(grammar: Grammar, body: Body) -> Body:
         for argument in body
     ]
     run = [Argument("-" if word in names else word) for word in words]
-    place = command_place(grammar, run)
+    place = None if grammar.header.runs is None else operand_place(run, 0)
     return body if place is None else body[: place + 1]
 
 

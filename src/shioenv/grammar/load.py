@@ -435,7 +435,7 @@ def _header(source: GrammarSource, host_clock: bool) -> Header:
         volatile_reason=reason,
         clock=answer == "clock",
         permutes=_is_yes(source, "permutes", "yes"),
-        runs=_is_yes(source, "runs"),
+        runs=_runs(source),
         traits=_traits(source),
     )
 
@@ -446,6 +446,17 @@ def _is_yes(source: GrammarSource, keyword: str, otherwise: str = "no") -> bool:
     if answer not in {"yes", "no"}:
         source.report(line, 1, FaultKind.HEADER, f"{keyword} is `yes` or `no`")
     return answer == "yes"
+
+
+def _runs(source: GrammarSource) -> int | None:
+    """How many operands stand before the command that is run; other answers are faults."""
+    answer, line = source.header.get("runs", ("no", 0))
+    word, _, count = answer.partition(" ")
+    if word == "after" and count.isdecimal():
+        return int(count)
+    if answer not in {"yes", "no"}:
+        source.report(line, 1, FaultKind.HEADER, "runs is `yes`, `no` or `after N` operands")
+    return 0 if answer == "yes" else None
 
 
 def _traits(source: GrammarSource) -> Traits:

@@ -157,18 +157,23 @@ def _read_back(tokens: Iterable[Token]) -> Input:
 def command_place(grammar: Grammar, arguments: Sequence[Argument]) -> int | None:
     """The index of the argument that is the command which a command runs; None where it runs none.
 
-    That argument is the first operand. Before it, `env` has assignments and a `-`, which is an
-    option.
+    That argument is the first operand, and behind as many others as the header says (`timeout`: the
+    time). Before it, `env` has assignments and a `-`, which is an option.
     """
-    if not grammar.header.runs:
-        return None
+    return None if grammar.header.runs is None else operand_place(arguments, grammar.header.runs)
+
+
+def operand_place(arguments: Sequence[Argument], before: int) -> int | None:
+    """The index of the operand before which `before` others stand; None where there is none."""
     options_end = False
     for place, argument in enumerate(arguments):
         text = argument.text
         option = argument.joins_left or (text.startswith("-") and not options_end)
         options_end = options_end or text == "--"
         if not option and not is_assignment(text):
-            return place
+            if not before:
+                return place
+            before -= 1
     return None
 
 

@@ -172,9 +172,10 @@ class Header:
     """What a grammar file says about its command.
 
     `permutes` is False for programs that take everything after their first operand as operands
-    (`xargs`, `env`). `runs` is True where these operands are a command of their own. `version` is
-    the last word of the manual line. `volatile` says that two runs may differ, `volatile_reason`
-    why. `clock` says that the command tells the time. `traits` is what the command is like.
+    (`xargs`, `env`). `runs` says after how many operands the others are a command of their own
+    (`timeout`: 1), None where they are none. `version` is the last word of the manual line.
+    `volatile` says that two runs may differ, `volatile_reason` why. `clock` says that the command
+    tells the time. `traits` is what the command is like.
     """
 
     command: str
@@ -185,7 +186,7 @@ class Header:
     volatile_reason: str = ""
     clock: bool = False
     permutes: bool = True
-    runs: bool = False
+    runs: int | None = None
     traits: Traits = field(default_factory=Traits)
 
 

@@ -15,6 +15,7 @@ from shioenv.evaluation.utilities import utilities
         ("find . -type f -exec grep -l x {} \\; -ok rm {} +", ("find", "grep", "rm")),
         ("find . | xargs -n 1 wc -l", ("find", "xargs", "wc")),
         ("env -u HOME A=1 printenv", ("env", "printenv")),
+        ("timeout -k 1 5 nice ls; timeout 5", ("timeout", "nice", "ls")),
         ("sudo ip -br a; ip link show; ip r", ("ip-addr", "ip-link", "ip-route")),
         ("ip -V; /usr/bin/ip foo", ("ip",)),
         ("for f in *; do basename $f; done", ("basename",)),

@@ -165,6 +165,19 @@ def test_the_header_is_read() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("said", "runs"), [("", None), ("runs no", None), ("runs yes", 0), ("runs after 2", 2)]
+)
+def test_a_header_says_after_how_many_operands_a_command_is_run(said: str, runs: object) -> None:
+    assert read(f"start x\n{said}\n").grammar.header.runs == runs
+
+
+@pytest.mark.parametrize("said", ["runs maybe", "runs after", "runs after -1", "runs yes 1"])
+def test_what_no_command_runs_is_a_fault(said: str) -> None:
+    (fault,) = read_grammar(f"{HEADER}start x\n{said}\n", "x.grammar").faults
+    assert "`after N`" in fault.message
+
+
 def test_examples_carry_marks_and_expectations() -> None:
     body = "start x -a\nexample x -l<ns> {<ns>T 32}\n  exit 3\n  prints a  b\n  after cat y\n"
     (example,) = read(body).grammar.examples

@@ -144,12 +144,15 @@ def test_words_keep_their_quotes(text: str, words: list[str]) -> None:
         ("env env env head -n 5", ["env", "env", "env", "head", "-n", "5"]),
         ("xargs nosuch -n 5 x", ["xargs", "nosuch", "-n", "5", "x"]),
         ("env A=1", ["env", "A=1"]),
+        ("timeout -k 1 5 head -n 5", ["timeout", "-k 1", "5", "head", "-n 5"]),
+        ("timeout -- 5 head -n 5", ["timeout", "--", "5", "head", "-n 5"]),
+        ("timeout 5", ["timeout", "5"]),
     ],
 )
 def test_what_a_command_runs_is_taken_apart_by_its_own_grammar(
     text: str, marked: list[str]
 ) -> None:
-    shell_input = parse_input(text, load_grammars(["xargs", "env", "head", "ls", "cp"]))
+    shell_input = parse_input(text, load_grammars(["xargs", "env", "head", "ls", "cp", "timeout"]))
     assert shell_input.input_args == marked
     assert shell_input.text == text
 
