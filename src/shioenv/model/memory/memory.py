@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -29,9 +30,7 @@ from shioenv.domain.work import answering, spend, uncounted
 from shioenv.errors import Abstained, PatchError
 from shioenv.model.facts import here, listing, operands, tree, valued
 from shioenv.model.forms import Forms
-from shioenv.model.memory.explain import Induction, parts
 from shioenv.model.memory.index import Index
-from shioenv.model.memory.interpret import Interpreted, Interpreter
 from shioenv.model.memory.rank import (
     Candidate,
     Numbers,
@@ -53,10 +52,12 @@ from shioenv.model.memory.rewrite import (
     Taken,
     fillings,
 )
-from shioenv.model.memory.samples import Record
-from shioenv.model.memory.tables import ShownTable, Tables
 from shioenv.model.translation import Translation
 from shioenv.system.world import World, read_world
+
+if TYPE_CHECKING:
+    from shioenv.model.memory.induce import Induced, Inducer
+    from shioenv.model.memory.samples import Record
 
 LOOKED_AT = 60
 """Records that are taken apart for one answer; ours: no nearest record ever lay beyond them."""
@@ -148,9 +149,6 @@ class Memory:
         kept = directory / "ranker.npz"
         self.ranker = ranker or (load_ranker(kept) if os.path.lexists(kept) else untrained())
         self._forms = Forms()
-        self._induction = Induction()
-        self._interpreter = Interpreter(self._with_option, self._matching)
-        self._tables = Tables(self._matching)
         self.taken = lru_cache(maxsize=20_000)(self._taken)
         """A record's command taken apart, by the record's number; None for no single command."""
         self._translated = lru_cache(maxsize=8)(self._translate)
@@ -305,8 +303,8 @@ class Memory:
                     groups[filled.key] = group
                 group.add(number, far, ranked[0][0], filled.key == kept.key)
         made = [group.candidate for group in groups.values()]
-        explained = self._explained(ours, made, without)
-        return made if explained is None else [*made, explained]
+        induced = self._inducer.induce(ours, without)
+        return made if induced is None else [*made, self._candidate(induced, made)]
 
     def _near(self, ours: Taken, without: int) -> list[int]:
         """The records to look at, for a command with addresses those of the same hosts first."""
@@ -317,48 +315,27 @@ class Memory:
             numbers.sort(key=lambda number: not any(each in texts[number] for each in hosts))
         return numbers[:LOOKED_AT]
 
-    def _explained(self, ours: Taken, made: Sequence[Candidate], without: int) -> Candidate | None:
-        """The answer of a function that explains records with our options; None without one.
+    @cached_property
+    def _inducer(self) -> Inducer:
+        """Its module and the families of functions are a sixth of what a model imports.
 
-        Where no function explains such records, the function is put together from what each option
-        means alone.
+        They are imported for the first question that nobody asked before (ours).
         """
-        meant: Interpreted | ShownTable | None = self._interpreter.interpret(ours, without)
-        if meant is None:
-            meant = self._tables.put_together(ours, without)
-        if meant is not None:
-            return self._made(ours, made, meant.kept, meant.name, meant.agreed, meant.number)
-        numbers, examples = self._examples(ours, without)
-        found, asked = self._induction.explain(ours, examples), ours
-        if found is None and len(ours.form.options) > 1:
-            found = self._induction.combine(ours, lambda each: self._examples(each, without)[1])
-            if found is not None:
-                asked = parts(ours)[0]
-                numbers, examples = self._examples(asked, without)
-        if found is None:
-            return None
-        kept = Kept(found.exit_code, found.output, "[]")
-        return self._made(asked, made, kept, found.function.name, found.agreed, numbers[0])
+        from shioenv.model.memory.induce import Inducer
 
-    def _made(
-        self,
-        asked: Taken,
-        made: Sequence[Candidate],
-        kept: Kept,
-        name: str,
-        agreed: int,
-        number: int,
-    ) -> Candidate:
-        """An answer that a function gives, which so many records speak for; `number` is one."""
-        theirs = self.taken(number)
-        pair = difference(asked, theirs or asked)
+        return Inducer(self._examples, self._with_option, self._matching)
+
+    def _candidate(self, induced: Induced, made: Sequence[Candidate]) -> Candidate:
+        """The answer of a function, beside those made of records."""
+        theirs = self.taken(induced.number)
+        pair = difference(induced.asked, theirs or induced.asked)
         far = float(np.dot(self.ranker.weights, pair))
-        same = [each for each in made if each.kept.key == kept.key]
+        same = [each for each in made if each.kept.key == induced.kept.key]
         return Candidate(
-            kept=kept, how=INDUCED, number=number, pair=pair, distance=far, place=0,
+            kept=induced.kept, how=INDUCED, number=induced.number, pair=pair, distance=far, place=0,
             near=sum(each.near for each in same), all=sum(each.all for each in same),
-            votes=agreed, unchanged=len(same), added=0, leftover=False,
-            note=f"{name}, found from {agreed} examples like ",
+            votes=induced.agreed, unchanged=len(same), added=0, leftover=False,
+            note=f"{induced.name}, found from {induced.agreed} examples like ",
         )  # fmt: skip
 
     def _examples(self, taken: Taken, without: int) -> tuple[list[int], list[tuple[Taken, Kept]]]:
@@ -375,12 +352,12 @@ class Memory:
         return numbers, examples
 
     def _with_option(self, utility: str, name: str, count: int, alone: bool) -> list[Record]:
-        """See `Interpreter`."""
+        """See `WithOption`."""
         found = self._records(self.index.with_option(utility, name, count, alone=alone))
         return [each for each in found if not name or name in dict(each[1].form.options)]
 
     def _matching(self, utility: str, part: str, pattern: str, count: int) -> list[Record]:
-        """See `Tables`."""
+        """See `Matching`."""
         return self._records(self.index.holding(utility, part, pattern)[:count])
 
     def _records(self, numbers: Sequence[int]) -> list[Record]:
