@@ -471,6 +471,7 @@ def facts(system: System, bare: str) -> dict[str, object]:
         "system": f"{system.name} {system.digest[:16]}",
         "bare bash": bare,
         "machine": f"{cpu}, {len(os.sched_getaffinity(0))} processors, Linux {platform.release()}",
+        "kernel.printk": Path("/proc/sys/kernel/printk").read_text().split()[0],
         "load at start": os.getloadavg()[0],
     }
 

@@ -55,6 +55,9 @@ def host_checks() -> Iterator[HostCheck]:
             yield _tree()
     yield _limits()
     yield _crashes(Path("/proc/sys/kernel/core_pattern").read_text().strip())
+    yield _console(
+        *(Path(file).read_text() for file in ("/proc/sys/kernel/printk", "/proc/consoles"))
+    )
 
 
 def _kernel() -> HostCheck:
@@ -231,6 +234,30 @@ def _crashes(pattern: str) -> HostCheck:
         detail=f"kernel.core_pattern is {pattern}",
         why="an input that raises its own limit for core dumps and crashes starts that program",
         fix="as root: echo 'kernel.core_pattern = core' >> /etc/sysctl.d/60-shioenv.conf "
+        "&& sysctl --system",
+        needed=False,
+    )
+
+
+def _console(levels: str, consoles: str) -> HostCheck:
+    """Whether the kernel's consoles print that an overlay was mounted, while the mount waits.
+
+    `levels` and `consoles` are what /proc/sys/kernel/printk and /proc/consoles hold. The kernel
+    says so of each overlay on the level 6, and prints what is below the first number.
+    """
+    level = int(levels.split()[0])
+    printing = [line.split()[0] for line in consoles.splitlines() if line.split()]
+    slow = level > 6 and bool(printing)
+    return HostCheck(
+        name="kernel console",
+        ok=not slow,
+        detail=f"{', '.join(printing)} prints each overlay mounted (kernel.printk is {level})"
+        if slow
+        else f"kernel.printk is {level}"
+        if printing
+        else "there is none",
+        why="an input that writes waits for that line: 1 ms and more on a serial console",
+        fix="as root: echo 'kernel.printk = 4 4 1 7' >> /etc/sysctl.d/60-shioenv.conf "
         "&& sysctl --system",
         needed=False,
     )

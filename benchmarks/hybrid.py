@@ -1,0 +1,67 @@
+"""A model that answers where it is sure, and the machine elsewhere: executions saved, EM, time.
+
+    python benchmarks/hybrid.py DIR [DIR ...]
+
+Each DIR is what `shioenv evaluate --predictor MODEL --predictor sandbox --out DIR` wrote: of two
+predictors the first is the model, the second the machine. At a confidence P the model is asked
+first. Where it is less sure than P, the machine answers, which takes the time of both. Prints a
+Markdown row for each P, of single and of multi inputs: the share of inputs that nothing was
+executed for, EM with its 95% interval by resampling inputs, and milliseconds (mean and median).
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import statistics
+from collections.abc import Sequence
+
+from shioenv.evaluation.evaluate import Evaluation, read_evaluation
+
+CONFIDENCES = (0.0, 0.3, 0.5, 0.7, 0.9, 0.95, 0.99, 1.01)
+"""The last is more than any answer has: everything is executed, after the model was asked."""
+
+DRAWS = 2000
+
+
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    """The middle 95% of the mean over `DRAWS` resamples."""
+    rng = random.Random(0)
+    means = sorted(statistics.mean(rng.choices(values, k=len(values))) for _ in range(DRAWS))
+    return means[DRAWS * 25 // 1000], means[DRAWS * 975 // 1000]
+
+
+def rows(name: str, evaluation: Evaluation) -> None:
+    """Prints the rows of one evaluation. Errors: ValueError where there are not two predictors."""
+    model, machine = evaluation.predictors
+    cases = [case.question.steps for case in evaluation.suite.cases]
+    for steps in dict.fromkeys(cases):
+        chosen = [place for place, one in enumerate(cases) if one == steps]
+        for least in CONFIDENCES:
+            sure = [(model.said[place].confidence or 0.0) >= least for place in chosen]
+            right, times = [], []
+            for place, alone in zip(chosen, sure, strict=True):
+                marks = model.marks if alone else machine.marks
+                right.append(float(marks[place].em))
+                both = 0.0 if alone else machine.said[place].milliseconds
+                times.append(model.said[place].milliseconds + both)
+            low, high = interval(right)
+            print(
+                f"| {name}, {steps}: {least:g} | {statistics.mean(sure):.2f} "
+                f"| {statistics.mean(right):.3f} [{low:.2f}, {high:.2f}] "
+                f"| {statistics.mean(times):.0f} | {statistics.median(times):.0f} |"
+            )
+
+
+def main() -> None:
+    """Prints the rows of each evaluation."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("directories", nargs="+", metavar="DIR")
+    print("| inputs: at a confidence of | not executed | EM | ms, mean | median |")
+    print("|---|---:|---:|---:|---:|")
+    for directory in parser.parse_args().directories:
+        rows(directory.rstrip("/").rpartition("/")[2], read_evaluation(directory))
+
+
+if __name__ == "__main__":
+    main()
