@@ -13,11 +13,12 @@ from xml.etree import ElementTree
 import pytest
 
 from shioenv.behavior.observe import SandboxRunner
+from shioenv.domain.inputs import Input
 from shioenv.domain.runner import State
 from shioenv.errors import PredictorError, UsageError
 from shioenv.evaluation.asking import Bounds
 from shioenv.evaluation.conform.comparison import CaseComparison, compare
-from shioenv.evaluation.conform.truth import CaseMachine, Choice, TruthCase, truth_of
+from shioenv.evaluation.conform.truth import AskedCase, CaseMachine, Choice, TruthCase, truth_of
 from shioenv.evaluation.conform.write import write_comparison
 from shioenv.evaluation.metrics import PatchLevel
 from shioenv.system.store import System
@@ -224,3 +225,18 @@ def test_a_case_knows_what_is_asked(system: System) -> None:
         (case,) = truth_of(machine, Choice(("whoami",), 1))
     assert isinstance(case, TruthCase)
     assert case.asked.task == (case.drawn.input.text, State(cwd="/home/ubuntu"))
+
+
+def test_rounds_are_executed_by_the_same_processes(system: System) -> None:
+    """A process takes a second to start, and a difference is made smaller in dozens of rounds."""
+    asked = AskedCase("/home/ubuntu", (), Input.from_marked(("wc", "README.md")))
+    with CaseMachine(system, 1) as machine:
+        assert dict(machine.behaviors([(1, asked)])).keys() == {1}
+        processes = children()
+        assert dict(machine.behaviors([(2, asked)])).keys() == {2}
+        assert children() == processes != set()
+
+
+def children() -> set[str]:
+    """The processes that this one has started and that run."""
+    return set(Path("/proc/thread-self/children").read_text().split())

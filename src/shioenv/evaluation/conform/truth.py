@@ -89,20 +89,23 @@ class CaseMachine:
     def __init__(self, system: System, workers: int | None = None) -> None:
         self.system = system
         self._executor = LocalExecutor(workers)
+        # processes go on with later tasks of the same job alone
+        self._behavior = self._job(_behavior)
+        self._single_run = self._job(_single_run)
 
     def behaviors(self, tasks: Tasks) -> Iterator[tuple[int, Behavior | None]]:
         """The number of each task with what the machine did, in the order they are finished.
 
         None where its runs disagree, or reached a limit. Errors: those of executors.
         """
-        return self._executor.map(self._job(_behavior), tasks)
+        return self._executor.map(self._behavior, tasks)
 
     def single_runs(self, tasks: Tasks) -> Iterator[tuple[int, Behavior]]:
         """As `behaviors`, of one run each: whether another run does the same is not asked.
 
         A run that reached a limit is repeated once, while no other one runs.
         """
-        return self._executor.map(self._job(_single_run), tasks)
+        return self._executor.map(self._single_run, tasks)
 
     def _job(self, does: Callable[[Lane, tuple[int, AskedCase]], Did]) -> NumberedJob[Any, Did]:
         return NumberedJob(
