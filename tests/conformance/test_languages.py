@@ -352,3 +352,18 @@ def test_a_file_edited_in_place_is_what_the_editor_makes_of_it(
     assert said.output == real.output
     assert said.patch == real.patch
     assert said.content_digests == real.content_digests
+
+
+TEXTS_AND_LISTINGS = (
+    "cat documents/report.txt | grep -w the", "cat README.md | grep -ic the", "ls -l | wc",
+    "ls -a | wc -lw", "cat README.md | wc -c -w", "wc -lw < README.md", "rm README.md; dir",
+    "touch 'a b'; vdir -r", "rm -r data; dir -F", "cd logs; rm app.log; dir -a", "rm -r *; dir",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("command", TEXTS_AND_LISTINGS)
+def test_texts_and_directories_that_no_record_has_are_answered_by_functions(
+    observer: SandboxRunner, command: str
+) -> None:
+    real, said = observer.run(command), default_model().run(command)
+    assert (said.output, said.exit_code) == (real.output, real.exit_code)

@@ -6,6 +6,7 @@ import os
 import random
 import shlex
 import subprocess
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -210,6 +211,47 @@ def test_several_texts_are_read_one_by_one_or_as_one(command: str, tmp_path: Pat
         found = Induction().explain(ours, neighbours)
         assert found is not None
         assert (found.output, found.exit_code) == (real.output, real.exit_code), found.function.name
+
+
+def from_file(command: str, text: str, place: Path) -> tuple[Taken, Kept]:
+    """The command with a file of this text behind `<`, and what the real program does."""
+    place.write_text(text)
+    with place.open("rb") as file:
+        output = subprocess.run(
+            shlex.split(command),
+            stdin=file,
+            capture_output=True,
+            env={**os.environ, "LC_ALL": "C.UTF-8"},
+            check=True,
+        ).stdout
+    return replace(reading(command, text), from_file=True), Kept(0, output.decode(), "[]")
+
+
+@pytest.mark.parametrize("command", ["wc", "wc -lw", "wc -wc", "wc -lwc", "wc -lL"])
+def test_what_is_shown_of_a_file_is_as_wide_as_the_file_but_not_behind_a_pipe(
+    command: str, tmp_path: Path
+) -> None:
+    neighbours = [from_file(command, text, tmp_path / "file") for text in texts(3, 6)]
+    for text in texts(40, 3):
+        for ours, real in (
+            (reading(command, text), told(command, text)),
+            from_file(command, text, tmp_path / "other"),
+        ):
+            found = Induction().explain(ours, neighbours)
+            assert found is not None
+            assert found.output == real.output
+
+
+def test_options_that_ask_for_a_figure_each_ask_for_both(tmp_path: Path) -> None:
+    def examples(part: Taken) -> list[tuple[Taken, Kept]]:
+        command = " ".join(("wc", *(name for name, _ in part.form.options)))
+        return [from_file(command, text, tmp_path / "file") for text in texts(3, 6)]
+
+    (text,) = texts(41, 1)
+    for command in ("wc -w -l", "wc -l -l", "wc -L -c -l"):
+        found = Induction().combine(reading(command, text), examples)
+        assert found is not None
+        assert found.output == told(command, text).output
 
 
 def test_what_no_function_explains_is_not_explained() -> None:

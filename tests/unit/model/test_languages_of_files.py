@@ -14,7 +14,15 @@ from small_world import small_world, taken
 from shioenv.domain.work import answering
 from shioenv.model.memory.functions.dates import moment
 from shioenv.model.memory.functions.language import Interpretation, Language
-from shioenv.model.memory.functions.listing import LISTING, ListedFile, in_rows, listed, ordered
+from shioenv.model.memory.functions.listing import (
+    IN_COLUMNS,
+    IN_DETAIL,
+    LISTING,
+    ListedFile,
+    in_rows,
+    listed,
+    ordered,
+)
 from shioenv.model.memory.functions.walk import WALK
 from shioenv.model.memory.interpret import Interpreter
 from shioenv.model.memory.rewrite import Kept
@@ -119,6 +127,7 @@ def run(language: Language, text: str) -> str | None:
         "-name": "of this name", "-o": "or", "-a": "and", "-type": "of this kind",
         "-not": "not", "-prune": "go no deeper", "-print": "print", "-l": "details",
         "-path": "of this path", "-size": "of this size", "-R": "all that is inside",
+        "-C": "in columns", "-b": "escaped",
     }  # fmt: skip
     made = taken(text)
     said = tuple((name, of[meanings[name]]) for name, _ in made.form.options)
@@ -150,6 +159,16 @@ def test_an_expression_binds_as_it_does_in_find(text: str, printed: str | None) 
 def test_a_link_to_a_directory_is_listed_as_one_unless_details_are_asked_for() -> None:
     assert run(LISTING, "ls link run.sh sub") == "link\nrun.sh\n\nsub:\ninner.txt\n"
     assert run(LISTING, "ls -R sub other") == "other:\nx\n\nsub:\ninner.txt\n"
+
+
+def test_dir_and_vdir_list_as_ls_does_that_is_told_more() -> None:
+    columns, details = run(LISTING, "ls -C -b"), run(LISTING, "ls -l -b")
+    assert columns
+    assert details not in (None, columns)
+    assert run(IN_COLUMNS, "dir") == columns
+    assert run(IN_DETAIL, "vdir") == details
+    assert run(IN_COLUMNS, "dir -l") == details
+    assert run(IN_DETAIL, "vdir -C") == columns
 
 
 def test_a_table_is_put_together_of_columns_that_were_seen() -> None:

@@ -86,21 +86,26 @@ class Induction:
             found.append(one)
         functions = [function for function, _ in found]
         family = functions[0].family
+        shown = {one.flags[family.beside.flag] for one in functions} if family.beside else set()
+        if family.beside is not None and len(shown) > 1:
+            flags = family.beside.flags(shown)
+            made = None if flags is None else TextFunction(family.beside.family, (), flags)
+            return None if made is None else _applied(mine, made, min(one[1] for one in found))
         bare = with_options(ours, ())
         plain = given(bare)
         base = None if plain is None else self._function(plain, examples(bare))
         usual = {name: values[0] for name, values in (family.variants or {}).items()}
         if base is not None and base[0].family.name == family.name:
             usual |= base[0].flags
-        flags: dict[str, str] = {}
+        changed: dict[str, str] = {}
         for function in functions:
             for name, value in function.flags.items():
-                if value != usual[name] and flags.setdefault(name, value) != value:
+                if value != usual[name] and changed.setdefault(name, value) != value:
                     return None
         places = dict(pair for function in functions for pair in function.places)
         if len(set(places.values())) < len(places) or set(places.values()) != mine.words.keys():
             return None
-        made = TextFunction(family, tuple(places.items()), {**usual, **flags})
+        made = TextFunction(family, tuple(places.items()), {**usual, **changed})
         return _applied(mine, made, min(agreed for _, agreed in found))
 
     def _function(
@@ -158,6 +163,7 @@ class _Examples:
                 tuple(sorted(each.given.words.items())),
                 each.given.operands,
                 each.given.texts,
+                each.given.piped,
                 each.output,
             )
             for each in items
@@ -189,7 +195,8 @@ def given(taken: Taken) -> Given | None:
     texts = tuple((each.content or b"").decode("utf-8", "surrogateescape") for each in read)
     several = len(texts) > 1
     names = tuple(each.word for each in read if several or each.kind != "x")
-    return Given("".join(texts), words, names, texts if several else ())
+    piped = not names and not taken.from_file
+    return Given("".join(texts), words, names, texts if several else (), piped)
 
 
 def _example(theirs: Taken, kept: Kept) -> ExecutedCommand | None:

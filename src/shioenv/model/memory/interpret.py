@@ -16,13 +16,15 @@ from shioenv.model.memory.directives import Directives, is_format
 from shioenv.model.memory.functions.dates import DATES, TIMES
 from shioenv.model.memory.functions.formats import FORMATTED
 from shioenv.model.memory.functions.language import Interpretation, Language, OptionMeaning
-from shioenv.model.memory.functions.listing import LISTING
+from shioenv.model.memory.functions.listing import IN_COLUMNS, IN_DETAIL, LISTING
 from shioenv.model.memory.functions.usage import USAGE
 from shioenv.model.memory.functions.walk import WALK
 from shioenv.model.memory.rewrite import Kept, Taken
 from shioenv.model.memory.samples import ExampleRecords, Matching, Record, WithOption
 
-LANGUAGES: tuple[Language, ...] = (WALK, LISTING, USAGE, DATES, TIMES)
+LANGUAGES: tuple[Language, ...] = (
+    WALK, LISTING, IN_COLUMNS, IN_DETAIL, USAGE, DATES, TIMES,
+)  # fmt: skip
 """The languages that records without options show."""
 
 FORMATS = 8

@@ -378,8 +378,9 @@ class Memory:
         order = self._order(candidates, scores)
         if not any(_has_our_options(each) for each in candidates):
             order.sort(key=lambda place: candidates[place].how != INDUCED)
-        if self._is_away(state):  # records hold on one pristine machine, functions on any
-            moved = self._is_moved(ours, state)
+        # records hold on one pristine machine and for the text that they read, functions for any
+        if self._is_away(state) or _is_fed(ours):
+            moved = _is_fed(ours) or self._is_moved(ours, state)
             order.sort(key=lambda place: not _is_found(candidates[place], moved=moved))
         order.sort(key=lambda place: contradicts(candidates[place].kept, ours, state))
         return order, scores
@@ -441,13 +442,14 @@ class Memory:
 
 def taken(call: Call, state: State, forms: Forms) -> Taken | None:
     """See `Memory.take`."""
-    call, state = given(call, state) or (call, state)
+    filled = given(call, state)
+    call, state = filled or (call, state)
     words = call.words if call.reads is None else (*call.words, "<", call.reads)
     form = forms.form(words, state)
     if form is None:
         return None
     apart = operands(form, state), here(form, state), valued(form, state)
-    return Taken(form, *apart, tree=tree(".", state))
+    return Taken(form, *apart, tree=tree(".", state), from_file=filled is not None)
 
 
 def _has_our_options(candidate: Candidate) -> bool:

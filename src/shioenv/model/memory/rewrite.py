@@ -56,6 +56,8 @@ class Taken:
     """Options whose values name files, each with its value's operand."""
     tree: Tree | None = field(default=None, compare=False)
     """Everything in the working directory."""
+    from_file: bool = field(default=False, compare=False)
+    """Standard input is a file that stands behind `<`, not a pipe."""
 
 
 @dataclass(frozen=True, slots=True)

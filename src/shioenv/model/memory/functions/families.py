@@ -15,7 +15,13 @@ from itertools import permutations, product
 from shioenv.model.memory.functions.characters import exchange, say
 from shioenv.model.memory.functions.columns import cut_columns
 from shioenv.model.memory.functions.edit import edit
-from shioenv.model.memory.functions.figures import count, counts_of_each, dump
+from shioenv.model.memory.functions.figures import (
+    COLUMNS_OF_FIGURES,
+    count,
+    counts,
+    counts_of_each,
+    dump,
+)
 from shioenv.model.memory.functions.lines import (
     join_lines,
     number_lines,
@@ -32,7 +38,7 @@ from shioenv.model.memory.functions.match import matching_lines, matching_lines_
 from shioenv.model.memory.functions.order import order_lines, runs_of_lines
 from shioenv.model.memory.functions.paths import name_of
 from shioenv.model.memory.functions.program import run_program
-from shioenv.model.memory.functions.space import Family, TextFunction
+from shioenv.model.memory.functions.space import Beside, Family, TextFunction
 
 MOST_PLACES = 3
 """Most words of a command that may play roles: more can be cast in thousands of ways."""
@@ -73,6 +79,8 @@ def _made(places: tuple[str, ...], *, reads: bool, several: bool) -> Iterator[Te
                     yield TextFunction(family, cast, flags)
 
 
+_COUNTS = Family("counts", counts, variants={"what": COLUMNS_OF_FIGURES})
+
 FAMILIES: tuple[Family, ...] = (
     Family("the text", same_text),
     Family("part", part_of, ("count",), variants={
@@ -81,7 +89,8 @@ FAMILIES: tuple[Family, ...] = (
     Family("backwards", reverse, variants={"of": ("lines", "characters")}),
     Family("count", count, variants={
         "what": ("lines", "words", "bytes", "characters", "longest"),
-    }),
+    }, beside=Beside(_COUNTS, "what")),
+    _COUNTS,
     Family("order", order_lines, ("key", "separator"), variants={
         "by": ("", "number", "size", "any number", "folded", "letters", "month"),
         "backwards": ("", "backwards"), "once": ("", "once"),

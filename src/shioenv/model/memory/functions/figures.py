@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 from shioenv.model.memory.functions.space import (
     Flags,
     Given,
@@ -11,6 +13,17 @@ from shioenv.model.memory.functions.space import (
     number_of,
     remembered,
 )
+
+_FIGURES = ("lines", "words", "characters", "bytes", "longest")
+
+COLUMNS_OF_FIGURES = tuple(
+    " and ".join(each)
+    for each in sorted(
+        (each for size in (3, 2, 4, 5) for each in combinations(_FIGURES, size)),
+        key=lambda each: "characters" in each,
+    )
+)
+"""Figures in the order in which `wc` shows them; those of bytes before others."""
 
 
 def _figures(text: str) -> dict[str, int]:
@@ -28,6 +41,18 @@ def count(given: Given, roles: Roles, flags: Flags) -> str:
     counts = _figures(given.text or "")
     name = "".join(f" {each}" for each in given.operands)
     return f"{counts[flags['what']]}{name}\n"
+
+
+def counts(given: Given, roles: Roles, flags: Flags) -> str:
+    """Figures of the text, before the name of its file, as wide as the text's length (wc(1)).
+
+    The length of what comes out of a pipe is not known before: seven digits are kept for it.
+    """
+    figures = _figures(given.text or "")
+    width = 7 if given.piped else len(str(figures["bytes"]))
+    name = "".join(f" {each}" for each in given.operands)
+    said = " ".join(f"{figures[kind]:{width}}" for kind in flags["what"].split(" and "))
+    return f"{said}{name}\n"
 
 
 def counts_of_each(given: Given, roles: Roles, flags: Flags) -> str:

@@ -64,6 +64,8 @@ class Language:
     """Simple meanings first."""
     run: Callable[[Taken, Plan], Sequence[str] | None]
     """The parts of what is printed; None where nobody knows."""
+    begins: Mapping[str, Any] = field(default_factory=dict)
+    """What a command without options does already, as a plan says it."""
     words: Mapping[str, OptionMeaning] = field(default_factory=dict)
     """Operands that are no files, with what they mean."""
     directives: Mapping[str, Directive] = field(default_factory=dict)
@@ -113,7 +115,7 @@ class Interpretation:
         meanings = dict(self.meanings)
         plan = Plan(
             operands=[], directives=self.directives, refusal=self.refusal, facts=self.facts,
-            operations=[],
+            operations=[], **self.language.begins,
         )  # fmt: skip
         operands = {each.word: each for each in taken.operands}
         try:

@@ -445,3 +445,13 @@ LISTING = Language("listing", (
     OptionMeaning("so wide", valued("width", _columns), valued=True),
     OptionMeaning("without colour", _without_colour, valued=True),
 ), _run)  # fmt: skip
+
+IN_COLUMNS = replace(
+    LISTING, name="listing in columns", begins={"form": "columns", "quoting": "escape"}
+)
+"""What `ls -C -b` does (dir(1))."""
+
+IN_DETAIL = replace(
+    LISTING, name="detailed listing", begins={"form": "details", "quoting": "escape"}
+)
+"""What `ls -l -b` does (vdir(1))."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import TypeAlias
@@ -38,6 +38,8 @@ class Given:
 
     `text` is then all of them, one after the other.
     """
+    piped: bool = False
+    """The text comes out of a pipe, which tells no program how long the text is."""
 
     @cached_property
     def in_bytes(self) -> Given:
@@ -79,6 +81,23 @@ class Family:
     """The functions take each byte as a character."""
     several: bool = False
     """The functions work on several texts, each by itself."""
+    beside: Beside | None = None
+    """What options do together that ask for one of these functions each; None: see `combine`."""
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Functions that show what several functions of another family show each."""
+
+    family: Family
+    flag: str
+    """Its values are those of the other family's flag of this name, with `and` between them."""
+
+    def flags(self, values: Iterable[str]) -> Flags | None:
+        """The flags that show these values; None where no function of the family does."""
+        shown = (self.family.variants or {})[self.flag]
+        found = [each for each in shown if sorted(each.split(" and ")) == sorted(values)]
+        return {self.flag: found[0]} if found else None
 
 
 @dataclass(frozen=True)
