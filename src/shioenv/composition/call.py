@@ -30,6 +30,8 @@ class Call:
     """The redirection that is asked about, where the words do nothing else (`: > file`)."""
     parts: tuple[str, ...] | None = None
     """The assignments and words of `written`, where they are known one by one."""
+    from_file: bool = False
+    """The state's standard input is the content of a file that stood behind `<`."""
 
     @classmethod
     def of(cls, words: Sequence[str]) -> Call:

@@ -95,4 +95,6 @@ def given(call: Call, state: State) -> tuple[Call, State] | None:
     except Abstained:
         return None
     content = state.read(fields[0]) if len(fields) == 1 else None
-    return None if content is None else (replace(call, reads=None), replace(state, stdin=content))
+    if content is None:
+        return None
+    return replace(call, reads=None, from_file=True), replace(state, stdin=content)

@@ -442,14 +442,13 @@ class Memory:
 
 def taken(call: Call, state: State, forms: Forms) -> Taken | None:
     """See `Memory.take`."""
-    filled = given(call, state)
-    call, state = filled or (call, state)
+    call, state = given(call, state) or (call, state)
     words = call.words if call.reads is None else (*call.words, "<", call.reads)
     form = forms.form(words, state)
     if form is None:
         return None
     apart = operands(form, state), here(form, state), valued(form, state)
-    return Taken(form, *apart, tree=tree(".", state), from_file=filled is not None)
+    return Taken(form, *apart, tree=tree(".", state), from_file=call.from_file)
 
 
 def _has_our_options(candidate: Candidate) -> bool:
