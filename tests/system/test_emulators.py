@@ -66,6 +66,15 @@ def test_it_has_the_files_of_the_system(emulator: Predictor) -> None:
     )
 
 
+@pytest.mark.parametrize("name", EMULATORS[:2])
+def test_a_program_that_it_lacks_is_not_found_and_not_read_as_a_script(name: str) -> None:
+    emulator = make_predictor(name, "debian-12", HOME)
+    said = emulator.run("lsblk")
+    assert b"command not found" in said.output
+    assert said.exit_code == 127
+    getattr(emulator, "close", lambda: None)()
+
+
 def test_what_one_input_did_is_told_and_gone_before_the_next(emulator: Predictor) -> None:
     text = "mkdir new; echo x > new/file; rm documents/todo.txt; echo y >> /etc/motd"
     done = emulator.run(text)

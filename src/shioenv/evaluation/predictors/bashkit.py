@@ -20,7 +20,7 @@ from shioenv.domain.runner import State
 from shioenv.errors import MissingExtraError
 from shioenv.evaluation.metrics import PatchLevel
 from shioenv.evaluation.predictor import Setting
-from shioenv.evaluation.predictors.tree import ShownFile, changes, loaded
+from shioenv.evaluation.predictors.tree import ShownFile, changes, is_program, loaded
 from shioenv.system.store import IndexEntry, find_system
 
 BUILT_IN = frozenset({"/", "/bin", "/dev", "/proc", "/sys"})
@@ -161,7 +161,7 @@ class Bashkit:
         self._environment = dict(system.declaration.session.environment)
         beneath: dict[str, dict[str, tuple[IndexEntry, bytes | None]]] = {}
         for entry, content in loaded(system):
-            if _is_program(entry, content):
+            if is_program(entry, content):
                 continue
             top = f"/{entry.path.split('/')[1]}"
             beneath.setdefault(top, {})[entry.path] = entry, content
@@ -252,16 +252,6 @@ def _shown(facts: Mapping[str, Any]) -> ShownFile:
         return ShownFile(kind, mode, facts["modified"])
     # links have the time at which they were made
     return ShownFile(kind, mode, facts["modified"] if kind == "file" else 0.0, facts["size"])
-
-
-def _is_program(entry: IndexEntry, content: bytes | None) -> bool:
-    """Whether a file is a program of the system, which bashkit would run as a script of its own."""
-    runs = content is not None and entry.mode & 0o111 and _is_under(entry.path, ("/usr",))
-    return bool(runs) and not (content or b"").startswith(b"#!")
-
-
-def _is_under(path: str, tops: Iterable[str]) -> bool:
-    return any(path == top or path.startswith(f"{top}/") for top in tops)
 
 
 def _reached(texts: Sequence[str]) -> tuple[str, ...]:

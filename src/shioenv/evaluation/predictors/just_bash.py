@@ -17,7 +17,7 @@ from shioenv.errors import HostError
 from shioenv.evaluation.metrics import PatchLevel
 from shioenv.evaluation.predictor import Setting
 from shioenv.evaluation.predictors.lines import LineProcess, installed, told
-from shioenv.evaluation.predictors.tree import loaded
+from shioenv.evaluation.predictors.tree import is_program, loaded
 from shioenv.system.store import System, find_system
 
 VERSION = "3.4.2"
@@ -76,10 +76,12 @@ def _described(system: System) -> dict[str, object]:
     """The system's files and environment as the program `just_bash.mjs` takes them.
 
     A file is path, kind, permission bits, time in seconds since 1970, and content in base64 or
-    target.
+    target. Programs are left out, as for bashkit.
     """
     found: list[list[object]] = []
     for entry, content in loaded(system):
+        if is_program(entry, content):
+            continue
         mode = stat.S_IMODE(entry.mode)
         if stat.S_ISLNK(entry.mode):
             found.append([entry.path, "symlink", mode, entry.mtime, entry.target])

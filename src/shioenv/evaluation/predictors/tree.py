@@ -53,6 +53,15 @@ def loaded(system: System) -> Iterator[tuple[IndexEntry, bytes | None]]:
             yield entry, None
 
 
+def is_program(entry: IndexEntry, content: bytes | None) -> bool:
+    """Whether a loaded file is a program of the system, and no script.
+
+    An emulator that finds such a file in PATH would run it as a script of its own.
+    """
+    runs = content is not None and entry.mode & 0o111 and entry.path.startswith("/usr/")
+    return bool(runs) and not (content or b"").startswith(b"#!")
+
+
 def laid_out(system: System) -> Path:
     """The directory in the cache where the system's files (`loaded`) lie, made on first use.
 
