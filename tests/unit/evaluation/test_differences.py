@@ -190,6 +190,11 @@ def test_the_files_that_count_are_left_and_found_in_few_tries(counting: set[int]
     assert len(both.asked) < 420, "each success began from the whole again"
 
 
+def test_an_empty_start_directory_has_nothing_to_leave_out() -> None:
+    files = Files(cast("Any", HomeTree()))
+    assert list(files.less(Reduced(AskedCase("/srv", (), Input.from_marked(("ls",)))))) == []
+
+
 class OneFile:
     """A start directory with one file."""
 

@@ -219,7 +219,7 @@ class Files:
             yield 0, [name for name in left if "/" not in name]
             yield 0, self._unnamed(reduced, left)
         size, place = reduced.onward or (count, 0)
-        size = min(size, max(1, -(-count // 2)))
+        size = max(1, min(size, -(-count // 2)))
         while True:
             for first in range(place, count, size):
                 yield first, left[first : first + size]
