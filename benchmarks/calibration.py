@@ -48,11 +48,8 @@ def main() -> None:
         drawn = sorted(
             calibration_error(sure, [float(rng.random() < p) for p in sure]) for _ in range(DRAWS)
         )
-        error, chance, most = (
-            calibration_error(sure, right),
-            statistics.mean(drawn),
-            drawn[DRAWS * 95 // 100],
-        )
+        error, chance = calibration_error(sure, right), statistics.mean(drawn)
+        most = drawn[DRAWS * 95 // 100]
         print(f"{name:60} {len(sure):7} {error:6.3f} {chance:16.3f} {most:5.3f}")
 
 

@@ -12,23 +12,13 @@ executed for, EM with its 95% interval by resampling inputs, and milliseconds (m
 from __future__ import annotations
 
 import argparse
-import random
 import statistics
-from collections.abc import Sequence
 
 from shioenv.evaluation.evaluate import Evaluation, read_evaluation
+from shioenv.evaluation.statistics import Resampled
 
 CONFIDENCES = (0.0, 0.3, 0.5, 0.7, 0.9, 0.95, 0.99, 1.01)
 """The last is more than any answer has: everything is executed, after the model was asked."""
-
-DRAWS = 2000
-
-
-def interval(values: Sequence[float]) -> tuple[float, float]:
-    """The middle 95% of the mean over `DRAWS` resamples."""
-    rng = random.Random(0)
-    means = sorted(statistics.mean(rng.choices(values, k=len(values))) for _ in range(DRAWS))
-    return means[DRAWS * 25 // 1000], means[DRAWS * 975 // 1000]
 
 
 def rows(name: str, evaluation: Evaluation) -> None:
@@ -37,6 +27,7 @@ def rows(name: str, evaluation: Evaluation) -> None:
     cases = [case.question.steps for case in evaluation.suite.cases]
     for steps in dict.fromkeys(cases):
         chosen = [place for place, one in enumerate(cases) if one == steps]
+        resampled = Resampled(len(chosen))
         for least in CONFIDENCES:
             sure = [(model.said[place].confidence or 0.0) >= least for place in chosen]
             right, times = [], []
@@ -45,10 +36,10 @@ def rows(name: str, evaluation: Evaluation) -> None:
                 right.append(float(marks[place].em))
                 both = 0.0 if alone else machine.said[place].milliseconds
                 times.append(model.said[place].milliseconds + both)
-            low, high = interval(right)
+            em, low, high = resampled.drawn(right).estimate
             print(
                 f"| {name}, {steps}: {least:g} | {statistics.mean(sure):.2f} "
-                f"| {statistics.mean(right):.3f} [{low:.2f}, {high:.2f}] "
+                f"| {em:.3f} [{low:.2f}, {high:.2f}] "
                 f"| {statistics.mean(times):.0f} | {statistics.median(times):.0f} |"
             )
 

@@ -86,11 +86,11 @@ class Induction:
             found.append(one)
         functions = [function for function, _ in found]
         family = functions[0].family
-        shown = {one.flags[family.beside.flag] for one in functions} if family.beside else set()
-        if family.beside is not None and len(shown) > 1:
-            flags = family.beside.flags(shown)
-            made = None if flags is None else TextFunction(family.beside.family, (), flags)
-            return None if made is None else _applied(mine, made, min(one[1] for one in found))
+        if family.beside is not None:
+            flags = family.beside.flags({one.flags[family.beside.flag] for one in functions})
+            if flags is not None:
+                made = TextFunction(family.beside.family, (), flags)
+                return _applied(mine, made, min(agreed for _, agreed in found))
         bare = with_options(ours, ())
         plain = given(bare)
         base = None if plain is None else self._function(plain, examples(bare))

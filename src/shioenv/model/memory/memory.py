@@ -379,9 +379,10 @@ class Memory:
         if not any(_has_our_options(each) for each in candidates):
             order.sort(key=lambda place: candidates[place].how != INDUCED)
         # records hold on one pristine machine and for the text that they read, functions for any
-        if self._is_away(state) or _is_fed(ours):
-            moved = _is_fed(ours) or self._is_moved(ours, state)
-            order.sort(key=lambda place: not _is_found(candidates[place], moved=moved))
+        fed = _is_fed(ours)
+        if fed or self._is_away(state):
+            least = 1 if fed or self._is_moved(ours, state) else ENOUGH
+            order.sort(key=lambda place: not _is_found(candidates[place], least))
         order.sort(key=lambda place: contradicts(candidates[place].kept, ours, state))
         return order, scores
 
@@ -455,8 +456,9 @@ def _has_our_options(candidate: Candidate) -> bool:
     return candidate.how != INDUCED and not any(candidate.pair[:2])
 
 
-def _is_found(candidate: Candidate, *, moved: bool) -> bool:
-    return candidate.how == INDUCED and (moved or candidate.votes >= ENOUGH)
+def _is_found(candidate: Candidate, least: int) -> bool:
+    """Whether a function gives the answer that explains so many examples at least."""
+    return candidate.how == INDUCED and candidate.votes >= least
 
 
 def _is_fed(taken: Taken) -> bool:

@@ -17,7 +17,6 @@ from shioenv.model.memory.functions.columns import cut_columns
 from shioenv.model.memory.functions.edit import edit
 from shioenv.model.memory.functions.figures import (
     COLUMNS_OF_FIGURES,
-    count,
     counts,
     counts_of_each,
     dump,
@@ -87,7 +86,7 @@ FAMILIES: tuple[Family, ...] = (
         "which": ("first", "last"), "of": ("lines", "bytes"),
     }, of_bytes=True),
     Family("backwards", reverse, variants={"of": ("lines", "characters")}),
-    Family("count", count, variants={
+    Family("count", counts, variants={
         "what": ("lines", "words", "bytes", "characters", "longest"),
     }, beside=Beside(_COUNTS, "what")),
     _COUNTS,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 
 from shioenv.model.memory.functions.space import (
@@ -36,23 +37,16 @@ def _figures(text: str) -> dict[str, int]:
     }
 
 
-def count(given: Given, roles: Roles, flags: Flags) -> str:
-    """One figure of the text, before the name of the text's file (wc(1))."""
-    counts = _figures(given.text or "")
-    name = "".join(f" {each}" for each in given.operands)
-    return f"{counts[flags['what']]}{name}\n"
-
-
 def counts(given: Given, roles: Roles, flags: Flags) -> str:
-    """Figures of the text, before the name of its file, as wide as the text's length (wc(1)).
+    """Figures of the text, before the name of its file (wc(1)).
 
-    The length of what comes out of a pipe is not known before: seven digits are kept for it.
+    Several are as wide as the text's length. The length of what comes out of a pipe is not known
+    before: seven digits are kept for it.
     """
+    kinds = flags["what"].split(" and ")
     figures = _figures(given.text or "")
-    width = 7 if given.piped else len(str(figures["bytes"]))
-    name = "".join(f" {each}" for each in given.operands)
-    said = " ".join(f"{figures[kind]:{width}}" for kind in flags["what"].split(" and "))
-    return f"{said}{name}\n"
+    width = 1 if len(kinds) == 1 else 7 if given.piped else len(str(figures["bytes"]))
+    return _row(figures, kinds, width, given.operands)
 
 
 def counts_of_each(given: Given, roles: Roles, flags: Flags) -> str:
@@ -63,8 +57,12 @@ def counts_of_each(given: Given, roles: Roles, flags: Flags) -> str:
     figures.append({kind: sum(each[kind] for each in figures) for kind in figures[0]})
     made = []
     for name, each in zip((*given.operands, "total"), figures, strict=True):
-        made.append(" ".join(f"{each[kind]:{width}}" for kind in kinds) + f" {name}\n")
+        made.append(_row(each, kinds, width, (name,)))
     return "".join(made)
+
+
+def _row(figures: Mapping[str, int], kinds: Sequence[str], width: int, names: Sequence[str]) -> str:
+    return " ".join((*(f"{figures[kind]:{width}}" for kind in kinds), *names)) + "\n"
 
 
 _TYPES = {"x1": (1, 2, "x"), "x2": (2, 4, "x"), "o1": (1, 3, "o"), "o2": (2, 6, "o"),
