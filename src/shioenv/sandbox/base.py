@@ -258,8 +258,8 @@ class Execution:
 
     Looks every 50 ms found all of its processes asleep nearly always (nine looks of ten), or all
     through the last half of its time. A faster machine would have helped only where the event that
-    the processes slept for was about to come. A bare machine sees the first of the two cases
-    alone."""
+    the processes slept for was about to come. A bare machine sleeps where its processor does, nine
+    tenths of all the time or of its last half."""
     output_truncated: bool = False
     """The run wrote more than `output` holds."""
     limits_hit: tuple[str, ...] = ()

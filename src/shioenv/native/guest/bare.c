@@ -501,11 +501,24 @@ static bool reap(pid_t shell, int32_t *of_shell)
 
 struct feed { int fd; const uint8_t *next; size_t left; };
 
+/* With fewer looks than these the last half of a run's time means nothing. */
+enum { MANY_LOOKS = 10 };
+
+/* A moment of a run, and how much the processor had worked by then. */
+struct moment { int64_t ns; uint64_t busy_ticks; };
+
+/* Whether the machine slept nearly always since then. */
+static bool slept_since(const struct moment *then, const struct moment *now)
+{
+    return more(now->busy_ticks, then->busy_ticks) * 10 <= (uint64_t)(now->ns - then->ns) / 10000000;
+}
+
 /* Watches one run to its end: input, output, time, memory, and what outlives the shell. */
 static void watch(const struct request *request, pid_t shell, const struct use *before, struct channel *channels,
                   struct feed *feed, int *slave, struct reply *reply)
 {
     int64_t start = now_ns(CLOCK_MONOTONIC), deadline = start + request->wall_ms * 1000000ll, next_look = start + LOOK_NS;
+    struct moment began = {start, before->busy_ticks}, half = began;
     bool shell_ended = false, killed = false;
     int open_channels = (channels[0].fd >= 0) + (channels[1].fd >= 0);
     while (!shell_ended || open_channels) {
@@ -538,12 +551,14 @@ static void watch(const struct request *request, pid_t shell, const struct use *
         else if (now >= deadline) why = !shell_ended ? REPLY_TIMED_OUT : open_channels ? REPLY_BACKGROUND : 0;
         else if (now >= next_look) {
             while (next_look <= now) next_look += LOOK_NS;
+            if (half.ns == start && now - start >= deadline - now) half = (struct moment){now, use_now().busy_ticks};
             why = past_limits(request, before, reply);
             if (*slave >= 0) offer_end_of_file(channels[0].fd);
         }
         if (why == REPLY_TIMED_OUT) {
-            uint64_t ticks = more(use_now().busy_ticks, before->busy_ticks), all = (uint64_t)((now - start) / 10000000);
-            if (ticks * 10 <= all) reply->flags |= REPLY_WAITED;
+            struct moment end = {now, use_now().busy_ticks};
+            bool long_enough = now - start >= MANY_LOOKS * LOOK_NS;
+            if (slept_since(&began, &end) || (long_enough && slept_since(&half, &end))) reply->flags |= REPLY_WAITED;
         }
         if (why) {
             reply->flags |= why;
