@@ -64,6 +64,36 @@ def remembered(
     return memory(setting), plain_memory(setting)
 
 
+def test_records_are_added_to_a_model(
+    dataset: Path, tmp_path: Path, remembered: tuple[Remembering, Remembering]
+) -> None:
+    from shioenv.dataset.external import CommandList, import_commands
+    from shioenv.irreducibility.scoring import UNSCORED
+    from shioenv.training.memory import extend_memory, train_memory
+
+    base = tmp_path / "base"
+    known = train_memory([dataset], base, name="small", questions=40, seed=0)
+    (tmp_path / "inputs").write_text("lsmod\ncat missing1.txt\necho more; lsmod\n")
+    import_commands(
+        CommandList(tmp_path / "inputs", start_directories=(HOME,)),
+        tmp_path / "more",
+        scoring=UNSCORED,
+    )
+    made = tmp_path / "made"
+    card = extend_memory(base, [tmp_path / "more"], made, name="larger")
+    assert (card["name"], card["records"]) == ("larger", known["records"] + 2)
+    assert len(card["material"]) == 2
+    assert card["learned"] == known["learned"]
+    assert (made / "ranker.npz").read_bytes() == (base / "ranker.npz").read_bytes()
+    larger = memory(Setting(str(made), "debian-12", HOME))
+    assert b"Module" in asked(larger, "lsmod").behavior.output
+    for text in ("cat nowhere.txt", "cat gone.txt", "echo hello > out.txt"):
+        assert asked(larger, text).behavior == asked(remembered[0], text).behavior
+    (base / "model.json").write_text(json.dumps({**known, "system_digest": "0" * 64}))
+    with pytest.raises(ModelError, match="no memory of debian-12"):
+        extend_memory(base, [tmp_path / "more"], tmp_path / "other", name="larger")
+
+
 def asked(predictor: Remembering, text: str) -> Answer:
     return predictor.answer(text, State(cwd=HOME))
 

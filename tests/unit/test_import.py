@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from ast import literal_eval
 
 import pytest
 
@@ -28,7 +29,8 @@ def test_only_drawing_loads_what_draws() -> None:
     heavy = ("altair", "jinja2", "pandas", "scipy", "vl_convert")
     names = ("cli.commands", "report.page", "experiments.by_length", "experiments.estimators")
     loading = ", ".join(f"shioenv.{name}" for name in names)
-    code = f"import sys, {loading}; print([n for n in {heavy!r} if n in sys.modules])"
+    code = f"import sys, {loading}; shioenv.cli.commands.application(); "
+    code += f"print([n for n in {heavy!r} if n in sys.modules])"
     assert python(code) == "[]"
 
 
@@ -59,6 +61,15 @@ def test_help_loads_the_subcommands_and_hardly_more() -> None:
     code = "sys.argv[1:] = ['--help']; from shioenv.cli.main import main\n"
     code += "try: main()\nexcept SystemExit: pass\n"
     assert loaded(f"exec({code!r})") <= 41
+
+
+def test_help_of_one_subcommand_loads_no_other() -> None:
+    code = "sys.argv[1:] = ['predict', '--help']; from shioenv.cli.main import main\n"
+    code += "try: main()\nexcept SystemExit: pass\n"
+    code += "print([n for n in sys.modules if n.startswith('shioenv.cli.')])"
+    said = python(f"import sys; exec({code!r})").splitlines()[-1]
+    own = ("main", "interrupts", "commands", "printing", "predict", "shared")
+    assert set(literal_eval(said)) == {f"shioenv.cli.{name}" for name in own}
 
 
 def test_help_loads_nothing_that_computes_or_validates() -> None:

@@ -27,7 +27,9 @@ Count = Annotated[
     int, typer.Option("--cases", min=1, metavar="N", help="Cases drawn. 20,000 have every option.")
 ]
 
-app = typer.Typer(help="Hold a shell, an emulator or another system to the machine.")
+app = typer.Typer(
+    name="conform", help="Hold a shell, an emulator or another system to the machine."
+)
 
 
 @shared.group(app, "shioenv conform --against bashkit --command sort --out ./sort")

@@ -9,6 +9,7 @@ import typer
 
 from shioenv.cli import dataset_tools, printing, shared
 from shioenv.cli.progress import counting
+from shioenv.cli.report import report as as_page
 from shioenv.cli.run import describe
 from shioenv.report.text import fixed, share
 
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
     from shioenv.domain.record import Record
     from shioenv.report.stats import Statistics
 
-app = typer.Typer(no_args_is_help=True, help="Datasets: records kept in a directory.")
+app = typer.Typer(
+    name="dataset", no_args_is_help=True, help="Datasets: records kept in a directory."
+)
 
 SHOWN_LINES = 12
 """Lines of output shown of one record at most; as many changes."""
@@ -247,3 +250,4 @@ shared.command(app, "shioenv dataset import inputs.txt --out ./mine --seed 7", "
 shared.command(app, "shioenv dataset score ./executed --out ./scored")(dataset_tools.score)
 shared.command(app, "shioenv dataset repair ./dataset")(dataset_tools.repair)
 shared.command(app, "shioenv dataset leakage ./train ./test --threshold 0.9")(dataset_tools.leakage)
+shared.command(app, "shioenv dataset report ./dataset --out report.html")(as_page)

@@ -5,17 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from shioenv.cli.shared import Printout
+import typer
+
+from shioenv.cli import shared
 
 if TYPE_CHECKING:
     from rich.text import Text
 
     from shioenv.system.host import HostCheck
 
+app = typer.Typer()
+
 LACKING = 3
 
 
-def doctor() -> Printout:
+@shared.command(app, "shioenv doctor")
+def doctor() -> shared.Printout:
     """Check this host by trying what is needed; exit status 3 where something needed is missing.
 
     Every line says what was tried. A line about something missing also says why it is needed, and
@@ -26,7 +31,9 @@ def doctor() -> Printout:
     checks = check_host()
     missing = sum(check.needed and not check.ok for check in checks)
     document = {"ok": not missing, "checks": [check.to_json() for check in checks]}
-    return Printout(document, _lines(checks, missing), indent=2, status=LACKING if missing else 0)
+    return shared.Printout(
+        document, _lines(checks, missing), indent=2, status=LACKING if missing else 0
+    )
 
 
 def _lines(checks: list[HostCheck], missing: int) -> Iterator[Text | str]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from shioenv.evaluation.evaluate import Evaluation
 
-app = typer.Typer(help="Judge predictors by what a suite's inputs really do.")
+app = typer.Typer(name="evaluate", help="Judge predictors by what a suite's inputs really do.")
 
 
 AnswerSeconds = Annotated[

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from shioenv.sandbox.base import Limits
 
 app = typer.Typer(
+    name="experiment",
     no_args_is_help=True,
     help="Run the paper's sampling experiments, and six more, on this machine.",
 )

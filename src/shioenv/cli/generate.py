@@ -16,7 +16,10 @@ from shioenv.report.text import share
 if TYPE_CHECKING:
     from shioenv.dataset.generate import Summary
 
+app = typer.Typer()
 
+
+@shared.command(app, "shioenv generate ./dataset --count 1000 --seed 7")
 def generate(
     directory: Annotated[
         Path,

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from shioenv.grammar.symbols import Grammar
     from shioenv.report.grammar_report import GrammarReport
 
-app = typer.Typer(no_args_is_help=True, help="Grammars: what inputs may be written.")
+app = typer.Typer(
+    name="grammar", no_args_is_help=True, help="Grammars: what inputs may be written."
+)
 
 GAPS = ("missing", "unknown", "excused")
 """Kinds of options that a grammar and a help text do not both have."""

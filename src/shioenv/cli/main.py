@@ -14,7 +14,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from shioenv.cli.commands import app as app
+    import typer
+
+    app: typer.Typer
 
 
 def main() -> None:
@@ -34,9 +36,12 @@ def main() -> None:
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # SIGINT is not ignored
             signal.signal(signal.SIGINT, leave)
         gc.set_threshold(100_000)  # imports make many objects, none of them garbage
-        from shioenv.cli.commands import narrowed
+        word = "".join(sys.argv[1:2])
+        if word == "predict":  # else OpenBLAS starts threads for sums that one input does not need
+            os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+        from shioenv.cli.commands import application
 
-        narrowed("".join(sys.argv[1:2]))(prog_name="shioenv")
+        application(word)(prog_name="shioenv")
     except KeyboardInterrupt:  # before `leave` is the handler, or between two handlers
         from shioenv.cli.interrupts import INTERRUPTED
 
@@ -56,9 +61,9 @@ def main() -> None:
 def __getattr__(name: str) -> Any:
     if name != "app":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from shioenv.cli.commands import app
+    from shioenv.cli.commands import application
 
-    return app
+    return application()
 
 
 if __name__ == "__main__":

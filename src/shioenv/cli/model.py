@@ -9,7 +9,9 @@ import typer
 
 from shioenv.cli import printing, shared
 
-app = typer.Typer(no_args_is_help=True, help="Models: which there are, and what each is made of.")
+app = typer.Typer(
+    name="model", no_args_is_help=True, help="Models: which there are, and what each is made of."
+)
 
 Name = Annotated[
     str,

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from shioenv.model.model import Model
     from shioenv.system.world import World
 
+app = typer.Typer()
 
+
+@shared.command(app, "shioenv predict 'wc -l scripts/*.sh | tail -1'", cls=shared.InputCommand)
 def predict(
     shell_input: Annotated[str, typer.Argument(metavar="INPUT", help="What bash would be given.")],
     *,
@@ -168,29 +171,21 @@ def _step(step: Step) -> dict[str, Any]:
 
 
 def _parts(answer: Answer, model: Model, *, explain: bool) -> Iterator[bytes]:
-    from rich.text import Text
-
     from shioenv.cli.run import describe
 
     yield answer.behavior.output
 
-    console = printing.console(stderr=True)
-    if answer.behavior.output and not answer.behavior.output.endswith(b"\n"):
-        console.print()
-    source = printing.printable(answer.source)
-    said = f"exit code {answer.behavior.exit_code}, confidence {answer.confidence:.2f}, {source}"
-    console.print(Text(said, style="dim"))
+    printing.end_line(answer.behavior.output)
+    code, confidence = answer.behavior.exit_code, answer.confidence
+    printing.remark(f"exit code {code}, confidence {confidence:.2f}, {answer.source}")
     for operation in answer.behavior.patch.operations:
-        console.print(Text(f"  {describe(operation)}", style="dim"))
+        printing.remark(f"  {describe(operation)}")
     for step in model.steps if explain else ():
-        said = f"{step.answer.confidence:.2f}  {step.input}  ({step.answer.source})"
-        console.print(Text(printing.printable(said)))
-        console.print(Text(f"      asked: {', '.join(step.asked)}", style="dim"))
+        told = f"{step.answer.confidence:.2f}  {step.input}  ({step.answer.source})"
+        printing.remark(told, dim=False)
+        printing.remark(f"      asked: {', '.join(step.asked)}")
         for text, distance in step.nearest:
-            console.print(
-                Text(f"      {distance:.2f} away: {printing.printable(text)}", style="dim")
-            )
+            printing.remark(f"      {distance:.2f} away: {text}")
         for behavior, score in step.alternatives:
-            first = printing.printable(behavior.text[:60])
-            said = f"      or, {score:.2f}: exit code {behavior.exit_code}, {first}"
-            console.print(Text(said, style="dim"))
+            first = behavior.text[:60]
+            printing.remark(f"      or, {score:.2f}: exit code {behavior.exit_code}, {first}")

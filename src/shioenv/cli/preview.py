@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from shioenv.preview.preview import Preview
 
+app = typer.Typer()
+
 FAILED = 125
 """The exit status where the preview itself failed, as of `timeout` and `docker run`."""
 
@@ -45,6 +47,7 @@ class PreviewCommand(TyperCommand):
             raise
 
 
+@shared.command(app, "shioenv preview -- touch new", cls=PreviewCommand)
 def preview(
     command: Annotated[
         list[str], typer.Argument(metavar="CMD...", help="The command and its arguments.")
@@ -122,11 +125,12 @@ def document(command: list[str], made: Preview) -> dict[str, Any]:
     }
 
 
+_COLORS = {"+": "green", "-": "red", "@": "cyan"}
+"""Of the lines of a diff, by their first character."""
+
+
 def _parts(made: Preview) -> Iterator[bytes]:
     """Nothing on standard output. What is told of the command is printed on standard error."""
-    from rich.text import Text
-
-    console = printing.console(stderr=True)
     told = [facts_of(made.behavior)]
     told += [f"  {describe(operation)}" for operation in made.behavior.patch.operations]
     if not made.whole:
@@ -136,10 +140,9 @@ def _parts(made: Preview) -> Iterator[bytes]:
     if made.hidden:
         told.append(f"hidden: {', '.join(made.hidden)}")
     for line in told:
-        console.print(Text(printing.printable(line), style="dim"))
+        printing.remark(line)
     for line in made.diff.split("\n")[:-1]:
-        style = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "")
-        console.print(Text(printing.printable(line), style=style))
+        printing.remark(line, dim=False, color=_COLORS.get(line[:1]))
     if made.diff_truncated:
-        console.print(Text("some texts are too large for the diff", style="dim"))
+        printing.remark("some texts are too large for the diff")
     yield b""

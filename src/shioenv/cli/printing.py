@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import typer
+
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
@@ -65,6 +67,17 @@ def counted(number: int, noun: str) -> str:
 def note(text: str) -> None:
     """Print a line on standard error: progress, a warning or a remark."""
     print(text, file=sys.stderr, flush=True)
+
+
+def remark(text: str, *, dim: bool = True, color: str | None = None) -> None:
+    """Print a line on standard error that goes with a result. Its style shows on a terminal."""
+    typer.secho(printable(text), err=True, dim=dim or None, fg=color)
+
+
+def end_line(output: bytes) -> None:
+    """End the line that an output left open on the terminal on which remarks follow."""
+    if output and not output.endswith(b"\n") and sys.stderr.isatty():
+        note("")
 
 
 def show(parts: Iterable[RenderableType | bytes]) -> None:

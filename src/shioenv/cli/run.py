@@ -16,7 +16,12 @@ if TYPE_CHECKING:
     from shioenv.domain.patch import Operation
     from shioenv.sandbox.base import Limits
 
+app = typer.Typer()
 
+
+@shared.command(
+    app, "shioenv run 'sort -u documents/names.txt > sorted.txt'", cls=shared.InputCommand
+)
 def run(
     shell_input: Annotated[str, typer.Argument(metavar="INPUT", help="What bash is given.")],
     cwd: shared.StartDirectory = None,
@@ -69,19 +74,15 @@ def document(text: str, cwd: str, system: str, behavior: Behavior) -> dict[str, 
 
 def _parts(behavior: Behavior) -> Iterator[bytes]:
     """The output. Exit code, flags and context patch are printed on standard error."""
-    from rich.text import Text
-
     yield behavior.output
 
-    console = printing.console(stderr=True)
-    if behavior.output and not behavior.output.endswith(b"\n") and console.is_terminal:
-        console.print()
+    printing.end_line(behavior.output)
     told = facts_of(behavior)
     if not behavior.shell_state_known:
         told += ", shell state unknown"
-    console.print(Text(told, style="dim"))
+    printing.remark(told)
     for operation in behavior.patch.operations:
-        console.print(Text(f"  {describe(operation)}", style="dim"))
+        printing.remark(f"  {describe(operation)}")
 
 
 def facts_of(behavior: Behavior) -> str:

@@ -10,7 +10,10 @@ import typer
 
 from shioenv.cli import printing, shared
 
+app = typer.Typer()
 
+
+@shared.command(app, "shioenv sample --count 5 --seed 7 --command df")
 def sample(
     *,
     sampler: shared.SamplerName = "gcs",

@@ -17,10 +17,13 @@ if TYPE_CHECKING:
     from shioenv.irreducibility.score import Score, SegmentScore
     from shioenv.recording.text import Reading
 
+app = typer.Typer()
+
 SHOWN = 12
 """Lines about sub-inputs shown per command, their heading included; `--json` has all of them."""
 
 
+@shared.command(app, "shioenv score 'ls -laT 32'", cls=shared.InputCommand)
 def score(
     shell_input: Annotated[str, typer.Argument(metavar="INPUT", help="What bash is given.")],
     *,

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from shioenv.fronts.door import Door
 
 app = typer.Typer(
-    no_args_is_help=True, help="Tasks for agents, and shells, that come by the network."
+    name="serve",
+    no_args_is_help=True,
+    help="Tasks for agents, and shells, that come by the network.",
 )
 
 _SPEED, _PAUSE = 1.0, 2.0

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from shioenv.live.cast import Cast
     from shioenv.live.shell import Shell
 
+app = typer.Typer()
+
 PATIENCE = 86_400.0
 """Seconds of processor time that whoever sits at the terminal may use: a day."""
 
@@ -41,6 +43,7 @@ MachineBelow = Annotated[
 ]
 
 
+@shared.command(app, "shioenv shell --changes")
 def shell(
     cwd: shared.StartDirectory = None,
     system: shared.SystemName = None,

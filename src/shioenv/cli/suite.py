@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from shioenv.evaluation.suite import SuiteCase
 
 app = typer.Typer(
-    no_args_is_help=True, help="Suites: inputs with what they really do, to judge predictors by."
+    name="suite",
+    no_args_is_help=True,
+    help="Suites: inputs with what they really do, to judge predictors by.",
 )
 
 SHOWN = 20

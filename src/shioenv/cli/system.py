@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 _SHOWN = 20  # differences printed at most; `--json` has all of them
 
-app = typer.Typer(no_args_is_help=True, help="Systems: the machines whose behavior is recorded.")
+app = typer.Typer(
+    name="system", no_args_is_help=True, help="Systems: the machines whose behavior is recorded."
+)
 
 Name = Annotated[
     str | None,

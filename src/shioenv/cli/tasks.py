@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from shioenv.tasks.agents import Agent
     from shioenv.tasks.task import Task
 
-app = typer.Typer(no_args_is_help=True, help="Tasks for agents, each with a recorded solution.")
+app = typer.Typer(
+    name="tasks", no_args_is_help=True, help="Tasks for agents, each with a recorded solution."
+)
 
 SHOWN = 20
 """Faults printed; `--json` has all of them."""

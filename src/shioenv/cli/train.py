@@ -14,7 +14,9 @@ from shioenv.cli.progress import Meter, counting
 if TYPE_CHECKING:
     from shioenv.model.memory.memory import Memory
 
-app = typer.Typer(no_args_is_help=True, help="Make models that answer without executing.")
+app = typer.Typer(
+    name="train", no_args_is_help=True, help="Make models that answer without executing."
+)
 
 Material: TypeAlias = Annotated[
     list[str],
@@ -111,24 +113,36 @@ def memory(
         ),
     ] = 4000,
     seed: Annotated[int, typer.Option(help="Draws the records that are left out.")] = 0,
+    onto: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODEL",
+            autocompletion=shared.completing("shioenv.model.files:model_names"),
+            help="Add the records to this model's. What it learned stays as it is.",
+        ),
+    ] = None,
 ) -> shared.Printout:
     """Make a model that answers by the nearest executed inputs, rewritten.
 
-    Making a model needs the extra shioenv[train]; asking the model does not.
+    Making a model needs the extra shioenv[train], but for --onto; asking the model does not.
     """
     import tempfile
 
-    from shioenv.model.files import pack
+    from shioenv.model.files import located, opened, pack
     from shioenv.training.material import datasets_in
-    from shioenv.training.memory import train_memory
+    from shioenv.training.memory import extend_memory, train_memory
 
     found = [each for directory in datasets for each in datasets_in(directory)]
     name = out.name.partition(".")[0]
     with tempfile.TemporaryDirectory(prefix="shioenv-train-") as making, Meter() as meter:
         directory = Path(making) / "model"
-        card = train_memory(
-            found, directory, name=name, questions=questions, seed=seed, report=meter.tell
-        )
+        if onto:
+            base = opened(located(onto))
+            card = extend_memory(base, found, directory, name=name, report=meter.tell)
+        else:
+            card = train_memory(
+                found, directory, name=name, questions=questions, seed=seed, report=meter.tell
+            )
         size = pack(directory, out)
     learned = card["learned"]
     lines = printing.rows(

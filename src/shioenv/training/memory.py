@@ -23,15 +23,16 @@ from shioenv.dataset.read import read_records
 from shioenv.domain.inputs import without_start
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.record import Record
+from shioenv.domain.runner import State
 from shioenv.errors import MissingExtraError, ModelError
-from shioenv.model.files import write_card
+from shioenv.model.files import read_card, write_card
 from shioenv.model.forms import Forms
 from shioenv.model.memory.index import Index, write_index
 from shioenv.model.memory.memory import Memory, kept_of, taken
 from shioenv.model.memory.rank import PAIR, WEIGHTS, Numbers, Ranker, features
 from shioenv.model.memory.rewrite import Kept, Taken
 from shioenv.system.store import find_system
-from shioenv.system.world import World, world_of
+from shioenv.system.world import World, read_world, world_of
 from shioenv.training.material import described
 from shioenv.version import package_version
 
@@ -83,10 +84,13 @@ def _apart(
         cwd = cwd or world.start
         if len(text.encode("utf-8", "surrogateescape")) > 0xFFFF or "\0" in text:
             continue
-        state = world.state(cwd)
-        call, _ = given(Call.parse(text), state) or (Call(text), state)
-        apart = taken(Call.parse(text), state, forms) if is_asked_whole(call.text) else None
-        yield cwd, text, apart, kept_of(record.behavior())
+        yield cwd, text, _taken(text, world.state(cwd), forms), kept_of(record.behavior())
+
+
+def _taken(text: str, state: State, forms: Forms) -> Taken | None:
+    """A single command taken apart; None for several."""
+    call, _ = given(Call.parse(text), state) or (Call(text), state)
+    return taken(Call.parse(text), state, forms) if is_asked_whole(call.text) else None
 
 
 def train_memory(
@@ -108,34 +112,14 @@ def train_memory(
     Errors: ModelError for datasets of several systems, or where the first dataset has no context;
     those of reading; MissingExtraError without scikit-learn.
     """
-    manifests = [read_manifest(each) for each in datasets]
-    systems = {(each.plan.system, each.plan.system_digest) for each in manifests}
-    contexts = read_contexts(datasets[0])
-    if len(systems) != 1 or not contexts:
-        raise ModelError(
-            "a memory is of one system, whose contexts lie beside the records",
-            hint="shioenv train material makes such datasets",
-        )
-    (system, digest), *_ = systems
-    built = find_system(system)
-    start = built.declaration.start_directory
-    context = contexts.get(start) or next(iter(contexts.values()))
-    world = world_of(built, context)
-    # a memory answers for the pristine machine: records with a history tell nothing of it
-    everything = chain.from_iterable(read_records(each) for each in datasets)
-    records = (
-        record
-        for place, record in enumerate(everything)
-        if not record.history and (chosen is None or place in chosen)
-    )
-    total = sum(each.records for each in manifests)
-    kept = write_memory(directory, _counted(records, total, report), world)
+    material = _Material.read(datasets)
+    kept = write_memory(directory, material.records(report, chosen), material.world)
     figures = learn(directory, questions, seed, report)
     card = {
         "name": name,
         "kind": "memory",
-        "system": system,
-        "system_digest": digest,
+        "system": material.system,
+        "system_digest": material.digest,
         "records": kept,
         "material": [described(each) for each in datasets],
         "version": package_version(),
@@ -148,18 +132,98 @@ def train_memory(
     return card
 
 
+def extend_memory(
+    base: Path,
+    datasets: Sequence[Path],
+    directory: Path,
+    *,
+    name: str,
+    report: Report = lambda what, done, of: None,
+) -> dict[str, Any]:
+    """Makes a model's directory of a memory's and of datasets of its system, and gives the card.
+
+    `base` is the directory of a model. What it learned stays: its distance, trees and calibration.
+    Of equal inputs the base's is kept. The same base and datasets give the same files.
+
+    Errors: ModelError for a base that is no memory, and for datasets of another system; those of
+    reading.
+    """
+    card = read_card(base)
+    material = _Material.read(datasets)
+    if card.get("kind") != "memory" or card.get("system_digest") != material.digest:
+        raise ModelError(
+            f"the model is no memory of {material.system} {material.digest[:12]}",
+            hint="`shioenv model show` tells of which system a model is",
+        )
+    known, forms, world = Index(base), Forms(), read_world(base)
+
+    def remembered() -> Iterator[tuple[str, str, Taken | None, Kept]]:
+        for number in range(len(known)):
+            entry = known.entry(number)
+            apart = _taken(entry.text, world.state(entry.cwd), forms)
+            report("records of the base", number, len(known))
+            yield entry.cwd, entry.text, apart, known.behavior(entry.behavior)
+
+    write_index(directory, chain(remembered(), _apart(material.records(report), world, forms)))
+    for file in (base / each for each in ("world.json", "ranker.npz")):
+        if file.exists():
+            (directory / file.name).write_bytes(file.read_bytes())
+    more = [described(each) for each in datasets]
+    card = {
+        **card,
+        "name": name,
+        "records": len(Index(directory)),
+        "material": [*card.get("material", ()), *more],
+        "version": package_version(),
+    }
+    write_card(directory, card)
+    return card
+
+
+@dataclass(frozen=True, slots=True)
+class _Material:
+    """Records of one system, and the system as a world."""
+
+    datasets: Sequence[Path]
+    system: str
+    digest: str
+    world: World
+    total: int
+
+    @classmethod
+    def read(cls, datasets: Sequence[Path]) -> _Material:
+        """Errors: ModelError for datasets of several systems, or without contexts."""
+        manifests = [read_manifest(each) for each in datasets]
+        systems = {(each.plan.system, each.plan.system_digest) for each in manifests}
+        contexts = read_contexts(datasets[0])
+        if len(systems) != 1 or not contexts:
+            raise ModelError(
+                "a memory is of one system, whose contexts lie beside the records",
+                hint="shioenv train material makes such datasets",
+            )
+        (system, digest), *_ = systems
+        built = find_system(system)
+        start = built.declaration.start_directory
+        context = contexts.get(start) or next(iter(contexts.values()))
+        total = sum(each.records for each in manifests)
+        return cls(datasets, system, digest, world_of(built, context), total)
+
+    def records(self, report: Report, chosen: Container[int] | None = None) -> Iterator[Record]:
+        """The records that a memory takes, each reported; see `train_memory` for `chosen`."""
+        # a memory answers for the pristine machine: records with a history tell nothing of it
+        everything = chain.from_iterable(read_records(each) for each in self.datasets)
+        for place, record in enumerate(everything):
+            if not record.history and (chosen is None or place in chosen):
+                report("records", place, self.total)
+                yield record
+
+
 LIMITS = (
     "It answers for one system as it was built, and guesses where that was not asked before. An "
     "answer is no execution: do not rely on it to learn whether a command is safe, and do not "
     "train or judge on its answers as if they were the machine's."
 )
 """What every card says of the memory's limits."""
-
-
-def _counted(records: Iterable[Record], total: int, report: Report) -> Iterator[Record]:
-    for done, record in enumerate(records):
-        report("records", done, total)
-        yield record
 
 
 @dataclass
