@@ -81,7 +81,8 @@ class Server:
 
     def events(self, name: str = "") -> list[dict[str, Any]]:
         """The events so far, or those of one name."""
-        lines = (self.directory / "log.jsonl").read_text().splitlines()
+        whole, _, _ = (self.directory / "log.jsonl").read_text().rpartition("\n")
+        lines = whole.splitlines()  # a line that is being written is seen in part
         return [event for event in map(json.loads, lines) if name in {"", event["eventid"]}]
 
     def until(self, name: str, *, last_line: str = "", **fields: Any) -> dict[str, Any]:

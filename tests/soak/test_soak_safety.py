@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from known_tasks import known_tasks
 from needs import MICROVM, needs
 
 from shioenv.system.microvm import build_microvm
 from shioenv.system.store import System
+from shioenv.tasks.task import write_tasks
 
 SOAK = Path(__file__).parents[2] / "soak"
 
@@ -149,9 +151,10 @@ def test_killing_loses_no_line(tmp_path: Path) -> None:
     assert found["lines told"] > 4
 
 
-def test_no_reward_is_forged(tmp_path: Path) -> None:
-    tasks = Path(__file__).parents[1] / "system/right_answers/tasks.jsonl"
-    options = ("--count", "1", "--workers", "1", "--tasks", str(tasks))
+def test_no_reward_is_forged(system: System, tmp_path: Path) -> None:
+    file = tmp_path / "tasks.jsonl"
+    write_tasks(known_tasks(system), file)
+    options = ("--count", "1", "--workers", "1", "--tasks", str(file))
     status, found = soak("forging.py", *options, work=tmp_path)
     assert status == 0, found["violations"]
     assert (found["tasks"], found["kinds of attacks"] >= 40) == (1, True)

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from known_tasks import known_tasks
 from msgspec.structs import replace
 from typer.testing import CliRunner
 
@@ -21,20 +22,17 @@ from shioenv.tasks.check import Judge
 from shioenv.tasks.compose import UNDOING, of_lines, repair_of
 from shioenv.tasks.episode import Episode
 from shioenv.tasks.prompt import FACTS, told
-from shioenv.tasks.task import Goal, GoalKind, Task, read_tasks
+from shioenv.tasks.task import Goal, GoalKind, Task, read_tasks, write_tasks
 from shioenv.tasks.variants import lines_of
 
 pytestmark = [pytest.mark.usefixtures("system"), pytest.mark.xdist_group("tasks")]
 
-FILE = Path(__file__).parent / "right_answers/tasks.jsonl"
 STOOD = JudgeCertificate(judge="", channel="", attacks=60, tasks=50)
 
 
 @pytest.fixture(scope="module")
 def tasks(observer: SandboxRunner) -> list[Task]:
-    digest = observer.system.digest
-    read = [replace(task, system_digest=digest) for task in read_tasks(FILE)]
-    return [task for task in read if task.kind is GoalKind.STATE]
+    return [task for task in known_tasks(observer.system) if task.kind is GoalKind.STATE]
 
 
 def named(tasks: list[Task], words: str) -> Task:
@@ -117,8 +115,7 @@ def test_what_nobody_can_write_again_is_no_task(tasks: list[Task], observer: San
 
 def test_a_command_makes_both(observer: SandboxRunner, tmp_path: Path) -> None:
     file, out = tmp_path / "tasks.jsonl", tmp_path / "more.jsonl"
-    lines = FILE.read_text().replace(read_tasks(FILE)[0].system_digest, observer.system.digest)
-    file.write_text(lines)
+    write_tasks(known_tasks(observer.system), file)
     options = ["--lines", "2", "--broken", "2", "--workers", "1", "--json"]
     made = CliRunner().invoke(app, ["tasks", "compose", str(file), "--out", str(out), *options])
     assert made.exit_code == 0, made.output

@@ -167,14 +167,14 @@ def start(directory: Path, script: str = SCRIPT) -> subprocess.Popen[bytes]:
 
 
 def wait_for(process: subprocess.Popen[bytes], done: int) -> None:
-    """Until this many records are told."""
+    """Until this many records are told; no line beyond that one is read."""
     assert process.stdout is not None
-    seen = b""
-    while data := process.stdout.read(256):
-        seen += data
-        if any(int(line) >= done for line in seen.split(b"\n")[:-1]):
+    told = b""
+    while line := process.stdout.readline():
+        told += line
+        if int(line) >= done:
             return
-    raise AssertionError(f"it ended: {seen!r}")
+    raise AssertionError(f"it ended: {told!r}")
 
 
 def descendants(pid: int) -> Iterator[int]:

@@ -21,7 +21,7 @@ import pytest
 from needs import needs
 from typer.testing import CliRunner
 
-from shioenv.cli.commands import app
+from shioenv.cli.main import app
 from shioenv.domain.names import name_text
 from shioenv.errors import UsageError
 from shioenv.preview.preview import USUAL_LIMITS, Preview, preview

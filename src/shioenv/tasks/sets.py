@@ -48,6 +48,9 @@ RECORDS: Final = 2000
 YIELD: Final = 6
 """Records drawn for a task of one line that is still wanted: one in four makes one."""
 
+SPARE: Final = 20
+"""Records drawn besides, for each round so far: what is still wanted then is rare."""
+
 SHARE: Final = 0.05
 """Share of the tasks of one line that hold the same command, at most, by default."""
 
@@ -296,14 +299,14 @@ def _played(
     fresh: list[tuple[str, Task]] = []
     lacking = max(gathered.left(LENGTHS[0]), gathered.left(LENGTHS[2]))
     if lacking > 0 and gathered.wanted_commands():
-        records = min(RECORDS, YIELD * lacking + 20)
+        records = min(RECORDS, YIELD * lacking + SPARE * (number + 1))
         made = _of_records(place / "records", records, seed, gathered, means)
         refused["records"] = Counter(made.refused)
         fresh = [(PARTS.part_of(group_of_input(x.solution), plan.seed), x) for x in made.tasks]
         refused["tasks of one line"] = Counter()
         drafts += gathered.chosen(fresh, refused["tasks of one line"])
     refused["longer tasks"] = Counter()
-    longer = list(_longer(gathered, fresh, seed, refused, means))
+    longer = list(_longer(gathered, fresh, number, seed, refused, means))
     drafts += gathered.chosen(longer, refused["longer tasks"])
     if not drafts:
         return [], _counted(records, 0, refused)
@@ -386,6 +389,7 @@ def _of_records(
 def _longer(
     gathered: _Gathered,
     fresh: Sequence[tuple[str, Task]],
+    number: int,
     seed: int,
     refused: Mapping[str, Counter[str]],
     means: _Means,
@@ -409,11 +413,14 @@ def _longer(
         if len(tasks) < 2:
             continue
         share = len(tasks) / whole
-        lines, broken = (round(share * max(0, gathered.left(x))) for x in LENGTHS[1:])
+        lines, broken = (
+            min(POOL, 2 * round(share * left) + 1 + number * (left > 0))
+            for left in (max(0, gathered.left(x)) for x in LENGTHS[1:])
+        )
         composed = composed_tasks(
             tasks[:POOL],
-            lines=min(2 * lines + 1, POOL),
-            broken=min(2 * broken + 1, POOL),
+            lines=lines,
+            broken=broken,
             seed=seed,
             system=means.system,
             workers=means.workers,
