@@ -16,7 +16,7 @@ from shioenv.domain.inputs import Input
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.runner import State
 from shioenv.evaluation.conform.comparison import predictor_of
-from shioenv.evaluation.conform.findings import findings_of
+from shioenv.evaluation.conform.findings import CaseFinding, findings_of
 from shioenv.evaluation.conform.shrink import Files, Reduced, Sides, less_input, shrunk
 from shioenv.evaluation.conform.truth import AskedCase, TruthCase
 from shioenv.evaluation.conform.verdicts import CaseVerdict, classes_of
@@ -203,12 +203,8 @@ class OneFile:
             yield replace(reduced, gone=("file",))
 
 
-def test_arguments_are_left_out_once_more_where_files_are_gone() -> None:
-    """Two cases that come down to one finding only then."""
-
-    def said(text: str, history: tuple[str, ...]) -> bytes:
-        return b"!" if history or {"-x", "-y"} & {*text.split()} else b""
-
+def found_without(said: Callable[[str, tuple[str, ...]], bytes]) -> CaseFinding:
+    """The one finding of two cases, `wc -x file` and `wc -y file`, of another side."""
     both: Any = Scripted(said)
     sides = Sides(both, both, PatchLevel.FULL)
     verdicts = []
@@ -221,10 +217,29 @@ def test_arguments_are_left_out_once_more_where_files_are_gone() -> None:
         verdicts.append(CaseVerdict(case, answer, classes))
     files: Any = OneFile()
     (finding,) = findings_of(sides, verdicts, files)
+    assert finding.verdicts == tuple(verdicts)
+    return finding
+
+
+def test_arguments_are_left_out_once_more_where_files_are_gone() -> None:
+    """Two cases that come down to one finding only then."""
+
+    def said(text: str, history: tuple[str, ...]) -> bytes:
+        return b"!" if history or {"-x", "-y"} & {*text.split()} else b""
+
+    finding = found_without(said)
     assert finding.reduced.asked.input.text == "wc"
     assert finding.reduced.gone == ("file",)
-    assert finding.verdicts == tuple(verdicts)
     assert finding.recurs
+
+
+def test_files_that_the_other_side_does_not_remove_are_not_left_out() -> None:
+    def said(text: str, history: tuple[str, ...]) -> bytes:
+        return b"file\n" if text == "ls -d -- file" else b"!"
+
+    finding = found_without(said)
+    assert finding.reduced.asked.input.text == "wc"
+    assert finding.reduced.gone == ()
 
 
 def test_what_is_no_predictor_is_a_command() -> None:

@@ -86,7 +86,7 @@ def findings_of(
         groups = [*grouped(pairs, lambda pair: (pair[0].asked.key, _classes(sides, pair[0])))
                   .values()]  # fmt: skip
         firsts = [group[0][0] for group in groups]
-        smallest = _smaller(sides, firsts, files.less, report)
+        smallest = _removed(sides, firsts, _smaller(sides, firsts, files.less, report))
         # where a file is gone, an argument that names it may go as well
         again = _smaller(sides, smallest, less_input, report)
         if [one.asked.key for one in again] == [one.asked.key for one in firsts]:
@@ -122,6 +122,21 @@ def _smaller(
     wanted = [(found[number], _classes(sides, found[number])) for number in in_time]
     for number, one in zip(in_time, shrunk(sides, wanted, less, report), strict=True):
         found[number] = one
+    return found
+
+
+def _removed(sides: Sides, before: Sequence[Reduced], after: Sequence[Reduced]) -> list[Reduced]:
+    """The differences `after`, or `before` files were left out where the other side still has one.
+
+    The script of a finding makes only the files that are left. So nobody would see there what comes
+    of an `rm` that removes nothing.
+    """
+    asked = {number: one.listing for number, one in enumerate(after) if one.gone}
+    found = list(after)
+    for number, said in sides.said(asked).items():
+        listed = said.behavior.output.decode(errors="replace") if said.behavior else None
+        if listed is None or {*after[number].gone} & {*listed.splitlines()}:
+            found[number] = before[number]
     return found
 
 

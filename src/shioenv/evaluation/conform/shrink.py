@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from shioenv.bash.words import quoted
+from shioenv.domain.argument import Argument
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import REDIRECTIONS, SEPARATORS, Input, Role
 from shioenv.evaluation.asking import PredictorPool
@@ -48,8 +49,17 @@ class Reduced:
         """What both sides are asked: files are left out by a first line, `rm -rf`."""
         if not self.gone:
             return self.asked
-        line = f"rm -rf -- {' '.join(map(quoted, self.gone))}"
-        return replace(self.asked, history=(line, *self.asked.history))
+        return replace(self.asked, history=(self._removal, *self.asked.history))
+
+    @property
+    def listing(self) -> AskedCase:
+        """A list of the files that are left out, after the line that removes them."""
+        shell_input = Input.single("ls", map(Argument, ("-d", "--", *map(quoted, self.gone))))
+        return replace(self.asked, history=(self._removal,), input=shell_input)
+
+    @property
+    def _removal(self) -> str:
+        return f"rm -rf -- {' '.join(map(quoted, self.gone))}"
 
 
 class Sides:
