@@ -367,3 +367,16 @@ def test_texts_and_directories_that_no_record_has_are_answered_by_functions(
 ) -> None:
     real, said = observer.run(command), default_model().run(command)
     assert (said.output, said.exit_code) == (real.output, real.exit_code)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "cat --version nosuch", "comm --help documents/notes.txt -1",
+        "sort --help -n missing | tail -1", "ls --version -la /nosuch > /dev/null; echo $?",
+        "mv --help a b c", "tar --version cf x", "echo --help x", "printf --help x",
+    ],
+)  # fmt: skip
+def test_words_behind_help_are_never_read(text: str, observer: SandboxRunner) -> None:
+    said, right = default_model().answer(text).behavior, observer.run(text)
+    assert (said.output, said.exit_code) == (right.output, right.exit_code)

@@ -13,6 +13,7 @@ import pytest
 from shioenv.bash.scan import Refused
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
 from shioenv.composition.call import Call
+from shioenv.composition.programs import printed
 from shioenv.composition.reading import read_program, refusal
 from shioenv.composition.replay import Replay
 from shioenv.composition.ruled import ruled
@@ -93,6 +94,35 @@ umask 027; umask u=rwx,g=rx,o=; umask; umask -S; umask go-x; umask
 exit 3 ⏎ echo no
 """.strip().splitlines()
 
+PROGRAMS = r"""
+env
+env; true
+true; env
+env | grep -n SHLVL
+export A=1 ZED=2 bb=3; env
+unset LANG TERM; printenv
+cd /tmp; env | grep PWD
+export A=1 ⏎ cd data ⏎ env
+printenv HOME NOPE USER; echo $?
+A=3; printenv A; echo $?
+PATH=/bin; printenv _; env
+ln -s nowhere x; readlink x; readlink -f x; readlink -e x; echo $?
+ln -s loop loop; readlink loop; mkdir d; ln -s ../data d/l; cd d; readlink -f l/../README.md l
+yes | head -n 2
+yes a b | head -c 5; echo ${PIPESTATUS[@]}
+yes y | head -3 | wc -l
+echo aGkK | base64 -d; echo 'bHM=' | base64 --decode | wc -c
+echo 'x=3; x*x' | bc; echo 2^10 | bc
+ps -ef | cat
+ps -ef | grep ssh | grep -v grep
+ps -e | wc -l
+ps | tail -n 3
+ps -ef | sed -n '$p' | cut -c1-20
+ps -ef | grep "[c]ron"
+ps ax -o pid,ppid,args | tail -4
+ps -eo user,pid,cmd | tail -3
+""".strip().split("\n")
+
 REFUSED = r"""
 for i in 1 2 3; echo $i; done
 if [ -f README.md ] then echo yes; fi
@@ -121,7 +151,8 @@ class Single:
         return self._replay.execute(shell_input, state, separate=True)
 
     def answer_call(self, call: Call, state: State) -> Answer:
-        return Answer(ruled(call, state) or self.run(call.text, state))
+        said = ruled(call, state) or printed(call, state)
+        return Answer(said or self.run(call.text, state))
 
 
 @pytest.fixture(scope="module")
@@ -141,7 +172,7 @@ def told(lines: list[str], sandbox: SandboxRunner) -> Answer:
     return answer
 
 
-@pytest.mark.parametrize("case", [*SCRIPTS, *VARIABLES])
+@pytest.mark.parametrize("case", [*SCRIPTS, *VARIABLES, *PROGRAMS])
 def test_a_line_does_what_bash_does(case: str, sandbox: SandboxRunner) -> None:
     *history, text = lines = case.split(" ⏎ ")
     state = sandbox.state()

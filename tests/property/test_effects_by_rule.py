@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -108,6 +109,38 @@ def test_contents_are_told_with_their_digests(
         assert found[0].content_digests == observer.run(text).content_digests, text
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "dd if=/dev/zero of=z bs=1k count=3 status=none", "dd if=README.md of=z status=none",
+        "dd if=README.md of=data/ids.txt bs=10 skip=2 count=3 status=none", "split README.md",
+        "split -l 2 data/ids.txt part_", "split -b 100 README.md p", "split -3 data/ids.txt",
+        "split -d -a 3 -l 4 README.md n.", "split -b 1k logs/app.log.1 /tmp/a", "split empty.txt",
+    ],
+)  # fmt: skip
+def test_pieces_of_files_are_files(
+    text: str, observer: SandboxRunner, fresh: Mapping[str, Any]
+) -> None:
+    state = observer.state()
+    found, right = effect(Call(text), state, fresh), observer.run(text)
+    assert found is not None
+    assert right.exit_code == 0
+    assert told(text, state, fresh) == {each[1]: each for each in right.patch.operations}
+    assert found[0].content_digests == right.content_digests
+
+
+@pytest.mark.parametrize("size", [0, 1, 999, 1000, 1024, 3072, 99_999, 1 << 16])
+def test_dd_counts_what_it_copied(
+    size: int, observer: SandboxRunner, fresh: Mapping[str, Any]
+) -> None:
+    text = f"dd if=/dev/zero of=z bs=1 count={size}"
+    found, right = effect(Call(text), observer.state(), fresh), observer.run(text)
+    assert found is not None
+    assert found[0].volatile
+    counted = found[0].output.partition(b" copied")[0]
+    assert counted == right.output.partition(b" copied")[0]
+
+
 @pytest.mark.parametrize("mask", ["0077", "0002", "0000", "0777"])
 def test_a_umask_counts(observer: SandboxRunner, fresh: Mapping[str, Any], mask: str) -> None:
     state = observer.state()
@@ -123,3 +156,51 @@ def test_a_umask_counts(observer: SandboxRunner, fresh: Mapping[str, Any], mask:
         if said is not None:
             right = observer.run(text, masked).patch.operations
             assert said == {each[1]: each for each in right}, text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "useradd new", "useradd -m new", "useradd -m -s /bin/bash -c 'A B' new", "useradd root",
+        "useradd -G sudo,adm new", "useradd -o -u 0 -g 0 new", "useradd -g users -M new",
+        "useradd -mu 2000 new", "useradd -md /srv/new new", "useradd -p secret new",
+        "useradd -s /bin/nosuch new", "useradd -u 1001 new", "useradd -G nosuch new",
+        "useradd -r new",
+        "useradd -m -d /no/where/new new", "useradd -g 4242 new", "useradd Not:good",
+        "userdel bob", "userdel -r alice", "userdel ghost", "usermod -aG sudo,adm alice",
+        "usermod -aG developers alice", "usermod -s /bin/sh alice", "usermod -aG ghost bob",
+        "groupadd ops", "groupadd sudo",
+    ],
+)  # fmt: skip
+def test_a_user_is_added_as_on_the_machine(
+    text: str, observer: SandboxRunner, fresh: Mapping[str, Any]
+) -> None:
+    state = observer.state()
+    found, right = effect(Call.parse(text), state, fresh), observer.run(text)
+    if found is None:
+        beyond = any(each in text for each in (" -r ", "/no/where", "/bin/nosuch"))
+        assert right.exit_code != 0 or beyond, right.output
+        return
+    assert (found[0].output, found[0].exit_code) == (right.output, right.exit_code)
+    assert told(text, state, fresh) == {each[1]: each for each in right.patch.operations}
+    assert found[0].content_digests == right.content_digests
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ("root:x", "chpasswd"), ("alice:x\nbob:y", "chpasswd"), ("a\na", "passwd"),
+        ("a\na", "passwd alice"), ("a\nb", "passwd alice"),
+    ],
+)  # fmt: skip
+def test_passwords_are_set_as_on_the_machine(
+    given: str, text: str, observer: SandboxRunner, fresh: Mapping[str, Any]
+) -> None:
+    """A salt is random, so the digest of the file is no other run's either."""
+    state = replace(observer.state(), stdin=f"{given}\n".encode())
+    found = effect(Call.parse(text), state, fresh)
+    right = observer.run(f"printf '{given}\n' | {text}")
+    assert found is not None
+    assert (found[0].output, found[0].exit_code) == (right.output, right.exit_code)
+    assert told(text, state, fresh) == {each[1]: each for each in right.patch.operations}
+    assert found[0].content_digests.keys() == right.content_digests.keys()

@@ -17,10 +17,11 @@ from shioenv.grammar.library import PAPER, shipped_headers
 SOURCE = Path(shioenv.__file__).parent
 ALLOWED = (
     *("grammar/", "bash/builtins.py", "composition/callers.py", "composition/effects.py"),
-    "evaluation/conform/data.py",
+    *("composition/programs.py", "composition/outside.py", "evaluation/conform/data.py"),
 )
-"""Grammars are called by their names; builtins, what runs others, what changes the tree by rule,
-and what shows the machine to an emulator that knows the home tree alone, have one table each."""
+"""Grammars are called by their names. Builtins, what runs others, what changes the tree by rule,
+what prints by rule, what says that a host is not reached, and what shows the machine to an emulator
+that knows the home tree alone, have one table each."""
 
 
 @cache

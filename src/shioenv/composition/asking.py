@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+from shioenv.bash.builtins import BUILTINS
+from shioenv.bash.expand import Expander
+from shioenv.bash.words import n_assignments
 from shioenv.behavior.diff import diff_documents
 from shioenv.composition.call import Call
+from shioenv.composition.processes import with_stages
 from shioenv.composition.replay import connected
+from shioenv.composition.variables import Variables
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import started
 from shioenv.domain.patch import ContextPatch
@@ -36,6 +41,8 @@ _OF_THE_SHELL = (
 )
 """Areas of a context that a subshell changes for itself alone."""
 
+_SHOWING_ENVIRONMENT = (("env",), ("printenv",))
+
 _TRACING = ("-o xtrace", "-o verbose", "-o noexec", "-o errtrace", "-o functrace")
 
 
@@ -50,8 +57,8 @@ class CallSetting:
     """The command's standard input is a pipe, even where that pipe is empty."""
     final: bool = False
     """Bash becomes the command: nothing comes after the command."""
-    beside: str = ""
-    """Commands that run at the same time, for a command that shows processes; "" for none."""
+    beside: tuple[tuple[str, ...], ...] = ()
+    """Words of the commands that run at the same time, for a command that shows processes."""
     place: bytes = b"bash: line 1: "
     """How Bash begins its messages about the command."""
 
@@ -99,11 +106,13 @@ class Asker:
         if self._execute is not None:
             behavior = self._executed(text, state, how)
         else:
-            answer = self._answer(call, state)
+            answer = self._answer(call, _called(call, state) if how.final else state)
             self.confidence *= answer.confidence
             for content in answer.written.values():
                 self.know(content)
             behavior = answer.behavior
+            if how.beside and self._asked == 1 and not state.history:
+                behavior = _among(behavior, call, state, self._text, how.beside)
         if behavior.patch_truncated:
             raise Abstained("more changed than a patch can say")
         if how.separate and behavior.stdout is None:
@@ -236,7 +245,8 @@ class Asker:
         """
         if how.beside:
             # the command's output goes past the commands beside it, which wait for the command
-            text = f"{{ {text} 4>&1 >&3 | {how.beside}; (exit ${{PIPESTATUS[0]}}); }} 3>&1"
+            others = f"{' | '.join(map(' '.join, how.beside))} >/dev/null 2>&1"
+            text = f"{{ {text} 4>&1 >&3 | {others}; (exit ${{PIPESTATUS[0]}}); }} 3>&1"
         elif how.piped and not state.stdin:
             text = f"{{ {text}; }} < <(:)"
         elif not how.final:
@@ -262,6 +272,34 @@ class Mark:
     patches: int
     digests: dict[str, str]
     set_here: frozenset[str]
+
+
+def _called(call: Call, state: State) -> State:
+    """The state for a program that takes the place of its shell: Bash lowers `SHLVL` for it."""
+    level = state.before.document["env"].get("SHLVL", "")
+    program = call.words[n_assignments(call.words) :][:1]
+    if program not in _SHOWING_ENVIRONMENT or not level.isdecimal() or not int(level):
+        return state
+    patch = ContextPatch((("=", "/env/SHLVL", str(int(level) - 1)),))
+    return state.after("", Behavior(0, b"", patch))
+
+
+def _among(
+    behavior: Behavior, call: Call, state: State, text: str, beside: Sequence[Sequence[str]]
+) -> Behavior:
+    """The behavior of what lists processes, with its shell's and those of the stages beside it."""
+    expander = Expander(Variables(state))
+    try:
+        own, *others = (
+            [field for word in words for field in expander.fields(word)]
+            for words in (call.words, *beside)
+        )
+    except Abstained:
+        return behavior
+    if not all(words and words[0] not in BUILTINS for words in others):
+        return behavior
+    shown = with_stages(behavior.output, own, started(state.cwd, text), others)
+    return replace(behavior, output=shown, stdout=shown if behavior.stdout else behavior.stdout)
 
 
 def _set_before(state: State) -> set[str]:

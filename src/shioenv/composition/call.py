@@ -6,9 +6,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeAlias
 
 from shioenv.bash.program import Redirect
 from shioenv.bash.words import quoted, split_words
+
+Options: TypeAlias = tuple[tuple[str, str | None], ...]
+"""Options of a command by their names, each with its value."""
 
 _READS = re.compile(r"(.*\S) < (\S+)", re.DOTALL)
 
@@ -71,6 +75,14 @@ class Call:
     def reads_what_it_opens(self) -> bool:
         """Whether the command's standard input is a file of its own, or closed."""
         return self.reads is not None or any(each in ("<&-", "0<&-") for each in self.closed)
+
+
+def option_words(option: tuple[str, str | None]) -> list[str]:
+    """An option of a command as words: its name, and its value where it has one."""
+    name, value = option
+    if value is None:
+        return [name]
+    return [f"{name}={value}"] if name.startswith("--") else [name, value]
 
 
 def as_text(redirect: Redirect, word: str) -> str:

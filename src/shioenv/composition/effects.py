@@ -1,156 +1,32 @@
 """What a few commands change of the tree, told by rule from the tree: their effects.
 
-They are `chmod`, `chown`, `chgrp`, `mkdir`, `rmdir`, `rm`, `touch`, `cp`, `mv`, `ln` and `tee`.
+They are `chmod`, `chown`, `chgrp`, `mkdir`, `rmdir`, `rm`, `touch`, `cp`, `mv`, `ln`, `tee`, and
+those of `pieces`, `passwords` and `users`.
 They have the options that people type, and nothing goes wrong. Anything else is left to a runner.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from shioenv.bash.expand import Expander
+from shioenv.composition.accounts import GROUP, PASSWD, accounts, named
 from shioenv.composition.call import Call
 from shioenv.composition.conditions import is_root
+from shioenv.composition.gathering import Effects, now_of, options_of, words_of, written
 from shioenv.composition.modes import changed_mode, mode_of, shown
 from shioenv.composition.opening import umask_of
-from shioenv.composition.variables import Variables
+from shioenv.composition.passwords import chpasswd, passwd
+from shioenv.composition.pieces import dd, split
+from shioenv.composition.users import groupadd, useradd, userdel, usermod
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import OF_DATE
-from shioenv.domain.names import file_key, name_bytes
-from shioenv.domain.patch import ContextPatch, Operation
-from shioenv.domain.pointer import pointer
 from shioenv.domain.runner import State
-from shioenv.domain.work import spend
 from shioenv.errors import Abstained
-
-MOST_FILES = 2_000
-"""Most files that one command may change (ours)."""
-
-_SPECIAL = ("/proc", "/sys", "/dev")
-
-
-@dataclass(slots=True)
-class Effects:
-    """The changes of one command, gathered."""
-
-    state: State
-    fresh: Mapping[str, Any]
-    """The entry of an empty file that is made now."""
-    files: dict[str, Mapping[str, Any] | None] = field(default_factory=dict)
-    """The files that changed, by their names in `fs`; None: gone."""
-    moved: dict[str, str] = field(default_factory=dict)
-    contents: dict[str, bytes] = field(default_factory=dict)
-    """The contents that were written, by name."""
-
-    def place(self, path: str) -> str:
-        """The absolute path of a name, links before its last part followed. Errors: Abstained."""
-        stripped = path.rstrip("/")
-        last = posixpath.basename(stripped)
-        if not stripped or last in {".", ".."} or "\0" in path:
-            raise Abstained(f"{path!r:.40} is no name in a directory")
-        above = self.state.resolve(posixpath.dirname(stripped) or ".")
-        whole = posixpath.join(above, last)
-        if whole.startswith(_SPECIAL):
-            raise Abstained("a file that no context lists")
-        parent = self.entry(above)
-        if parent is None or not parent["perms"].startswith("d"):
-            raise Abstained(f"{above!r:.40} is no directory")
-        entry = self.entry(whole)
-        if path != stripped and (entry is None or not entry["perms"].startswith("d")):
-            raise Abstained(f"{path!r:.40} is no directory")
-        return whole
-
-    def key(self, whole: str) -> str:
-        """The name in `fs` of an absolute path."""
-        return file_key(os.fsencode(whole), os.fsencode(self.state.cwd))
-
-    def entry(self, whole: str) -> Mapping[str, Any] | None:
-        """The file at an absolute path, as it is now."""
-        name = self.key(whole)
-        if name in self.files:
-            return self.files[name]
-        found: Mapping[str, Any] | None = self.state.before.document["fs"].get(name)
-        return found
-
-    def followed(self, whole: str) -> str:
-        """Where a path leads, a link at its end followed. Errors: Abstained for nowhere."""
-        entry = self.entry(whole)
-        if entry is None or entry.get("target") is None:
-            return whole
-        whole = self.state.resolve(whole)
-        if self.entry(whole) is None:
-            raise Abstained("a link that leads nowhere")
-        return whole
-
-    def inside(self, whole: str) -> list[str]:
-        """The absolute paths of everything below a directory, in any order. Errors: Abstained."""
-        cwd = self.state.cwd
-        if (cwd + "/").startswith(whole.rstrip("/") + "/") or whole == "/":
-            raise Abstained("a directory around the start directory")
-        above = self.key(whole) + "/"
-        names = [name for name in self.state.before.document["fs"] if name.startswith(above)]
-        names += [name for name in self.files if name.startswith(above) and name not in names]
-        spend(len(self.state.before.document["fs"]) // 10)
-        if len(names) > MOST_FILES:
-            raise Abstained("too many files")
-        start = os.fsencode(cwd)
-        paths = (os.fsdecode(posixpath.join(start, name_bytes(name))) for name in names)
-        return [path for path in paths if self.entry(path) is not None]
-
-    def put(self, whole: str, entry: Mapping[str, Any] | None) -> None:
-        """Makes the file at a path this one; None: it is gone. Its directory's links follow."""
-        spend(20)
-        old = self.entry(whole)
-        was, is_now = (each is not None and each["perms"].startswith("d") for each in (old, entry))
-        self.files[self.key(whole)] = entry
-        if was != is_now:
-            above = posixpath.dirname(whole)
-            parent = self.entry(above)
-            if parent is not None:
-                links = parent["links"] + (1 if is_now else -1)
-                self.files[self.key(above)] = {**parent, "links": links}
-
-    def made(self, kind: str, mode: int, **what: Any) -> dict[str, Any]:
-        """The entry of a file that is made now."""
-        entry = {**self.fresh, "perms": shown(kind, mode), **what}
-        return {**entry, "links": 2, "size": 4096} if kind == "d" else entry
-
-    def behavior(self, stdout: bytes = b"") -> Behavior:
-        """What the command does: it prints this, and changes what was gathered."""
-        first = self.state.before.document["fs"]
-        operations: list[Operation] = []
-        for source, target in self.moved.items():
-            operations.append(("m", pointer("fs", source), pointer("fs", target)))
-        targets = set(self.moved.values())
-        for name, entry in self.files.items():
-            if name in self.moved or name in targets:
-                continue
-            old = first.get(name)
-            if entry is None:
-                operations += [("r", pointer("fs", name))] if old is not None else []
-            elif old is None:
-                operations.append(("a", pointer("fs", name), dict(entry)))
-            else:
-                operations += [
-                    ("=", pointer("fs", name, each), value)
-                    for each, value in entry.items()
-                    if old.get(each) != value
-                ]
-                operations += [("r", pointer("fs", name, each)) for each in old.keys() - entry]
-        digests = {
-            name: hashlib.sha256(content).hexdigest()
-            for name, content in self.contents.items()
-            if self.files.get(name) is not None
-        }
-        patch = ContextPatch(tuple(operations))
-        return Behavior(0, stdout, patch, content_digests=digests, stdout=stdout, stderr=b"")
 
 
 def effect(
@@ -160,37 +36,15 @@ def effect(
 
     `fresh` is the entry of an empty file that is made now.
     """
-    name = call.words[0] if call.words else ""
-    if name not in EFFECTS or call.closed or call.opens is not None or call.reads is not None:
-        return None
-    if not is_root(state) or name in state.before.document.get("functions", {}):
-        return None
-    made = Effects(state, fresh)
     try:
-        expander = Expander(Variables(state))
-        words = [one for word in call.words for one in expander.fields(word)]
-        stdout = EFFECTS[name](made, words[1:])
+        name, *words = words_of(call, state, EFFECTS)
+        if not is_root(state):
+            return None
+        made = Effects(state, fresh)
+        stdout = EFFECTS[name](made, words)
     except Abstained:
         return None
     return made.behavior(stdout), made.contents
-
-
-def _options(words: Sequence[str], letters: str) -> tuple[set[str], list[str]]:
-    """The letters of the options, and the operands. Errors: Abstained for any other option."""
-    options: set[str] = set()
-    operands: list[str] = []
-    left = list(words)
-    while left:
-        word = left.pop(0)
-        if word == "--":
-            return options, [*operands, *left]
-        if not word.startswith("-") or word == "-":
-            operands.append(word)
-        elif letters and re.fullmatch(f"-[{letters}]+", word):
-            options.update(word[1:])
-        else:
-            raise Abstained(f"the option {word!r:.20} is beyond it")
-    return options, operands
 
 
 def _found(made: Effects, path: str) -> str:
@@ -244,31 +98,21 @@ def _chmod(made: Effects, words: Sequence[str]) -> bytes:
     return b""
 
 
-def _accounts(state: State, file: str) -> dict[str, list[str]]:
-    """The lines of a file of accounts, in fields, by name. Errors: Abstained."""
-    data = state.read(file)
-    if data is None:
-        raise Abstained(f"nobody knows {file}")
-    lines = (line.split(":") for line in data.decode("utf-8", "replace").splitlines())
-    return {fields[0]: fields for fields in lines if len(fields) > 2}
-
-
 def _chown(made: Effects, words: Sequence[str], *, group_alone: bool = False) -> bytes:
-    options, (who, *paths) = _options(words, "R") if len(words) > 1 else (set(), [""])
+    options, (who, *paths) = options_of(words, "R") if len(words) > 1 else (set(), [""])
     owner, colon, group = ("", ":", who) if group_alone else who.partition(":")
-    users, groups = _accounts(made.state, "/etc/passwd"), _accounts(made.state, "/etc/group")
+    users, groups = accounts(made.state, PASSWD), accounts(made.state, GROUP)
     if not paths or (owner and owner not in users) or (group and group not in groups):
         raise Abstained("an owner that is not there")
     if owner and colon and not group:
-        number = users[owner][3]
-        group = next((name for name, fields in groups.items() if fields[2] == number), "")
+        group = named(groups, users[owner][3]) or ""
         if not group:
             raise Abstained("a group without a name")
     for path in paths:
         for whole in _reached(made, path, recurses="R" in options, follows="R" not in options):
             entry = made.entry(whole)
             assert entry is not None
-            kept = entry if entry["perms"][0] in "dl" else _written(entry)
+            kept = entry if entry["perms"][0] in "dl" else written(entry)
             theirs = {"owner": owner or entry["owner"], "group": group or entry["group"]}
             made.put(whole, {**kept, **theirs})
     return b""
@@ -286,7 +130,7 @@ def _mkdir(made: Effects, words: Sequence[str]) -> bytes:
             mode = rest[place + 1]
             del rest[place : place + 2]
             break
-    options, paths = _options(rest, "p")
+    options, paths = options_of(rest, "p")
     if not paths:
         raise Abstained("mkdir without operands")
     umask = umask_of(made.state)
@@ -317,7 +161,7 @@ def _mkdir(made: Effects, words: Sequence[str]) -> bytes:
 
 
 def _rmdir(made: Effects, words: Sequence[str]) -> bytes:
-    _, paths = _options(words, "")
+    _, paths = options_of(words, "")
     for path in paths:
         whole = _found(made, path)
         entry = made.entry(whole)
@@ -338,7 +182,7 @@ def _around(made: Effects, whole: str) -> bool:
 
 
 def _rm(made: Effects, words: Sequence[str]) -> bytes:
-    options, paths = _options(words, "rRf")
+    options, paths = options_of(words, "rRf")
     if not paths:
         raise Abstained("rm without operands")
     for path in paths:
@@ -351,14 +195,14 @@ def _rm(made: Effects, words: Sequence[str]) -> bytes:
         if entry["perms"][0] == "d":
             if not options & {"r", "R"} or _around(made, whole):
                 raise Abstained("a directory that is not removed")
-            for each in sorted(made.inside(whole), reverse=True):
-                made.put(each, None)
-        made.put(whole, None)
+            made.remove_tree(whole)
+        else:
+            made.put(whole, None)
     return b""
 
 
 def _touch(made: Effects, words: Sequence[str]) -> bytes:
-    options, paths = _options(words, "c")
+    options, paths = options_of(words, "c")
     if not paths:
         raise Abstained("touch without operands")
     now = {each: made.fresh[each] for each in OF_DATE}
@@ -405,7 +249,7 @@ def _targets(made: Effects, operands: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def _cp(made: Effects, words: Sequence[str]) -> bytes:
-    options, operands = _options(words, "rRaptf")
+    options, operands = options_of(words, "rRaptf")
     if "t" in options:
         raise Abstained("cp -t")
     recurses, keeps = bool(options & set("rRa")), bool(options & set("ap"))
@@ -442,7 +286,7 @@ def _copy(made: Effects, source: str, target: str, *, keeps: bool) -> None:
     if old is not None and (kind != "-" or old["perms"][0] != "-" or source == target):
         raise Abstained("a file that is in the way")
     if kind == "l":
-        kept = dict(entry) if keeps else {**entry, **_now_of(made)}
+        kept = dict(entry) if keeps else {**entry, **now_of(made)}
         made.put(target, {**kept, "links": 1})
         return
     mode = mode_of(entry["perms"])
@@ -458,28 +302,15 @@ def _copy(made: Effects, source: str, target: str, *, keeps: bool) -> None:
         raise Abstained("a content that nobody knows")
     copied = made.made("-", mode & 0o777 & ~umask_of(made.state), size=entry["size"])
     if old is not None:
-        copied = {**_written(old), **_now_of(made, owner=False), "size": entry["size"]}
+        copied = {**written(old), **now_of(made, owner=False), "size": entry["size"]}
     if keeps:
         copied |= {each: entry[each] for each in ("owner", "group", "perms", *OF_DATE)}
     made.put(target, copied)
     made.contents[made.key(target)] = content
 
 
-def _written(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """The entry of a file that is written to, or given away: the kernel takes set-ID bits off."""
-    mode = mode_of(entry["perms"])
-    mode &= ~0o6000 if mode & 0o010 else ~0o4000
-    return {**entry, "perms": shown(entry["perms"][0], mode)}
-
-
-def _now_of(made: Effects, *, owner: bool = True) -> dict[str, Any]:
-    """What a file that is made now has of the moment and of who made it."""
-    names = (*OF_DATE, *(("owner", "group") if owner else ()))
-    return {each: made.fresh[each] for each in names}
-
-
 def _mv(made: Effects, words: Sequence[str]) -> bytes:
-    _, operands = _options(words, "f")
+    _, operands = options_of(words, "f")
     for source, target in _targets(made, operands):
         entry = made.entry(source)
         if entry is None or made.entry(target) is not None or _around(made, source):
@@ -505,7 +336,7 @@ def _mv(made: Effects, words: Sequence[str]) -> bytes:
 
 
 def _ln(made: Effects, words: Sequence[str]) -> bytes:
-    options, operands = _options(words, "sfn")
+    options, operands = options_of(words, "sfn")
     if len(operands) != 2:
         raise Abstained("ln with more or fewer than two operands")
     source, target = operands
@@ -526,7 +357,7 @@ def _ln(made: Effects, words: Sequence[str]) -> bytes:
         above = posixpath.dirname(whole)
         parent = made.entry(above)
         if old is not None and parent is not None:  # the new link takes the place of the old one
-            made.put(above, {**parent, **_now_of(made, owner=False)})
+            made.put(above, {**parent, **now_of(made, owner=False)})
         made.put(whole, made.made("l", 0o777, size=len(os.fsencode(source)), target=source))
         return b""
     found = _found(made, source)
@@ -546,30 +377,23 @@ def _ln(made: Effects, words: Sequence[str]) -> bytes:
 
 
 def _tee(made: Effects, words: Sequence[str]) -> bytes:
-    options, paths = _options(words, "a")
+    options, paths = options_of(words, "a")
     for path in paths:
         whole = made.followed(made.place(path))
-        old = made.entry(whole)
-        before = b""
-        if old is not None:
-            if old["perms"][0] != "-":
-                raise Abstained("what is no regular file")
-            known = made.state.read(whole)
-            if "a" in options and known is None:
-                raise Abstained("a content that nobody knows")
-            before = known or b"" if "a" in options else b""
-        content = before + made.state.stdin
-        new = made.made("-", 0o666 & ~umask_of(made.state))
-        entry = new if old is None else _written(old)
-        made.put(whole, {**entry, **_now_of(made, owner=False), "size": len(content)})
-        made.contents[made.key(whole)] = content
+        appends = "a" in options and made.entry(whole) is not None
+        before = made.state.read(whole) if appends else b""
+        if before is None:
+            raise Abstained("a content that nobody knows")
+        made.write(path, before + made.state.stdin)
     return made.state.stdin
 
 
 EFFECTS: Mapping[str, Callable[[Effects, Sequence[str]], bytes]] = MappingProxyType(
     {
         "chmod": _chmod, "chown": _chown, "chgrp": _chgrp, "mkdir": _mkdir, "rmdir": _rmdir,
-        "rm": _rm, "touch": _touch, "cp": _cp, "mv": _mv, "ln": _ln, "tee": _tee,
+        "rm": _rm, "touch": _touch, "cp": _cp, "mv": _mv, "ln": _ln, "tee": _tee, "dd": dd,
+        "split": split, "chpasswd": chpasswd, "passwd": passwd,
+        "useradd": useradd, "userdel": userdel, "usermod": usermod, "groupadd": groupadd,
     }
 )  # fmt: skip
 """What each command does, by name; gives what it prints. Errors: Abstained for no rule."""

@@ -98,8 +98,8 @@ class Environment:
         """The last status."""
         self.racing = False
         """A background job prints to the whole input's output, at an unknown moment."""
-        self.beside = ""
-        """Commands that run beside the next command, where the next command shows processes."""
+        self.beside: tuple[tuple[str, ...], ...] = ()
+        """Words of commands that run beside the next one, where the next one shows processes."""
         self._walk = walk
 
     @property
@@ -299,7 +299,7 @@ class Environment:
     ) -> Behavior:
         """What a command does here. The environment stays as it is: see `Asker.ask`."""
         place = os.fsencode(self.place_said())
-        beside, self.beside = self.beside, ""
+        beside, self.beside = self.beside, ()
         how = CallSetting(
             stdin=stdin, separate=separate, piped=piped, final=final, beside=beside, place=place
         )

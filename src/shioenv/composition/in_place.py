@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import Any
 
-from shioenv.composition.call import Call
-from shioenv.composition.effects import Effects
+from shioenv.composition.call import Call, Options, option_words
+from shioenv.composition.gathering import Effects
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import OF_DATE
 from shioenv.domain.runner import Answer, State
@@ -19,8 +19,6 @@ EDITORS = frozenset({"sed", "perl"})
 _IN_PLACE = frozenset({"-i", "--in-place"})
 _SCRIPTS = frozenset({"-e", "-E", "--expression", "-f", "--file"})
 """Options whose values are scripts. Without a value `-E` of sed is none."""
-
-Options: TypeAlias = tuple[tuple[str, str | None], ...]
 
 
 def edited_in_place(
@@ -44,7 +42,7 @@ def edited_in_place(
     script, files = operands[:apart], operands[apart:]
     if not files or "/" in suffix or "*" in suffix:
         return None
-    before = [name, *(word for option in others for word in _words(option)), *script]
+    before = [name, *(word for option in others for word in option_words(option)), *script]
     made, sure = Effects(state, fresh), 1.0
     try:
         for path in files:
@@ -54,13 +52,6 @@ def edited_in_place(
     except Abstained:
         return None
     return Answer(made.behavior(), sure, "a file edited in place, by rule", made.contents)
-
-
-def _words(option: tuple[str, str | None]) -> list[str]:
-    name, value = option
-    if value is None:
-        return [name]
-    return [f"{name}={value}"] if name.startswith("--") else [name, value]
 
 
 def _replace(made: Effects, path: str, suffix: str, said: Behavior) -> None:

@@ -59,7 +59,9 @@ class _Known(Variables):
     """The variables of a state, but for those that no context tells."""
 
     def variable(self, name: str) -> str | None:
-        """See `Scope.variable`."""
+        """See `Scope.variable`. Scripts expand `$0` before they ask about a command."""
+        if name == "0":
+            return "bash"
         if name != "OLDPWD" and DYNAMIC.fullmatch(name):
             raise Abstained(f"${name} is not known")
         return super().variable(name)

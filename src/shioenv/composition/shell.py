@@ -44,6 +44,9 @@ from shioenv.errors import Abstained
 _LISTING = (("ps",), ("pstree",), ("top",))
 """Programs that show what runs beside them."""
 
+BROKEN_PIPE = 141
+"""The exit code of what prints on when nobody reads any more."""
+
 _JOB = 20
 """Steps that coming to any job takes."""
 
@@ -168,9 +171,10 @@ class Walk(SimpleCommands):
                 self._here.asking.know(stdin.data)
                 if over is not None and buffer.data:
                     stdin.endless, over = True, None
+                    statuses[-1] = BROKEN_PIPE
         if over is not None:
             raise over
-        self._here.result.statuses, self._refused_whole, self._here.beside = statuses, False, ""
+        self._here.result.statuses, self._refused_whole, self._here.beside = statuses, False, ()
         failed = [status for status in statuses if status]
         self._here.status = failed[-1] if failed and self._here.is_on("pipefail") else statuses[-1]
 
@@ -371,19 +375,16 @@ def stage_of(command: Command) -> Command:
     return stage_of(command.command) if isinstance(command, Redirected) else command
 
 
-def _beside(stages: Sequence[Command]) -> str:
-    """The later stages of a pipeline whose first stage lists processes, as one command.
+def _beside(stages: Sequence[Command]) -> tuple[tuple[str, ...], ...]:
+    """The later stages of a pipeline whose first stage lists processes, each as its words.
 
-    "" for any other pipeline, and where a later stage holds a substitution.
+    Empty for any other pipeline, and where a later stage holds a substitution.
     """
     simple = [stage for stage in stages if isinstance(stage, Simple)]
     if len(simple) != len(stages) or len(simple) < 2 or simple[0].words[:1] not in _LISTING:
-        return ""
-    words = [word for stage in simple[1:] for word in (*stage.assignments, *stage.words)]
-    if any(references(word).substitutes for word in words):
-        return ""
-    others = " | ".join(" ".join((*stage.assignments, *stage.words)) for stage in simple[1:])
-    return f"{others} >/dev/null 2>&1"
+        return ()
+    beside = tuple((*stage.assignments, *stage.words) for stage in simple[1:])
+    return () if any(references(word).substitutes for words in beside for word in words) else beside
 
 
 def _merged(stage: Command) -> Command:

@@ -136,6 +136,8 @@ class State:
         contents = dict(self.written)
         for operation in behavior.patch.operations:
             area, *names = keys(operation[1]) or [""]
+            if area == "fs" and names[1:] == ["size"]:
+                contents[names[0]] = None  # a content of another length, known below or not
             if area != "fs" or len(names) != 1:
                 continue
             if operation[0] == "m":

@@ -29,7 +29,7 @@ def parse_json(content: bytes | str, *, finite: bool = False) -> Any:
         value = json.loads(content, **strict)
     except RecursionError:
         raise ValueError(_TOO_DEEP) from None
-    _refuse_deep(value)
+    refuse_deep(value)
     return value
 
 
@@ -46,7 +46,7 @@ def parse_toml(content: bytes | str) -> dict[str, Any]:
         value = tomllib.loads(text)
     except RecursionError:
         raise ValueError(_TOO_DEEP) from None
-    _refuse_deep(value)
+    refuse_deep(value)
     return value
 
 
@@ -57,7 +57,7 @@ def _finite(text: str) -> float:
     return number
 
 
-def _refuse_deep(value: Any) -> None:
+def refuse_deep(value: Any) -> None:
     """Raise ValueError where lists and objects are nested more than `DEEPEST` levels deep.
 
     So a recursive walk of the value needs at most `DEEPEST` nested calls.

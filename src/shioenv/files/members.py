@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shioenv.errors import ModelError, ShioenvError
-from shioenv.files.documents import parse_json
+from shioenv.files.documents import refuse_deep
 from shioenv.files.regular import open_regular, read_regular
 
 LARGEST = 64 * 1024 * 1024
@@ -64,7 +64,8 @@ def parsed(content: bytes, shape: Any) -> Any:
 
     Errors: ValueError for any other document, and for one with an escaped surrogate.
     """
-    document = parse_json(content)
+    document = msgspec.json.decode(content)  # in a third of the time of `json`
+    refuse_deep(document)
     if _SURROGATE.search(content):
         raise ValueError("it holds characters that are no text")
     msgspec.convert(document, shape)

@@ -10,13 +10,18 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias
 
 from shioenv.bash.builtins import BUILTINS
+from shioenv.bash.expand import Expander
 from shioenv.bash.words import split_words, unquoted, without_assignments
 from shioenv.composition.call import Call
 from shioenv.composition.changes import attributes, composed
 from shioenv.composition.effects import effect
 from shioenv.composition.in_place import edited_in_place
 from shioenv.composition.opening import given, opening
+from shioenv.composition.outside import outside
+from shioenv.composition.programs import printed
 from shioenv.composition.ruled import ruled
+from shioenv.composition.searching import SEARCH, searched
+from shioenv.composition.variables import Variables
 from shioenv.composition.whereabouts import (
     changed_directory,
     named,
@@ -31,7 +36,9 @@ from shioenv.domain.patch import ContextPatch, Operation
 from shioenv.domain.pointer import keys, pointer
 from shioenv.domain.runner import Answer, Guesser, Runner, State, answer_of
 from shioenv.errors import Abstained
-from shioenv.model.memory.memory import Memory
+from shioenv.model.facts import Tree
+from shioenv.model.memory.memory import VOLATILE, Memory
+from shioenv.model.refused import EDITOR, refused_script
 from shioenv.system.world import World
 
 GUESSED = "guessed"
@@ -40,7 +47,16 @@ GUESSED = "guessed"
 EXACT = "exact"
 """The name of the answerer that gives what the very same input did."""
 
+_BUNDLE = re.compile(r"([ctxru][vzjJpkmhO]*)(?:(f)([vzjJpkmhO]*))?")
+"""Letters of tar's options, of which the archive's alone takes a value."""
+
+_SHORT = {"egrep": ("grep", "-E"), "fgrep": ("grep", "-F"), "rgrep": ("grep", "-r")}
+"""Programs that are another one with an option (grep(1))."""
+
 _COMMAND = re.compile(r"[][\w.+@:,=-]+")
+_TOLD_AT_ONCE = ("--help", "--version")
+_READS_ON = ("curl", "expr")
+"""Programs that read the words behind `--help` all the same."""
 
 
 class VersionedGuesser(Guesser, Protocol):
@@ -65,6 +81,10 @@ class Step:
     asked: tuple[str, ...] = ()
     """The answerers that were asked, in order; the last one answered."""
 
+
+_Rule: TypeAlias = Callable[
+    [Call, State, Mapping[str, Any]], tuple[Behavior, Mapping[str, bytes]] | None
+]
 
 Answerer: TypeAlias = Callable[[Call, State], Step | None]
 """Answers a command in the state that the commands before it left; None for an unknown command."""
@@ -96,9 +116,15 @@ class Commands:
             "file as input": self._given,
             "working directory": self._directory,
             "builtin": self._builtin,
+            "program": self._program,
             EXACT: self._exact,
+            "other spelling": self._respelled,
+            "usage": self._usage,
+            "refused script": self._refused,
             "in place": self._in_place,
+            "search": self._search,
             "effect": self._effect,
+            "host outside": self._outside,
             "unnamed directory": self._unnamed,
             "emulator": self._emulator,
             "other PATH": self._elsewhere,
@@ -158,20 +184,71 @@ class Commands:
         said = ruled(call, state)
         return None if said is None else Step(call.text, Answer(said, 1.0, "a builtin, by rule"))
 
+    def _program(self, call: Call, state: State) -> Step | None:
+        said = printed(call, state)
+        return None if said is None else Step(call.text, Answer(said, 1.0, "a program, by rule"))
+
     def _exact(self, call: Call, state: State) -> Step | None:
         exact = self._memory.exact(call.text, state)
-        return None if exact is None else Step(call.text, exact, ((call.text, 0.0),))
+        if exact is None:
+            return None
+        if exact.behavior.patch:  # records do not hold what was written
+            ruled = self._effect(call, state)
+            if ruled and _is_same(ruled.answer.behavior, exact.behavior):
+                digests = ruled.answer.behavior.content_digests
+                behavior = replace(exact.behavior, content_digests=digests)
+                exact = replace(exact, behavior=behavior, written=ruled.answer.written)
+        return Step(call.text, exact, ((call.text, 0.0),))
+
+    def _respelled(self, call: Call, state: State) -> Step | None:
+        """What `tar xf` and `egrep` do: what `tar -xf` and `grep -E` do."""
+        written = _respelled(call)
+        if written is None:
+            return None
+        return replace(
+            self._step(replace(call, written=written, parts=None), state), input=call.text
+        )
+
+    def _usage(self, call: Call, state: State) -> Step | None:
+        """What a GNU program says behind whose name `--help` or `--version` stands.
+
+        The words behind that option are never read.
+        """
+        words = call.words
+        if len(words) < 3 or words[1] not in _TOLD_AT_ONCE or call.closed:
+            return None
+        name = words[0]
+        if name in _READS_ON or name in BUILTINS or any(set("$`") & set(word) for word in words):
+            return None
+        step = self._step(Call.of(words[:2]), state)
+        is_gnu = step.answer.behavior.output.startswith((b"Usage:", os.fsencode(f"{name} (")))
+        return replace(step, input=call.text) if is_gnu else None
+
+    def _refused(self, call: Call, state: State) -> Step | None:
+        """What a program says of a script that it refuses."""
+        taken = self._memory.take(call, state) if call.words[:1] == (EDITOR,) else None
+        said = None if taken is None else refused_script(taken.form)
+        if said is None:
+            return None
+        return Step(call.text, Answer(said, 1.0, "a script that is refused, by rule"))
 
     def _effect(self, call: Call, state: State) -> Step | None:
         """What a command changes of the tree, by rule."""
+        return self._changing(effect, call, state, "an effect, by rule")
+
+    def _outside(self, call: Call, state: State) -> Step | None:
+        """What a command says of a host that the machine does not reach, by rule."""
+        return self._changing(outside, call, state, "a host outside, by rule")
+
+    def _changing(self, rule: _Rule, call: Call, state: State, source: str) -> Step | None:
         fresh = self._world.made
-        found = None if fresh is None else effect(call, state, fresh)
+        found = None if fresh is None else rule(call, state, fresh)
         if found is None:
             return None
         behavior, written = found
         patch = composed(state.before.document, [behavior.patch], state.cwd)
-        behavior = replace(behavior, patch=patch)
-        return Step(call.text, Answer(behavior, 1.0, "an effect, by rule", written))
+        sure = VOLATILE if behavior.volatile else 1.0
+        return Step(call.text, Answer(replace(behavior, patch=patch), sure, source, written))
 
     def _unnamed(self, call: Call, state: State) -> Step | None:
         """What a command does that works on its working directory without naming it.
@@ -198,6 +275,21 @@ class Commands:
         form = taken.form
         said = edited_in_place(
             form.utility, form.options, form.operands, state, fresh,
+            lambda each, here: self._step(each, here).answer,
+        )  # fmt: skip
+        return None if said is None else Step(call.text, said)
+
+    def _search(self, call: Call, state: State) -> Step | None:
+        """What a command prints that searches several files, by what it prints of each."""
+        if call.words[:1] != (SEARCH,):
+            return None
+        taken = self._memory.take(call, state)
+        if taken is None or taken.form.guessed:
+            return None
+        form = taken.form
+        said = searched(
+            form.command, form.options, form.operands, state,
+            lambda path: Tree(path, state).entries,
             lambda each, here: self._step(each, here).answer,
         )  # fmt: skip
         return None if said is None else Step(call.text, said)
@@ -245,7 +337,7 @@ class Commands:
 
     def _not_found(self, call: Call, state: State) -> Step | None:
         """What Bash says of a command that no directory of PATH holds."""
-        name = unquoted((split_words(without_assignments(call.bare)) or [""])[0])
+        name = _name_of(call, state)
         if name in BUILTINS or not _COMMAND.fullmatch(name):
             return None
         path = state.before.document["env"].get("PATH", "")
@@ -335,6 +427,39 @@ def _links(patch: ContextPatch, state: State, told: Set[str]) -> list[Operation]
 def nothing(why: str) -> Answer:
     """The answer where nobody knows: nothing done, with a confidence of 0; `why` is its source."""
     return Answer(Behavior(0, b"", stdout=b"", stderr=b""), 0.0, f"{GUESSED}: {why}")
+
+
+def _name_of(call: Call, state: State) -> str:
+    """The name of the program that a command runs; "" where nobody knows it."""
+    word = (split_words(without_assignments(call.bare)) or [""])[0]
+    if "$" not in word:
+        return unquoted(word)
+    try:
+        return "".join(Expander(Variables(state)).fields(word)[:1])
+    except Abstained:
+        return ""
+
+
+def _is_same(one: Behavior, other: Behavior) -> bool:
+    """Whether two behaviors are one, in whichever order their changes stand."""
+    changes = [{repr(each) for each in said.patch.operations} for said in (one, other)]
+    return changes[0] == changes[1] and one.exit_code == other.exit_code
+
+
+def _respelled(call: Call) -> str | None:
+    """The command spelled in the usual way; None where it is.
+
+    The first word of `tar` needs no dash.
+    """
+    name = "".join(call.words[:1])
+    words = call.words[1 : len(call.words) - len(call.closed)]
+    if name in _SHORT:
+        return " ".join((*_SHORT[name], *words))
+    bundle = _BUNDLE.fullmatch("".join(words[:1]))
+    if name != "tar" or bundle is None or (bundle[2] and len(words) < 2):
+        return None
+    letters = "".join(bundle.group(1, 3, 2)) if bundle[2] else bundle[1]
+    return " ".join(("tar", f"-{letters}", *words[1:]))
 
 
 def _replaced(patch: ContextPatch, files: Mapping[str, Any], gone: Set[str]) -> list[str]:

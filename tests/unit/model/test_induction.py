@@ -19,6 +19,7 @@ from shioenv.model.memory.explain import Induction
 from shioenv.model.memory.functions.families import functions
 from shioenv.model.memory.functions.match import MOST_WORK
 from shioenv.model.memory.functions.space import Given
+from shioenv.model.memory.induce import Inducer
 from shioenv.model.memory.rewrite import Kept, Taken
 
 WORDS = (
@@ -74,6 +75,7 @@ def reading(command: str, text: str) -> Taken:
 
 
 FILTERS = (
+    "md5sum", "sha256sum", "b2sum", "base64", "grep -l e", "grep -L Jan",
     "cat", "head", "head -n 3", "head -n -2", "head -c 20", "tail", "tail -n 2", "tail -n +3",
     "tail -c 15", "tac", "rev", "wc -l", "wc -w", "wc -c", "wc -m", "wc -L", "sort", "sort -n",
     "sort -r", "sort -n -r", "sort -u", "sort -h", "sort -g", "sort -f", "sort -d", "sort -M",
@@ -112,6 +114,11 @@ def test_a_filter_is_found_from_what_it_did(command: str) -> None:
         (("tr a-z A-Z", "tr ' ' _", "tr 0-9 a-j"), "tr abc ' '"),
         (("sort -k 1", "sort -k 2", "sort -k 3"), "sort -k 2,3"),
         (("fold -w 5", "fold -w 9", "fold -w 30"), "fold -w 7"),
+        (("base64 -w 8", "base64 -w 0", "base64 -w 30"), "base64 -w 20"),
+        (("grep -m 1 e", "grep -m 2 e", "grep -m 3 o"), "grep -m 2 o"),
+        (("grep -A 1 one", "grep -A 2 t", "grep -A 0 e"), "grep -A 1 e"),
+        (("grep -B 1 one", "grep -B 2 t", "grep -B 0 e"), "grep -B 1 t"),
+        (("grep -n -C 1 one", "grep -n -C 2 t", "grep -n -C 0 e"), "grep -n -C 1 t"),
     ],
 )
 def test_words_play_the_roles_that_they_played(seen: tuple[str, ...], asked: str) -> None:
@@ -175,6 +182,31 @@ def test_options_mean_together_what_they_mean_alone(
         return
     assert found is not None
     assert found.output == told(command, text).output, found.function.name
+
+
+def test_what_options_mean_alone_goes_before_two_records_of_all_of_them() -> None:
+    """Two records of `-n -i -E` that any syntax explains do not hide what `-E` means."""
+    seen = {
+        "grep -n -i -E one": 2, "grep -n one": 8, "grep -i TWO": 8, "grep -E 'one|Two'": 8,
+        "grep one": 8,
+    }  # fmt: skip
+    records = [
+        (reading(each, text), told(each, text)) for each, n in seen.items() for text in texts(7, n)
+    ]
+
+    def examples(ours: Taken, without: int) -> tuple[list[int], list[tuple[Taken, Kept]]]:
+        same = [
+            (number, pair)
+            for number, pair in enumerate(records)
+            if pair[0].form.options == ours.form.options
+        ]
+        return [number for number, _ in same], [pair for _, pair in same]
+
+    text = texts(8, 1)[0]
+    command = "grep -n -i -E 'ONE|b'"
+    found = Inducer(examples, lambda *_: [], lambda *_: []).induce(reading(command, text), -1)
+    assert found is not None
+    assert found.kept.output == told(command, text).output, found.name
 
 
 SEVERAL = (
@@ -255,7 +287,7 @@ def test_options_that_ask_for_a_figure_each_ask_for_both(tmp_path: Path) -> None
 
 
 def test_what_no_function_explains_is_not_explained() -> None:
-    command = "md5sum"
+    command = "cksum"
     neighbours = [(reading(command, text), told(command, text)) for text in texts(5, 6)]
     assert Induction().explain(reading(command, "x\n"), neighbours) is None
 

@@ -59,6 +59,8 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Model:
         ("PATH=/none; cat a.txt", b"bash: line 1: cat: command not found\n", 127),
         ("A='x y' nosuchthing", b"bash: line 1: nosuchthing: command not found\n", 127),
         ("nosuchthing -x", b"bash: line 1: nosuchthing: command not found\n", 127),
+        ("x=5; [$x -eq 5", b"bash: line 1: [5: command not found\n", 127),
+        ('X=hell; export X; ["$X" a', b"bash: line 1: [hell: command not found\n", 127),
     ],
 )
 def test_what_is_put_together(model: Model, text: str, output: bytes, exit_code: int) -> None:
@@ -154,6 +156,21 @@ def test_commands_that_work_where_they_are(text: str, with_name: str | None) -> 
     assert not unnamed(text, fresh, HOME)
     if with_name is not None:
         assert named(text, "/etc") == with_name
+
+
+@pytest.mark.parametrize(
+    ("text", "usual"),
+    [
+        ("egrep 'a|b' a.txt", "grep -E 'a|b' a.txt"), ("fgrep -c . a.txt", "grep -F -c . a.txt"),
+        ("rgrep x sub", "grep -r x sub"), ("tar xf a.tar", "tar -xf a.tar"),
+    ],
+)  # fmt: skip
+def test_another_spelling_is_asked_about_as_the_usual_one(
+    text: str, usual: str, model: Model
+) -> None:
+    spelled, plain = model.answer(text), model.answer(usual)
+    assert "other spelling" in model.steps[-1].asked or model.steps[-1].input == usual
+    assert (spelled.behavior, spelled.confidence) == (plain.behavior, plain.confidence)
 
 
 def test_what_calls_nothing_changes_the_shell_alone(model: Model) -> None:

@@ -115,23 +115,37 @@ class Induction:
 
         None where there are no examples, or no function explains them.
         """
-        examples: list[ExecutedCommand] = []
-        seen: set[tuple[object, tuple[tuple[str, str], ...]]] = set()
-        for theirs, kept in neighbours:
-            example = _example(theirs, kept)
-            if example is None or not _alike(mine, example.given):
-                continue
-            # the same text with the same words tells nothing new
-            key = example.given.text, tuple(sorted(example.given.words.items()))
-            if example.given.text is not None and key in seen:
-                continue
-            seen.add(key)
-            examples.append(example)
-        # silence, and a text that comes out as it went in, say little: they stand last
-        examples.sort(key=lambda each: each.output in ("", each.given.text))
-        examples = examples[:EXAMPLES]
+        examples = _chosen(mine, neighbours)
         with uncounted():
-            return self._found(_Examples(tuple(examples))) if examples else None
+            return self._found(_Examples(examples)) if examples else None
+
+    def agreed(
+        self, function: TextFunction, ours: Taken, neighbours: Sequence[tuple[Taken, Kept]]
+    ) -> int:
+        """How many of the examples among our command's neighbours a function explains."""
+        mine = given(ours)
+        examples = () if mine is None else _chosen(mine, neighbours)
+        with uncounted():
+            return sum(function(each.given) == (each.output, each.exit_code) for each in examples)
+
+
+def _chosen(mine: Given, neighbours: Sequence[tuple[Taken, Kept]]) -> tuple[ExecutedCommand, ...]:
+    """The examples among the neighbours: at most `EXAMPLES`, those that say much first."""
+    examples: list[ExecutedCommand] = []
+    seen: set[tuple[object, tuple[tuple[str, str], ...]]] = set()
+    for theirs, kept in neighbours:
+        example = _example(theirs, kept)
+        if example is None or not _alike(mine, example.given):
+            continue
+        # the same text with the same words tells nothing new
+        key = example.given.text, tuple(sorted(example.given.words.items()))
+        if example.given.text is not None and key in seen:
+            continue
+        seen.add(key)
+        examples.append(example)
+    # silence, and a text that comes out as it went in, say little: they stand last
+    examples.sort(key=lambda each: each.output in ("", each.given.text))
+    return tuple(examples[:EXAMPLES])
 
 
 def with_options(taken: Taken, options: tuple[tuple[str, str | None], ...]) -> Taken:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from shioenv.model.memory.explain import Induction, parts
+from shioenv.model.memory.explain import ENOUGH, Induction, parts
 from shioenv.model.memory.interpret import Interpreted, Interpreter
 from shioenv.model.memory.rewrite import Kept, Taken
 from shioenv.model.memory.samples import Matching, WithOption
@@ -55,10 +55,14 @@ class Inducer:
             return Induced(ours, meant.kept, meant.name, meant.agreed, meant.number)
         numbers, examples = self._examples(ours, without)
         found, asked = self._induction.explain(ours, examples), ours
-        if found is None and len(ours.form.options) > 1:
-            found = self._induction.combine(ours, self._beside(without))
-            if found is not None:
-                asked = parts(ours)[0]
+        if len(ours.form.options) > 1 and (found is None or found.agreed < ENOUGH):
+            combined = self._induction.combine(ours, self._beside(without))
+            # what each option means alone goes before what a few records with all options say
+            if combined is not None and (
+                found is None
+                or self._induction.agreed(combined.function, ours, examples) >= found.agreed
+            ):
+                found, asked = combined, parts(ours)[0]
                 numbers, examples = self._examples(asked, without)
         if found is None:
             return None

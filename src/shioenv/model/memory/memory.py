@@ -12,7 +12,7 @@ import os
 import re
 import stat
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -65,8 +65,10 @@ LOOKED_AT = 60
 ASKED = 25
 """Most records that are rewritten for one answer."""
 
-EXACT, VOLATILE = 0.99, 0.3
-"""How often the very same input did the same again: any, and a volatile one (ours, measured)."""
+EXACT, VOLATILE = 0.99, 0.7
+"""How often the very same input did the same again: any, and a volatile one.
+
+Ours, measured by typed inputs: what one of five runs did counts."""
 
 STAGE = 0.3
 """The factor that is left of a confidence (ours), once for each of three conditions.
@@ -341,20 +343,41 @@ class Memory:
     def _examples(self, taken: Taken, without: int) -> tuple[list[int], list[tuple[Taken, Kept]]]:
         """Records of commands with just these options: numbers, and commands with what they did."""
         names = Counter(name for name, _ in taken.form.options)
-        numbers: list[int] = []
-        examples: list[tuple[Taken, Kept]] = []
-        for number in self.index.alike(taken, EXAMPLES, without):
-            theirs = self.taken(number)
-            if theirs and Counter(name for name, _ in theirs.form.options) == names:
-                numbers.append(number)
-                kept = self.index.behavior(self.index.entry(number).behavior)
-                examples.append((theirs, kept))
-        return numbers, examples
+        found = self._enough(
+            EXAMPLES,
+            lambda asked: self.index.alike(taken, asked, without),
+            lambda theirs: Counter(name for name, _ in theirs.form.options) == names,
+        )
+        return [number for number, _, _ in found], [(theirs, kept) for _, theirs, kept in found]
 
     def _with_option(self, utility: str, name: str, count: int, alone: bool) -> list[Record]:
         """See `WithOption`."""
-        found = self._records(self.index.with_option(utility, name, count, alone=alone))
-        return [each for each in found if not name or name in dict(each[1].form.options)]
+        return self._enough(
+            count,
+            lambda asked: self.index.with_option(utility, name, asked, alone=alone),
+            lambda theirs: not name or name in dict(theirs.form.options),
+        )
+
+    def _enough(
+        self, count: int, numbers: Callable[[int], list[int]], fits: Callable[[Taken], bool]
+    ) -> list[Record]:
+        """So many records, of those that `numbers` gives: the index tells some options not apart.
+
+        More are looked at where few of them fit. More are looked at, too, where some do not fit
+        and few of the others print something. Silence says little, and stands last.
+        """
+        found: list[Record] = []
+        for asked in (count, 4 * count, 16 * count):
+            given = numbers(asked)
+            found = [each for each in self._records(given) if fits(each[1])]
+            told = [each for each in found if each[2].output]
+            telling = len(found) == len(given) or 4 * len(told) >= count
+            if len(given) < asked or (2 * len(found) >= count and telling):
+                break
+        if len(found) <= count:
+            return found
+        silent = [each for each in found if not each[2].output]
+        return [*told[:: max(1, len(told) // count)], *silent][:count]
 
     def _matching(self, utility: str, part: str, pattern: str, count: int) -> list[Record]:
         """See `Matching`."""

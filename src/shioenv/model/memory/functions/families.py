@@ -15,6 +15,7 @@ from itertools import permutations, product
 from shioenv.model.memory.functions.characters import exchange, say
 from shioenv.model.memory.functions.columns import cut_columns
 from shioenv.model.memory.functions.edit import edit
+from shioenv.model.memory.functions.encoded import DIGESTS, digest_of, in_base64
 from shioenv.model.memory.functions.figures import (
     COLUMNS_OF_FIGURES,
     counts,
@@ -101,10 +102,12 @@ FAMILIES: tuple[Family, ...] = (
     Family("columns", cut_columns, ("list", "separator", "joint"), ("list",), variants={
         "of": ("fields", "bytes"), "marked": ("", "marked"), "others": ("", "others"),
     }, of_bytes=True),
-    Family("lines", matching_lines, ("pattern",), ("pattern",), variants={
+    Family("lines", matching_lines, (
+        "pattern", "after", "before", "around", "most",
+    ), ("pattern",), variants={
         "syntax": ("basic", "extended", "fixed"), "case": ("", "any case"),
         "negated": ("", "without"), "whole": ("", "words", "lines"),
-        "shown": ("", "count", "numbered", "only", "nothing"),
+        "shown": ("", "count", "numbered", "only", "nothing", "name", "name without"),
     }),
     Family("part of each", parts_of_each, ("count",), variants={
         "which": ("first", "last"), "of": ("lines", "bytes"),
@@ -116,7 +119,7 @@ FAMILIES: tuple[Family, ...] = (
     Family("lines of each", matching_lines_of_each, ("pattern",), ("pattern",), variants={
         "syntax": ("basic", "extended", "fixed"), "case": ("", "any case"),
         "negated": ("", "without"), "whole": ("", "words", "lines"),
-        "shown": ("", "count", "numbered", "only"),
+        "shown": ("", "count", "numbered", "only", "name", "name without"),
     }, several=True),
     Family("exchanged", exchange, ("these", "by"), ("these",), variants={
         "how": ("", "deleted", "squeezed", "cut"), "others": ("", "others"),
@@ -140,6 +143,8 @@ FAMILIES: tuple[Family, ...] = (
     Family("dumped", dump, ("address", "type", "count", "skip"), variants={
         "as": ("o2", "x2", "c", "x1", "o1", "u2", "d2", "x4"),
     }, of_bytes=True),
+    Family("digest", digest_of, variants={"of": DIGESTS}, of_bytes=True),
+    Family("base64", in_base64, ("width",), of_bytes=True),
     Family("words", say, variants={
         "each": ("", "each"), "end": ("end", ""), "escapes": ("", "escapes"),
     }, reads=False),

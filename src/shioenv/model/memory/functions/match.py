@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from itertools import compress
+from itertools import accumulate, compress
 from operator import not_
 
 from shioenv.bash.patterns import bracket
@@ -20,6 +21,7 @@ from shioenv.model.memory.functions.space import (
     check_length,
     is_text,
     lines_of,
+    number_of,
     remembered,
 )
 
@@ -154,6 +156,12 @@ _OPTIONAL = 9
 """Most marks of optional parts, each of which doubles the work. Matching words adds three marks."""
 
 
+_NAMES = ("name", "name without")
+
+_LITERAL = re.compile(r"[\w /:;,=<>@#%&~'\"-]+")
+"""Patterns that stand for themselves in every syntax."""
+
+
 def matching_lines_of_each(given: Given, roles: Roles, flags: Flags) -> Result | None:
     """Lines of several texts that a pattern matches, each behind the name of its text (grep(1)).
 
@@ -161,9 +169,13 @@ def matching_lines_of_each(given: Given, roles: Roles, flags: Flags) -> Result |
     """
     made = []
     for name, text in zip(given.operands, given.texts, strict=True):
-        found = matching_lines(replace(given, text=text, texts=()), roles, flags)
+        one = replace(given, text=text, texts=(), operands=(name,))
+        found = matching_lines(one, roles, flags)
         if found is None:
             return None
+        if flags["shown"] in _NAMES:
+            made.append(found)
+            continue
         check_length(len(found[0]) * (1 + len(name)))
         made.append(("".join(f"{name}:{line}\n" for line in lines_of(found[0])), found[1]))
     return "".join(text for text, _ in made), min(code for _, code in made)
@@ -172,8 +184,12 @@ def matching_lines_of_each(given: Given, roles: Roles, flags: Flags) -> Result |
 def matching_lines(given: Given, roles: Roles, flags: Flags) -> Result | None:
     """The lines that a pattern matches (grep(1)). None where they are unknown, or too much work."""
     source, text = roles["pattern"], given.text or ""
-    if "\n" in source or not is_text(text):
-        return None  # several patterns, or a text that grep takes for binary
+    if "\n" in source:
+        return None  # several patterns
+    binary = not is_text(text)
+    if binary and (not _LITERAL.fullmatch(source) or flags["shown"] == "only"):
+        return None  # what stands for bytes that are no characters
+    text, whole = text.replace("\0", "\n"), text  # as grep takes lines of binary files
     spend(_COMPILED * len(source))
     folds = bool(flags["case"])
     found = _pattern(source, flags["syntax"], folds, flags["whole"])
@@ -186,14 +202,23 @@ def matching_lines(given: Given, roles: Roles, flags: Flags) -> Result | None:
         return None  # grep takes the longest alternative, Python the first
     if flags["negated"]:
         hits = tuple(map(not_, hits))
+    if "most" in roles:
+        hits = _first_hits(hits, number_of(roles["most"]))
     code = 0 if any(hits) else 1
+    if binary and flags["shown"] in ("", "numbered"):
+        return _of_binary(given, whole, hits, flags["shown"], roles), code
+    if {"after", "before", "around"} & roles.keys():
+        return _around(lines_of(text), hits, roles, flags["shown"]), code
     if flags["shown"] == "count":
         return f"{sum(hits)}\n", code
     if flags["shown"] == "nothing":
         return "", code
+    if flags["shown"] in _NAMES:
+        name = given.operands[0] if given.operands else "(standard input)"
+        shows = (code == 0) == (flags["shown"] == "name")
+        return f"{name}\n" if shows else "", code
     if flags["shown"] == "numbered":
-        numbered = compress(enumerate(lines_of(text), 1), hits)
-        return "".join(f"{number}:{line}\n" for number, line in numbered), code
+        return as_lines(_numbered(compress(enumerate(lines_of(text), 1), hits))), code
     kept = list(compress(lines_of(text), hits))
     if flags["shown"] == "only":
         if flags["negated"]:
@@ -201,6 +226,53 @@ def matching_lines(given: Given, roles: Roles, flags: Flags) -> Result | None:
         parts = [match[0] for line in kept for match in found.finditer(line) if match[0]]
         return as_lines(parts), code
     return as_lines(kept), code
+
+
+def _numbered(lines: Iterable[tuple[int, str]]) -> list[str]:
+    return [f"{number}:{line}" for number, line in lines]
+
+
+def _of_binary(given: Given, text: str, hits: Sequence[bool], shown: str, roles: Roles) -> str:
+    """What is shown of hits in a file that is not all text: lines that are, and a remark.
+
+    Nothing but a remark is shown of a file with a NUL (GNU grep, `src/grep.c`).
+    """
+    if {"after", "before", "around"} & roles.keys():
+        raise ValueError("lines around what is not shown")
+    name = given.operands[0] if given.operands else "(standard input)"
+    remark = f"grep: {name}: binary file matches"
+    if "\0" in text:
+        return as_lines([remark] if any(hits) else [])
+    found = list(compress(enumerate(lines_of(text), 1), hits))
+    shows = [each for each in found if is_text(each[1])]
+    made = _numbered(shows) if shown else [line for _, line in shows]
+    return as_lines(made + [remark] * (len(shows) < len(found)))
+
+
+def _first_hits(hits: Sequence[bool], most: int) -> tuple[bool, ...]:
+    """The hits without those behind the first few."""
+    left = accumulate(hits)
+    return tuple(hit and count <= most for hit, count in zip(hits, left, strict=True))
+
+
+def _around(lines: Sequence[str], hits: Sequence[bool], roles: Roles, shown: str) -> str:
+    """The lines that are hit with so many lines around each, a line `--` between groups."""
+    if shown not in ("", "numbered"):
+        raise ValueError("lines around nothing that is shown")
+    around = number_of(roles.get("around", "0"))
+    before, after = (number_of(roles.get(name, str(around))) for name in ("before", "after"))
+    made: list[str] = []
+    last = -1
+    wanted: dict[int, None] = {}
+    for place in (at for at, hit in enumerate(hits) if hit):
+        wanted |= dict.fromkeys(range(max(0, place - before), min(len(lines), place + after + 1)))
+    for place in wanted:
+        if made and place > last + 1:
+            made.append("--")
+        last = place
+        mark = f"{place + 1}{':' if hits[place] else '-'}" if shown else ""
+        made.append(mark + lines[place])
+    return as_lines(made)
 
 
 @remembered

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import posixpath
-
+from shioenv.composition.programs import above, last_part
 from shioenv.model.memory.functions.space import Flags, Given, Roles, as_lines
 
 
@@ -11,10 +10,7 @@ def name_of(given: Given, roles: Roles, flags: Flags) -> str:
     """The last part of each path, or all but the last part (basename(1), dirname(1))."""
     made = []
     for each in given.operands:
-        whole = each.rstrip("/") or "/" * bool(each)
-        part = posixpath.basename(whole) or whole
-        if flags["part"] == "directory":
-            part = posixpath.dirname(whole).rstrip("/") or ("/" if whole.startswith("/") else ".")
+        part = above(each) if flags["part"] == "directory" else last_part(each)
         if "suffix" in roles and part != roles["suffix"]:
             part = part.removesuffix(roles["suffix"])
         made.append(part)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from shioenv.model.memory.functions.substitute import check_choice, pattern_of, replacement_of
@@ -10,6 +11,19 @@ from shioenv.model.memory.functions.substitute import check_choice, pattern_of, 
 _ENDS = "\n;}"
 _ALONE = "dDpPnNgGhHxz="
 """Commands that stand alone."""
+_OTHERS = "eFlrRvwW"
+"""Commands that are known, and not read here."""
+
+
+class RefusedScriptError(ValueError):
+    """The script is none: the message is what sed says of it, without the name of the script.
+
+    `code` is sed's exit code.
+    """
+
+    def __init__(self, message: str, code: int = 1) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 @dataclass(frozen=True)
@@ -47,9 +61,23 @@ class EditCommand:
 def read_script(text: str, syntax: str) -> tuple[EditCommand, ...]:
     """The commands of a script. `syntax` is that of its patterns, `basic` or `extended`.
 
-    Errors: ValueError for a broken script, and for one that uses other files.
+    Errors: RefusedScriptError for a script that sed refuses. ValueError for another one that is
+    broken, and for one that uses other files. OverflowError and re.error for its patterns.
     """
-    return _Reader(text, syntax).commands()
+    found = _Reader(text, syntax).commands()
+    every = list(_every(found))
+    labels = {one.label for one in every if one.name == ":"}
+    for one in reversed(every):  # the last one is told
+        if one.name in "btT" and one.label and one.label not in labels:
+            raise RefusedScriptError(f"can't find label for jump to `{one.label}'", 4)
+    return found
+
+
+def _every(commands: Iterable[EditCommand]) -> Iterator[EditCommand]:
+    """The commands and all inside them."""
+    for one in commands:
+        yield one
+        yield from _every(one.inner)
 
 
 class _Reader:
@@ -57,6 +85,8 @@ class _Reader:
 
     def __init__(self, script: str, syntax: str) -> None:
         self._script, self._syntax, self._at = script, syntax, 0
+        self._braces = 0
+        """How many braces are open."""
 
     def commands(self, *, inner: bool = False) -> tuple[EditCommand, ...]:
         """The commands up to the end, or up to a closing brace."""
@@ -65,13 +95,14 @@ class _Reader:
             self._skip(" \t\n;")
             if self._at >= len(self._script):
                 if inner:
-                    raise ValueError("a brace is not closed")
+                    self._at = 0
+                    raise self._refused("unmatched `{'")
                 return tuple(found)
             if self._peek() == "}":
-                if not inner:
-                    raise ValueError("a brace is not opened")
                 self._at += 1
-                self._skip(" \t")
+                if not inner:
+                    raise self._refused("unexpected `}'")
+                self._end_of_command()
                 return tuple(found)
             if self._peek() == "#":
                 self._line()
@@ -86,41 +117,83 @@ class _Reader:
             self._skip(" \t")
             end = self._address(second=True)
             if end is None:
-                raise ValueError("an address is missing behind the comma")
+                self._at += 1
+                raise self._refused("unexpected `,'")
             self._skip(" \t")
+        if start == Address("line") and (end is None or end.kind != "pattern"):
+            self._at += 1
+            raise self._refused("invalid usage of line address 0")
         made = EditCommand("", start, end)
         while self._peek() == "!":
-            made.negated = True
             self._at += 1
+            if made.negated:
+                raise self._refused("multiple `!'s")
+            made.negated = True
             self._skip(" \t")
         made.name = self._take()
+        self._check(made)
         self._arguments(made)
         return made
+
+    def _refused(self, message: str) -> RefusedScriptError:
+        """The error at the character that was read last."""
+        place = min(self._at, len(self._script))
+        return RefusedScriptError(f"char {place}: {message}")
+
+    def _check(self, made: EditCommand) -> None:
+        """Refuses a command that is unknown, or has addresses that it may not have."""
+        if not made.name:
+            raise self._refused("missing command")
+        if made.name == "}":
+            raise self._refused(
+                "`}' doesn't want any addresses" if self._braces else "unexpected `}'"
+            )
+        if made.start is not None and made.name in ":#":
+            raise self._refused(
+                ": doesn't want any addresses"
+                if made.name == ":"
+                else "comments don't accept any addresses"
+            )
+        if made.end is not None and made.name in "qQ":
+            raise self._refused("command only uses one address")
+        if made.name in "+~":
+            raise ValueError("a first address of a kind that no first one is")
+        if made.name not in "{}sy#aicbtT:qQ" + _ALONE + _OTHERS:
+            raise self._refused(f"unknown command: `{made.name}'")
 
     def _arguments(self, made: EditCommand) -> None:
         name = made.name
         if name == "{":
+            self._braces += 1
             made.inner = self.commands(inner=True)
+            self._braces -= 1
             return
         if name == "s":
             self._substitution(made)
         elif name == "y":
             self._exchange(made)
-        elif name in "aic" and name:
+        elif name in "aic":
             made.text = self._text()
             return
-        elif name in "btT:" and name:
+        elif name in "btT:":
             self._skip(" \t")
-            made.label = self._until(_ENDS if name != ":" else "\n;")
-        elif name in "qQ" and name:
+            made.label = self._until(_ENDS + " \t#")
+            if name == ":" and not made.label:
+                raise self._refused('":" lacks a label')
+            return  # a blank behind a label ends the command
+        elif name in "qQ":
             self._skip(" \t")
-            digits = self._until(_ENDS + " ")
-            made.number = int(digits or "0")
-        elif not name or name not in _ALONE:
+            made.number = int(self._digits() or "0")
+        elif name not in _ALONE:
             raise ValueError(name)
+        self._end_of_command()
+
+    def _end_of_command(self) -> None:
+        """Refuses what stands behind a command."""
         self._skip(" \t")
         if self._peek() not in ("", *_ENDS, "#"):
-            raise ValueError("there is something behind the command")
+            self._at += 1
+            raise self._refused("extra characters after command")
 
     def _address(self, *, second: bool = False) -> Address | None:
         character = self._peek()
@@ -128,7 +201,9 @@ class _Reader:
             number = int(self._digits())
             if self._peek() == "~":
                 self._at += 1
-                return Address("step", number, int(self._digits() or "0"))
+                self._skip(" \t")
+                step = int(self._digits() or "0")
+                return Address("step", number, step) if step else Address("line", number)
             return Address("line", number)
         if character == "$":
             self._at += 1
@@ -139,12 +214,14 @@ class _Reader:
         if character in ("/", "\\"):
             self._at += 1
             delimiter = "/" if character == "/" else self._take()
-            source = self._part(delimiter)
+            source = self._part(delimiter, "unterminated address regex")
             folds = False
-            while self._peek() in ("I", "M") and self._peek():
+            self._skip(" \t")
+            while self._peek() in ("I", "M"):
                 if self._take() == "M":
                     raise ValueError("several lines in one")
                 folds = True
+                self._skip(" \t")
             return Address("pattern", pattern=self._pattern(source, folds) if source else None)
         return None
 
@@ -153,50 +230,74 @@ class _Reader:
 
     def _substitution(self, made: EditCommand) -> None:
         delimiter = self._take()
-        if delimiter in ("", "\n", "\\"):
-            raise ValueError("a delimiter is missing")
-        source, by = self._part(delimiter), self._part(delimiter, replaces=True)
-        folds = False
-        digits = ""
-        while self._peek() and self._peek() in "gpiI0123456789":
-            flag = self._take()
-            made.everywhere |= flag == "g"
-            made.printed |= flag == "p"
-            folds |= flag in "iI"
-            digits += flag if flag.isdigit() else ""
-        made.nth = int(digits or "1")
-        if made.nth == 0:
-            raise ValueError("the zeroth occurrence")
+        if delimiter in ("\n", "\\"):
+            raise ValueError("a delimiter that is none")
+        unended = "unterminated `s' command"
+        source = self._part(delimiter, unended)
+        by = self._part(delimiter, unended, replaces=True)
+        folds = self._flags(made)
         if source:
             check_choice(source)
             made.pattern = self._pattern(source, folds)
         made.replacement = replacement_of(by)
         groups = made.pattern.groups if made.pattern else 9
-        if any(isinstance(each, int) and each > groups for each in made.replacement):
-            raise ValueError("a group is missing")
+        missing = [each for each in made.replacement if isinstance(each, int) and each > groups]
+        if missing:
+            self._at += self._peek() != "}"
+            raise self._refused(f"invalid reference \\{max(missing)} on `s' command's RHS")
+
+    def _flags(self, made: EditCommand) -> bool:
+        """Reads what stands behind a substitution; whether upper case is lower case."""
+        folds, seen = False, set[str]()
+        self._skip(" \t")
+        while self._peek() not in ("", *_ENDS, "#"):
+            flag = self._take()
+            kind = "number" if flag.isdigit() else f"`{flag}'"
+            if flag in "mMew":
+                raise ValueError("a flag that is not read here")
+            if flag not in "gpiI" and not flag.isdigit():
+                raise self._refused("unknown option to `s'")
+            if kind in seen and flag not in "iI":
+                raise self._refused(f"multiple {kind} options to `s' command")
+            if flag.isdigit():
+                self._at -= 1
+                made.nth = int(self._digits())
+                if not made.nth:
+                    raise self._refused("number option to `s' command may not be zero")
+            made.everywhere |= flag == "g"
+            made.printed |= flag == "p"
+            folds |= flag in "iI"
+            seen.add(kind)
+            self._skip(" \t")
+        return folds
 
     def _exchange(self, made: EditCommand) -> None:
-        delimiter = self._take()
-        these, by = (_plain(self._part(delimiter, replaces=True)) for _ in range(2))
+        delimiter, unended = self._take(), "unterminated `y' command"
+        these, by = (_plain(self._part(delimiter, unended, replaces=True)) for _ in range(2))
         if len(these) != len(by):
-            raise ValueError("the strings differ in length")
+            raise self._refused("strings for `y' command are different lengths")
         for old, new in zip(these, by, strict=True):
             made.table.setdefault(ord(old), new)
 
-    def _part(self, delimiter: str, *, replaces: bool = False) -> str:
-        r"""What stands before the next delimiter, which may stand in brackets or behind `\`."""
+    def _part(self, delimiter: str, unended: str, *, replaces: bool = False) -> str:
+        r"""What stands before the next delimiter, which may stand in brackets or behind `\`.
+
+        Errors: RefusedScriptError that says `unended`, where there is none.
+        """
         made: list[str] = []
         bracket = False
         while True:
             character = self._take()
-            if not character or (character == "\n" and not replaces):
-                raise ValueError("a part is not closed")
+            if not character:
+                raise self._refused(unended)
+            if character == "\n" and not replaces:
+                raise ValueError("a part of several lines")
             if character == delimiter and not bracket:
                 return "".join(made)
             if character == "\\" and not bracket:
                 follows = self._take()
                 if not follows:
-                    raise ValueError("a part is not closed")
+                    raise self._refused(unended)
                 made.append(
                     follows if follows == delimiter and delimiter not in "&|.*" else f"\\{follows}"
                 )
@@ -212,7 +313,8 @@ class _Reader:
                 kind = self._take()
                 end = self._script.find(f"{kind}]", self._at)
                 if end < 0:
-                    raise ValueError("a class is not closed")
+                    self._at = len(self._script)
+                    raise self._refused(unended)
                 made.append(f"[{kind}{self._script[self._at : end]}{kind}]")
                 self._at = end + 2
                 continue
@@ -223,6 +325,8 @@ class _Reader:
     def _text(self) -> str:
         r"""The text of `a`, `i` and `c`: up to the end of a line that does not end in `\`."""
         self._skip(" \t")
+        if not self._peek():
+            raise self._refused("expected \\ after `a', `c' or `i'")
         if self._peek() == "\\":
             self._at += 1
             behind = self._at
