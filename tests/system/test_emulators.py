@@ -96,6 +96,19 @@ def test_a_history_leads_to_the_state_and_is_not_the_answer(emulator: Predictor)
     assert changed_files(operations(done.patch)) == {("removed", "file")}
 
 
+def test_a_directory_that_was_removed_is_back_before_the_next_input(emulator: Predictor) -> None:
+    for _ in range(2):
+        done = emulator.run("rmdir data/empty; ls data")
+        assert changed_files(operations(done.patch)) == {("removed", "data/empty")}
+        assert b"empty" not in done.output
+
+
+def test_a_history_is_no_change_of_an_input_that_cannot_be_parsed(emulator: Predictor) -> None:
+    state = State(cwd=HOME, history=("rm -rf -- data documents",))
+    for text in ("echo ${PATH##*:}", "echo 'a"):
+        assert not emulator.run(text, state).patch
+
+
 CHANGES = (
     "rm -r documents data",
     "rm README.md; mkdir README.md; echo x > README.md/inside",

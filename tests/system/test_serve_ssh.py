@@ -227,12 +227,14 @@ def test_channels_of_one_connection_share_a_machine_and_leave_none(
 ) -> None:
     control = ["-o", f"ControlPath={tmp_path}/c"]
     begin = [*control, "-o", "ControlMaster=auto", "-o", "ControlPersist=yes", "-f", "-N"]
-    assert server.ssh(*begin, "root@127.0.0.1").returncode == 0  # it opens no channel yet
+    told = ["-v", "-E", str(tmp_path / "first")]
+    assert server.ssh(*begin, *told, "root@127.0.0.1").returncode == 0  # it opens no channel yet
     with ThreadPoolExecutor(8) as pool:
         touched = [f"touch /tmp/by-{number}" for number in range(8)]
-        done = list(pool.map(lambda line: server.ssh(*control, "root@127.0.0.1", line), touched))
-    wrong = [(each.args[-1], each.returncode, each.stderr) for each in done if each.returncode]
-    assert not wrong, (wrong, server.events()[-40:])
+        done = pool.map(lambda line: server.ssh(*control, "-v", "root@127.0.0.1", line), touched)
+        wrong = [each.stderr.decode() for each in done if each.returncode]
+    log = [*wrong, (tmp_path / "first").read_text(), *map(str, server.events()[-50:])]
+    assert not wrong, "\n".join(log)
     listed = server.ssh(*control, "root@127.0.0.1", "ls /tmp").stdout.decode().split()
     assert listed == [f"by-{number}" for number in range(8)]
     counted = []

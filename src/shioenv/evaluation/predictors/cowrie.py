@@ -12,6 +12,7 @@ import json
 import os
 import pickle
 import posixpath
+import re
 import shutil
 import socket
 import stat
@@ -47,6 +48,8 @@ LARGEST = 4 << 20
 """Bytes of a file at most whose content Cowrie is given; larger files are empty there."""
 
 LINK, DIRECTORY, FILE = 0, 1, 2
+
+_REFUSED = re.compile(rb"bash: -c: line \d+: (?:syntax error|unexpected EOF)")
 
 CONFIGURATION = """\
 [honeypot]
@@ -113,17 +116,23 @@ class Cowrie:
         """What Cowrie says the input does.
 
         A history is asked about alone as well; the output and the changes that it has by itself are
-        taken off. Errors: AnswerError where the connection breaks; those of `LineProcess.ask`.
+        taken off. Before some inputs that it cannot parse, Cowrie runs no history. Such an input is
+        asked about alone.
+        Errors: AnswerError where the connection breaks; those of `LineProcess.ask`.
         """
         cwd = state.cwd if state else self._start
         history = state.history if state else ()
-        before = self._asked(started(cwd, "\n".join(history))) if history else None
-        said = self._asked(started(cwd, "\n".join([*history, shell_input])))
-        output, changed = base64.b64decode(said["output_b64"]), said["files"]
         known: dict[str, Any] = {}
-        if before is not None:
-            output = output.removeprefix(base64.b64decode(before["output_b64"]))
-            known = before["files"]
+        said = self._asked(started(cwd, "\n".join([*history, shell_input])))
+        output = base64.b64decode(said["output_b64"])
+        if history:
+            before = self._asked(started(cwd, "\n".join(history)))
+            printed, known = base64.b64decode(before["output_b64"]), before["files"]
+            if known and not said["files"] and _REFUSED.match(output):
+                said, known = self._asked(started(cwd, shell_input)), {}
+                output = base64.b64decode(said["output_b64"])
+            output = output.removeprefix(printed)
+        changed = said["files"]
         patch = ContextPatch(tuple(_operations(known, changed, cwd)))
         return Behavior(said["exit_code"] & 0xFF, output, patch)
 

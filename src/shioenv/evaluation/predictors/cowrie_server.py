@@ -19,6 +19,26 @@ NAME, TYPE, UID, GID, SIZE, MODE, TIME, CONTENTS, TARGET, REAL = range(10)
 DIRECTORY = 1
 LOG = os.environ["SHIOENV_COWRIE_CHANGES"]
 BASE = {}
+"""How each file of the tree was built, by path; `prepared` fills it."""
+DIGESTS = {}
+"""Digests of contents as they were built, by identity: copies of the tree share them."""
+DIRECTORIES = []
+"""Each directory's list of entries, and what the list held as it was built."""
+
+
+def prepared():
+    """Takes notice of the tree as it was built, before anything changes it."""
+    tree = honeyfs.get_tree()
+    nodes = [tree]
+    while nodes:
+        node = nodes.pop()
+        contents = node[CONTENTS]
+        if node[TYPE] == DIRECTORY:
+            DIRECTORIES.append((contents, tuple(contents)))
+            nodes += contents
+        elif isinstance(contents, bytes):
+            DIGESTS[id(contents)] = hashlib.sha256(contents).hexdigest()
+    BASE.update(flat(tree, "", {}))
 
 
 def flat(node, path, found):
@@ -39,18 +59,21 @@ def state(node):
     if node[REAL]:
         with open(node[REAL], "rb") as file:
             contents = file.read()
-    digest = hashlib.sha256(contents).hexdigest() if isinstance(contents, bytes) else ""
+    digest = DIGESTS.get(id(contents))
+    if digest is None:
+        digest = hashlib.sha256(contents).hexdigest() if isinstance(contents, bytes) else ""
     return [*seen, node[TIME], digest, node[TARGET]]
 
 
 def changes(files):
-    if not files._private_fs:
+    if not files._private_fs and all(len(now) == len(was) for now, was in DIRECTORIES):
         return {}
-    if not BASE:
-        BASE.update(flat(honeyfs.get_tree(), "", {}))
     now = flat(files.fs, "", {})
     found = {path: after for path, after in now.items() if BASE.get(path) != after}
     found.update({path: None for path in BASE if path not in now})
+    for entries, built in DIRECTORIES:  # rmdir removes from the tree that all connections share
+        if len(entries) != len(built):
+            entries[:] = built
     return {
         path: [
             "changed" if path in BASE and after else "removed" if after is None else "added",
@@ -75,5 +98,6 @@ protocol.HoneyPotBaseProtocol.end_process = end_process
 if __name__ == "__main__":
     from twisted.scripts.twistd import run
 
+    prepared()
     sys.argv = ["twistd", "-n", "--umask=0022", "--pidfile=", "cowrie"]
     run()
