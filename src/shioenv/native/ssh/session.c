@@ -95,7 +95,9 @@ int main(int argc, char **argv)
         if (poll(ready, 2, -1) < 0) continue;
         if (ready[0].revents) {
             char answer[32] = {0};
-            ssize_t n = recv(server, answer, sizeof answer - 1, 0);
+            ssize_t n;  /* a server that closes before it has read everything is told of first, its answer then */
+            do n = recv(server, answer, sizeof answer - 1, 0);
+            while (n < 0 && errno == ECONNRESET);
             return n > 0 ? ended(answer) : FAILED + 1;
         }
         struct signalfd_siginfo signal;
