@@ -177,6 +177,34 @@ def test_a_finding_is_minimal_and_its_script_shows_it(
     assert did.text.endswith("status 0\n")
 
 
+@pytest.mark.parametrize(
+    ("command", "patch", "right"),
+    [
+        ("wc", [], "machine"),
+        ("mkdir", [["a", "/fs/x", {}], ["r", "/fs/README.md"]], "touch x; rm README.md"),
+    ],
+)
+def test_a_script_holds_the_answer_of_a_side_that_no_shell_calls(
+    observer: SandboxRunner, tmp_path: Path, command: str, patch: list[object], right: str
+) -> None:
+    silent = program(tmp_path, f"said = {{'output': '', 'context_patch': {patch}}}")
+    file = tmp_path / "shell.py"
+    file.write_text(file.read_text().replace('"shell": "sh -c", ', ""))
+    done = compare(silent, choice=Choice((command,), 20), workers=2)
+    finding = next(one for one in done.findings if not one.reduced.asked.history)
+    script = done.script(finding)
+    assert "cannot be called from here" in script
+    alike = f"machine() {{ {right}; }}\n" if patch else "other() { machine; }\n"
+    same = script.replace("for side in", f"{alike}for side in")
+    # one without files has none that could be removed
+    same = same.replace("listed >", "touch README.md; listed >") if patch else same
+    state = State(cwd="/", history=("rm -rf /home/ubuntu",))
+    for text, status in ((script, 0), (same, 1)):
+        typed = f"cat > /tmp/s <<'SCRIPT'\n{text}SCRIPT\nbash /tmp/s; echo status $?"
+        did = observer.run(typed, state)
+        assert did.text.endswith(f"status {status}\n"), did.text
+
+
 def test_a_comparison_is_written_for_programs_and_people(tmp_path: Path) -> None:
     done = compared(tmp_path)
     write_comparison(done, tmp_path / "out")

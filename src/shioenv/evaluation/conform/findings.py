@@ -210,10 +210,10 @@ def script(finding: CaseFinding, system: System, files: Files, other: Ready, nam
         "machine() { bash --norc --noprofile -c \"$input\"; }",
         *_other(other, finding),
         "for side in machine other; do",
-        "  (files; $side > \"$answers/$side\" 2>&1 < /dev/null",
+        "  (files; listed > \"$answers/before\"",
+        "   $side > \"$answers/$side\" 2>&1 < /dev/null",
         "   echo \"exit code $?\" >> \"$answers/$side\"",
-        "   [ \"$side $answered\" = \"other no\" ] ||",
-        "     find \"$start\" -printf '%M %s %P -> %l\\n' | sort >> \"$answers/$side\")",
+        "   changes >> \"$answers/$side\")",
         "  rm -rf -- \"$start\"",
         "done",
         "! diff -a -u --label machine --label other \"$answers/machine\" \"$answers/other\"",
@@ -227,17 +227,39 @@ def _typed(history: Sequence[str], text: str) -> str:
     return f"{before}{text}"
 
 
+_LISTED = r"""listed() {
+  cd "$start" 2> /dev/null || return
+  find . -mindepth 1 \( -type d -printf '%P\t%M %U %G\n' -o -printf '%P\t%M %U %G %s %T@ %l\n' \)
+}
+changes() {
+  LISTED
+  listed | awk -F '\t' '
+    old { was[$1] = $2; next }
+    !($1 in was) { print "added " $1; next }
+    { if (was[$1] != $2) print "changed " $1; delete was[$1] }
+    END { for (name in was) print "removed " name }' old=1 "$answers/before" old= - |
+    LC_ALL=C sort
+}"""
+"""Lines of a script that tell which files changed. Of a directory no time counts, as every new
+entry sets it. `LISTED` are lines for a side that does not change files here."""
+
+
 def _other(other: Ready, finding: CaseFinding) -> Iterator[str]:
     if other.shell:
-        yield "answered=yes"
         yield f'other() {{ {other.shell} "$input"; }}'
+        yield _LISTED.replace("  LISTED\n", "")
         return
-    behavior = finding.compared.said.behavior
-    output = b"" if behavior is None else behavior.output
-    status = 0 if behavior is None else behavior.exit_code
-    yield "answered=no  # the other side cannot be called from here: this is what it answered"
-    content = base64.encodebytes(output).decode()
-    yield f"other() {{ base64 -d <<'END'\n{content}END\nreturn {status}; }}"
+    behavior = finding.compared.said.behavior or Behavior(0, b"")
+    content = base64.encodebytes(behavior.output).decode()
+    yield "# The other side cannot be called from here: this is what it answered."
+    yield f"other() {{ base64 -d <<'END'\n{content}END\nreturn {behavior.exit_code}; }}"
+    changed = sorted(
+        f"{verb} {name}"
+        for verb, name in changed_files(operations(behavior.patch))
+        if not name.startswith("/")
+    )
+    told = f"printf '%s\\n' {' '.join(map(quoted, changed))}; " if changed else ""
+    yield _LISTED.replace("LISTED", f"[ $side = machine ] || {{ {told}return; }}")
 
 
 def _made(entries: Sequence[IndexEntry], start: str, system: System) -> Iterator[str]:

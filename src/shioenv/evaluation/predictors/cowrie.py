@@ -97,6 +97,7 @@ class Cowrie:
 
     patch_level = PatchLevel.FILES
     version = VERSION
+    install = f"python3 -m venv cowrie && cowrie/bin/pip install cowrie=={VERSION}"
 
     def __init__(self, setting: Setting) -> None:
         self._start = setting.start
