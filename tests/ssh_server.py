@@ -54,11 +54,11 @@ class Server:
     def __init__(self, directory: Path, *options: str) -> None:
         self.directory = directory
         command = [sys.executable, "-m", "shioenv", "serve", "ssh", str(directory), "--port", "0"]
-        self.process = subprocess.Popen([*command, *options], stderr=subprocess.PIPE, text=True)
-        assert self.process.stderr is not None
-        line = self.process.stderr.readline()
-        found = re.search(r"running on ssh://[\d.]+:(\d+)", line)
-        assert found, line + self.process.stderr.read()
+        with (directory / "stderr").open("wb") as errors:
+            self.process = subprocess.Popen([*command, *options], stderr=errors)
+        while not (found := re.search(r"running on ssh://[\d.]+:(\d+).*\n", self.errors)):
+            assert self.process.poll() is None, self.errors
+            time.sleep(0.02)
         self.port = found[1]
         ask = directory / "ask"
         ask.write_text('#!/bin/sh\necho "$PASSWORD"\n')
@@ -67,6 +67,11 @@ class Server:
             **os.environ, "SSH_ASKPASS": str(ask), "SSH_ASKPASS_REQUIRE": "force",
             "PASSWORD": "hunter2", "TERM": "xterm",
         }  # fmt: skip
+
+    @property
+    def errors(self) -> str:
+        """What the server wrote to its standard error so far."""
+        return (self.directory / "stderr").read_text()
 
     def ssh(
         self, *words: str, program: str = "ssh", **options: Any
@@ -98,10 +103,7 @@ class Server:
     def stop(self, number: int = signal.SIGTERM) -> int:
         """Ends the server by a signal; its exit status."""
         self.process.send_signal(number)
-        status = self.process.wait(PATIENCE)
-        assert self.process.stderr is not None
-        self.process.stderr.close()
-        return status
+        return self.process.wait(PATIENCE)
 
 
 @contextmanager
@@ -113,6 +115,7 @@ def serving(directory: Path, *options: str) -> Iterator[Server]:
     finally:
         if server.process.poll() is None:
             server.stop()
+    assert "Traceback" not in server.errors, server.errors
 
 
 class Sitting:

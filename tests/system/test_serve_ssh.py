@@ -229,11 +229,13 @@ def test_channels_of_one_connection_share_a_machine_and_leave_none(
     begin = [*control, "-o", "ControlMaster=auto", "-o", "ControlPersist=yes", "-f", "-N"]
     told = ["-v", "-E", str(tmp_path / "first")]
     assert server.ssh(*begin, *told, "root@127.0.0.1").returncode == 0  # it opens no channel yet
+    touched = [f"touch /tmp/by-{number}" for number in range(8)]
     with ThreadPoolExecutor(8) as pool:
-        touched = [f"touch /tmp/by-{number}" for number in range(8)]
         done = pool.map(lambda line: server.ssh(*control, "-v", "root@127.0.0.1", line), touched)
         wrong = [each.stderr.decode() for each in done if each.returncode]
-    log = [*wrong, (tmp_path / "first").read_text(), *map(str, server.events()[-50:])]
+    log = [*wrong, (tmp_path / "first").read_text(), *map(str, server.events()), server.errors]
+    ran = [(event["input"], event["exit_code"]) for event in server.events("shioenv.command")]
+    assert sorted(one for one in ran if one[0] in touched) == [(line, 0) for line in touched], log
     assert not wrong, "\n".join(log)
     listed = server.ssh(*control, "root@127.0.0.1", "ls /tmp").stdout.decode().split()
     assert listed == [f"by-{number}" for number in range(8)]
