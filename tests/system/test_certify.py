@@ -204,6 +204,32 @@ def test_tasks_are_certified_and_checked_by_a_command(
     assert refused.exit_code == 2
 
 
+def test_tasks_of_another_build_are_taken_over(
+    tasks: dict[str, Task], tmp_path: Path, stood: None
+) -> None:
+    file, out = tmp_path / "tasks.jsonl", tmp_path / "certified.jsonl"
+    here = tasks[TEXTS[0]]
+    impossible = replace(tasks[TEXTS[2]], id="impossible", solution="mv nowhere.txt other.txt")
+    write_tasks([replace(one, system_digest="cd" * 32) for one in (here, impossible)], file)
+    words = ["tasks", "certify", str(file), "--out", str(out), "--k", "1", "--workers", "1"]
+    refused = CliRunner().invoke(app, words)
+    assert refused.exit_code == 1
+    assert "--rebase" in refused.stderr
+    done = CliRunner().invoke(app, [*words, "--rebase"])
+    assert done.exit_code == 0, done.output
+    assert "1 of 2 tasks are certified" in done.stdout
+    (kept,) = read_tasks(out)
+    assert (kept.id, kept.system_digest) == (here.id, here.system_digest)
+    elsewhere = tmp_path / "elsewhere.jsonl"
+    write_tasks([replace(here, system="debian-13", system_digest="cd" * 32)], elsewhere)
+    words = ["tasks", "certify", str(elsewhere), "--out", str(tmp_path / "none.jsonl"), "--rebase"]
+    other = CliRunner().invoke(app, [*words, "--system", here.system])
+    assert other.exit_code == 1
+    assert f"made on debian-13, and not on a build of {here.system}" in other.stderr
+    check = CliRunner().invoke(app, ["tasks", "certify", str(file), "--check", "--rebase"])
+    assert check.exit_code == 2
+
+
 def test_who_was_stopped_goes_on(
     tasks: dict[str, Task], tmp_path: Path, stood: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -219,6 +219,10 @@ def certify(
         bool,
         typer.Option("--check", help="Check the certificates that the tasks have; write nothing."),
     ] = False,
+    rebase: Annotated[
+        bool,
+        typer.Option("--rebase", help="Take over tasks of another build of the same system."),
+    ] = False,
     workers: shared.Workers = None,
     system: shared.SystemName = None,
 ) -> shared.Printout:
@@ -240,9 +244,14 @@ def certify(
 
     if check == (out is not None):
         raise UsageError("either --out or --check is needed", hint="--out FILE")
+    if rebase and (check or file.is_dir()):
+        raise UsageError(
+            "--rebase takes over the tasks of a file", hint="certify the file, and export it anew"
+        )
     with counting("tasks") as report:
         if out is not None:
-            certify_all = certify_folders if file.is_dir() else certify_file
+            of_file = partial(certify_file, rebase=rebase)
+            certify_all = certify_folders if file.is_dir() else of_file
             tasks = certify_all(
                 file, out, k=k, system=system, workers=workers, report=report, note=printing.note
             )

@@ -194,14 +194,34 @@ def certify_tasks(
     return [replace(task, certificate=found[number]) for number, task in enumerate(tasks)]
 
 
-def certify_file(file: Path, out: Path, **options: Any) -> list[Task]:
+def certify_file(file: Path, out: Path, *, rebase: bool = False, **options: Any) -> list[Task]:
     """The tasks of a file, each with a new certificate, in order.
 
-    Those whose certificates have no `faults` are written to the new file `out`. Options and errors
+    Those whose certificates have no `faults` are written to the new file `out`. With `rebase` the
+    tasks are taken to be of the present build of their system (`rebased`). Other options and errors
     are those of `certify_into`; errors of `read_tasks`.
     """
     refuse_existing(out)
-    return certify_into(out, read_tasks(file), partial(write_tasks, path=out), **options)
+    tasks = read_tasks(file)
+    if rebase:
+        tasks = rebased(tasks, options.get("system"))
+    return certify_into(out, tasks, partial(write_tasks, path=out), **options)
+
+
+def rebased(tasks: Sequence[Task], system: str | None = None) -> list[Task]:
+    """The tasks as tasks of the present build of their system, without certificates.
+
+    What they ask for stays. So nobody knows whether they can be done there, before they are proved
+    or certified. Errors: TaskError where their system is another one than `system`.
+    """
+    built = _found(tasks, system)
+    for task in tasks:
+        if task.system != built.name:
+            raise TaskError(
+                f"task {task.id} was made on {task.system}, and not on a build of {built.name}",
+                hint=f"--system {task.system}",
+            )
+    return [replace(task, system_digest=built.digest, certificate=None) for task in tasks]
 
 
 def certify_into(
@@ -372,16 +392,20 @@ def _lines_of(machine: SandboxRunner) -> Mapping[str, str]:
 
 
 def _system_of(tasks: Sequence[Task], system: str | None) -> System:
+    built = _found(tasks, system)
+    for task in tasks:
+        refuse_other(task, built)
+    return built
+
+
+def _found(tasks: Sequence[Task], system: str | None) -> System:
     names = {system or task.system for task in tasks}
     if len(names) > 1:
         raise TaskError(
             f"the tasks are of several systems: {', '.join(sorted(names))}",
             hint="certify those of each system by themselves",
         )
-    built = find_system(names.pop())
-    for task in tasks:
-        refuse_other(task, built)
-    return built
+    return find_system(names.pop())
 
 
 def _job(do: Callable[..., object], name: str, built: System) -> NumberedJob[Any, Any]:

@@ -229,8 +229,9 @@ def refuse_other(task: Task, system: System) -> None:
             f"task {task.id} was made on {task.system} with the digest {task.system_digest:.12}…; "
             f"{system.name} here has {system.digest:.12}…, where the same lines may do other "
             "things",
-            hint="make tasks of a dataset of this system (shioenv tasks make), or copy the "
-            "other one here from where it was built: docs/how-to/cluster.md",
+            hint="shioenv tasks certify FILE --rebase --out OTHER takes over what can be done here"
+            if task.system == system.name
+            else f"--system {task.system}",
         )
 
 
