@@ -176,4 +176,4 @@ def test_a_task_of_another_build_of_its_system_is_refused(tmp_path: Path) -> Non
     with pytest.raises(TaskError, match=r"task 1 .* with the digest abab") as error:
         env.reset()
     env.close()
-    assert "cluster.md" in (error.value.hint or "")
+    assert "--rebase" in (error.value.hint or "")
