@@ -88,14 +88,21 @@ NOT_PORTABLE = frozenset(
 They tell of the kernel, the file system, limits, the network, or the order of directories."""
 
 _OF_THE_FILE_SYSTEM = re.compile(
-    r"\b(?:ls|v?dir)\b[^|;&\n]*\s(?:-[a-zA-Z\d]*[cfnuU]|--sort=none|--time)"
+    r"\b(?:ls|v?dir)\b[^|;&\n]*\s(?:-[a-zA-Z\d]*[cfgnouU]|--sort[= ]none|--time)"
     r"|\b(?:[efr]?grep|g(?:un)?zip)\b[^|;&\n]*\s(?:-[a-zA-Z\d]*[rR]|--rec|--deref)"
-    r"|\s(?:-d *rec|--dir[a-z]*[= ]rec|--numeric-)"
+    r"|\bgzip\b[^|;&\n]*\s(?:-[a-zA-Z\d]*c|--(?:to-)?std)"
+    r"|(?<![\w./-])tar\s(?:[a-zA-Z]*c|(?:[^|;&\n]*\s)?(?:-[a-zA-Z]*c|--create))"
+    r"|\b(?:ch(?:mod|own|grp)|rm|cp)\b(?=[^|;&\n]*\s(?:-[a-zA-Z]*[rR]|--rec))"
+    r"(?=[^|;&\n]*\s(?:-[a-zA-Z]*[vc]|--verb|--changes))"
+    r"|\btouch\b[^|;&\n]*\s(?:-[a-zA-Z]*h|--no-deref)"
+    r"|\s(?:-\w*d *rec|--dir[a-z]*[= ]rec|--numeric-)"
 )
 """Options that leave the order to the file system, or show what files have by chance.
 
 They are those of listings that are not sorted, or sorted by times of access and change. Others show
-owners as numbers, or walk through directories."""
+owners as numbers and sizes of directories, or tell of files while they walk through directories.
+Archives have files in that order, with the times of those that are new; so has what `gzip` prints.
+"""
 
 _OF_DIRECTORIES = frozenset({"month", "day", "year", "time", "size"})
 
