@@ -194,7 +194,9 @@ def certify_tasks(
     return [replace(task, certificate=found[number]) for number, task in enumerate(tasks)]
 
 
-def certify_file(file: Path, out: Path, *, rebase: bool = False, **options: Any) -> list[Task]:
+def certify_file(
+    file: Path, out: Path, *, rebase: bool = False, system: str | None = None, **options: Any
+) -> list[Task]:
     """The tasks of a file, each with a new certificate, in order.
 
     Those whose certificates have no `faults` are written to the new file `out`. With `rebase` the
@@ -204,17 +206,16 @@ def certify_file(file: Path, out: Path, *, rebase: bool = False, **options: Any)
     refuse_existing(out)
     tasks = read_tasks(file)
     if rebase:
-        tasks = rebased(tasks, options.get("system"))
-    return certify_into(out, tasks, partial(write_tasks, path=out), **options)
+        tasks = rebased(tasks, _found(tasks, system))
+    return certify_into(out, tasks, partial(write_tasks, path=out), system=system, **options)
 
 
-def rebased(tasks: Sequence[Task], system: str | None = None) -> list[Task]:
-    """The tasks as tasks of the present build of their system, without certificates.
+def rebased(tasks: Sequence[Task], built: System) -> list[Task]:
+    """The tasks as tasks of this build of their system, without certificates.
 
     What they ask for stays. So nobody knows whether they can be done there, before they are proved
-    or certified. Errors: TaskError where their system is another one than `system`.
+    or certified. Errors: TaskError where their system is another one.
     """
-    built = _found(tasks, system)
     for task in tasks:
         if task.system != built.name:
             raise TaskError(

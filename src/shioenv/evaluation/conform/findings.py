@@ -227,12 +227,12 @@ def _typed(history: Sequence[str], text: str) -> str:
     return f"{before}{text}"
 
 
-_LISTED = r"""listed() {
+_CHANGES = r"""listed() {
   cd "$start" 2> /dev/null || return
   find . -mindepth 1 \( -type d -printf '%P\t%M %U %G\n' -o -printf '%P\t%M %U %G %s %T@ %l\n' \)
 }
 changes() {
-  LISTED
+  GUARD
   listed | awk -F '\t' '
     old { was[$1] = $2; next }
     !($1 in was) { print "added " $1; next }
@@ -241,13 +241,13 @@ changes() {
     LC_ALL=C sort
 }"""
 """Lines of a script that tell which files changed. Of a directory no time counts, as every new
-entry sets it. `LISTED` are lines for a side that does not change files here."""
+entry sets it. In place of `GUARD` stands what a side tells that changes no files here."""
 
 
 def _other(other: Ready, finding: CaseFinding) -> Iterator[str]:
     if other.shell:
         yield f'other() {{ {other.shell} "$input"; }}'
-        yield _LISTED.replace("  LISTED\n", "")
+        yield _CHANGES.replace("  GUARD\n", "")
         return
     behavior = finding.compared.said.behavior or Behavior(0, b"")
     content = base64.encodebytes(behavior.output).decode()
@@ -259,7 +259,7 @@ def _other(other: Ready, finding: CaseFinding) -> Iterator[str]:
         if not name.startswith("/")
     )
     told = f"printf '%s\\n' {' '.join(map(quoted, changed))}; " if changed else ""
-    yield _LISTED.replace("LISTED", f"[ $side = machine ] || {{ {told}return; }}")
+    yield _CHANGES.replace("GUARD", f"[ $side = machine ] || {{ {told}return; }}")
 
 
 def _made(entries: Sequence[IndexEntry], start: str, system: System) -> Iterator[str]:
