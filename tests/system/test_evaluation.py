@@ -57,6 +57,14 @@ def test_what_varies_is_found_and_nothing_else(suite: Suite) -> None:
     assert elsewhere.gold[0].output == b"/etc\n"
 
 
+def test_the_wait_before_the_last_runs_is_told(tmp_path: Path) -> None:
+    (tmp_path / "inputs").write_text("date +%s\n")
+    told: list[float] = []
+    record_suite(tmp_path / "inputs", seconds_apart=1.5, workers=1, runs=2, waits=told.append)
+    assert len(told) == 1
+    assert 1 < told[0] <= 1.5
+
+
 def test_the_machine_itself_reaches_the_ceiling(suite: Suite) -> None:
     found = ceiling(suite, workers=1)
     assert found.misses == ()

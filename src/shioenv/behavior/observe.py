@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import signal
@@ -17,7 +16,7 @@ from shioenv.behavior.capture import Recorder
 from shioenv.behavior.diff import diff_documents
 from shioenv.behavior.lines import LineRecorder, Lines
 from shioenv.behavior.rows import Row, RowKind, request_of
-from shioenv.domain.behavior import Behavior
+from shioenv.domain.behavior import NOTHING, Behavior
 from shioenv.domain.context import Context
 from shioenv.domain.inputs import started
 from shioenv.domain.patch import ContextPatch
@@ -423,7 +422,7 @@ def _unknown(request: Request) -> Behavior:
         stderr=separate,
         limits_hit=("sandboxes",),
         patch_truncated=True,
-        patch_digest=hashlib.sha256(b"").hexdigest(),
+        patch_digest=NOTHING,
         volatile=True,
         shell_state_known=False,
         died_by_signal=signal.SIGKILL,

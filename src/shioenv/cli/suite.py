@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from shioenv.cli import printing, shared
-from shioenv.cli.progress import counting
+from shioenv.cli.progress import Meter, counting
 from shioenv.report.text import share
 
 if TYPE_CHECKING:
@@ -56,9 +57,19 @@ def record(
     from shioenv.evaluation.suite import write_suite
 
     inputs = shared.given(inputs)
-    with counting("runs") as report:
+    with Meter("runs") as meter:
+
+        def waits(seconds: float) -> None:
+            meter.say(f"waits {seconds:.0f} s, so that the last runs see other clocks")
+
         suite = record_suite(
-            inputs, system=system, limits=limits, runs=runs, workers=workers, report=report
+            inputs,
+            system=system,
+            limits=limits,
+            runs=runs,
+            workers=workers,
+            report=partial(meter.tell, "runs"),
+            waits=waits,
         )
     write_suite(suite, out)
     facts = suite.stats()

@@ -13,15 +13,13 @@ from typing import Any
 from shioenv.bash.expand import Expander
 from shioenv.composition.call import Call
 from shioenv.composition.variables import Variables
-from shioenv.domain.behavior import Behavior
+from shioenv.domain.behavior import NOTHING, Behavior
 from shioenv.domain.context import OF_DATE
 from shioenv.domain.names import file_key
 from shioenv.domain.patch import ContextPatch, Operation
 from shioenv.domain.pointer import pointer
 from shioenv.domain.runner import State
 from shioenv.errors import Abstained
-
-_EMPTY = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
 
 def opening(call: Call, state: State, fresh: Mapping[str, Any]) -> Behavior | None:
@@ -60,7 +58,7 @@ def opening(call: Call, state: State, fresh: Mapping[str, Any]) -> Behavior | No
     if entry is None:
         mode = stat.S_IFREG | 0o666 & ~umask_of(state)
         made = {**fresh, "size": size, "perms": stat.filemode(mode)}
-        digests = {} if size else {name: _EMPTY}
+        digests = {} if size else {name: NOTHING}
         patch = ContextPatch((("a", pointer("fs", name), made),))
         return Behavior(0, b"", patch, content_digests=digests, stdout=b"", stderr=b"")
     if operator == ">>" and not size:
@@ -72,7 +70,7 @@ def opening(call: Call, state: State, fresh: Mapping[str, Any]) -> Behavior | No
         for each, value in now.items()
         if getattr(entry, each) != value
     ]
-    digests = {name: _EMPTY} if not now["size"] else {}
+    digests = {name: NOTHING} if not now["size"] else {}
     patch = ContextPatch(tuple(operations))
     return Behavior(0, b"", patch, content_digests=digests, stdout=b"", stderr=b"")
 

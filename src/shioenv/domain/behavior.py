@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from shioenv.domain.patch import ContextPatch
+
+NOTHING = hashlib.sha256().hexdigest()
+"""The content digest of an empty file."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,12 +39,14 @@ def record_suite(
     seconds_apart: float = SECONDS_APART,
     workers: int | None = None,
     report: Report = lambda done, total: None,
+    waits: Callable[[float], object] = lambda seconds: None,
 ) -> Suite:
     """A suite of the inputs of a file (`read_questions`), each run `runs` times from its own state.
 
     Once every input was run `runs - 1` times, `seconds_apart` seconds pass before the last runs.
-    `report` is told how many runs are done, and of how many. Errors: those of `read_questions`,
-    `find_system` and sandboxes; UsageError for fewer than two runs.
+    `report` is told how many runs are done, and of how many. `waits` is told for how many seconds
+    nothing runs, before that begins. Errors: those of `read_questions`, `find_system` and
+    sandboxes; UsageError for fewer than two runs.
     """
     if runs < 2:
         raise UsageError("one run shows nothing of what varies", hint="two at least")
@@ -67,7 +69,9 @@ def record_suite(
             made="the suite",
         )
         if first:
-            time.sleep(max(0.0, first + seconds_apart - time.monotonic()))
+            left = max(0.0, first + seconds_apart - time.monotonic())
+            waits(left)
+            time.sleep(left)
         with LocalExecutor(workers) as executor:
             for number, behaviors in executor.map(job, enumerate(tasks)):
                 done[number] += behaviors

@@ -16,7 +16,7 @@ from typing import Any
 
 from shioenv.bash.words import quoted
 from shioenv.behavior.noise import Noise
-from shioenv.domain.behavior import Behavior
+from shioenv.domain.behavior import NOTHING, Behavior
 from shioenv.domain.inputs import Input, Session
 from shioenv.domain.record import SCHEMA_VERSION, Record, ScoredSegment, behavior_fields
 from shioenv.domain.runner import Executing, Order
@@ -210,10 +210,10 @@ class SessionRecorder:
         - The shell has processes beside each other, and a run in another order (`orders`) did
           something else.
 
-        The written files are shown by one more run, of the session with a `cat` behind it. There
-        are several such runs where the files' names are more than an input has room for. Where
-        `LOOKS` runs do not suffice, or a single name has no room, there is no such run, and the
-        behavior is volatile.
+        The written files that hold something are shown by one more run, of the session with a
+        `cat` behind it. There are several such runs where the files' names are more than an input
+        has room for. Where `LOOKS` runs do not suffice, or a single name has no room, there is no
+        such run, and the behavior is volatile.
 
         Output, exit code, patch and channels are those of runs that did the same, or all of one
         run. The result is the same for the same runner and state of `rng`. Whatever the runner
@@ -264,11 +264,13 @@ class SessionRecorder:
     ) -> bool:
         """Whether a written file holds the date of the run, or is `unsettled`.
 
-        True as well where the files' names are too long to look at all files.
+        True as well where the names of the files that hold something are too long to look at all.
         """
-        if not first.content_digests:
+        digests = first.content_digests.items()
+        filled = [name for name, digest in digests if digest != NOTHING]
+        paths = [str(PurePosixPath(session.cwd, name)) for name in filled]
+        if not paths:
             return False
-        paths = [str(PurePosixPath(session.cwd, name)) for name in first.content_digests]
         room = LONGEST_INPUT - patience.length
         lines = list(_shown(paths, room))
         if len(lines) > LOOKS or any(len(os.fsencode(line)) >= room for line in lines):

@@ -15,6 +15,7 @@ from itertools import chain
 from typing import Any, Final
 
 from shioenv.bash.words import plain_words
+from shioenv.domain.behavior import NOTHING
 from shioenv.domain.patch import Operation
 from shioenv.domain.pointer import keys
 from shioenv.recording.text import read_arguments
@@ -131,7 +132,7 @@ def _holds(task: Task, name: str, digest: str, read: Read) -> bool:
     said, _, after = f"\n{task.prompt}".partition(f"\n{begin}holds ")[2].partition("\n")
     old = read(name) or b""
     if f"{begin}is empty" in task.prompt:
-        return digest == hashlib.sha256(b"").hexdigest()
+        return digest == NOTHING
     contents: list[bytes | None] = []
     if match := re.fullmatch(r"what `(.+)` held", said):
         contents.append(read(match[1]))

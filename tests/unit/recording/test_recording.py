@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 import threading
 from collections.abc import Callable
@@ -394,6 +395,27 @@ def test_files_are_looked_at_in_as_many_runs_as_their_names_take(
     runner = WritesMany(files, length)
     assert recorded(runner, "ls", clock=lambda: MOMENT).volatile is True
     assert sum("\ncat --" in asked.text for asked in runner.asked) == looks
+
+
+class WritesEmpty(ScriptedRunner):
+    """Answers every text with empty files written, and perhaps one that holds something."""
+
+    def __init__(self, *filled: str) -> None:
+        super().__init__()
+        self.filled = filled
+
+    def answer_to(self, asked: Asked) -> Behavior:
+        empty = dict.fromkeys(["new", "x" * LONGEST_INPUT], hashlib.sha256(b"").hexdigest())
+        digests = empty | dict.fromkeys(self.filled, "d")
+        return Behavior(exit_code=0, output=b"", content_digests=digests)
+
+
+@pytest.mark.parametrize("filled", [(), ("full",)])
+def test_only_files_that_hold_something_are_looked_at(filled: tuple[str, ...]) -> None:
+    runner = WritesEmpty(*filled)
+    assert recorded(runner, "ls").volatile is False
+    looks = [asked.text for asked in runner.asked if "\ncat --" in asked.text]
+    assert [look.rpartition("\n")[2] for look in looks] == [f"cat -- /home/{x}" for x in filled]
 
 
 class Dates(ScriptedRunner):

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from shioenv.domain.behavior import Behavior
+from shioenv.domain.behavior import NOTHING, Behavior
 from shioenv.domain.context import MONTHS, Context
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.pointer import keys
@@ -188,9 +188,8 @@ def _moved(now: Now, theirs: World, ours: World) -> Now:
 
 def _digests(patch: ContextPatch, state: State) -> dict[str, str]:
     """The digests of the files that a patch makes, as far as these are empty."""
-    empty = hashlib.sha256(b"").hexdigest()
     return {
-        keys(operation[1])[1]: empty
+        keys(operation[1])[1]: NOTHING
         for operation in patch.operations
         if operation[0] == "a" and isinstance(operation[2], dict)
         and operation[2].get("size") == 0 and str(operation[2].get("perms")).startswith("-")
