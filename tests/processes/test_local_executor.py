@@ -144,6 +144,33 @@ def test_answers_come_together_where_tasks_are_quick() -> None:
     assert len(messages) < 300
 
 
+def dies_once_or_says_where(lane: object, task: tuple[int, str]) -> tuple[int, tuple[int, ...]]:
+    """Ends its worker where the task names a file that there is not yet."""
+    if task[1] and not Path(task[1]).exists():
+        Path(task[1]).touch()
+        os._exit(9)
+    time.sleep(0.01)
+    return os.getpid(), tuple(sorted(os.sched_getaffinity(0)))
+
+
+def test_each_worker_stays_on_its_processor_and_its_successor_gets_the_free_one(
+    tmp_path: Path,
+) -> None:
+    own = sorted(os.sched_getaffinity(0))
+    crew = Crew(NumberedJob(dies_once_or_says_where), open_fake, 0, len(own), own)
+    died = str(tmp_path / "died")
+    schedule = Schedule((number, died if number == 50 else "") for number in range(200))
+    places: dict[int, tuple[int, ...]] = {}
+    try:
+        while schedule.left:
+            places |= dict(answer for _, answer in crew.take(schedule))
+    finally:
+        crew.close()
+    assert crew.restarts == 1
+    assert set(places.values()) == {(one,) for one in own}
+    assert len(places) == len(own) + 1
+
+
 def refuse(lane: object, task: tuple[int, int]) -> int:
     raise InputError("that is none", hint="another one")
 

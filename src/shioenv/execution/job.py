@@ -16,8 +16,9 @@ from shioenv.errors import SystemMismatchError, UsageError
 from shioenv.execution.lanes import Lane
 from shioenv.recording.bounds import LIMITS
 from shioenv.recording.cache import ExecutionCache
-from shioenv.sandbox.base import Limits
+from shioenv.sandbox.base import MACHINES, Limits
 from shioenv.sandbox.default import kernel_of, layer_of
+from shioenv.system.store import find_system
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -141,6 +142,22 @@ def surroundings_of(
     if opener is not open_sandbox or not system:
         return frozenset({platform.release()}), frozenset()
     return frozenset({kernel_of(system, limits)}), frozenset({layer_of(limits)})
+
+
+def processors_of_their_own(
+    opener: Opener, system: str, limits: Limits, workers: int
+) -> tuple[int, ...]:
+    """A processor of this machine for each worker; none where workers had better go anywhere.
+
+    A worker, its sandbox and the input hand over to each other all the time. That costs least on
+    one processor (ours). There has to be a worker for each processor, or some would be idle. A run
+    must use no more than one, as the declared machine says.
+    """
+    here = sorted(os.sched_getaffinity(0))
+    if opener is not open_sandbox or not system or workers != len(here):
+        return ()
+    declared = find_system(system).declaration.machine.cpu.count
+    return tuple(here) if declared == 1 and limits.sandbox not in MACHINES else ()
 
 
 def processes(workers: int | None) -> int:

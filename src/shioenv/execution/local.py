@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from multiprocessing.connection import wait
 from typing import Any, Self, TypeVar
@@ -18,6 +18,7 @@ from shioenv.execution.job import (
     Opener,
     Tell,
     processes_here,
+    processors_of_their_own,
     silent,
     surroundings_of,
 )
@@ -137,7 +138,8 @@ class LocalExecutor:
             self.close()
         if self._crew is None:
             allow_open_files(OPEN_FILES + _FILES_OF_A_WORKER * self.workers)
-            self._crew = Crew(job, self._opener, self._cache_bytes, self.workers)
+            own = processors_of_their_own(self._opener, job.system, job.limits, self.workers)
+            self._crew = Crew(job, self._opener, self._cache_bytes, self.workers, own)
         return self._crew
 
     def close(self) -> None:
@@ -154,12 +156,21 @@ class LocalExecutor:
 
 
 class Crew:
-    """The processes that do one job; `restarts` counts processes that died."""
+    """The processes that do one job; `restarts` counts processes that died.
+
+    Each stays on a processor of `own`, where there are any.
+    """
 
     def __init__(
-        self, job: NumberedJob[Any, Any], opener: Opener, cache_bytes: int, workers: int
+        self,
+        job: NumberedJob[Any, Any],
+        opener: Opener,
+        cache_bytes: int,
+        workers: int,
+        own: Sequence[int] = (),
     ) -> None:
         self.job = job
+        self._own = own
         self._given = pickle.dumps([(job, opener, cache_bytes)])
         self._wanted = workers
         self._workers: list[_Worker] = []
@@ -180,7 +191,8 @@ class Crew:
         """
         starting = sum(not worker.ready for worker in self._workers)
         for _ in range(min(self._wanted - len(self._workers), STARTING - starting)):
-            self._workers.append(_Worker(self._given, (self._door.fileno(), self._room.fileno())))
+            gate = self._door.fileno(), self._room.fileno()
+            self._workers.append(_Worker(self._given, gate, self._free_processor()))
         self._hand_out(schedule)
         answers = []
         said = wait([worker.connection for worker in self._workers])
@@ -228,6 +240,11 @@ class Crew:
         for worker, tasks in given.items():
             worker.send(pickle.dumps(tasks))
 
+    def _free_processor(self) -> int | None:
+        """A processor on which no worker stays; None where workers go anywhere."""
+        taken = {worker.processor for worker in self._workers}
+        return next((one for one in self._own if one not in taken), None)
+
     def _bury(self, worker: _Worker, schedule: Schedule[Any]) -> None:
         """Removes a worker that is gone; its tasks go to others."""
         self._workers.remove(worker)
@@ -245,11 +262,16 @@ class Crew:
 
 
 class _Worker(WorkerProcess):
-    """One process that does the job; `tasks` are its unfinished tasks in the order given."""
+    """One process that does the job; `tasks` are its unfinished tasks in the order given.
 
-    def __init__(self, given: bytes, gate: tuple[int, int]) -> None:
+    It stays on `processor`; None: anywhere.
+    """
+
+    def __init__(self, given: bytes, gate: tuple[int, int], processor: int | None) -> None:
         files = [f"/proc/{os.getpid()}/fd/{file}" for file in gate]
-        super().__init__("shioenv.execution.worker", files)
+        stays = [] if processor is None else [str(processor)]
+        super().__init__("shioenv.execution.worker", [*files, *stays])
+        self.processor = processor
         self.tasks: list[int] = []
         self.ready = False
         self.send(given)

@@ -34,9 +34,15 @@ _LAST_WORDS_SECONDS = 8.0
 
 
 def main() -> None:
-    """Do tasks until the other end of the connection is closed or gone."""
-    _, _, connection, door, room = sys.argv
+    """Do tasks until the other end of the connection is closed or gone.
+
+    Where a processor is named, everything that this process starts stays there too.
+    """
+    _, _, connection, door, room, *processor = sys.argv
     os.set_inheritable(int(connection), False)
+    if processor:
+        with suppress(OSError):  # the processor may have been taken away meanwhile
+            os.sched_setaffinity(0, set(map(int, processor)))
     worker = _Worker(Connection(int(connection)), door, room)
     threading.excepthook = _end_all
     threading.Thread(target=worker.listen, daemon=True).start()

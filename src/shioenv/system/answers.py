@@ -57,7 +57,7 @@ _OF_THE_CLOCK = frozenset({
     "pthread_cond_timedwait", "time", "timespec_get",
 })  # fmt: skip
 """Functions of the code that are not used where the clock is declared to be the host's."""
-_FACTS = struct.Struct(f"<13q{len(_ORIGINALS)}q")
+_FACTS = struct.Struct(f"<14q{len(_ORIGINALS)}q")
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +246,13 @@ def _answering(
     device = next((os.makedev(disk.major, disk.minor) for disk in disks), 0)
     originals = (own[name] - address for name in _ORIGINALS)
     facts = _FACTS.pack(
-        *moments, device, used[0] // _PAGE, used[1], *_measures(declaration.machine), *originals
+        *moments,
+        device,
+        used[0] // _PAGE,
+        used[1],
+        *_measures(declaration.machine),
+        declaration.machine.cpu.count,
+        *originals,
     )
     code = facts + code[_FACTS.size :]
     start = (len(library) + _PAGE - 1) & -_PAGE

@@ -119,13 +119,15 @@ static int write_number(int fd, unsigned value)
 static void take_processors(uint32_t wanted)
 {
     cpu_set_t allowed, taken;
-    int here = sched_getcpu();
-    if (here < 0 || !wanted || sched_getaffinity(0, sizeof allowed, &allowed)) return;
+    unsigned here;
+    /* The kernel's words: a system's own library names those of the declared machine. */
+    CPU_ZERO(&allowed);
+    if (!wanted || syscall(SYS_getcpu, &here, NULL, NULL) || syscall(SYS_sched_getaffinity, 0, sizeof allowed, &allowed) < 0) return;
     CPU_ZERO(&taken);
     CPU_SET(here, &taken);
     for (int cpu = 0; cpu < CPU_SETSIZE && (uint32_t)CPU_COUNT(&taken) < wanted; cpu++)
         if (CPU_ISSET(cpu, &allowed)) CPU_SET(cpu, &taken);
-    sched_setaffinity(0, sizeof taken, &taken);
+    syscall(SYS_sched_setaffinity, 0, sizeof taken, &taken);
 }
 
 /* What the kernel says, not what the library's declared clock makes of it. */

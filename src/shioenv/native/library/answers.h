@@ -17,6 +17,7 @@ struct facts {
     int64_t blocks, files;  /* that the system takes of it */
     int64_t loads[3];       /* over one, five and fifteen minutes, times 65536 */
     int64_t memory, free, shared, buffers, swap;  /* bytes */
+    int64_t processors;
     int64_t __errno_location, clock_gettime, fdopen, fopen, fstatvfs, getdents64, open, __open_2, openat, __openat_2,
         pthread_cond_timedwait, readdir, readdir_r, recvmsg, setmntent, statvfs, sysconf;
 };

@@ -4,8 +4,9 @@
  * all that covers /proc and the device nodes; who opens that list is given one of the same form, with the root disk, the
  * mounts that every machine has and those of the run.
  *
- * What a process is and may: `status`, in which the declared kernel has no line of a newer one's and nothing filters calls, and
- * `limits`, in which no limit keeps another one's declared value.
+ * What a process is and may: `status`, in which the declared kernel has no line of a newer one's and nothing filters calls,
+ * `limits`, in which no limit keeps another one's declared value, and `stat`. Where the machine has one processor, `status`
+ * and `stat` name the first, whichever of the host's it is.
  *
  * Which sockets are there: `tcp` and `tcp6`, in which those of the machine's processes have the numbers that the processes'
  * own files say.
@@ -31,10 +32,10 @@
 #define O_LARGE 0100000  /* as the kernel calls it */
 
 /* The signal that such a pipe would announce itself by, if it were asked to, tells it from all others. */
-enum { FIRST_MARK = 57 };
+enum { FIRST_MARK = 56 };
 
-enum kind { MOUNTS, MOUNTINFO, MOUNTSTATS, STATUS, LIMITS, TCP, TCP6, CGROUP, N_KINDS };
-static const char kinds[N_KINDS + 1][12] = {"mounts", "mountinfo", "mountstats", "status", "limits", "tcp", "tcp6", "cgroup", "mtab"};
+enum kind { MOUNTS, MOUNTINFO, MOUNTSTATS, STATUS, LIMITS, TCP, TCP6, CGROUP, STAT, N_KINDS };
+static const char kinds[N_KINDS + 1][12] = {"mounts", "mountinfo", "mountstats", "status", "limits", "tcp", "tcp6", "cgroup", "stat", "mtab"};
 
 enum { TEXT = 192 << 10, SHOWN = 60 << 10, LINES = 1024, TOKENS = 24, FIRST_OWN = 40 };
 
@@ -318,6 +319,7 @@ static void show_list(struct list *list)
  * the declared ones of open files. */
 static const char newer[][20] = {"Kthread:", "untag_mask:", "x86_Thread_features"};
 static const char filters[][20] = {"Seccomp:", "Seccomp_filters:"};
+static const char allowed[] = "Cpus_allowed:", listed[] = "Cpus_allowed_list:";
 static const char core[] = "Max core file size        1 ";  /* stands for 0: then no crash starts the host's own handler */
 static const char locks[] = "Max file locks            ", files[] = "Max open files            ", no_limit[] = "unlimited            ";
 
@@ -345,6 +347,8 @@ static void show_process(struct list *list)
         for (size_t i = 0; i < sizeof newer / sizeof *newer; i++) hidden |= begins(at, newer[i]);
         for (size_t i = 0; i < sizeof filters / sizeof *filters; i++)
             if (begins(at, filters[i])) show_with(list, filters[i], "\t0\n"), hidden = true;
+        if (facts.processors == 1 && begins(at, allowed)) show_with(list, allowed, "\t1\n"), hidden = true;
+        if (facts.processors == 1 && begins(at, listed)) show_with(list, listed, "\t0\n"), hidden = true;
         if (begins(at, core)) {
             for (const char *last = at + sizeof core - 3; at < last;) list->shown[list->length++] = *at++;
             show(list, "0"), at++;
@@ -358,6 +362,22 @@ static void show_process(struct list *list)
             at += sizeof files + 2 * (sizeof no_limit - 1) - 1;
         }
         while (!hidden && at < end && list->length < SHOWN) list->shown[list->length++] = *at++;
+    }
+}
+
+enum { PROCESSOR = 37 };  /* words behind the name, which is in parentheses and may hold any character */
+
+static void show_numbers_of_process(struct list *list)
+{
+    const char *at = list->text, *name = at;
+    for (const char *each = at; *each; each++)
+        if (*each == ')') name = each;
+    for (int word = 0; *at && list->length < SHOWN; at++) {
+        bool ends = at > name && *at == ' ';
+        list->shown[list->length++] = *at;
+        if (!ends || ++word != PROCESSOR || facts.processors != 1) continue;
+        show(list, "0");
+        while (at[1] > ' ') at++;
     }
 }
 
@@ -479,6 +499,7 @@ static int hand_on(int fd, enum kind kind, int flags)
         if (own >= 0) read_all(own, list->text, TEXT - 1), call(SYS_close, own, 0, 0, 0, 0);
     }
     if (kind == STATUS || kind == LIMITS) show_process(list);
+    else if (kind == STAT) show_numbers_of_process(list);
     else if (kind == TCP || kind == TCP6) show_sockets(list);
     else if (kind == CGROUP) show(list, "0::/\n");
     else read_lines(list), show_list(list);
