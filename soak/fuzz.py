@@ -299,7 +299,8 @@ SENTINELS = {
         read -r last < /proc/sys/kernel/ns_last_pid; echo $last
     """,
     "scheduling": r"""
-        nice; taskset -p 1; chrt -p 1; chrt -p $$; ionice -p 1; ionice -p $$
+        nice; perl -e '$m = "\0" x 128; syscall 204, 1, 128, $m; print unpack("H*", $m), "\n"'
+        chrt -p 1; chrt -p $$; ionice -p 1; ionice -p $$
         grep -E 'State|Threads|^Sig|Cpus' /proc/1/status; nproc
     """,
     "environment": r"""
