@@ -86,10 +86,18 @@ def command(random: Random) -> list[str]:
             "groups",
             "which",
             "getent",
+            "seq",
+            "seq",
         )
     )
     if name == "expr":
         return [name, *expression(random)]
+    if name == "seq":
+        given = random.choice(
+            ((), (), ("-w",), ("-s", ", "), ("-s:",), ("--separator=",), ("-ws-",))
+        )
+        bounds = ("0", "1", "3", "-2", "08", "-11", "10", "120", "x", "1.5", "+4")
+        return [name, *given, *random.choices(bounds, k=random.choice((1, 2, 2, 3, 3, 4)))]
     if name == "printenv":
         return [name, *random.sample(VARIABLES, random.randrange(4))]
     if name == "id":

@@ -1,8 +1,8 @@
 """What a few programs print, told by rule from their arguments and the state; they change nothing.
 
 They are `base64 -d`, `basename`, `bc`, `diff`, `dirname`, `env`, `expr`, `getent`, `groups`, `id`,
-`printenv`, `readlink`, `which` and `yes`, with the options that people type. Anything else is left
-to a runner.
+`printenv`, `readlink`, `seq`, `which` and `yes`, with the options that people type. Anything else
+is left to a runner.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import base64
 import binascii
 import os
 import posixpath
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
@@ -26,6 +27,7 @@ from shioenv.composition.modes import mode_of
 from shioenv.composition.variables import Variables
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import State
+from shioenv.domain.work import spend
 from shioenv.errors import Abstained
 
 KILLED = 137
@@ -34,6 +36,9 @@ _PRINTED = 64 * 1024
 """Bytes that are kept of what prints too much."""
 _BUCKETS = 1024
 """Lists among which Bash spreads its variables (`VARIABLES_HASH_BUCKETS`, `variables.c`)."""
+_WHOLE = re.compile(r"-?\d{1,15}", re.ASCII)
+_MOST_NUMBERS = 20_000
+"""Numbers of `seq` at most (ours)."""
 _BC_MATHS = 20
 """Digits behind the point that `bc -l` computes."""
 
@@ -183,6 +188,34 @@ def _expr(words: Sequence[str], state: State) -> Behavior:
     return _said([value], int(is_null(value)))
 
 
+def _seq(words: Sequence[str], state: State) -> Behavior:
+    count = next((n for n, word in enumerate(reversed(words)) if not _WHOLE.fullmatch(word)), None)
+    place = 0 if count is None else len(words) - count
+    options, numbers = list(words[:place]), words[place:]
+    separator, widened = "\n", False
+    while options:
+        option = options.pop(0)
+        if option in {"-w", "--equal-width"}:
+            widened = True
+        elif option in {"-s", "--separator"} and options:
+            separator = options.pop(0)
+        elif option.startswith(("-s", "--separator=")):
+            separator = option.removeprefix("--separator=").removeprefix("-s")
+        elif option != "--" or options:
+            raise Abstained("another option, or what is no whole number")
+    if not 1 <= len(numbers) <= 3:
+        raise Abstained("too few numbers, or too many")
+    first, last = numbers[0] if len(numbers) > 1 else "1", numbers[-1]
+    by = int(numbers[1]) if len(numbers) == 3 else 1
+    counted = range(int(first), int(last) + (1 if by > 0 else -1), by or 1)
+    if not by or len(counted) > _MOST_NUMBERS:
+        raise Abstained("no step, or too many numbers")
+    spend(len(counted))
+    width = max(len(first), len(last)) if widened else 0
+    shown = separator.join(f"{number:0{width}}" for number in counted)
+    return _output(os.fsencode(f"{shown}\n" if counted else ""))
+
+
 def _env(
     words: Sequence[str], state: State, before: Mapping[str, str] = MappingProxyType({})
 ) -> Behavior:
@@ -282,7 +315,7 @@ PROGRAMS: Mapping[str, Callable[[Sequence[str], State], Behavior]] = MappingProx
         "base64": _base64, "basename": _basename, "bc": _bc, "diff": _diff, "dirname": _dirname,
         "env": _env, "expr": _expr, "getent": _getent, "groups": _of_users(groups_of_users),
         "id": _of_users(told_of_users),
-        "printenv": _printenv, "readlink": _readlink, "which": _which, "yes": _yes,
+        "printenv": _printenv, "readlink": _readlink, "seq": _seq, "which": _which, "yes": _yes,
     }
 )  # fmt: skip
 """What each program prints, by name. Errors: Abstained for no rule."""
