@@ -154,7 +154,7 @@ def measured(count: int, seed: int, scoring: Scoring | None) -> dict[str, Any]:
 def main() -> None:
     """The table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--count", type=int, default=300, help="records (default: 300)")
+    parser.add_argument("--count", type=int, default=1200, help="records (default: 1,200)")
     parser.add_argument("--seed", type=int, default=71)
     parser.add_argument("--scored", action="store_true", help="with scores, as usual")
     parser.add_argument("--json", action="store_true", help="print JSON")
