@@ -46,6 +46,7 @@ SHOWN = {
     "grep Cpus_allowed: /proc/self/status": "Cpus_allowed:\t1",
     "grep Cpus_allowed_list /proc/self/status": "Cpus_allowed_list:\t0",
     "grep -c . /proc/self/status": "57",
+    "grep -h -e Mems -e Spec -e Cpus /proc/self/status /proc/1/status | sort -u | wc -l": "6",
     "cut -d' ' -f39 /proc/self/stat": "0",
     "(exec -a 'a ) b' cut -d')' -f2 /proc/self/stat) | wc -w": "50",
     "perl -ne 'print +(split)[38]' /proc/self/stat": "0",

@@ -217,7 +217,7 @@ def _status(process: Process, declaration: SystemDeclaration, uid: int, gid: int
         "SpeculationIndirectBranch": "conditional enabled",
         "Cpus_allowed": f"{(1 << cpus) - 1:x}",
         "Cpus_allowed_list": "0" if cpus == 1 else f"0-{cpus - 1}",
-        "Mems_allowed": "1", "Mems_allowed_list": 0,
+        "Mems_allowed": "00000000," * 31 + "00000001", "Mems_allowed_list": 0,
         "voluntary_ctxt_switches": round(process.cpu * 1900) + 40,
         "nonvoluntary_ctxt_switches": round(process.cpu * 130) + 3,
     }  # fmt: skip

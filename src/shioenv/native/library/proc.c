@@ -315,11 +315,17 @@ static void show_list(struct list *list)
 
 /* ---- a process ----------------------------------------------------------------------------------- */
 
-/* Lines that the declared kernel, 6.1, has not; lines that tell of the sandbox's filters; and those of the limit that may keep
- * the declared ones of open files. */
+/* Lines that the declared kernel, 6.1, has not; lines that tell of the sandbox's filters or of the host, as a machine has them;
+ * those of processors, where it has one; of nodes of memory, of which Debian's kernel can have 1,024; and those of the limit
+ * that may keep the declared ones of open files. */
 static const char newer[][20] = {"Kthread:", "untag_mask:", "x86_Thread_features"};
-static const char filters[][20] = {"Seccomp:", "Seccomp_filters:"};
-static const char allowed[] = "Cpus_allowed:", listed[] = "Cpus_allowed_list:";
+static const char told[][48] = {
+    "Seccomp:\t0\n", "Seccomp_filters:\t0\n", "Speculation_Store_Bypass:\tthread vulnerable\n",
+    "SpeculationIndirectBranch:\tconditional enabled\n",
+};
+static const char told_of_one[][24] = {"Cpus_allowed:\t1\n", "Cpus_allowed_list:\t0\n"};
+static const char nodes[] = "Mems_allowed:\t", no_nodes[] = "00000000,", first_node[] = "00000001\n";
+enum { MORE_NODES = 31 };  /* groups of 32 without one */
 static const char core[] = "Max core file size        1 ";  /* stands for 0: then no crash starts the host's own handler */
 static const char locks[] = "Max file locks            ", files[] = "Max open files            ", no_limit[] = "unlimited            ";
 
@@ -337,6 +343,13 @@ static void show_limit_of(struct list *list, uint64_t value)
     while (list->length < end) show(list, " ");
 }
 
+/* Whether it is the line of the same name. */
+static bool has_name_of(const char *at, const char *line)
+{
+    while (*line != ':' && *at == *line) at++, line++;
+    return *at == *line;
+}
+
 static void show_process(struct list *list)
 {
     const char *kept = list->kind == LIMITS ? find(list->text, locks) : NULL;
@@ -345,10 +358,15 @@ static void show_process(struct list *list)
         end = after_line(at);
         bool hidden = false;
         for (size_t i = 0; i < sizeof newer / sizeof *newer; i++) hidden |= begins(at, newer[i]);
-        for (size_t i = 0; i < sizeof filters / sizeof *filters; i++)
-            if (begins(at, filters[i])) show_with(list, filters[i], "\t0\n"), hidden = true;
-        if (facts.processors == 1 && begins(at, allowed)) show_with(list, allowed, "\t1\n"), hidden = true;
-        if (facts.processors == 1 && begins(at, listed)) show_with(list, listed, "\t0\n"), hidden = true;
+        for (size_t i = 0; i < sizeof told / sizeof *told; i++)
+            if (has_name_of(at, told[i])) show(list, told[i]), hidden = true;
+        for (size_t i = 0; facts.processors == 1 && i < sizeof told_of_one / sizeof *told_of_one; i++)
+            if (has_name_of(at, told_of_one[i])) show(list, told_of_one[i]), hidden = true;
+        if (begins(at, nodes)) {
+            show(list, nodes);
+            for (int i = 0; i < MORE_NODES; i++) show(list, no_nodes);
+            show(list, first_node), hidden = true;
+        }
         if (begins(at, core)) {
             for (const char *last = at + sizeof core - 3; at < last;) list->shown[list->length++] = *at++;
             show(list, "0"), at++;
