@@ -31,7 +31,7 @@ enum { CPU_KNOWN_MS = 500 };   /* so old may the number be that a line's use of 
 static struct {
     bool open;
     bool entered;              /* the machine goes on without a shell */
-    int ends[3];               /* of what entered last: its input, output and errors; -1: handed over */
+    int ends[3];               /* to be handed over: the terminal, or input, output and errors of what entered last */
     struct request bounds;     /* as the shell was started */
     struct channel channels[2];
     struct watched waiting;    /* the shell between its lines; `shell` is -1 where it has ended */
@@ -51,6 +51,11 @@ static void close_channels(void)
 {
     close_fd(&live.terminal);
     for (int i = 0; i < 2; i++) close_fd(&live.channels[i].fd);
+}
+
+static void close_ends(void)
+{
+    for (int i = 0; i < 3; i++) close_fd(&live.ends[i]);
 }
 
 static void forget_output(void)
@@ -246,6 +251,8 @@ static void enter_terminal(struct watched *shell)
     close_fd(&shell->slave);
     live.terminal = live.channels[0].fd;
     live.channels[0].fd = -1;
+    close_ends();
+    live.ends[0] = fcntl(live.terminal, F_DUPFD_CLOEXEC, 0);  /* to be handed over, also where the shell has ended by then */
     if (shell->reply->error) shell->stays = false;
 }
 
@@ -322,15 +329,11 @@ void look_at_shell(const struct request *request)
     tell(&shell, 0);
 }
 
-static void close_ends(void)
-{
-    for (int i = 0; i < 3; i++) close_fd(&live.ends[i]);
-}
-
 void hand_ends(void)
 {
-    if (live.ends[0] >= 0) send_with(control, "", 1, live.ends, 3);
-    else send_with(control, "", 1, &live.terminal, live.terminal >= 0);
+    unsigned count = 0;
+    while (count < 3 && live.ends[count] >= 0) count++;
+    send_with(control, "", 1, live.ends, count);
     close_ends();
 }
 

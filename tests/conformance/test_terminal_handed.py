@@ -1,0 +1,26 @@
+"""A terminal is handed over also where its shell has ended by then."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import replace
+
+import pytest
+
+from shioenv.sandbox.base import Request
+from shioenv.sandbox.namespaces.backend import NamespaceSandbox
+from shioenv.system.store import System
+
+
+@pytest.mark.parametrize("pause", [0.0, 0.3])
+def test_what_a_short_command_printed_can_be_read(system: System, pause: float) -> None:
+    with NamespaceSandbox(system) as sandbox:
+        for text in ("shown", "again"):
+            request = replace(Request(f"exec echo {text}"), tty=True)
+            sandbox._shell(request, idle_seconds=60)
+            time.sleep(pause)
+            (terminal,) = sandbox._ends(1)
+            assert os.read(terminal, 100) == f"{text}\r\n".encode()
+            os.close(terminal)
+            sandbox.end_shell()
