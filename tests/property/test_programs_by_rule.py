@@ -94,7 +94,7 @@ def command(random: Random) -> list[str]:
         return [name, *expression(random)]
     if name == "seq":
         given = random.choice(
-            ((), (), ("-w",), ("-s", ", "), ("-s:",), ("--separator=",), ("-ws-",))
+            ((), (), ("-w",), ("-s", ", "), ("-s",), ("-s:",), ("--separator=",), ("-ws-",))
         )
         bounds = ("0", "1", "3", "-2", "08", "-11", "10", "120", "x", "1.5", "+4")
         return [name, *given, *random.choices(bounds, k=random.choice((1, 2, 2, 3, 3, 4)))]

@@ -82,9 +82,9 @@ def test_an_input_does_not_tell_which_processor_it_has(
 def sandboxes(system: System) -> Iterator[dict[int, NamespaceSandbox]]:
     """A sandbox on each processor of this host."""
     with ExitStack() as stack:
+        stack.callback(os.sched_setaffinity, 0, HERE)
         opened = {}
         for processor in HERE:
-            stack.callback(os.sched_setaffinity, 0, HERE)
             os.sched_setaffinity(0, {processor})
             opened[processor] = stack.enter_context(NamespaceSandbox(system))
         os.sched_setaffinity(0, HERE)

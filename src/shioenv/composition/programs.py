@@ -189,22 +189,24 @@ def _expr(words: Sequence[str], state: State) -> Behavior:
 
 
 def _seq(words: Sequence[str], state: State) -> Behavior:
-    count = next((n for n, word in enumerate(reversed(words)) if not _WHOLE.fullmatch(word)), None)
-    place = 0 if count is None else len(words) - count
-    options, numbers = list(words[:place]), words[place:]
+    numbers = list(words)
     separator, widened = "\n", False
-    while options:
-        option = options.pop(0)
+    while numbers and numbers[0].startswith("-") and not _WHOLE.fullmatch(numbers[0]):
+        option = numbers.pop(0)
+        if option == "--":
+            break
         if option in {"-w", "--equal-width"}:
             widened = True
-        elif option in {"-s", "--separator"} and options:
-            separator = options.pop(0)
-        elif option.startswith(("-s", "--separator=")):
-            separator = option.removeprefix("--separator=").removeprefix("-s")
-        elif option != "--" or options:
-            raise Abstained("another option, or what is no whole number")
-    if not 1 <= len(numbers) <= 3:
-        raise Abstained("too few numbers, or too many")
+        elif option in {"-s", "--separator"} and numbers:
+            separator = numbers.pop(0)
+        elif option.startswith("--separator="):
+            separator = option.removeprefix("--separator=")
+        elif option.startswith("-s") and option != "-s":
+            separator = option.removeprefix("-s")
+        else:
+            raise Abstained("another option, or one without its value")
+    if not 1 <= len(numbers) <= 3 or not all(map(_WHOLE.fullmatch, numbers)):
+        raise Abstained("no one to three whole numbers")
     first, last = numbers[0] if len(numbers) > 1 else "1", numbers[-1]
     by = int(numbers[1]) if len(numbers) == 3 else 1
     counted = range(int(first), int(last) + (1 if by > 0 else -1), by or 1)
