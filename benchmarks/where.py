@@ -5,7 +5,7 @@
 One lane makes the records of the policy `mixed`, one after the other. The kernel tells how much of
 a processor each process used, which other work on the machine hardly changes. Time of inputs comes
 in steps of 10 ms: it is right of many executions, not of one. Not in it are kernel threads, what
-is loaded or opened once, and what an execution used after which its sandbox was ended.
+is loaded or opened at the start, and what an execution used after which its sandbox was ended.
 """
 
 from __future__ import annotations
@@ -16,22 +16,30 @@ import os
 import platform
 import tempfile
 import time
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from operator import sub
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from steps import spent_by_processes
 
 from shioenv.behavior.observe import SandboxRunner
-from shioenv.dataset.generate import generate
+from shioenv.dataset.generate import Progress, generate
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import State
+from shioenv.execution.job import NumberedJob, Tell, silent
 from shioenv.execution.local import SerialExecutor
 from shioenv.irreducibility.scoring import UNSCORED, Scoring
 from shioenv.sandbox.base import Limits
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
 from shioenv.synthesis.drawing import Drawing
 from shioenv.system.store import System, find_system
+
+T = TypeVar("T")
+A = TypeVar("A")
+
+WARM_UP = 100
+"""Records that are not counted: grammars are read when their command is first drawn."""
 
 PROCESSES = {
     "input": "inputs: their shells, programs and helpers",
@@ -76,75 +84,78 @@ class Watched(SandboxRunner):
         self.looking += 1000 * (time.thread_time() - began)
 
 
-@dataclass
-class Used:
-    """What a dataset took: milliseconds of processor time, all together and by place."""
+class Timed(SerialExecutor):
+    """The executor, which counts the milliseconds in which the next task is drawn."""
 
-    records: int
-    executions: list[dict[str, float]]
-    whole: float
-    drawing: float
-    looking: float
+    drawing = 0.0
 
-    def places(self) -> dict[str, float]:
-        """Milliseconds by place; of executions whose sandbox was ended only those in Python."""
-        inside = sum(one["Python"] for one in self.executions)
-        rest = self.whole - inside - self.drawing - self.looking
-        return {
-            **{name: sum(one.get(name, 0.0) for one in self.executions) for name in PROCESSES},
-            "Python in the run": inside,
-            "Python around it: recording, encoding": rest,
-            "drawing": self.drawing,
-        }
+    def map(
+        self, job: NumberedJob[T, A], tasks: Iterable[tuple[int, T]], tell: Tell = silent
+    ) -> Iterator[tuple[int, A]]:
+        """The same."""
+        return super().map(job, self._drawn(iter(tasks)), tell)
+
+    def _drawn(self, tasks: Iterator[tuple[int, T]]) -> Iterator[tuple[int, T]]:
+        while True:
+            began = time.thread_time()
+            task = next(tasks, None)
+            self.drawing += 1000 * (time.thread_time() - began)
+            if task is None:
+                return
+            yield task
 
 
-def used(count: int, seed: int, scoring: Scoring | None) -> Used:
-    """What the first `count` records of a seed take."""
+def measured(count: int, seed: int, scoring: Scoring | None) -> dict[str, Any]:
+    """Milliseconds of processor time an execution, by place, and how unequal they are.
+
+    `WARM_UP` records before these are not counted: with them nearly all is loaded and opened.
+    """
     opened: list[Watched] = []
 
     def opens(system: str, limits: Limits) -> Watched:
         opened.append(Watched(find_system(system), limits))
         return opened[-1]
 
+    def so_far() -> tuple[float, float, float]:
+        looking = sum(runner.looking for runner in opened)
+        return 1000 * time.process_time(), executor.drawing, looking
+
+    executor = Timed(opens)
+    before, warm = so_far(), 0
+
+    def report(progress: Progress) -> None:
+        nonlocal before, warm
+        if progress.done == WARM_UP:
+            before, warm = so_far(), sum(len(runner.executions) for runner in opened)
+
     with tempfile.TemporaryDirectory() as directory:
-        began = time.process_time()
-        summary = generate(
+        generate(
             Path(directory, "dataset"),
-            count=count,
+            count=WARM_UP + count,
             drawing=Drawing(policy="mixed", seed=seed),
             scoring=scoring,
-            executor=SerialExecutor(opens),
+            executor=executor,
+            report=report,
         )
-        whole = 1000 * (time.process_time() - began)
-    return Used(
-        records=summary.new,
-        executions=[one for runner in opened for one in runner.executions],
-        whole=whole,
-        drawing=1000 * summary.effort.drawing_seconds,
-        looking=sum(runner.looking for runner in opened),
+        whole, drawing, looking = map(sub, so_far(), before)
+    every = [one for runner in opened for one in runner.executions][warm:]
+    known = [one for one in every if len(one) > 1]
+    inside = sum(one["Python"] for one in every)
+    places = {name: sum(one[name] for one in known) / len(known) for name in PROCESSES}
+    places["Python in the run"] = inside / len(every)
+    places["Python around it: recording, encoding"] = (whole - inside - drawing - looking) / len(
+        every
     )
-
-
-def measured(count: int, seed: int, scoring: Scoring | None) -> dict[str, Any]:
-    """Milliseconds of processor time an execution, by place, and how unequal they are.
-
-    The records of the first quarter are made twice, by themselves and with the others. They are
-    taken off, and with them all that is loaded and opened once.
-    """
-    used(10, seed, scoring)
-    first, every = used(max(1, count // 4), seed, scoring), used(count, seed, scoring)
-    executions = len(every.executions) - len(first.executions)
-    records = every.records - first.records
-    before = first.places()
-    places = {name: (ms - before[name]) / executions for name, ms in every.places().items()}
+    places["drawing"] = drawing / len(every)
     all_ms = sum(places.values())
-    dearest = sorted((sum(one.values()) for one in every.executions), reverse=True)
+    dearest = sorted((sum(one.values()) for one in known), reverse=True)
     return {
-        "records": records,
-        "executions": executions,
+        "records": count,
+        "executions": len(every),
+        "known": len(known),
         "milliseconds": {PROCESSES.get(name, name): round(ms, 3) for name, ms in places.items()},
         "an execution": round(all_ms, 3),
-        "a record": round(all_ms * executions / records, 3),
+        "a record": round(all_ms * len(every) / count, 3),
         "share of the dearest hundredth": round(
             sum(dearest[: max(1, len(dearest) // 100)]) / sum(dearest), 3
         ),
@@ -154,7 +165,7 @@ def measured(count: int, seed: int, scoring: Scoring | None) -> dict[str, Any]:
 def main() -> None:
     """The table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--count", type=int, default=1200, help="records (default: 1,200)")
+    parser.add_argument("--count", type=int, default=1000, help="records (default: 1,000)")
     parser.add_argument("--seed", type=int, default=71)
     parser.add_argument("--scored", action="store_true", help="with scores, as usual")
     parser.add_argument("--json", action="store_true", help="print JSON")
