@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import time
 from dataclasses import replace
 
@@ -21,6 +22,7 @@ def test_what_a_short_command_printed_can_be_read(system: System, pause: float) 
             sandbox._shell(request, idle_seconds=60)
             time.sleep(pause)
             (terminal,) = sandbox._ends(1)
+            assert select.select([terminal], [], [], 30)[0], "it printed nothing"
             assert os.read(terminal, 100) == f"{text}\r\n".encode()
             os.close(terminal)
             sandbox.end_shell()

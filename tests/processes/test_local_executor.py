@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import count, repeat, takewhile
 from pathlib import Path
 from pickle import PicklingError
 
@@ -144,11 +145,17 @@ def test_answers_come_together_where_tasks_are_quick() -> None:
     assert len(messages) < 300
 
 
-def dies_once_or_says_where(lane: object, task: tuple[int, str]) -> tuple[int, tuple[int, ...]]:
-    """Ends its worker where the task names a file that there is not yet."""
-    if task[1] and not Path(task[1]).exists():
-        Path(task[1]).touch()
+answered = 0
+"""Tasks that this process has answered."""
+
+
+def dies_once_or_says_where(lane: object, task: tuple[int, Path]) -> tuple[int, tuple[int, ...]]:
+    """Ends its worker, which has answered by then, where there is not yet the task's file."""
+    global answered
+    if answered > 20 and not task[1].exists():
+        task[1].touch()
         os._exit(9)
+    answered += 1
     time.sleep(0.01)
     return os.getpid(), tuple(sorted(os.sched_getaffinity(0)))
 
@@ -158,9 +165,13 @@ def test_each_worker_stays_on_its_processor_and_its_successor_gets_the_free_one(
 ) -> None:
     own = sorted(os.sched_getaffinity(0))
     crew = Crew(NumberedJob(dies_once_or_says_where), open_fake, 0, len(own), own)
-    died = str(tmp_path / "died")
-    schedule = Schedule((number, died if number == 50 else "") for number in range(200))
     places: dict[int, tuple[int, ...]] = {}
+    end = time.monotonic() + 60  # a successor may need long to start
+    tasks = takewhile(
+        lambda _: len(places) <= len(own) and time.monotonic() < end,
+        zip(count(), repeat(tmp_path / "death")),
+    )
+    schedule = Schedule(tasks)
     try:
         while schedule.left:
             places |= dict(answer for _, answer in crew.take(schedule))

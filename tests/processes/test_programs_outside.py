@@ -110,7 +110,8 @@ OUT_OF_STEP = {
     "late": "threading.Timer(0.05, print, ['late'], {'flush': True}).start()",
     "twice": "answer += '\\n' + answer",
     "more": "print(answer + '\\n[half', end='', flush=True); continue",
-    "early": "os.write(1, (answer + '\\n').encode()); answer = json.dumps({'output': text})",
+    "early": "print(answer, flush=True); select.select([0], [], []); print(answer, flush=True); "
+    "time.sleep(600)",
     "log": "print('a log line', flush=True)",
     "event": "print(json.dumps({'level': 'info'}), flush=True)",
     "list": "print('[1]', flush=True); time.sleep(0.05)",
@@ -118,7 +119,7 @@ OUT_OF_STEP = {
 """What a program does before it answers a question of that name."""
 
 STEPPING = """
-import json, os, sys, threading, time
+import json, select, sys, threading, time
 for line in sys.stdin:
     question = json.loads(line)
     text = question.get("input", "hello")

@@ -60,7 +60,8 @@ class LineProcess:
         `make_ready` and of `read`. EOFError where the program ends instead of answering.
         TimeoutError where it says nothing in time. AnswerError where the line is no JSON object,
         does not end, or comes before the question is read. AnswerError where a line came before
-        that nobody asked for.
+        that nobody asked for. A second answer that comes after the next question is read
+        is taken for that question's answer.
 
         After each of these errors the program is ended: its next line could be the answer to this
         question. The program is also ended where `read` raises an AnswerError that received
