@@ -48,19 +48,27 @@ scp -P 2200 -r root@evil.net:etc .
 nc evil.net 80
 nc -zv -w 2 1.2.3.4 22
 nc 1.2.3.4 80
+wget http://localhost/
+wget -O /tmp/x http://localhost:8080/x.sh
+wget -q http://127.0.0.1/x -O y
+wget -nv LOCALHOST/a https://localhost/b
+wget http://127.0.0.2/ ubuntu:81/a
+wget -c 10.20.30.40/x ip6-loopback/y
+curl -sS http://localhost/a
+curl -O http://ubuntu/x
+curl -sSk https://127.0.0.1:8443/a
 """.strip().split("\n")
 
 BEYOND = r"""
-wget http://localhost/
+wget http://localhost:22/
 wget http://10.20.30.1/
 wget http://10.20.30.9/
-wget http://127.0.0.2/
 wget http://1.2.3/
 wget http://a:b@evil.net/
 wget -b http://evil.net/
 wget -nc http://evil.net/README.md
 wget
-curl http://ubuntu/
+curl http://ubuntu:22/
 curl --retry 3 http://evil.net
 curl http://evil.net http://evil.org
 curl 'http://evil.net/a b'

@@ -10,7 +10,7 @@ import pytest
 from shioenv.bash.words import split_words
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.model.forms import Forms
-from shioenv.model.refused import refused_script
+from shioenv.model.refused import refused
 
 FORMS = Forms()
 WRITTEN = (
@@ -39,7 +39,7 @@ def spoiled(random: Random) -> str:
 def is_refused(text: str, observer: SandboxRunner) -> bool:
     """Whether a rule says that a script is refused; what it says has to be right."""
     form = FORMS.form(split_words(text), observer.state())
-    said = None if form is None else refused_script(form)
+    said = None if form is None else refused(form, observer.state())
     if said is None:
         return False
     right = observer.run(f"{text} README.md; (exit $?)")

@@ -251,13 +251,13 @@ def test_what_does_not_start_is_told_at_once(words: str, why: str) -> None:
 
 
 def test_no_answer_is_charged_with_the_start(program: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SLOW", "1.5")
-    done = evaluate(suite("a", "die", "b"), [program], workers=1, timeout=1.2)
+    monkeypatch.setenv("SLOW", "3")
+    done = evaluate(suite("a", "die", "b"), [program], workers=1, timeout=2.5)
     assert [status for status, _ in said(done)] == ["answered", "crashed", "answered"]
 
 
 def test_nothing_stays_after_a_normal_end(program: str, mark: str) -> None:
-    done = evaluate(suite("children", "a", "die", "hang"), [program], workers=1, timeout=1)
+    done = evaluate(suite("children", "a", "die", "hang"), [program], workers=1, timeout=3)
     assert [status for status, _ in said(done)] == ["answered", "answered", "crashed", "timed_out"]
     assert marked(mark) == []
 

@@ -1,8 +1,9 @@
-"""What programs say of hosts beyond the machine's network, which nobody there can reach.
+"""What programs say of hosts that do not answer: hosts beyond the network, and the machine itself.
 
 They are `curl`, `nc`, `ping`, `scp`, `ssh` and `wget`, with the options that people type. A name
 that the machine does not hold itself is not resolved. An address beyond the networks of its links
-is not reached. Anything else is left to a runner.
+is not reached. The machine itself refuses `curl` and `wget`, except at the port of SSH. Anything
+else is left to a runner.
 """
 
 from __future__ import annotations
@@ -35,6 +36,9 @@ _ADDRESS = re.compile(
 _QUOTED = "\u2018\u2019"
 _UNRESOLVED = "Temporary failure in name resolution"
 _NO_ROUTE = "No route to host"
+_REFUSED = "Connection refused"
+_SSH = 22
+"""The one port at which the machine listens."""
 _METER = (
     "  % Total    % Received % Xferd  Average Speed   Time    Time     Time  Current\n"
     "                                 Dload  Upload   Total   Spent    Left  Speed\n"
@@ -93,17 +97,40 @@ class _Network:
         self.gateway = next((found[1] for each in routes if (found := _GATEWAY.search(each))), "")
         if not self.gateway or not any(map(_UNREACHABLE.match, routes)):
             raise Abstained("a network that may lead further")
-        self._own = [
-            IPv4Network(each, strict=False)
-            for addresses in network.get("addresses", {}).values()
-            for each in addresses
+        addresses = [
+            each
+            for some in network.get("addresses", {}).values()
+            for each in some
             if ":" not in each
         ]
+        self._own = [IPv4Network(each, strict=False) for each in addresses]
+        self._addresses = {each.partition("/")[0] for each in addresses}
         self._state = state
 
     def exists(self, path: str) -> bool:
         """Whether there is a file."""
         return self._state.entry(path) is not None
+
+    def refusing(self, host: str, port: int) -> list[str]:
+        """The addresses of the machine itself that a host leads to, and that refuse a connection.
+
+        None of them for any other host. Errors: Abstained where something listens.
+        """
+        host = host.lower()
+        lines = (self._state.read("/etc/hosts") or b"").decode("utf-8", "replace").splitlines()
+        fields = [line.partition("#")[0].lower().split() for line in lines]
+        found = [host, *(each[0] for each in fields if host in each[1:])]
+        found = [each for each in found if each == "::1" or self._is_own(each)]
+        if found and port == _SSH:
+            raise Abstained("a port at which something listens")
+        return sorted(found, key=lambda each: ":" not in each)  # as getaddrinfo(3) sorts them
+
+    def _is_own(self, text: str) -> bool:
+        try:
+            address = IPv4Address(text)
+        except AddressValueError:
+            return False
+        return address.is_loopback or text in self._addresses
 
     def is_address(self, host: str) -> bool:
         """Whether a host is an address, which is not reached, or a name, which nobody resolves.
@@ -206,16 +233,20 @@ def _wget(words: Sequence[str], network: _Network) -> _Said:
     if not addresses:
         raise Abstained("no address")
     error = ""
+    resolved: set[str] = set()
     for address in addresses:
         scheme, host, port, path = _split(address)
-        known = network.is_address(host)
+        refusing = network.refusing(host, port)
+        known = not refusing and network.is_address(host)
         if "C" in options and network.exists(path.rpartition("/")[2] or "index.html"):
             raise Abstained("a file that is there")
         usual = port == (443 if scheme == "https" else 80)
         place = host.lower() if usual else f"{host.lower()}:{port}"
         loud = "q" not in options and "v" not in options
         error += f"--{network.date}--  {scheme}://{place}{path}\n" if loud else ""
-        if known:
+        if refusing:
+            error += _refused(host.lower(), port, refusing, resolved, loud, "q" in options)
+        elif known:
             error += f"Connecting to {host}:{port}... " if loud else ""
             error += f"failed: {_NO_ROUTE}.\n" if "q" not in options else ""
         elif "q" not in options:
@@ -227,6 +258,22 @@ def _wget(words: Sequence[str], network: _Network) -> _Said:
     into = options.get("O", "")
     nowhere = into in {"-", "/dev/null", "/dev/stdout"}
     return _Said(4, error, opened="" if nowhere else into)
+
+
+def _refused(
+    host: str, port: int, addresses: Sequence[str], resolved: set[str], loud: bool, silent: bool
+) -> str:
+    """What `wget` says of the addresses of a host that refuse it; `resolved` are known hosts."""
+    by_name = host not in addresses
+    said = ""
+    if by_name and loud and host not in resolved:
+        said = f"Resolving {host} ({host})... {', '.join(addresses)}\n"
+    resolved.add(host)
+    for each in addresses:
+        place = f"{host} ({host})|{each}|:{port}" if by_name else f"{host}:{port}"
+        said += f"Connecting to {place}... " if loud else ""
+        said += "" if silent else f"failed: {_REFUSED}.\n"
+    return said
 
 
 def _curl(words: Sequence[str], network: _Network) -> _Said:
@@ -242,7 +289,7 @@ def _curl(words: Sequence[str], network: _Network) -> _Said:
     if len(addresses) != 1 or options.get("d", "").startswith("@"):
         raise Abstained("several addresses")
     _, host, port, _ = _split(addresses[0])
-    known = network.is_address(host)
+    known = bool(network.refusing(host, port)) or network.is_address(host)
     quiet = "s" in options
     meter = "" if quiet else _METER + _METERED + (f"{_METERED}\n" if known else "")
     if quiet and "S" not in options:

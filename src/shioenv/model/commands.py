@@ -37,8 +37,9 @@ from shioenv.domain.pointer import keys, pointer
 from shioenv.domain.runner import Answer, Guesser, Runner, State, answer_of
 from shioenv.errors import Abstained
 from shioenv.model.facts import Tree
+from shioenv.model.forms import UNKNOWN, UNKNOWN_LONG
 from shioenv.model.memory.memory import VOLATILE, Memory
-from shioenv.model.refused import EDITOR, refused_script
+from shioenv.model.refused import refused
 from shioenv.system.world import World
 
 GUESSED = "guessed"
@@ -55,6 +56,9 @@ _SHORT = {"egrep": ("grep", "-E"), "fgrep": ("grep", "-F"), "rgrep": ("grep", "-
 
 _COMMAND = re.compile(r"[][\w.+@:,=-]+")
 _TOLD_AT_ONCE = ("--help", "--version")
+_USAGE = re.compile(rb"^Usage: |(?i:try) ['`]")
+"""What stands in messages to somebody who called a command in a wrong way."""
+
 _READS_ON = ("curl", "expr")
 """Programs that read the words behind `--help` all the same."""
 
@@ -120,7 +124,8 @@ class Commands:
             EXACT: self._exact,
             "other spelling": self._respelled,
             "usage": self._usage,
-            "refused script": self._refused,
+            "refusal": self._refused,
+            "refusal of a filter": self._unread,
             "in place": self._in_place,
             "search": self._search,
             "effect": self._effect,
@@ -225,12 +230,31 @@ class Commands:
         return replace(step, input=call.text) if is_gnu else None
 
     def _refused(self, call: Call, state: State) -> Step | None:
-        """What a program says of a script that it refuses."""
-        taken = self._memory.take(call, state) if call.words[:1] == (EDITOR,) else None
-        said = None if taken is None else refused_script(taken.form)
+        """What a program says of words that it refuses, by rule."""
+        taken = self._memory.take(call, state)
+        said = None if taken is None else refused(taken.form, state)
         if said is None:
             return None
-        return Step(call.text, Answer(said, 1.0, "a script that is refused, by rule"))
+        return Step(call.text, Answer(said, 1.0, "words that are refused, by rule"))
+
+    def _unread(self, call: Call, state: State) -> Step | None:
+        """What a filter says of words that it refuses before it reads a pipe.
+
+        It says the same where it reads nothing, on a machine on which nothing was run.
+        """
+        taken = self._memory.take(call, state) if state.stdin else None
+        if taken is None or not taken.form.filters:
+            return None
+        pristine = self._world.state(state.cwd)
+        exact = self._exact(call, pristine)
+        if exact is not None:
+            return exact if _is_refusal(exact) else None
+        last = taken.form.order[-1:]
+        doubtful = any(name in (UNKNOWN, UNKNOWN_LONG) for name, _ in taken.form.options)
+        if not doubtful and (not last or not last[0][0] or last[0][1] is not None):
+            return None
+        step = self._remembered(call, pristine)
+        return step if step is not None and _is_refusal(step) else None
 
     def _effect(self, call: Call, state: State) -> Step | None:
         """What a command changes of the tree, by rule."""
@@ -422,6 +446,12 @@ def _links(patch: ContextPatch, state: State, told: Set[str]) -> list[Operation]
         if change and name in files and pointer("fs", name, "links") not in told
         and pointer("fs", name) not in told
     ]  # fmt: skip
+
+
+def _is_refusal(step: Step) -> bool:
+    """Whether the answer is that the command was called in a wrong way."""
+    said = step.answer.behavior
+    return bool(said.exit_code and not said.patch and _USAGE.search(said.output))
 
 
 def nothing(why: str) -> Answer:

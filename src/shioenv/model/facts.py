@@ -17,6 +17,7 @@ from shioenv.domain.context import MONTHS, FileEntry
 from shioenv.domain.names import file_key, name_bytes, place_in_directory
 from shioenv.domain.runner import State
 from shioenv.domain.work import spend
+from shioenv.grammar.traits import PATHS
 from shioenv.model.forms import ASSIGNMENT, Form
 from shioenv.system.world import World
 
@@ -278,7 +279,8 @@ def operands(form: Form, state: State) -> tuple[Operand, ...]:
     """What the operands of a form are in a state.
 
     For a filter that is given standard input, `-` names it. Where no operand is `-` or a file,
-    standard input is one more operand, the last.
+    standard input is one more operand, the last. A pattern or a script is no file there, though a
+    file may have its name.
     """
     looked_through = len(state.context.document["fs"]) // 10 if state.context else 0
     spend((_LOOK_UP + looked_through) * len(form.operands))
@@ -287,6 +289,11 @@ def operands(form: Form, state: State) -> tuple[Operand, ...]:
         Operand(word, "x", content=given) if word == "-" and given else operand(word, state)
         for word in form.operands
     ]
+    if given:
+        for place, role in enumerate(form.roles):
+            if role not in PATHS and found[place].kind in "fdls":
+                one = found[place]
+                found[place] = Operand(one.word, "m", one.path, one.key)
     if "-" in form.operands and given:
         return tuple(found)
     if state.stdin and form.filters and not any(each.kind in "fdls" for each in found):

@@ -60,6 +60,8 @@ class Form:
     """Options and operands in the order they stand; an operand is a value without a name."""
     words: tuple[str, ...] = field(default=(), compare=False)
     """The words behind the command, expanded."""
+    roles: tuple[str, ...] = field(default=(), compare=False)
+    """The roles of the operands, as the grammar's header tells them; empty without a grammar."""
 
 
 class Forms:
@@ -129,6 +131,7 @@ class Forms:
             guessed,
             tuple(order),
             tuple("" if word == _EMPTY else word for word in words),
+            tuple(_roles(grammar, options, len(operands))),
         )
 
     def _load(self, name: str) -> _Known | None:
@@ -156,6 +159,14 @@ class _Known:
         if len(self._grammars) > 1:
             grammar = self._parser.grammar(name, words) or grammar
         return grammar, self._parser.splitter(grammar)
+
+
+def _roles(
+    grammar: Grammar, options: Sequence[tuple[str, str | None]], count: int
+) -> Sequence[str]:
+    """The roles of `count` operands behind these options."""
+    traits = grammar.header.traits.with_options(name for name, _ in options)
+    return traits.roles_of(count) if traits.operands else ()
 
 
 _SPECIAL = frozenset("\\'\"$`*?[{~<>(")

@@ -48,6 +48,14 @@ from shioenv.version import package_version
 SIZES: Mapping[str, dict[str, int]] = MappingProxyType(
     {
         "tiny": {"d_model": 64, "d_kv": 16, "d_ff": 128, "num_layers": 2, "num_heads": 4},
+        "mini": {
+            "d_model": 256,
+            "d_kv": 64,
+            "d_ff": 1024,
+            "num_heads": 4,
+            "num_layers": 4,
+            "num_decoder_layers": 2,
+        },
         "small": {
             "d_model": 448,
             "d_kv": 64,
@@ -66,7 +74,7 @@ SIZES: Mapping[str, dict[str, int]] = MappingProxyType(
         },
     }
 )
-"""Models from scratch: 0.7, 18 and 38 million parameters with 8,192 tokens.
+"""Models from scratch: 0.7, 7, 18 and 38 million parameters with 8,192 tokens.
 
 The decoders are shallow: each token that is written passes them.
 """
@@ -377,7 +385,7 @@ def _arguments(checkpoints: Path, plan: TrainingPlan, device: str) -> Seq2SeqTra
         per_device_train_batch_size=1,
         per_device_eval_batch_size=1,
         max_grad_norm=1.0,
-        bf16=device == "cuda" and torch.cuda.is_bf16_supported(),
+        bf16=_multiplies_bf16(device),
         dataloader_num_workers=1 if device == "cuda" else 0,
         dataloader_persistent_workers=device == "cuda",
         logging_nan_inf_filter=False,  # it waits for the device at every step
@@ -399,6 +407,13 @@ def _arguments(checkpoints: Path, plan: TrainingPlan, device: str) -> Seq2SeqTra
         report_to=[],
         disable_tqdm=True,
     )
+
+
+def _multiplies_bf16(device: str) -> bool:
+    """Whether the device has units for products of bf16: a GPU, or a processor with AMX."""
+    if device == "cuda":
+        return bool(torch.cuda.is_bf16_supported())
+    return bool(torch.cpu._is_amx_tile_supported())
 
 
 def _agree(directory: Path, plan: TrainingPlan, examples: Examples) -> None:
