@@ -56,6 +56,8 @@ wget http://127.0.0.2/ ubuntu:81/a
 wget -c 10.20.30.40/x ip6-loopback/y
 curl -sS http://localhost/a
 curl -O http://ubuntu/x
+curl -s -o /dev/null -w '%{http_code}\n' http://localhost/x
+curl -sL -w "%{http_code}" http://1.2.3.4/
 curl -sSk https://127.0.0.1:8443/a
 """.strip().split("\n")
 

@@ -52,6 +52,8 @@ find . -user nouser
 find . -group nogroupp
 find . -exec echo {}
 find . -name a -o
+find . -name a b
+find config -not empty -ls
 find . -o -name a
 find . -name '*.txt' \)
 touch -t 202513010000 f

@@ -278,14 +278,17 @@ def _refused(
 
 def _curl(words: Sequence[str], network: _Network) -> _Said:
     options, addresses = _parsed(
-        words, "sSLfkOI4", "oHAXdmebu",
+        words, "sSLfkOI4", "oHAXdmebuw",
         {
             "silent": "s", "show-error": "S", "location": "L", "fail": "f", "insecure": "k",
             "remote-name": "O", "head": "I", "output": "o", "header": "H", "user-agent": "A",
             "request": "X", "data": "d", "max-time": "m", "referer": "e", "cookie": "b",
-            "user": "u", "connect-timeout": "m",
+            "user": "u", "connect-timeout": "m", "write-out": "w",
         },
     )  # fmt: skip
+    told = options.get("w", "").replace("%{http_code}", "000").replace("\\n", "\n")
+    if "%" in told or "\\" in told or (told and ("s" not in options or "S" in options)):
+        raise Abstained("what else is told of the transfer")
     if len(addresses) != 1 or options.get("d", "").startswith("@"):
         raise Abstained("several addresses")
     _, host, port, _ = _split(addresses[0])
@@ -293,7 +296,7 @@ def _curl(words: Sequence[str], network: _Network) -> _Said:
     quiet = "s" in options
     meter = "" if quiet else _METER + _METERED + (f"{_METERED}\n" if known else "")
     if quiet and "S" not in options:
-        return _Said(7 if known else 6)
+        return _Said(7 if known else 6, output=told)
     if not known:
         return _Said(6, f"{meter}curl: (6) Could not resolve host: {host}\n")
     said = f"curl: (7) Failed to connect to {host} port {port} after 0 ms"

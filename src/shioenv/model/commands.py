@@ -40,6 +40,7 @@ from shioenv.model.facts import Tree
 from shioenv.model.forms import UNKNOWN, UNKNOWN_LONG
 from shioenv.model.memory.memory import VOLATILE, Memory
 from shioenv.model.refused import refused
+from shioenv.model.rows import LISTS, WALKS, chosen_rows
 from shioenv.system.world import World
 
 GUESSED = "guessed"
@@ -130,6 +131,7 @@ class Commands:
             "search": self._search,
             "effect": self._effect,
             "host outside": self._outside,
+            "chosen rows": self._rows,
             "unnamed directory": self._unnamed,
             "emulator": self._emulator,
             "other PATH": self._elsewhere,
@@ -290,6 +292,28 @@ class Commands:
         step = self._step(Call(named(call.text, name)), state)
         said = without_name(step.answer.behavior, name)
         return replace(step, input=call.text, answer=replace(step.answer, behavior=said))
+
+    def _rows(self, call: Call, state: State) -> Step | None:
+        """What a command prints that lists some processes or files, by what it prints of all."""
+        if call.words[:1] not in ((LISTS,), (WALKS,)):
+            return None
+        taken = self._memory.take(call, state)
+        if taken is None or taken.form.guessed:
+            return None
+
+        def shown(text: str, place: State) -> str | None:
+            asked = Call.parse(text)
+            step = self._exact(asked, place) or self._remembered(asked, place)
+            if step is None:
+                return None
+            sure = step.answer.confidence >= VOLATILE / 2 or any(not far for _, far in step.nearest)
+            return step.answer.behavior.output.decode() if sure else None
+
+        said = chosen_rows(taken.form, state, self._world.state(), shown)
+        if said is None:
+            return None
+        sure = VOLATILE if said.volatile else 1.0
+        return Step(call.text, Answer(said, sure, "rows of a list, by rule"))
 
     def _in_place(self, call: Call, state: State) -> Step | None:
         fresh = self._world.made

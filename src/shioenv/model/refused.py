@@ -313,6 +313,8 @@ def _search(form: Form, state: State) -> Said | None:
                 return f"find: missing argument to `{word}'\n", 1
             place += ends[0] + 1
             continue
+        if not word.startswith("-") and _SHOWN.fullmatch(word):
+            return f"find: paths must precede expression: `{word}'\n", 1
         if word not in _VALUED:
             return None
         if place == len(words):
