@@ -18,11 +18,12 @@ SOURCE = Path(shioenv.__file__).parent
 ALLOWED = (
     *("grammar/", "bash/builtins.py", "composition/callers.py", "composition/effects.py"),
     *("composition/programs.py", "composition/outside.py", "evaluation/conform/data.py"),
-    *("model/refused.py", "model/refused_values.py"),
+    *("model/apart.py", "model/refused.py", "model/refused_values.py", "model/rows.py"),
 )
 """Grammars are called by their names. Builtins, what runs others, what changes the tree by rule,
-what prints by rule, what refuses its words, what says that a host is not reached, and what shows
-the machine to an emulator that knows the home tree alone, have one table each."""
+what prints by rule, what refuses its words, what does the same to each operand, what lists, what
+says that a host is not reached, and what shows the machine to an emulator that knows the home tree
+alone, have one table each."""
 
 
 @cache

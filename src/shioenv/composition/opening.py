@@ -21,6 +21,9 @@ from shioenv.domain.pointer import pointer
 from shioenv.domain.runner import State
 from shioenv.errors import Abstained
 
+NULL = "/dev/null"
+"""The file that is always empty."""
+
 
 def opening(call: Call, state: State, fresh: Mapping[str, Any]) -> Behavior | None:
     """What `: > FILE`, `: < FILE` and `echo >> FILE` do; None for other commands.
@@ -93,6 +96,7 @@ def given(call: Call, state: State) -> tuple[Call, State] | None:
     except Abstained:
         return None
     content = state.read(fields[0]) if len(fields) == 1 else None
+    content = b"" if fields == [NULL] else content
     if content is None:
         return None
     return replace(call, reads=None, from_file=True), replace(state, stdin=content)

@@ -1,8 +1,8 @@
 """What a few programs print, told by rule from their arguments and the state; they change nothing.
 
-They are `base64 -d`, `basename`, `bc`, `diff`, `dirname`, `env`, `expr`, `getent`, `groups`, `id`,
-`printenv`, `readlink`, `seq`, `which` and `yes`, with the options that people type. Anything else
-is left to a runner.
+They are `base64 -d`, `basename`, `bc`, `cat /dev/null`, `diff`, `dirname`, `env`, `expr`, `getent`,
+`groups`, `id`, `printenv`, `readlink`, `seq`, `which` and `yes`, with the options that people type.
+Anything else is left to a runner.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from shioenv.composition.call import Call
 from shioenv.composition.differing import differences
 from shioenv.composition.gathering import options_of, words_of
 from shioenv.composition.modes import mode_of
+from shioenv.composition.opening import NULL
 from shioenv.composition.variables import Variables
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import State
@@ -135,6 +136,12 @@ def _base64(words: Sequence[str], state: State) -> Behavior:
         return _output(base64.b64decode(state.stdin.replace(b"\n", b""), validate=True))
     except binascii.Error:
         raise Abstained("what is no base64") from None
+
+
+def _cat(words: Sequence[str], state: State) -> Behavior:
+    if not words or set(words) != {NULL}:
+        raise Abstained("what records show")
+    return _output(b"")
 
 
 def _of_users(
@@ -314,7 +321,8 @@ _OF_THE_ENVIRONMENT = {"env": _env, "printenv": _printenv}
 
 PROGRAMS: Mapping[str, Callable[[Sequence[str], State], Behavior]] = MappingProxyType(
     {
-        "base64": _base64, "basename": _basename, "bc": _bc, "diff": _diff, "dirname": _dirname,
+        "base64": _base64, "basename": _basename, "bc": _bc, "cat": _cat,
+        "diff": _diff, "dirname": _dirname,
         "env": _env, "expr": _expr, "getent": _getent, "groups": _of_users(groups_of_users),
         "id": _of_users(told_of_users),
         "printenv": _printenv, "readlink": _readlink, "seq": _seq, "which": _which, "yes": _yes,

@@ -206,9 +206,11 @@ class SimpleCommands(ABC):
         elif text:
             streams = Streams(opened.fds, opened.stdin)
             call = Call(text, opened.reads, opened.closed)
-            is_bare = call.text == text
-            if name in CALLING and is_bare and self._callers.run(command, streams):
-                return
+            if name in CALLING and not opened.closed:
+                given = self._redirections.content(opened)
+                given = given if opened.reads is None else Stdin(given.data)
+                if self._callers.run(command, replace(streams, stdin=given)):
+                    return
             if text == "cd -" and self._here.own.carried.left is not None:
                 self._go_back(streams)
                 return

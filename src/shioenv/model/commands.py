@@ -36,6 +36,7 @@ from shioenv.domain.patch import ContextPatch, Operation
 from shioenv.domain.pointer import keys, pointer
 from shioenv.domain.runner import Answer, Guesser, Runner, State, answer_of
 from shioenv.errors import Abstained
+from shioenv.model.apart import one_by_one
 from shioenv.model.facts import Tree
 from shioenv.model.forms import UNKNOWN, UNKNOWN_LONG
 from shioenv.model.memory.memory import VOLATILE, Memory
@@ -129,6 +130,7 @@ class Commands:
             "refusal of a filter": self._unread,
             "in place": self._in_place,
             "search": self._search,
+            "operands one by one": self._one_by_one,
             "effect": self._effect,
             "host outside": self._outside,
             "chosen rows": self._rows,
@@ -292,6 +294,16 @@ class Commands:
         step = self._step(Call(named(call.text, name)), state)
         said = without_name(step.answer.behavior, name)
         return replace(step, input=call.text, answer=replace(step.answer, behavior=said))
+
+    def _one_by_one(self, call: Call, state: State) -> Step | None:
+        """What a command does to several operands, by what it does to each."""
+        taken = self._memory.take(call, state)
+        if taken is None or taken.form.guessed:
+            return None
+        said = one_by_one(
+            taken.form, taken.operands, state, lambda each: self._step(each, state).answer
+        )
+        return None if said is None else Step(call.text, said)
 
     def _rows(self, call: Call, state: State) -> Step | None:
         """What a command prints that lists some processes or files, by what it prints of all."""

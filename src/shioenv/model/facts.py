@@ -13,6 +13,7 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from shioenv.composition.modes import mode_of
+from shioenv.composition.opening import NULL
 from shioenv.domain.context import MONTHS, FileEntry
 from shioenv.domain.names import file_key, name_bytes, place_in_directory
 from shioenv.domain.runner import State
@@ -382,7 +383,7 @@ def _operand(word: str, state: State) -> Operand:
         entry = entry or resolved
     if entry is not None:
         kind = {"-": "f", "d": "d", "l": "l"}.get(entry.perms[:1], "s")
-        content = state.read(word) if kind in "fl" else None
+        content = state.read(word) if kind in "fl" else b"" if path == NULL else None
         names = listing(word, state) if kind == "d" else None
         inside = tree(word, state) if kind == "d" else None
         return Operand(word, kind, path, key, entry, content, names, inside)

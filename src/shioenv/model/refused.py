@@ -192,6 +192,38 @@ _OF_BLOCKS = frozenset(
 )
 
 
+def _absent(form: Form, state: State) -> Said | None:
+    """What a program says of the one file to read, which is not there."""
+    path = "".join(form.operands)
+    if len(form.operands) != 1 or path == "-" or not _NAME.fullmatch(path):
+        return None
+    if state.entry(path) is not None or any(
+        name in ("--help", "--version", "-i", "--files0-from") for name, _ in form.options
+    ):
+        return None
+    return f"{form.utility}: {path}: No such file or directory\n", 1
+
+
+def _columns_of_absent(form: Form, state: State) -> Said | None:
+    return _columns(form, state) or _absent(form, state)
+
+
+def _order(form: Form, state: State) -> Said | None:
+    """What `sort` says of the first file that is not there."""
+    if any(name not in _OF_ORDER for name, _ in form.options):
+        return None
+    for path in form.operands:
+        if path != "-" and state.entry(path) is None:
+            shown = _NAME.fullmatch(path) and not path.startswith(("/dev/", "/proc/", "+"))
+            return (f"sort: cannot read: {path}: No such file or directory\n", 2) if shown else None
+    return None
+
+
+_OF_ORDER = frozenset(
+    {"-b", "-d", "-f", "-g", "-h", "-i", "-k", "-M", "-n", "-r", "-s", "-t", "-u", "-V"}
+)
+
+
 def _unzipped(form: Form, state: State) -> Said | None:
     """What `gunzip` says of one file that there is not."""
     path = "".join(form.operands)
@@ -387,7 +419,9 @@ _RULES: Mapping[str, Callable[[Form, State], Said | None]] = MappingProxyType(
         "chmod": _mode,
         "chown": _owner,
         "cp": _place,
-        "cut": _columns,
+        "cut": _columns_of_absent,
+        "expand": _absent,
+        "fold": _absent,
         "date": _date,
         "dd": _blocks,
         "find": _search,
@@ -398,8 +432,12 @@ _RULES: Mapping[str, Callable[[Form, State], Said | None]] = MappingProxyType(
         "passwd": _user,
         "ps": _processes,
         "sed": _script,
+        "md5sum": _absent,
         "seq": _numbers,
+        "sha1sum": _absent,
+        "sha256sum": _absent,
         "sleep": _seconds,
+        "sort": _order,
         "su": _user,
         "tar": _archive,
         "touch": _place,
