@@ -1,8 +1,8 @@
 """What a few programs print, told by rule from their arguments and the state; they change nothing.
 
-They are `base64 -d`, `basename`, `bc`, `cat /dev/null`, `diff`, `dirname`, `env`, `expr`, `getent`,
-`groups`, `id`, `printenv`, `readlink`, `seq`, `which` and `yes`, with the options that people type.
-Anything else is left to a runner.
+They are `base64 -d`, `basename`, `bc`, `cat /dev/null`, `comm`, `diff`, `dirname`, `env`, `expr`,
+`getent`, `groups`, `id`, `printenv`, `readlink`, `seq`, `sort`, `which` and `yes`, with the options
+that people type. Anything else is left to a runner.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from shioenv.composition.differing import differences
 from shioenv.composition.gathering import options_of, words_of
 from shioenv.composition.modes import mode_of
 from shioenv.composition.opening import NULL
+from shioenv.composition.sorting import common_lines, sorted_text
 from shioenv.composition.variables import Variables
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import State
@@ -225,6 +226,16 @@ def _seq(words: Sequence[str], state: State) -> Behavior:
     return _output(os.fsencode(f"{shown}\n" if counted else ""))
 
 
+def _comm(words: Sequence[str], state: State) -> Behavior:
+    said, output, error, code = common_lines(words, state)
+    return Behavior(code, said, stdout=output, stderr=error)
+
+
+def _sort(words: Sequence[str], state: State) -> Behavior:
+    output, error, code = sorted_text(words, state)
+    return Behavior(code, output + error, stdout=output, stderr=error)
+
+
 def _env(
     words: Sequence[str], state: State, before: Mapping[str, str] = MappingProxyType({})
 ) -> Behavior:
@@ -321,11 +332,12 @@ _OF_THE_ENVIRONMENT = {"env": _env, "printenv": _printenv}
 
 PROGRAMS: Mapping[str, Callable[[Sequence[str], State], Behavior]] = MappingProxyType(
     {
-        "base64": _base64, "basename": _basename, "bc": _bc, "cat": _cat,
+        "base64": _base64, "basename": _basename, "bc": _bc, "cat": _cat, "comm": _comm,
         "diff": _diff, "dirname": _dirname,
         "env": _env, "expr": _expr, "getent": _getent, "groups": _of_users(groups_of_users),
         "id": _of_users(told_of_users),
-        "printenv": _printenv, "readlink": _readlink, "seq": _seq, "which": _which, "yes": _yes,
+        "printenv": _printenv, "readlink": _readlink, "seq": _seq, "sort": _sort, "which": _which,
+        "yes": _yes,
     }
 )  # fmt: skip
 """What each program prints, by name. Errors: Abstained for no rule."""
