@@ -283,7 +283,7 @@ def regimes(
     seq2seq: Annotated[
         str | None,
         typer.Option(
-            metavar="tiny|small|base",
+            metavar="tiny|mini|small|base",
             help="Train a sequence model of this size of the same records, beside each memory.",
         ),
     ] = None,

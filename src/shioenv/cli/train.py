@@ -223,7 +223,7 @@ def model(
         float, typer.Option(min=0, help="Minutes of this piece. The same command goes on.")
     ] = 9.0,
     size: Annotated[
-        str, typer.Option(metavar="tiny|small|base", help="Size of a model from scratch.")
+        str, typer.Option(metavar="tiny|mini|small|base", help="Size of a model from scratch.")
     ] = "small",
     checkpoint: Checkpoint = None,
     steps: Annotated[

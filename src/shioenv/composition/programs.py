@@ -1,8 +1,8 @@
 """What a few programs print, told by rule from their arguments and the state; they change nothing.
 
-They are `base64 -d`, `basename`, `bc`, `cat /dev/null`, `comm`, `diff`, `dirname`, `env`, `expr`,
-`getent`, `groups`, `id`, `printenv`, `readlink`, `seq`, `sort`, `which` and `yes`, with the options
-that people type. Anything else is left to a runner.
+They are `base64 -d`, `basename`, `bc`, `cat /dev/null`, `comm`, `diff`, `dirname`, `env`, `expr`.
+They are also `getent`, `groups`, `id`, `printenv`, `readlink`, `seq`, `sort`, `which` and `yes`.
+They have the options that people type. Anything else is left to a runner.
 """
 
 from __future__ import annotations
