@@ -25,6 +25,9 @@ Said = tuple[str, int]
 _SHOWN = re.compile(r"[ -\[\]-~]+")
 """Words that messages show as they are: ASCII without a backslash."""
 
+_OF_THE_KERNEL = ("/dev/", "/proc/", "/sys/")
+"""Directories of files of which a state does not tell."""
+
 _PLAIN = frozenset({"-E", "-i", "-n", "-s", "-u", "-z"})
 """Options of `sed` that leave it what a script is."""
 
@@ -182,7 +185,7 @@ def _blocks(form: Form, state: State) -> Said | None:
             return f"dd: invalid number: ‘{value}’\n", 1
         given[key] = value
     source = given.get("if")
-    if source is None or state.entry(source) is not None or source.startswith(("/dev/", "/proc/")):
+    if source is None or state.entry(source) is not None or source.startswith(_OF_THE_KERNEL):
         return None
     return f"dd: failed to open '{source}': No such file or directory\n", 1
 
@@ -197,9 +200,9 @@ def _absent(form: Form, state: State) -> Said | None:
     path = "".join(form.operands)
     if len(form.operands) != 1 or path == "-" or not _NAME.fullmatch(path):
         return None
-    if state.entry(path) is not None or any(
-        name in ("--help", "--version", "-i", "--files0-from") for name, _ in form.options
-    ):
+    if state.entry(path) is not None or path.startswith(_OF_THE_KERNEL):
+        return None
+    if any(name in ("--help", "--version", "-i", "--files0-from") for name, _ in form.options):
         return None
     return f"{form.utility}: {path}: No such file or directory\n", 1
 
@@ -214,7 +217,7 @@ def _order(form: Form, state: State) -> Said | None:
         return None
     for path in form.operands:
         if path != "-" and state.entry(path) is None:
-            shown = _NAME.fullmatch(path) and not path.startswith(("/dev/", "/proc/", "+"))
+            shown = _NAME.fullmatch(path) and not path.startswith((*_OF_THE_KERNEL, "+"))
             return (f"sort: cannot read: {path}: No such file or directory\n", 2) if shown else None
     return None
 
@@ -305,6 +308,8 @@ def _archive(form: Form, state: State) -> Said | None:
     if not path or path == "-" or ":" in path or not options.keys() & {"-x", "-t"}:
         return None
     if state.entry(path) is not None or "-C" in options or not _NAME.fullmatch(path):
+        return None
+    if path.startswith(_OF_THE_KERNEL):
         return None
     ends = "Error is not recoverable: exiting now\n"
     opened = f"{path}: Cannot open: No such file or directory\n"
