@@ -274,7 +274,8 @@ def test_what_is_recorded_does_not_depend_on_shared_executions(
 
     warm = shared(tmp_path / "warm", 1)
     assert_same(whole, tmp_path / "warm")
-    assert warm.effort.found > warm.effort.asked / 3 > 0
+    # what the killed process found out last was not kept
+    assert warm.effort.found > warm.effort.asked / 5 > 0
     assert warm.effort.trouble is None
 
     (file,) = own_cache.glob("*.sqlite")
