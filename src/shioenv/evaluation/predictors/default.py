@@ -14,6 +14,7 @@ from shioenv.domain.runner import State
 from shioenv.errors import Abstained, PredictorError
 from shioenv.evaluation.predictor import Setting
 from shioenv.evaluation.predictors.bashkit import Bashkit
+from shioenv.evaluation.predictors.seq2seq import answer_in_one_thread
 from shioenv.model.files import DEFAULT, card_of, load_model
 from shioenv.model.model import Model
 from shioenv.model.worlds import asked_elsewhere
@@ -67,10 +68,13 @@ def default(setting: Setting) -> Model:
             name = part
     card = card_of(name or DEFAULT)
     emulated = emulator(stages, setting.system) if stages else None
-    return load_model(
+    model = load_model(
         name or None, seq2seq=written, stages=emulated, stages_name=stages, abstain_below=least,
         world=asked_elsewhere(card, setting.system, setting.start),
     )  # fmt: skip
+    if written:
+        answer_in_one_thread()
+    return model
 
 
 def emulator(name: str, system: str | None) -> Emulated:

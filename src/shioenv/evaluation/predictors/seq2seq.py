@@ -56,6 +56,16 @@ class WrittenPredictor:
         return self._composition.answer(shell_input, here)
 
 
+def answer_in_one_thread() -> None:
+    """Has this process write answers in one thread: others write on the other processors.
+
+    Threads of several processes wait for each other at every operation.
+    """
+    import torch
+
+    torch.set_num_threads(1)
+
+
 def seq2seq(setting: Setting) -> WrittenPredictor:
     """The predictor `seq2seq:MODEL`, with `,memory=MODEL` a sequence model that uses a memory.
 
@@ -69,9 +79,11 @@ def seq2seq(setting: Setting) -> WrittenPredictor:
     memory = Memory(opened(located(kept))) if kept else None
     if setting.system == next(iter(known), ""):
         model = load_seq2seq(name, memory=memory)
+        answer_in_one_thread()
         return WrittenPredictor(model, model.version)
     world = world_called(setting.system, setting.start)
     now = now_of(find_system(setting.system).declaration)
     model = load_seq2seq(name, memory=memory, world=world, now=now)
+    answer_in_one_thread()
     where = "" if setting.system in known else ", of a system it never saw"
     return WrittenPredictor(model, f"{model.version}{where}")
