@@ -14,9 +14,9 @@ from shioenv.domain.runner import State
 from shioenv.errors import Abstained, PredictorError
 from shioenv.evaluation.predictor import Setting
 from shioenv.evaluation.predictors.bashkit import Bashkit
-from shioenv.evaluation.predictors.seq2seq import answer_in_one_thread
 from shioenv.model.files import DEFAULT, card_of, load_model
 from shioenv.model.model import Model
+from shioenv.model.sequence.seq2seq import answer_in_one_thread
 from shioenv.model.worlds import asked_elsewhere
 from shioenv.system.store import find_system
 

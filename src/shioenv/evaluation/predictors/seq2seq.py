@@ -16,7 +16,7 @@ from shioenv.evaluation.metrics import PatchLevel
 from shioenv.evaluation.predictor import Setting
 from shioenv.model.files import card_of, load_seq2seq, located, opened
 from shioenv.model.memory.memory import Memory
-from shioenv.model.sequence.seq2seq import Seq2seq
+from shioenv.model.sequence.seq2seq import Seq2seq, answer_in_one_thread
 from shioenv.model.worlds import world_called
 from shioenv.system.store import find_system
 from shioenv.training.preparing import now_of
@@ -54,16 +54,6 @@ class WrittenPredictor:
         if state is not None:
             here = replace(here, stdin=state.stdin)
         return self._composition.answer(shell_input, here)
-
-
-def answer_in_one_thread() -> None:
-    """Has this process write answers in one thread: others write on the other processors.
-
-    Threads of several processes wait for each other at every operation.
-    """
-    import torch
-
-    torch.set_num_threads(1)
 
 
 def seq2seq(setting: Setting) -> WrittenPredictor:

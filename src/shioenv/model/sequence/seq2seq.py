@@ -173,6 +173,16 @@ class _Held:
         raise Abstained("nothing can stand next")
 
 
+def answer_in_one_thread() -> None:
+    """Has this process write answers in one thread: others write on the other processors.
+
+    Threads of several processes wait for each other at every operation.
+    """
+    import torch
+
+    torch.set_num_threads(1)
+
+
 def now_from(text: str) -> Now:
     """The moment that `Now.text` wrote."""
     day, _, clock = text.partition(" ")
