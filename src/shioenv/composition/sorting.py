@@ -11,6 +11,7 @@ from heapq import merge
 from itertools import groupby, pairwise
 from typing import Any
 
+from shioenv.domain.context import MONTHS
 from shioenv.domain.runner import State
 from shioenv.domain.work import spend
 from shioenv.errors import Abstained
@@ -26,7 +27,7 @@ _KEY = re.compile(rf"(\d+)(?:\.(\d+))?([{_ORDERING}]*)(?:,(\d+)(?:\.(\d+))?([{_O
 _OLD_KEY = re.compile(rf"\+(\d+)(?:\.(\d+))?([{_ORDERING}]*)")
 _NUMBER = re.compile(rb"[ \t]*(-?)(\d*)(?:\.(\d*))?")
 _SIZES = b"KMGTPEZYRQ"
-_MONTHS = (b"JAN FEB MAR APR MAY JUN JUL AUG SEP OCT NOV DEC").split()
+_MONTHS = [name.upper().encode() for name in MONTHS]
 _MOST = 1_000_000
 """Most bytes that are sorted (ours)."""
 
@@ -212,20 +213,17 @@ def _way(options: str) -> Callable[[bytes], Any]:
 
     def text(part: bytes) -> bytes:
         part = bytes(each for each in part if each in kept) if kept else part
-        return part.translate(_UPPER) if folds else part
+        return part.upper() if folds else part
 
     return text
 
 
-_UPPER = bytes(each - 32 if 97 <= each <= 122 else each for each in range(256))
-
-
-def _digits(part: bytes) -> tuple[int, int, bytes]:
-    """Sign, whole part and fraction of the number that a part begins with."""
+def _digits(part: bytes) -> tuple[int, int, bytes, bytes]:
+    """Sign, whole part and fraction of the number that a part begins with, and what follows it."""
     match = _NUMBER.match(part)
     assert match is not None
     whole, fraction = int(match[2] or 0), (match[3] or b"").rstrip(b"0")
-    return (-1 if match[1] else 1), whole, fraction
+    return (-1 if match[1] else 1), whole, fraction, part[match.end() :]
 
 
 def _signed(sign: int, value: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -252,15 +250,13 @@ class _Turned:
 def _number(part: bytes) -> tuple[Any, ...]:
     if len(part) > 300:
         raise Abstained("a number of many digits")
-    sign, whole, fraction = _digits(part)
+    sign, whole, fraction, _ = _digits(part)
     return _signed(sign, (whole, fraction))
 
 
 def _size(part: bytes) -> tuple[Any, ...]:
-    sign, whole, fraction = _digits(part)
-    match = _NUMBER.match(part)
-    assert match is not None
-    letter = part[match.end() : match.end() + 1].replace(b"k", b"K")
+    sign, whole, fraction, rest = _digits(part)
+    letter = rest[:1].replace(b"k", b"K")
     rank = _SIZES.find(letter) + 1 if letter and (whole or fraction) else 0
     return _signed(sign, (rank, whole, fraction))
 

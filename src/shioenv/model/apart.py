@@ -38,19 +38,23 @@ def one_by_one(
         return None
     paths = [one for one, role in zip(operands, form.roles, strict=True) if role in PATHS]
     before = [one for one, role in zip(operands, form.roles, strict=True) if role not in PATHS]
-    if len(paths) < 2 or len({each.word for each in paths}) < len(paths) or "x" in _kinds(paths):
+    if (
+        len(paths) < 2
+        or len({each.word for each in paths}) < len(paths)
+        or any(each.kind == "x" for each in paths)
+    ):
         return None
     missing = [each for each in paths if each.kind in "mM"]
     there = len(paths) - len(missing)
     if form.utility in ALONG and there > 1:
         return None
-    if form.utility == "cat" and (there > 1 and form.options):
+    if form.utility == "cat" and there > 1 and form.options:
         return None  # numbers go on from one file to the next
     wrong = there if form.utility in ("mkdir", "rmdir") else len(missing)
     names = {name for name, _ in form.options}
     if not wrong or names & _OF_ALL or (form.utility == "touch" and names & {"-r", "-h"}):
         return None
-    if any(each.word == "-" or each.word.startswith("-") for each in operands):
+    if any(each.word.startswith("-") for each in operands):
         return None
     words = [form.command, *(word for each in form.options for word in option_words(each))]
     words += [each.word for each in before]
@@ -73,7 +77,3 @@ def one_by_one(
         "operands one by one, by rule",
         {k: v for each in answers for k, v in each.written.items()},
     )
-
-
-def _kinds(operands: Sequence[Operand]) -> str:
-    return "".join(each.kind for each in operands)

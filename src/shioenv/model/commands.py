@@ -40,6 +40,7 @@ from shioenv.model.apart import one_by_one
 from shioenv.model.facts import Tree
 from shioenv.model.forms import UNKNOWN, UNKNOWN_LONG
 from shioenv.model.memory.memory import VOLATILE, Memory
+from shioenv.model.memory.rewrite import Taken
 from shioenv.model.refused import refused
 from shioenv.model.rows import LISTS, WALKS, chosen_rows
 from shioenv.system.world import World
@@ -115,6 +116,7 @@ class Commands:
     ) -> None:
         self._memory, self._world, self._written = memory, world, written
         self._stages, self._stages_name = stages, stages_name
+        self._taken: tuple[Call | None, State | None, Taken | None] = None, None, None
         self.steps: list[Step] = []
         """What was asked and answered, command by command."""
         self.answerers: Mapping[str, Answerer] = {
@@ -171,6 +173,14 @@ class Commands:
                 return replace(step, asked=(*asked, *step.asked))
         why = f"nothing like {call.text!r:.60} was executed"
         return Step(call.text, nothing(why), asked=(*asked, GUESSED))
+
+    def _take(self, call: Call, state: State) -> Taken | None:
+        """See `Memory.take`. The command that is asked about is taken apart once."""
+        call_before, state_before, taken = self._taken
+        if call_before is not call or state_before is not state:
+            taken = self._memory.take(call, state)
+            self._taken = call, state, taken
+        return taken
 
     def _redirection(self, call: Call, state: State) -> Step | None:
         fresh = self._world.made
@@ -235,7 +245,7 @@ class Commands:
 
     def _refused(self, call: Call, state: State) -> Step | None:
         """What a program says of words that it refuses, by rule."""
-        taken = self._memory.take(call, state)
+        taken = self._take(call, state)
         said = None if taken is None else refused(taken.form, state)
         if said is None:
             return None
@@ -246,7 +256,7 @@ class Commands:
 
         It says the same where it reads nothing, on a machine on which nothing was run.
         """
-        taken = self._memory.take(call, state) if state.stdin else None
+        taken = self._take(call, state) if state.stdin else None
         if taken is None or not taken.form.filters:
             return None
         pristine = self._world.state(state.cwd)
@@ -297,7 +307,7 @@ class Commands:
 
     def _one_by_one(self, call: Call, state: State) -> Step | None:
         """What a command does to several operands, by what it does to each."""
-        taken = self._memory.take(call, state)
+        taken = self._take(call, state)
         if taken is None or taken.form.guessed:
             return None
         said = one_by_one(
@@ -309,7 +319,7 @@ class Commands:
         """What a command prints that lists some processes or files, by what it prints of all."""
         if call.words[:1] not in ((LISTS,), (WALKS,)):
             return None
-        taken = self._memory.take(call, state)
+        taken = self._take(call, state)
         if taken is None or taken.form.guessed:
             return None
 
@@ -329,7 +339,7 @@ class Commands:
 
     def _in_place(self, call: Call, state: State) -> Step | None:
         fresh = self._world.made
-        taken = self._memory.take(call, state) if fresh is not None else None
+        taken = self._take(call, state) if fresh is not None else None
         if taken is None or fresh is None or taken.form.guessed:
             return None
         form = taken.form
@@ -343,7 +353,7 @@ class Commands:
         """What a command prints that searches several files, by what it prints of each."""
         if call.words[:1] != (SEARCH,):
             return None
-        taken = self._memory.take(call, state)
+        taken = self._take(call, state)
         if taken is None or taken.form.guessed:
             return None
         form = taken.form
@@ -410,7 +420,7 @@ class Commands:
         return Step(call.text, Answer(behavior, 0.95, "no directory of PATH holds it"))
 
     def _reads_the_pipe(self, call: Call, state: State) -> bool:
-        taken = self._memory.take(call, state)
+        taken = self._take(call, state)
         if taken is None:
             return False
         files = any(each.kind in "fdls" for each in taken.operands)

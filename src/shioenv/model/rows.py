@@ -120,6 +120,7 @@ class _Rows:
         self._given: dict[str, list[str]] = {}
         for name, value in form.options:
             self._given.setdefault(name, []).append(value or "")
+        self._printed: dict[str, Sequence[str]] = {}
 
     def listed(self) -> Behavior | None:
         """See `chosen_rows`."""
@@ -142,21 +143,23 @@ class _Rows:
         base = f"ps {operands[0]}" if operands else f"ps -e{letters}"
         base += f" -o {columns}" if columns else ""
         header, *rows = self._column(columns) if _ALONE.fullmatch(columns) else self._lines(base)
-        processes = [_PROCESS.fullmatch(line) for line in self._lines("ps -e")[1:]]
-        if len(rows) != len(processes) or not all(processes):
+        processes = self._processes("ps -e")
+        if len(rows) != len(processes):
             return None
         if _CUT.search(columns):  # the command itself stands there, of another length
             return None
         own = " ".join((LISTS, *self._form.words)).replace("\\", "\\\\")
         rows[-1] = re.sub(rf"(?<!\S){LISTS} \S.*", own, rows[-1])
-        order = self._sorted([place for place in range(len(rows)) if self._is_chosen(place)])
+        order = self._sorted(self._chosen(processes))
         lines = [] if bare else [header]
         lines += [rows[place] for place in order]
         output = "".join(f"{line}\n" for line in lines).encode()
         return Behavior(0 if order else 1, output, stdout=output, stderr=b"", volatile=True)
 
     def _lines(self, command: str) -> Sequence[str]:
-        return _lines(self._shown, command, self._state)
+        if command not in self._printed:
+            self._printed[command] = _lines(self._shown, command, self._state)
+        return self._printed[command]
 
     def _column(self, name: str) -> Sequence[str]:
         """The lines of one column, its name first."""
@@ -167,30 +170,39 @@ class _Rows:
     def _processes(self, command: str) -> list[tuple[str, str]]:
         """The number and the name of each process that a command lists."""
         found = [_PROCESS.fullmatch(line) for line in self._lines(command)[1:]]
+        if not all(found):
+            raise LookupError(command)
         return [(match[1], match[2]) for match in found if match]
 
-    def _is_chosen(self, place: int) -> bool:
-        given = self._given
+    def _chosen(self, processes: Sequence[tuple[str, str]]) -> list[int]:
+        """The places of the processes that the command chooses, in order."""
+        given, places = self._given, range(len(processes))
         if self._form.operands or given.keys() & _ALL:
-            return True
-        number, name = self._processes("ps -e")[place]
+            return list(places)
         if not given.keys() & _CHOOSES:
-            usual = {each for each, _ in self._processes("ps")[:-1]}
-            return number in usual or place == len(self._processes("ps -e")) - 1
-        if any(number in _split(each) for each in given.get("-p", ())):
-            return True
-        if any(name in _split(each) for each in given.get("-C", ())):
-            return True
-        wanted = [
-            each for name in ("-u", "-U") for some in given.get(name, ()) for each in _split(some)
+            usual = {number for number, _ in self._processes("ps")[:-1]}
+            return [at for at in places if processes[at][0] in usual or at == places[-1]]
+        numbers, names = self._listed("-p"), self._listed("-C")
+        owners = self._owners(self._listed("-u") | self._listed("-U"))
+        return [
+            at
+            for at, (number, name) in enumerate(processes)
+            if number in numbers or name in names or (owners and self._owner(at) in owners)
         ]
-        if not wanted:
-            return False
+
+    def _listed(self, option: str) -> set[str]:
+        """The values of an option that takes a list."""
+        return {each for some in self._given.get(option, ()) for each in re.split("[, ]+", some)}
+
+    def _owners(self, wanted: set[str]) -> set[str]:
+        """The names of users who are named, or given by their numbers."""
         users = accounts(self._state, PASSWD)
-        owner = self._lines("ps -ef")[place + 1].split()[0]
         if any(each not in users and not each.isdecimal() for each in wanted):
-            raise LookupError(owner)
-        return bool({owner, *users.get(owner, ["", "", ""])[2:3]} & set(wanted))
+            raise LookupError(LISTS)
+        return {name for name, user in users.items() if wanted & {name, *user[2:3]}}
+
+    def _owner(self, place: int) -> str:
+        return self._lines("ps -ef")[place + 1].split()[0]
 
     def _sorted(self, places: list[int]) -> list[int]:
         for keys in self._given.get("--sort", ()):
@@ -204,10 +216,6 @@ class _Rows:
                     raise LookupError(key)
                 places.sort(key=values.__getitem__, reverse=key.startswith("-"))
         return places
-
-
-def _split(values: str) -> list[str]:
-    return re.split("[, ]+", values)
 
 
 def _value(cell: str) -> float | str:

@@ -67,13 +67,11 @@ def seq2seq(setting: Setting) -> WrittenPredictor:
         raise PredictorError("no model is named", hint="seq2seq:DIR, or seq2seq:DIR,memory=MODEL")
     known = card_of(name).get("systems", {})
     memory = Memory(opened(located(kept))) if kept else None
-    if setting.system == next(iter(known), ""):
-        model = load_seq2seq(name, memory=memory)
-        answer_in_one_thread()
-        return WrittenPredictor(model, model.version)
-    world = world_called(setting.system, setting.start)
-    now = now_of(find_system(setting.system).declaration)
+    world, now, where = None, None, ""
+    if setting.system != next(iter(known), ""):
+        world = world_called(setting.system, setting.start)
+        now = now_of(find_system(setting.system).declaration)
+        where = "" if setting.system in known else ", of a system it never saw"
     model = load_seq2seq(name, memory=memory, world=world, now=now)
     answer_in_one_thread()
-    where = "" if setting.system in known else ", of a system it never saw"
     return WrittenPredictor(model, f"{model.version}{where}")
