@@ -62,10 +62,10 @@ _effects = attrgetter("exit_code", "timed_out", "patch", "content_digests")
 def disagree(first: Behavior, other: Behavior, *, ordered: bool = False) -> bool:
     """Whether another run did something else than the first, which had one pipe.
 
-    Where the other run had two pipes, the order between its channels is lost, and each channel is
-    cut off at a limit of its own. Then the channels have to make up the first run's output in some
-    order; where that output was truncated, beginnings of the channels have to. With `ordered` the
-    two outputs have to be the same bytes, cut off at the same limits.
+    Where the other run had two pipes, the order between its channels is lost, and each channel has
+    a limit of its own. Then the channels have to make up the first run's output in some order.
+    Beginnings of the channels have to where that output was truncated. With `ordered` the two
+    outputs have to be the same bytes, within the same limits.
     """
     if _effects(first) != _effects(other):
         return True
