@@ -189,6 +189,8 @@ static bool is_outlived(struct watched *run, int *process)
     return *process >= 0;
 }
 
+static bool is_open(const struct channel channels[2]) { return channels[0].fd >= 0 || channels[1].fd >= 0; }
+
 unsigned watch(struct watched *run)
 {
     const struct request *request = run->request;
@@ -201,7 +203,7 @@ unsigned watch(struct watched *run)
     int process = -1;  /* that outlives the shell */
     unsigned noticed = 0;
     struct looks looks = {0};
-    while (!shell_ended || channels[0].fd >= 0 || channels[1].fd >= 0 || (!killed && is_outlived(run, &process))) {
+    while (!shell_ended || is_open(channels) || (!killed && is_outlived(run, &process))) {
         struct pollfd watched[8] = {
             {channels[0].fd, POLLIN, 0}, {channels[1].fd, POLLIN, 0},
             {shell_ended ? -1 : server_socket, POLLIN, 0}, {control, POLLRDHUP, 0}, {notices, POLLIN, 0},
@@ -241,7 +243,8 @@ unsigned watch(struct watched *run)
         now = now_ns(CLOCK_MONOTONIC);
         uint32_t why = 0;
         if (is_flood(channels, request)) why = REPLY_OUTPUT_KILLED;
-        else if (now >= deadline) why = shell_ended ? REPLY_BACKGROUND : REPLY_TIMED_OUT;
+        else if (now >= deadline && !shell_ended) why = REPLY_TIMED_OUT;
+        else if (now >= deadline && (is_open(channels) || is_outlived(run, &process))) why = REPLY_BACKGROUND;
         else if (now >= next_look) {
             while (next_look <= now) next_look += LOOK_NS;
             show_uptime(false);

@@ -574,7 +574,8 @@ static void watch(const struct request *request, pid_t shell, const struct use *
         now = now_ns(CLOCK_MONOTONIC);
         uint32_t why = 0;
         if (channels[0].seen + channels[1].seen > request->drain_max) why = REPLY_OUTPUT_KILLED;
-        else if (now >= deadline) why = shell_ended ? REPLY_BACKGROUND : REPLY_TIMED_OUT;
+        else if (now >= deadline && !shell_ended) why = REPLY_TIMED_OUT;
+        else if (now >= deadline && (open_channels || is_outlived())) why = REPLY_BACKGROUND;
         else if (now >= next_look) {
             while (next_look <= now) next_look += LOOK_NS;
             if (half.ns == start && now - start >= deadline - now) half = (struct moment){now, use_now().busy_ticks};
