@@ -13,7 +13,7 @@ from shioenv.behavior.rows import Row, RowKind
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Input, Session
 from shioenv.irreducibility.scoring import Scoring
-from shioenv.live.resident import shell_of
+from shioenv.live.resident import ResidentShell
 from shioenv.recording.bounds import LIMITS
 from shioenv.recording.session import SessionRecorder
 from shioenv.sandbox.base import Execution, Limits, Request
@@ -148,11 +148,11 @@ def test_rows_leave_the_same(runner: SandboxRunner) -> None:
 
 
 def test_lines_of_a_shell_that_stays(runner: SandboxRunner) -> None:
-    with shell_of(runner) as shell:
+    with ResidentShell(runner, runner.system.declaration.start_directory) as shell:
         assert added(shell.run(LATE))
         assert shell.beside(LATE.replace("late", "beside")).limits_hit == ()
         assert shell.run("ls beside late").output == b"beside\nlate\n"
-    with shell_of(runner) as shell:
+    with ResidentShell(runner, runner.system.declaration.start_directory) as shell:
         last = shell.run(f"{LATE} exit 3")
         assert shell.ended
         assert added(last)
@@ -160,7 +160,9 @@ def test_lines_of_a_shell_that_stays(runner: SandboxRunner) -> None:
 
 
 def test_a_line_that_ends_its_shell_cuts_off_what_goes_on(system: System) -> None:
-    with open_sandbox(system, Limits(background_seconds=0.02)) as runner, shell_of(runner) as shell:
+    home = system.declaration.start_directory
+    hasty = Limits(background_seconds=0.02)
+    with open_sandbox(system, hasty) as runner, ResidentShell(runner, home) as shell:
         assert shell.run(STAYING["asleep"]).limits_hit == ()
         beside = shell.beside(STAYING["asleep"].replace("300", "301"))
         assert beside.limits_hit == ("background_seconds",)
