@@ -16,7 +16,7 @@ from typing import Final
 from shioenv.behavior.capture import SHELL_FIELDS, Found, Recorder, settled
 from shioenv.behavior.shell_state import ShellDump
 from shioenv.domain.behavior import Behavior
-from shioenv.errors import SandboxError, ShellEndedError
+from shioenv.errors import SandboxError, ShellEndedError, StartDirectoryError
 from shioenv.sandbox.base import Entered, Execution, FileChange, FileStat, Request, ShellSandbox
 
 OF_SHELLS = frozenset({*SHELL_FIELDS, "umask", "groups"})
@@ -75,6 +75,14 @@ class LineRecorder:
             last, changes=execution.changes, changes_truncated=execution.changes_truncated
         )
         return behavior
+
+    def restart(self, execution: Execution) -> None:
+        """Another shell was started in the machine as it is."""
+        execution = self._named(execution)
+        for _ in self._since(execution):
+            pass
+        self._last = execution
+        self._leave(execution, self._recorder.found.shell, self._recorder.found.cwd)
 
     def whole(self) -> Behavior:
         """What all lines so far did together, with the output and exit code of the last one."""
@@ -187,6 +195,7 @@ class Lines:
         """Seconds since the shell was started, at the end of its last line."""
         self.ended = False
         """Whether the shell has ended, with every process that it started."""
+        self._gone = False  # the machine, after an error of the sandbox
 
     def run(self, line: str, *, wall_seconds: float | None = None) -> Behavior:
         """What the shell does with a line; the patch leads from the end of the line before.
@@ -229,7 +238,7 @@ class Lines:
         try:
             execution = self._sandbox.run_beside(request)
         except SandboxError:
-            self.ended = True
+            self.ended = self._gone = True
             raise
         return self._recorder.beside(execution)
 
@@ -254,6 +263,30 @@ class Lines:
         if not self.ended:
             raise SandboxError("it cannot be killed, and does not run what it is given")
 
+    def settle(self) -> Behavior:
+        """Ends the shell and every other process of the machine by force; what `whole` gives then.
+
+        What they did until their end is part of it. Of the shell itself it tells what the last line
+        left. Errors: SandboxError.
+        """
+        self.kill()
+        self._recorder.beside(self._sandbox.look())
+        return self.whole()
+
+    def restart(self, *, idle_seconds: float) -> None:
+        """Starts another shell in the machine as it is, after one that ended. Errors: SandboxError.
+
+        The shell starts where the first one did; in the root directory where that is gone.
+        """
+        if self._gone:
+            raise SandboxError("the shell's machine is gone", hint="open another shell")
+        try:
+            execution = self._sandbox.start_shell(self._cwd, idle_seconds=idle_seconds)
+        except StartDirectoryError:
+            execution = self._sandbox.start_shell("/", idle_seconds=idle_seconds)
+        self.ended = not execution.stays
+        self._recorder.restart(execution)
+
     def start_terminal(self, text: str, *, idle_seconds: float) -> int:
         """Starts another shell, which runs an input on a terminal of the machine as it was left.
 
@@ -272,11 +305,11 @@ class Lines:
         return terminal
 
     def enter(self, text: str, *, wall_seconds: float, idle_seconds: float) -> Entered:
-        """Starts an input in the machine as it is, which goes on beside the shell.
+        """Starts an input in the machine's root directory, which goes on beside the shell.
 
         What it does to the machine the next `look` tells. Errors: those of `ShellSandbox.enter`.
         """
-        request = Request(text, cwd=self._cwd, wall_seconds=wall_seconds)
+        request = Request(text, cwd="/", wall_seconds=wall_seconds)
         return self._sandbox.enter(request, idle_seconds=idle_seconds)
 
     def look(self) -> Behavior:
@@ -284,7 +317,7 @@ class Lines:
         try:
             execution = self._sandbox.look()
         except SandboxError:
-            self.ended = True
+            self.ended = self._gone = True
             raise
         self.ended, self.busy = not execution.stays, execution.busy
         return self._recorder.behavior(execution)
@@ -296,8 +329,9 @@ class Lines:
     def _run(self, request: Request, *, blind: bool = False) -> Execution:
         try:
             execution = self._sandbox.run_line(request, blind=blind)
-        except (SandboxError, ShellEndedError):
+        except (SandboxError, ShellEndedError) as error:
             self.ended = True
+            self._gone = isinstance(error, SandboxError)
             raise
         self.ended = not execution.stays
         self.seconds = execution.ended - execution.started

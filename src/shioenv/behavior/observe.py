@@ -34,7 +34,7 @@ Started = TypeVar("Started")
 LENT = 2
 """Shells that are lent by `lend_shell` at a time; ours, because each takes megabytes."""
 
-LENT_SECONDS = 3600.0
+LENT_SECONDS = 86_400.0
 """Seconds for which a lent shell waits for its next line."""
 
 REPLAYED = 64

@@ -248,8 +248,6 @@ class NamespaceSandbox:
 
     def enter(self, request: Request, *, idle_seconds: float) -> Entered:
         """Starts an input that goes on in the machine; see `ShellSandbox.enter`."""
-        if self._process is None:
-            self._live = False
         reply, _ = self._exchange(replace(request, separate=True), Ask.ENTER, idle_seconds)
         self._live = True
         self._succeed(reply, request)
@@ -278,6 +276,7 @@ class NamespaceSandbox:
     def end_shell(self) -> None:
         """Ends the shell that stays; see `ShellSandbox.end_shell`."""
         if not self._live or self._process is None:
+            self._live = False
             return
         reply, _ = self._exchange(Request(""), Ask.END)
         self._live = False
