@@ -18,6 +18,8 @@ process and compares what the sandbox sees from outside.
 
 from __future__ import annotations
 
+import os
+import posixpath
 from base64 import b64decode
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
