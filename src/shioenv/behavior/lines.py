@@ -9,15 +9,21 @@ from __future__ import annotations
 import hashlib
 import stat
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Final
 
 from shioenv.behavior.capture import SHELL_FIELDS, Found, Recorder, settled
 from shioenv.behavior.shell_state import ShellDump
 from shioenv.domain.behavior import Behavior
-from shioenv.errors import SandboxError, ShellEndedError, StartDirectoryError
+from shioenv.errors import (
+    SandboxError,
+    ShellEndedError,
+    ShioenvError,
+    StartDirectoryError,
+)
 from shioenv.sandbox.base import Entered, Execution, FileChange, FileStat, Request, ShellSandbox
+from shioenv.sandbox.call_lock import CallLock
 
 OF_SHELLS = frozenset({*SHELL_FIELDS, "umask", "groups"})
 """The fields of a context that a shell's dump tells."""
@@ -174,7 +180,7 @@ class LineRecorder:
 
 
 class Lines:
-    """A shell that stays in a machine, line by line. One caller at a time."""
+    """A shell that stays in a machine, line by line. Threads' calls are taken one by one."""
 
     def __init__(
         self,
@@ -189,6 +195,7 @@ class Lines:
         """
         self._sandbox, self._recorder, self._cwd = sandbox, recorder, cwd
         self._give_back: Callable[[ShellSandbox], object] | None = give_back
+        self._calls = CallLock()
         self.busy = False
         """On a terminal: whether another process than the shell was in front at the last look."""
         self.seconds = 0.0
@@ -205,7 +212,8 @@ class Lines:
         after which the machine is gone.
         """
         request = Request(line, cwd=self._cwd, wall_seconds=wall_seconds)
-        return self._recorder.behavior(self._run(request))
+        with self.turn():
+            return self._recorder.behavior(self._run(request))
 
     def repeat(self, line: str, *, wall_seconds: float | None = None) -> Behavior:
         """Runs a line, and leaves it to the next `run` or `look` to find out what changed.
@@ -213,7 +221,8 @@ class Lines:
         The behavior has output and exit code alone. Errors: those of `run`.
         """
         request = Request(line, cwd=self._cwd, wall_seconds=wall_seconds)
-        return self._recorder.printed(self._run(request, blind=True))
+        with self.turn():
+            return self._recorder.printed(self._run(request, blind=True))
 
     def beside(
         self,
@@ -235,12 +244,13 @@ class Lines:
             separate=separate,
             stdin=stdin,
         )
-        try:
-            execution = self._sandbox.run_beside(request)
-        except SandboxError:
-            self.ended = self._gone = True
-            raise
-        return self._recorder.beside(execution)
+        with self.turn():
+            try:
+                execution = self._sandbox.run_beside(request)
+            except SandboxError:
+                self.ended = self._gone = True
+                raise
+            return self._recorder.beside(execution)
 
     def kill(self) -> None:
         """Ends the shell and all that it started by force; what they did to the machine stays.
@@ -249,6 +259,10 @@ class Lines:
         line whose time is over. No trap of the shell is run. Errors: SandboxError where the shell
         goes on.
         """
+        with self.turn():
+            self._kill()
+
+    def _kill(self) -> None:
         if self.ended:
             return
         self.beside(f"kill -9 {SHELL_PID}")
@@ -293,16 +307,17 @@ class Lines:
         The descriptor of the terminal's other end is the caller's to close. A shell that waits for
         a line is ended before. Errors: those of `look`.
         """
-        try:
-            if not self.ended:
-                self._sandbox.run_line(Request("exit", cwd=self._cwd), blind=True)
-            request = Request(text, cwd=self._cwd)
-            terminal = self._sandbox.start_terminal(request, idle_seconds=idle_seconds)
-        except (SandboxError, ShellEndedError):
-            self.ended = True
-            raise
-        self.ended = False
-        return terminal
+        with self.turn():
+            try:
+                if not self.ended:
+                    self._sandbox.run_line(Request("exit", cwd=self._cwd), blind=True)
+                request = Request(text, cwd=self._cwd)
+                terminal = self._sandbox.start_terminal(request, idle_seconds=idle_seconds)
+            except (SandboxError, ShellEndedError):
+                self.ended = True
+                raise
+            self.ended = False
+            return terminal
 
     def enter(self, text: str, *, wall_seconds: float, idle_seconds: float) -> Entered:
         """Starts an input in the machine's root directory, which goes on beside the shell.
@@ -310,21 +325,44 @@ class Lines:
         What it does to the machine the next `look` tells. Errors: those of `ShellSandbox.enter`.
         """
         request = Request(text, cwd="/", wall_seconds=wall_seconds)
-        return self._sandbox.enter(request, idle_seconds=idle_seconds)
+        with self.turn():
+            return self._sandbox.enter(request, idle_seconds=idle_seconds)
 
     def look(self) -> Behavior:
         """What happened since the line before, without a line."""
-        try:
-            execution = self._sandbox.look()
-        except SandboxError:
-            self.ended = self._gone = True
-            raise
-        self.ended, self.busy = not execution.stays, execution.busy
-        return self._recorder.behavior(execution)
+        with self.turn():
+            try:
+                execution = self._sandbox.look()
+            except SandboxError:
+                self.ended = self._gone = True
+                raise
+            self.ended, self.busy = not execution.stays, execution.busy
+            return self._recorder.behavior(execution)
 
     def whole(self) -> Behavior:
         """What all lines did together, with the output and the exit code of the last one."""
-        return self._recorder.whole()
+        with self._calls.lock:
+            return self._recorder.whole()
+
+    @contextmanager
+    def turn(self, *, closed: bool = False) -> Iterator[None]:
+        """Keep other threads' calls waiting, for calls that belong together.
+
+        Another error than the package's own, such as KeyboardInterrupt, ends the shell: part of
+        what it did may not be known. Errors: ShellEndedError after `close`, unless the calls do
+        without the machine (`closed`).
+        """
+        with self._calls.lock:
+            if self.given_back and not closed:
+                raise ShellEndedError("the shell was closed", hint="open another shell")
+            try:
+                yield
+            except ShioenvError:
+                raise
+            except BaseException:
+                self.ended = True
+                self.interrupt()
+                raise
 
     def _run(self, request: Request, *, blind: bool = False) -> Execution:
         try:
@@ -344,13 +382,18 @@ class Lines:
 
     def interrupt(self) -> None:
         """Ends the machine at once, from any thread; a call that waits raises SandboxError."""
-        self._sandbox.interrupt()
+        if not self.given_back:  # else the machine may be another shell's
+            self._sandbox.interrupt()
 
     def close(self) -> None:
-        """Ends the shell and all that it left; closing twice does nothing."""
+        """Ends the shell and all that it left; closing twice does nothing.
+
+        A call of another thread is interrupted, and raises SandboxError.
+        """
         self.ended = True
         give_back, self._give_back = self._give_back, None
         if give_back is not None:
-            with suppress(SandboxError):  # then it is gone, and opens anew for the next shell
-                self._sandbox.end_shell()
-            give_back(self._sandbox)
+            with self._calls.last(self._sandbox.interrupt):
+                with suppress(SandboxError):  # then it is gone, and opens anew for the next shell
+                    self._sandbox.end_shell()
+                give_back(self._sandbox)

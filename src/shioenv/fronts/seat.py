@@ -30,9 +30,8 @@ Machine = TypeVar("Machine", bound=Closable)
 class Seat(Generic[Machine]):
     """The machine of one agent, with a thread that does nothing else than use the machine.
 
-    A sandbox ends with the thread that opened it, and takes one call at a time. So all calls come
-    from this thread. The first call of `do` opens the machine. Errors: every use raises those of
-    opening it.
+    A sandbox takes one call at a time, so all calls come from this thread. The first call of `do`
+    opens the machine. Errors: every use raises those of opening it.
     """
 
     def __init__(

@@ -96,7 +96,7 @@ class Command:
 
 
 class EnteredMachine(Closing):
-    """A machine of its own, pristine at first. Not for use by two threads at once.
+    """A machine of its own, pristine at first. Threads' calls are taken one after the other.
 
     Commands share files, network and time. What a command leaves running goes on. Nothing inside
     can end the machine. A limit ends the processes, not the machine.
