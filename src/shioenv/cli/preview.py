@@ -82,7 +82,7 @@ def preview(
 
     The command has the user's own programs, files and rights. Nothing that the command writes
     reaches the host. The command's input and output are those of the terminal; the patch and a
-    diff of texts follow on standard error. With --json all of that is one document.
+    diff of contents follow on standard error. With --json all of that is one document.
 
     The exit status is the command's own. 124 says that the time ran out, 125 that the preview
     itself failed, 126 and 127 that the command could not be executed. A preview is a convenience
@@ -125,10 +125,6 @@ def document(command: list[str], made: Preview) -> dict[str, Any]:
     }
 
 
-_COLORS = {"+": "green", "-": "red", "@": "cyan"}
-"""Of the lines of a diff, by their first character."""
-
-
 def _parts(made: Preview) -> Iterator[bytes]:
     """Nothing on standard output. What is told of the command is printed on standard error."""
     told = [facts_of(made.behavior)]
@@ -141,8 +137,5 @@ def _parts(made: Preview) -> Iterator[bytes]:
         told.append(f"hidden: {', '.join(made.hidden)}")
     for line in told:
         printing.remark(line)
-    for line in made.diff.split("\n")[:-1]:
-        printing.remark(line, dim=False, color=_COLORS.get(line[:1]))
-    if made.diff_truncated:
-        printing.remark("some texts are too large for the diff")
+    printing.diff(made.diff)
     yield b""

@@ -72,7 +72,9 @@ class Preview:
     behavior: Behavior
     """Exit code, patch, flags; the output where it was captured. Times are of the host's clock."""
     diff: str
-    """The changed texts as unified diffs, with absolute names."""
+    """The changed contents as a unified diff with absolute names, for `patch -p1 -d /`.
+
+    Files whose contents are no text, or too large, come first, one line each."""
     diff_truncated: bool
     """Whether a changed text is too large for the diff, or all of them together are."""
     start: str
