@@ -54,6 +54,7 @@ def main() -> None:
         _become_first(plan, theirs, control, keeper)
     theirs.close()
     signal.signal(signal.SIGTERM, lambda *_: os.kill(first, signal.SIGKILL))
+    signal.signal(signal.SIGWINCH, lambda *_: os.kill(first, signal.SIGWINCH))
     told, descriptors, _, _ = socket.recv_fds(ours, LONGEST, 256)
     if not told:
         os.waitpid(first, 0)
@@ -66,7 +67,8 @@ def main() -> None:
             ours.sendall(b"M")
             control.sendall(_line(ours) or b"\n")
     os.waitid(os.P_PID, first, os.WEXITED | os.WNOWAIT)  # its number is no other's yet
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # there is nothing left to end
+    for number in (signal.SIGTERM, signal.SIGWINCH):  # there is nothing left to signal
+        signal.signal(number, signal.SIG_IGN)
     os.waitpid(first, 0)
     control.sendall(b"E")
     if control.recv(1) == b"S":
@@ -155,12 +157,19 @@ def _first(plan: PreviewPlan, keeper: socket.socket, control: socket.socket) -> 
     command = os.fork()
     if command == 0:
         _execute(plan)
+    signal.signal(signal.SIGWINCH, lambda *_: _resize(command))
     done, status = os.wait()
     while done != command:
         done, status = os.wait()
     keeper.sendall(b"%d\n" % os.waitstatus_to_exitcode(status))
     _wait_for_others(plan.background_seconds)
     return 0
+
+
+def _resize(group: int) -> None:
+    """Inform a group of processes that the window of their terminal has another size."""
+    with suppress(ProcessLookupError):
+        os.killpg(group, signal.SIGWINCH)
 
 
 def _configure(plan: PreviewPlan) -> None:

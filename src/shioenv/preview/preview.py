@@ -29,6 +29,7 @@ from shioenv.domain.patch import ContextPatch
 from shioenv.domain.pointer import keys
 from shioenv.errors import HostError, SandboxError, UsageError, did_you_mean
 from shioenv.preview.plan import LONGEST, PreviewPlan
+from shioenv.preview.terminal import kept_streams
 from shioenv.preview.texts import read_at, text_diff
 from shioenv.preview.usage import LOOK_SECONDS, Watch
 from shioenv.sandbox.base import GIBIBYTE, MEBIBYTE, Execution, FileChange, FileStat, Limits
@@ -138,8 +139,9 @@ def preview(
         gid=os.getegid(),
         parent=os.getpid(),
     )
-    with ExitStack() as stack:
+    with kept_streams() as on_resize, ExitStack() as stack:
         running = _Running(plan, limits, capture, stack)
+        on_resize.append(running.resize)
         return running.finish()
 
 
@@ -224,7 +226,6 @@ class _Running:
             "from shioenv.preview.inside import main; main()"
         )
         words = [sys.executable, "-P", "-c", boot, str(theirs.fileno()), json.dumps(sys.path)]
-        self._restore_terminal()
         try:
             if self._plan.own_id:
                 given = [theirs.fileno()]
@@ -261,13 +262,9 @@ class _Running:
         feeding.start()
         return end
 
-    def _restore_terminal(self) -> None:
-        """Has the terminal be as it is now when everything is over."""
-        import termios
-
-        if os.isatty(0):
-            before = termios.tcgetattr(0)
-            self._stack.callback(termios.tcsetattr, 0, termios.TCSANOW, before)
+    def resize(self) -> None:
+        """Inform the command that the window of its terminal has another size."""
+        self._process.send_signal(signal.SIGWINCH)
 
     def finish(self) -> Preview:
         """Lets the command begin, waits for its end, and looks at what changed."""
