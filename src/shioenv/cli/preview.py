@@ -122,6 +122,7 @@ def document(command: list[str], made: Preview) -> dict[str, Any]:
         "layers": list(made.layers),
         "read_only": list(made.read_only),
         "hidden": list(made.hidden),
+        "reachable": list(made.reachable),
     }
 
 
@@ -137,5 +138,7 @@ def _parts(made: Preview) -> Iterator[bytes]:
         told.append(f"hidden: {', '.join(made.hidden)}")
     for line in told:
         printing.remark(line)
+    if made.reachable:
+        printing.remark(f"reachable: {', '.join(made.reachable)}")
     printing.diff(made.diff)
     yield b""

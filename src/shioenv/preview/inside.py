@@ -143,6 +143,7 @@ def _first(plan: PreviewPlan, keeper: socket.socket, control: socket.socket) -> 
         "whole": arranged.whole,
         "layers": [os.fsdecode(layer.path) for layer in arranged.layers],
         "read_only": list(map(os.fsdecode, arranged.read_only)),
+        "reachable": list(map(os.fsdecode, arranged.reachable)),
     }
     roots = [root for layer in arranged.layers for root in layer[1:]]
     socket.send_fds(keeper, [json.dumps(told).encode() + b"\n"], [numbers, segments, *roots])

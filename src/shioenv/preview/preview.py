@@ -88,6 +88,8 @@ class Preview:
     """Mount points that could not be layered."""
     hidden: tuple[str, ...]
     """Paths that the command did not see."""
+    reachable: tuple[str, ...]
+    """Known sockets and FIFOs of the host that the command could reach."""
 
 
 def preview(
@@ -126,6 +128,7 @@ def preview(
         start=start,
         directories=_directories(directory),
         hidden=hidden,
+        sockets=_sockets(),
         whole=not own_id,
         network=network,
         processes=limits.processes,
@@ -162,6 +165,17 @@ def _hidden(hide: Iterable[str], show: Iterable[str]) -> tuple[str, ...]:
             raise UsageError(f"{path} is not hidden", hint=did_you_mean(real, paths))
         paths.remove(real)
     return tuple(sorted(path for path in paths if os.path.lexists(path)))
+
+
+def _sockets() -> tuple[str, ...]:
+    """The files of the sockets in this process's network namespace."""
+    found = set()
+    for line in Path("/proc/net/unix").read_bytes().splitlines()[1:]:
+        name = line.split(maxsplit=7)[7:]
+        if name and name[0].startswith(b"/"):
+            directory, _, last = os.fsdecode(name[0]).rpartition("/")
+            found.add(f"{os.path.realpath(directory or '/').rstrip('/')}/{last}")
+    return tuple(sorted(found))
 
 
 def _homes() -> set[Path]:
@@ -207,6 +221,7 @@ class _Running:
         self._whole = bool(document["whole"])
         self._read_only: list[str] = document["read_only"]
         self._layers: list[str] = document["layers"]
+        self._reachable: list[str] = document["reachable"]
         self._roots = [tuple(descriptors[at : at + 3]) for at in range(2, len(descriptors), 3)]
         self._watch = Watch(limits, *descriptors[:2])
 
@@ -300,7 +315,7 @@ class _Running:
         diff, diff_truncated = text_diff(changes, self._read, moved)
         return Preview(
             behavior, diff, diff_truncated, self._plan.start, self._whole, tuple(self._layers),
-            tuple(self._read_only), self._plan.hidden,
+            tuple(self._read_only), self._plan.hidden, tuple(self._reachable),
         )  # fmt: skip
 
     def _wait(self) -> int | None:
