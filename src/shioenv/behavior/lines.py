@@ -283,9 +283,10 @@ class Lines:
         What they did until their end is part of it. Of the shell itself it tells what the last line
         left. Errors: SandboxError.
         """
-        self.kill()
-        self._recorder.beside(self._sandbox.look())
-        return self.whole()
+        with self.turn():
+            self._kill()
+            self._recorder.beside(self._sandbox.look())
+            return self.whole()
 
     def restart(self, *, idle_seconds: float) -> None:
         """Starts another shell in the machine as it is, after one that ended. Errors: SandboxError.
@@ -294,12 +295,13 @@ class Lines:
         """
         if self._gone:
             raise SandboxError("the shell's machine is gone", hint="open another shell")
-        try:
-            execution = self._sandbox.start_shell(self._cwd, idle_seconds=idle_seconds)
-        except StartDirectoryError:
-            execution = self._sandbox.start_shell("/", idle_seconds=idle_seconds)
-        self.ended = not execution.stays
-        self._recorder.restart(execution)
+        with self.turn():
+            try:
+                execution = self._sandbox.start_shell(self._cwd, idle_seconds=idle_seconds)
+            except StartDirectoryError:
+                execution = self._sandbox.start_shell("/", idle_seconds=idle_seconds)
+            self.ended = not execution.stays
+            self._recorder.restart(execution)
 
     def start_terminal(self, text: str, *, idle_seconds: float) -> int:
         """Starts another shell, which runs an input on a terminal of the machine as it was left.
