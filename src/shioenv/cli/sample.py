@@ -44,7 +44,7 @@ def sample(
             "mistake": drawn.mistake,
             "history": list(drawn.history),
             "sampler": sampler,
-            "policy": drawing.policy,
+            "policy": drawing.chosen_policy,
             "system": built.name,
         }
         yield shared.Printout(document, [text.encode("utf-8", "surrogateescape") + b"\n"])

@@ -363,8 +363,9 @@ PolicyName = Annotated[
         autocompletion=complete_policies,
         help="What decides how often a production is drawn: mixed (half as people write), "
         "people, paper (the grammars' weights), uniform, or a FILE.json. lengths "
-        "draws 0 to 12 arguments equally often. The default is mixed with gcs, else "
-        "paper.",
+        "draws 0 to 12 arguments equally often. ucs and ucs-universal take paper, uniform, "
+        "lengths, or a FILE.json without once, values and usage_share.",
+        show_default="mixed with gcs, paper with ucs and ucs-universal",
     ),
 ]
 

@@ -201,7 +201,7 @@ def plan_of(
     return Plan(
         drawing=replace(
             drawing,
-            policy=policy_label(drawing.policy),
+            policy=policy_label(drawing.chosen_policy),
             commands=tuple(grammar.name for grammar in grammars),
             own_grammars=_label(drawing.own_grammars),
             start_directories=tuple(directories),

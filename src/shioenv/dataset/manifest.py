@@ -91,6 +91,10 @@ class Plan:
     is several datasets put together. `commands` is a list of inputs, `records` an export without
     its manifest, `released` records of the paper's authors."""
 
+    def __post_init__(self) -> None:
+        drawing = replace(self.drawing, policy=self.drawing.chosen_policy)
+        object.__setattr__(self, "drawing", drawing)
+
     @property
     def kind(self) -> str:
         """What made the dataset: `generate`, or the origin's kind."""

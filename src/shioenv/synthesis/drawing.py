@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from shioenv.synthesis.samplers import HORIZON
 
 DEFAULT_POLICY = "default"
-"""Stands for the sampler's own policy: `mixed` with `gcs`, `paper` with the others."""
+"""The default policy of the drawing's sampler: `mixed` with `gcs`, `paper` with the others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,8 +22,8 @@ class Drawing:
     policy: str = DEFAULT_POLICY
     """How the sampler chooses: a name that `settings_named` takes.
 
-    In a manifest it may be `file:` and the SHA-256 of a file's settings. `default` becomes `mixed`
-    with `gcs`, `paper` with the others."""
+    In a manifest it may be `file:` and the SHA-256 of a file's settings. `default` is resolved by
+    `chosen_policy`, once the sampler is known."""
     seed: int = 0
     """Seed of everything drawn: inputs, and the sub-inputs that are scored."""
     commands: tuple[str, ...] = ()
@@ -53,7 +53,9 @@ class Drawing:
     The inputs typed before another are its history. The paper's horizon G
     (`shioenv.synthesis.rows`)."""
 
-    def __post_init__(self) -> None:
-        if self.policy == DEFAULT_POLICY:
-            default = "mixed" if self.sampler == "gcs" else "paper"
-            object.__setattr__(self, "policy", default)
+    @property
+    def chosen_policy(self) -> str:
+        """The policy, or the sampler's own where `policy` is the default."""
+        if self.policy != DEFAULT_POLICY:
+            return self.policy
+        return "mixed" if self.sampler == "gcs" else "paper"

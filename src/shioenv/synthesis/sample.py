@@ -184,11 +184,11 @@ def sample(
     check_sampler(drawing.sampler)
     settings, chooser = PolicySettings(), policy
     if chooser is None:
-        settings = settings_named(drawing.policy)
+        settings = settings_named(drawing.chosen_policy)
         chooser = settings.chooser
     if settings.free and drawing.sampler != "gcs":
         raise UsageError(
-            f"the policy {drawing.policy} is for gcs, not for {drawing.sampler}",
+            f"the policy {drawing.chosen_policy} is for gcs, not for {drawing.sampler}",
             hint="--policy paper",
         )
     if not start_directories:

@@ -66,7 +66,9 @@ class MaterialPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     count: int
     """Records of the dataset."""
     seed: int
-    policy: str = "people"
+    policy: str = ""
+    """How inputs are drawn; "" for the default: `paper` for `ucs` and `ucs-universal`, else
+    `people`."""
     commands: tuple[str, ...] = ()
     """Grammars that inputs are drawn from, as `Drawing.commands` names them."""
     sampler: str = "gcs"
@@ -112,11 +114,16 @@ class MaterialPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         )  # fmt: skip
 
     @property
+    def chosen_policy(self) -> str:
+        """The policy, or the default of the part's sampler."""
+        return self.policy or ("paper" if self.sampler in ("ucs", "ucs-universal") else "people")
+
+    @property
     def drawing(self) -> Drawing:
         """How the inputs are drawn."""
         return Drawing(
             sampler=self.sampler,
-            policy=self.policy,
+            policy=self.chosen_policy,
             seed=self.seed,
             commands=self.commands,
             horizon=self.horizon,
@@ -211,9 +218,9 @@ def make_material(
             elif part.sampler == FILTERS:
                 lines = filters(built, part.count, part.seed)
             elif part.sampler == CROSSED:
-                lines = crossed(built, part.count, part.seed, part.policy)
+                lines = crossed(built, part.count, part.seed, part.chosen_policy)
             else:
-                lines = stage_inputs(built, made[:-1], part.count, part.seed, part.policy)
+                lines = stage_inputs(built, made[:-1], part.count, part.seed, part.chosen_policy)
             _execute(part, lines, target, system, executor, told)
             continue
         generate(

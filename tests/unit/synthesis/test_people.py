@@ -6,6 +6,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -163,8 +164,10 @@ def test_paper_is_drawn_as_the_grammars_weights_say() -> None:
 
 
 def test_policies_of_people_are_for_gcs_and_the_default_is_the_samplers() -> None:
-    assert Drawing().policy == "mixed"
-    assert Drawing(sampler="ucs").policy == "paper"
+    assert Drawing().chosen_policy == "mixed"
+    assert Drawing(sampler="ucs").chosen_policy == "paper"
+    assert replace(Drawing(), sampler="ucs").chosen_policy == "paper"
+    assert Drawing(sampler="ucs", policy="people").chosen_policy == "people"
     with pytest.raises(UsageError, match="for gcs"):
         next(draw("mixed", sampler="ucs"))
 
