@@ -141,6 +141,20 @@ static int open_parent(int directory, char *name)
     return openat(directory, name, O_PATH | O_DIRECTORY | O_CLOEXEC);
 }
 
+/* The descriptor that a name leads to by way of the process's own entry in /proc, which this process lacks; else -1. */
+static int own_descriptor(const struct names *names)
+{
+    static const char *const ways[] = {"/proc/self/fd/", "/proc/thread-self/fd/", "/dev/fd/"};
+    for (size_t i = 0; i < sizeof ways / sizeof *ways && names->flags & AT_SYMLINK_FOLLOW; i++) {
+        size_t length = strlen(ways[i]);
+        char *end;
+        if (strncmp(names->from, ways[i], length)) continue;
+        unsigned long number = strtoul(names->from + length, &end, 10);
+        if (!*end && end > names->from + length && number <= INT_MAX) return (int)number;
+    }
+    return -1;
+}
+
 /* The file that gets another name, where the kernel will most likely give it that; else -1. What is asked stands in memory
  * that others can change meanwhile: nothing is decided here but whether the file is worth a look. */
 static int find_file(pid_t process, struct names *names)
@@ -148,8 +162,10 @@ static int find_file(pid_t process, struct names *names)
     int from = names->from_directory == AT_FDCWD ? -1 : open_of(process, "%d/fd/%d", names->from_directory);
     int to = names->to_directory == AT_FDCWD ? -1 : open_of(process, "%d/fd/%d", names->to_directory);
     bool itself = names->flags & AT_EMPTY_PATH && !*names->from;
-    int file = itself ? from : openat(from < 0 ? AT_FDCWD : from, names->from, O_PATH | O_CLOEXEC |
-                                      (names->flags & AT_SYMLINK_FOLLOW ? 0 : O_NOFOLLOW));
+    int descriptor = own_descriptor(names);
+    int file = itself ? from : descriptor >= 0 ? open_of(process, "%d/fd/%d", descriptor) :
+               openat(from < 0 ? AT_FDCWD : from, names->from,
+                      O_PATH | O_CLOEXEC | (names->flags & AT_SYMLINK_FOLLOW ? 0 : O_NOFOLLOW));
     if (itself) from = -1;
     struct statx about, parent, there;
     int start = to < 0 ? AT_FDCWD : to;
@@ -185,25 +201,50 @@ static bool find_free_name(int directory, unsigned *next, char name[32])
     return false;
 }
 
-/* Has the name lead to the upper layer's inode: by a second name that takes its place. Between the two renames a symbolic
- * link to that one stands there, since the kernel does not rename a name of a file over another one. An errno. */
-static int replace_name(int directory, const char *name, mode_t mode)
+static bool is_same(const struct statx *one, const struct statx *other)
+{
+    return one->stx_ino == other->stx_ino && one->stx_dev_major == other->stx_dev_major &&
+           one->stx_dev_minor == other->stx_dev_minor;
+}
+
+static int exchange(int directory, const char *one, const char *other)
+{
+    return renameat2(directory, one, directory, other, RENAME_EXCHANGE);
+}
+
+/* Whether the names were exchanged, and the first one is now what the other one was. Where it is not, another process
+ * was faster: the names are exchanged back, so that what it did lasts. */
+static bool exchange_if(int directory, const char *one, const char *other, const struct statx *expected)
+{
+    struct statx found;
+    if (exchange(directory, one, other)) return false;
+    if (look(directory, one, AT_SYMLINK_NOFOLLOW, &found) && is_same(&found, expected)) return true;
+    exchange(directory, one, other);
+    return false;
+}
+
+/* Makes the name lead to the upper layer's inode: a second name takes its place. In between, the name is a symbolic link
+ * to the second one, since the kernel does not rename a name of a file over another one. Returns an errno. */
+static int replace_name(int directory, const char *name, const struct statx *file)
 {
     char second[32], third[32], target[PATH_MAX];
+    struct statx symbolic;
     unsigned next = 0;
-    ssize_t length = S_ISLNK(mode) ? readlinkat(directory, name, target, sizeof target - 1) : 0;
+    ssize_t length = S_ISLNK(file->stx_mode) ? readlinkat(directory, name, target, sizeof target - 1) : 0;
     if (length < 0 || !find_free_name(directory, &next, second) || !find_free_name(directory, &next, third)) return EIO;
     target[length] = 0;
     if (linkat(directory, name, directory, second, 0)) return errno;
-    int error = 0;
-    if (symlinkat(length ? target : second, directory, third)) error = errno;
-    else if (renameat(directory, third, directory, name)) {
-        error = errno;
-        unlinkat(directory, third, 0);
-    } else if (!renameat(directory, second, directory, name)) return 0;
-    else return errno;  /* the symbolic link leads to it */
+    if (symlinkat(length ? target : second, directory, third)) {
+        int error = errno;
+        unlinkat(directory, second, 0);
+        return error;
+    }
+    if (look(directory, third, AT_SYMLINK_NOFOLLOW, &symbolic) && exchange_if(directory, third, name, file) &&
+        !exchange_if(directory, second, name, &symbolic))
+        exchange_if(directory, third, name, &symbolic);
     unlinkat(directory, second, 0);
-    return error;
+    unlinkat(directory, third, 0);
+    return 0;
 }
 
 /* Keeps what tells a file that was renamed from a new one. */
@@ -214,12 +255,6 @@ static void keep_number(int upper, const char *path, const char *name, uint64_t 
     if (file >= 0) numbers_kept |= !fsetxattr(file, NUMBER_BEFORE, &number, sizeof number, 0);
     close_fd(&file);
     close_fd(&directory);
-}
-
-static bool is_same(const struct statx *one, const struct statx *other)
-{
-    return one->stx_ino == other->stx_ino && one->stx_dev_major == other->stx_dev_major &&
-           one->stx_dev_minor == other->stx_dev_minor;
 }
 
 /* Looks for the file in the layer, by the path where its mount has it. An errno. */
@@ -243,7 +278,7 @@ static int unite(int file)
         bool united = place >= 0 && !fstatat(place, name, &upper, AT_SYMLINK_NOFOLLOW) && upper.st_ino == found.stx_ino;
         close_fd(&place);
         if (!united) {
-            error = replace_name(directory, name, found.stx_mode);
+            error = replace_name(directory, name, &found);
             futimens(directory, (struct timespec[]){times.st_atim, times.st_mtim});
             if (!error && S_ISREG(found.stx_mode)) keep_number(upper_root, above, name, found.stx_ino);
         }
