@@ -28,6 +28,7 @@ from shioenv.errors import ModelError, UnknownDatasetError, did_you_mean
 from shioenv.execution.job import Executor
 from shioenv.files.documents import parse_toml
 from shioenv.files.durable import atomic_write, storage_errors
+from shioenv.files.regular import LARGEST_LIST, lines_of, read_regular
 from shioenv.files.schema import fault
 from shioenv.grammar.library import load_grammars
 from shioenv.irreducibility.scoring import THE_PAPERS, UNSCORED
@@ -243,7 +244,7 @@ def _listed(beside: Path, part: MaterialPart) -> list[str]:
             f"{part.name} is made of {part.inputs}, which is not there",
             hint="shioenv suite adapt FILE --out FILE makes one of anybody's commands",
         )
-    lines = found[0].read_text(encoding="utf-8").splitlines()
+    lines = lines_of(read_regular(found[0], LARGEST_LIST).decode())
     return [line for line in lines if line.strip()][: part.count]
 
 
