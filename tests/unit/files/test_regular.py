@@ -101,7 +101,7 @@ def link_to_nothing(place: Path) -> Path:
 
 
 def null(place: Path) -> Path:
-    os.mknod(place / "null", 0o666 | stat.S_IFCHR, os.stat("/dev/null").st_rdev)
+    os.mknod(place / "null", 0o666 | stat.S_IFCHR, Path("/dev/null").stat().st_rdev)
     return place / "null"
 
 
