@@ -35,6 +35,9 @@ X
 """An input that prints this state. Of IPC objects it prints numbers, permissions and sizes, since
 keys of `ipcmk` are drawn."""
 
+SECONDS: Final = 30.0
+"""Seconds that the probe may take; it needs a thousandth of it where the host is idle."""
+
 _OF_IP: Final = 6
 
 
