@@ -35,7 +35,7 @@ from shioenv.sandbox.base import Limits
 from shioenv.sandbox.namespaces.probe import ServingVerdict, proven_shell
 from shioenv.sandbox.namespaces.wire import ShellMode
 from shioenv.synthesis.drawing import Drawing
-from shioenv.synthesis.sample import sample_on
+from shioenv.synthesis.sample import sample
 from shioenv.system.store import System
 
 HOME = "/home/ubuntu"
@@ -177,7 +177,7 @@ def test_nothing_is_frozen_where_there_is_no_room(system: System) -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_drawn_inputs_do_the_same_in_both(runner: SandboxRunner, seed: int) -> None:
-    drawn = sample_on(runner.system, Drawing(seed=seed, start_directories=(HOME,)), count=6)
+    drawn = sample(Drawing(seed=seed, start_directories=(HOME,)), system=runner.system, count=6)
     recorder = SessionRecorder(scoring=UNSCORED)
     script: list[str] = []
     for one in drawn:

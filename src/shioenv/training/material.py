@@ -32,7 +32,7 @@ from shioenv.files.schema import fault
 from shioenv.grammar.library import load_grammars
 from shioenv.irreducibility.scoring import THE_PAPERS, UNSCORED
 from shioenv.synthesis.drawing import Drawing
-from shioenv.synthesis.sample import sample_on
+from shioenv.synthesis.sample import sample
 from shioenv.synthesis.samplers import HORIZON
 from shioenv.system.store import System, find_system
 from shioenv.training.samplers import CROSSED, PIPED, behind_pipes, crossed, stage_inputs
@@ -314,8 +314,8 @@ def filters(system: System, count: int, seed: int) -> list[str]:
     files = _files(system)
     rng = random.Random(seed)
     made: dict[str, None] = {}
-    for sample in sample_on(system, Drawing(policy="people", composite_share=1.0, seed=seed)):
-        for command in behind_pipes(sample.input):
+    for drawn in sample(Drawing(policy="people", composite_share=1.0, seed=seed), system=system):
+        for command in behind_pipes(drawn.input):
             plain = all(token.role is not Role.OPERATOR for token in command.tokens)
             if plain and command.tokens[0].argument.text != "xargs":  # xargs is unrolled by rule
                 made[f"{command.text} < {rng.choice(files)}"] = None
