@@ -101,8 +101,7 @@ class Judge:
           on the repetition, and `extra` ends with `REASON`.
         - Where a command entered the machine (`Terminal.enter`), nothing is repeated. Then every
           process is ended, and what the sandbox sees from outside has to be as the goal says.
-        - Where the goal is reached, what no patch names has to be as it was at the start
-          (`behavior.unrecorded`): services, IPC objects, permanent neighbours and the like.
+        - Where the goal is reached, what no patch names (`UNRECORDED`) has to be as it was.
         - Where no shell stays in the machine, that is not compared, and each row was typed after
           repeated ones. Then every row has to do the same to the machine when it is repeated.
 
