@@ -402,6 +402,10 @@ class ShellSandbox(Sandbox, Protocol):
         """What an input does in a shell of its own in the same machine. Errors: those of `run`."""
         ...
 
+    def run_apart(self, request: Request) -> Execution:
+        """As `run_beside`, on the pristine system's files: no program that a line replaced runs."""
+        ...
+
     def start_terminal(self, request: Request, *, idle_seconds: float) -> int:
         """Starts a shell that stays on a terminal, where it runs an input. Errors: as `run`.
 

@@ -278,6 +278,11 @@ class NamespaceSandbox(Uncopied):
         return self._of_shell(request, 0)
 
     @in_turn
+    def run_apart(self, request: Request) -> Execution:
+        """What an input does there on pristine files; see `ShellSandbox.run_apart`."""
+        return self._of_shell(request, Ask.APART)
+
+    @in_turn
     def start_terminal(self, request: Request, *, idle_seconds: float) -> int:
         """Starts a shell on a terminal; see `ShellSandbox.start_terminal`."""
         self._shell(replace(request, tty=True), idle_seconds)
