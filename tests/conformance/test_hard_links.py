@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
+import shioenv
 from shioenv.behavior.observe import SandboxRunner
+from shioenv.domain.inputs import Input, Session
+from shioenv.irreducibility.scoring import Scoring
 from shioenv.live.resident import ResidentShell
+from shioenv.recording.session import SessionRecorder
 
 HOME = "/home/ubuntu"
 FILES = ("README.md", "config/app.ini", "scripts/backup.sh", "latest.log")
@@ -136,6 +141,40 @@ def test_a_patch_has_the_links_and_no_more(
 def test_a_moved_file_that_had_two_names_is_a_move(observer: SandboxRunner) -> None:
     operations = observer.run("ln README.md h; rm h; mv README.md z").patch.operations
     assert "m" in [one[0] for one in operations]
+
+
+@pytest.mark.parametrize("history", [("ln README.md h",), ("true", "cp -l README.md z; mv z h")])
+def test_a_history_may_have_made_the_link(
+    observer: SandboxRunner, history: tuple[str, ...]
+) -> None:
+    state = replace(observer.state(), history=history)
+    behavior = observer.run(SAME, state)
+    assert behavior.text == ONE_FILE
+    assert not behavior.patch.operations
+    moved = observer.run("mv h x", state).patch.operations
+    assert moved == (("m", "/fs/h", "/fs/x"),)
+
+
+def test_rows_and_their_sub_inputs(observer: SandboxRunner) -> None:
+    rows = tuple(Input.from_marked([name, "README.md", "h"]) for name in ("ln", "cp", "mv"))
+    recorder = SessionRecorder(scoring=Scoring())
+    record = recorder.record(Session(HOME, rows), observer, random.Random(0))
+    alone = observer.run("\n".join(row.text for row in rows))
+    assert record.behavior.patch == alone.patch
+    assert record.behavior.text == "".join(
+        f"{name}: 'README.md' and 'h' are the same file\n" for name in ("cp", "mv")
+    )
+    assert record.score is not None
+    assert record.score.irreducibility == 1.0
+
+
+@pytest.mark.parametrize(
+    ("text", "irreducibility"),
+    [("cp -l README.md h", 1.0), ("ln README.md h", 1.0), ("ln -P latest.log h", 7 / 9)],
+)
+def test_scores(observer: SandboxRunner, text: str, irreducibility: float) -> None:
+    score = shioenv.score(text, runner=observer, system=observer.system)
+    assert (score.irreducibility, score.volatile) == (pytest.approx(irreducibility), False)
 
 
 def test_resident_shells(observer: SandboxRunner) -> None:
