@@ -202,3 +202,70 @@ def test_another_process_is_not_undone(observer: SandboxRunner) -> None:
         "ls -A | grep '~'"
     )
     assert printed(observer, text).split() == ["40", "new"]
+
+
+HELD = "exec 3<> README.md; ln README.md h; "
+
+
+@pytest.mark.parametrize(
+    ("text", "output"),
+    [
+        ("printf new >&3; head -c 5 h; head -c 5 README.md", "newomnewom"),
+        ("printf new > h; cat <&3", "new"),
+        ("(for i in 1 2; do cat >&3 <<< $i; done); head -n 2 h", "1\n2\n"),
+        ("truncate -s 3 README.md; cat <&3; echo; echo more >> h; cat <&3", "# H\nmore\n"),
+        ("sed -i s/H/h/ README.md; head -c 3 <&3; head -c 3 h; head -c 3 README.md", "# H# H# h"),
+        ("rm README.md h; ln -L /dev/fd/3 h 2>&1 | grep -o 'No such.*'; wc -c <&3",
+         "No such file or directory\n261\n"),
+    ],
+)  # fmt: skip
+def test_descriptors_from_before_have_the_content(
+    observer: SandboxRunner, text: str, output: str
+) -> None:
+    assert printed(observer, HELD + text) == output
+
+
+@pytest.mark.parametrize(
+    ("text", "output"),
+    [
+        ("[ /dev/fd/3 -ef README.md ] || echo another", "another\n"),
+        ("flock 3; flock -n h echo free", "free\n"),
+        ("cp /dev/fd/3 h; wc -c < README.md", "0\n"),
+    ],
+)
+def test_descriptors_from_before_are_another_inode(
+    observer: SandboxRunner, text: str, output: str
+) -> None:
+    """What `decisions.md` lists as remaining."""
+    assert printed(observer, HELD + text) == output
+
+
+def test_a_first_link_changes_the_inode_number(observer: SandboxRunner) -> None:
+    links = "; ".join(f"ln README.md {name}; stat -c %i README.md {name}" for name in "ab")
+    before, *after = printed(observer, f"stat -c %i README.md; {links}").split()
+    assert len(set(after)) == 1 != len({before, *after})
+
+
+def test_a_watch_sees_temporary_names(observer: SandboxRunner) -> None:
+    text = """
+import ctypes, os
+notify = ctypes.CDLL(None)
+watch = notify.inotify_init1(0)
+notify.inotify_add_watch(watch, b".", 0x100)
+os.link("README.md", "a")
+os.link("README.md", "b")
+events, names = os.read(watch, 65536), []
+while events:
+    end = 16 + int.from_bytes(events[12:16], "little")
+    names.append(events[16:end].rstrip(b"\\0").decode())
+    events = events[end:]
+print(*names)
+"""
+    assert printed(observer, f"python3 -c '{text}'") == ".~0~ .~1~ a b\n"
+
+
+def test_a_full_disk(observer: SandboxRunner) -> None:
+    text = "head -c 1G /dev/zero > big; ln README.md h; rm big; ls -A | grep -c '~'; wc -c *.md"
+    assert printed(observer, text).splitlines()[1:] == [
+        "ln: failed to create hard link 'h': No space left on device", "0", "261 README.md",
+    ]  # fmt: skip
