@@ -24,6 +24,8 @@ INPUTS = (
     "rm -r logs; mkdir logs; touch logs/fresh; ls -la logs",
     "mv documents/notes.txt n; mv data d2; ls -l d2",
     "ln data/users.csv hard; ln -s nowhere soft; ls -l hard soft",
+    "ln README.md h; cp README.md h; ls -li README.md h; cp -al config c; ls -i c config",
+    "mount --bind . /srv; ln /srv/README.md /srv/h; ls -li h; rm h; mv README.md z; ls -i z",
     "chown ubuntu:www-data README.md; chmod 4755 README.md; chgrp 12345 empty.txt; ls -ln",
     "su ubuntu -c 'id; touch mine; touch /etc/mine; ls -l mine'",
     "su -s /bin/sh bob -c 'cat /etc/shadow; ls /root'",

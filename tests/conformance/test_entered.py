@@ -47,6 +47,13 @@ def done(
     return asyncio.run(finish())
 
 
+def test_a_link_is_one_file_for_later_commands(machine: EnteredMachine) -> None:
+    assert done(machine, "ln /etc/hosts h").exit_code == 0
+    copied = done(machine, "[ /etc/hosts -ef h ] && echo same; cp /etc/hosts h")
+    assert copied.output == b"same\n"
+    assert copied.errors == b"cp: '/etc/hosts' and 'h' are the same file\n"
+
+
 def test_a_command_has_what_it_was_given(machine: EnteredMachine) -> None:
     command = Command(
         text='pwd; id -un; echo "$X $HOME"; echo wrong >&2; exit 7',

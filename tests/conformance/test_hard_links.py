@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
+import shioenv
 from shioenv.behavior.observe import SandboxRunner
+from shioenv.domain.inputs import Input, Session
+from shioenv.irreducibility.scoring import Scoring
 from shioenv.live.resident import ResidentShell
+from shioenv.recording.session import SessionRecorder
 
 HOME = "/home/ubuntu"
 FILES = ("README.md", "config/app.ini", "scripts/backup.sh", "latest.log")
@@ -83,6 +88,26 @@ def test_both_names_are_one_file(observer: SandboxRunner, change: str, text: str
 
 
 @pytest.mark.parametrize(
+    "link",
+    [
+        "mount --bind . /srv; cd /srv; ln README.md h",
+        'mkdir "/srv/a b"; mount --bind . "/srv/a b"; cd "/srv/a b"; ln README.md h',
+        "mount --rbind / /srv; ln /srv$PWD/README.md /srv$PWD/h",
+        "unshare -m sh -c 'mount --bind . /srv; ln /srv/README.md /srv/h'",
+        "chroot / ln $PWD/README.md $PWD/h",
+        "ln /proc/self/cwd/README.md h",
+        "ln /proc/$$/cwd/README.md h",
+        "ln -L /dev/stdin h < README.md",
+        "unshare -pf ln /proc/thread-self/cwd/README.md h",
+        "ln config/../README.md h",
+        "su ubuntu -c 'ln README.md h'",
+    ],
+)
+def test_ways_to_a_file(observer: SandboxRunner, link: str) -> None:
+    assert printed(observer, f"({link}); {SAME}") == ONE_FILE
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "ln /etc/shadow x; ln /etc/passwd x; ln /usr/bin/passwd x",
@@ -118,6 +143,41 @@ def test_a_moved_file_that_had_two_names_is_a_move(observer: SandboxRunner) -> N
     assert "m" in [one[0] for one in operations]
 
 
+@pytest.mark.parametrize("history", [("ln README.md h",), ("true", "cp -l README.md z; mv z h")])
+def test_a_history_may_have_made_the_link(
+    observer: SandboxRunner, history: tuple[str, ...]
+) -> None:
+    state = replace(observer.state(), history=history)
+    behavior = observer.run(SAME, state)
+    assert behavior.text == ONE_FILE
+    assert not behavior.patch.operations
+    moved = observer.run("mv h x", state).patch.operations
+    assert moved == (("m", "/fs/h", "/fs/x"),)
+
+
+def test_rows_and_their_sub_inputs(observer: SandboxRunner) -> None:
+    rows = tuple(Input.from_marked([name, "README.md", "h"]) for name in ("ln", "cp", "mv"))
+    recorder = SessionRecorder(scoring=Scoring())
+    record = recorder.record(Session(HOME, rows), observer, random.Random(0))
+    alone = observer.run("\n".join(row.text for row in rows))
+    assert record.behavior.patch == alone.patch
+    assert record.behavior.text == "".join(
+        f"{name}: 'README.md' and 'h' are the same file\n" for name in ("cp", "mv")
+    )
+    assert record.score is not None
+    assert record.score.irreducibility == 1.0
+
+
+@pytest.mark.parametrize(
+    ("text", "irreducibility"),
+    [("cp -l README.md h", 1.0), ("ln README.md h", 1.0), ("ln -P latest.log h", 7 / 9)],
+)
+def test_scores(observer: SandboxRunner, text: str, irreducibility: float) -> None:
+    score = shioenv.score(text, runner=observer, system=observer.system)
+    assert not score.volatile
+    assert score.irreducibility == pytest.approx(irreducibility)
+
+
 def test_resident_shells(observer: SandboxRunner) -> None:
     with ResidentShell(observer, HOME) as shell:
         assert shell.run("ln README.md h").text == ""
@@ -138,8 +198,75 @@ def test_layers_that_begin_anew(observer: SandboxRunner) -> None:
 
 def test_another_process_is_not_undone(observer: SandboxRunner) -> None:
     text = (
-        "for i in $(seq 100); do cp -r config c; { ln c/app.ini c/x 2> /dev/null & }; "
+        "for i in $(seq 40); do cp -r config c; { ln c/app.ini c/x 2> /dev/null & }; "
         "echo new > n; mv n c/app.ini; wait; cat c/app.ini; rm -r c; done | sort | uniq -c; "
         "ls -A | grep '~'"
     )
-    assert printed(observer, text).split() == ["100", "new"]
+    assert printed(observer, text).split() == ["40", "new"]
+
+
+HELD = "exec 3<> README.md; ln README.md h; "
+
+
+@pytest.mark.parametrize(
+    ("text", "output"),
+    [
+        ("printf new >&3; head -c 5 h; head -c 5 README.md", "newomnewom"),
+        ("printf new > h; cat <&3", "new"),
+        ("(for i in 1 2; do cat >&3 <<< $i; done); head -n 2 h", "1\n2\n"),
+        ("truncate -s 3 README.md; cat <&3; echo; echo more >> h; cat <&3", "# H\nmore\n"),
+        ("sed -i s/H/h/ README.md; head -c 3 <&3; head -c 3 h; head -c 3 README.md", "# H# H# h"),
+        ("rm README.md h; ln -L /dev/fd/3 h 2>&1 | grep -o 'No such.*'; wc -c <&3",
+         "No such file or directory\n261\n"),
+    ],
+)  # fmt: skip
+def test_descriptors_from_before_have_the_content(
+    observer: SandboxRunner, text: str, output: str
+) -> None:
+    assert printed(observer, HELD + text) == output
+
+
+@pytest.mark.parametrize(
+    ("text", "output"),
+    [
+        ("[ /dev/fd/3 -ef README.md ] || echo another", "another\n"),
+        ("flock 3; flock -n h echo free", "free\n"),
+        ("cp /dev/fd/3 h; wc -c < README.md", "0\n"),
+    ],
+)
+def test_descriptors_from_before_are_another_inode(
+    observer: SandboxRunner, text: str, output: str
+) -> None:
+    """What `decisions.md` lists as remaining."""
+    assert printed(observer, HELD + text) == output
+
+
+def test_a_first_link_changes_the_inode_number(observer: SandboxRunner) -> None:
+    links = "; ".join(f"ln README.md {name}; stat -c %i README.md {name}" for name in "ab")
+    before, *after = printed(observer, f"stat -c %i README.md; {links}").split()
+    assert len(set(after)) == 1 != len({before, *after})
+
+
+def test_a_watch_sees_temporary_names(observer: SandboxRunner) -> None:
+    text = """
+import ctypes, os
+notify = ctypes.CDLL(None)
+watch = notify.inotify_init1(0)
+notify.inotify_add_watch(watch, b".", 0x100)
+os.link("README.md", "a")
+os.link("README.md", "b")
+events, names = os.read(watch, 65536), []
+while events:
+    end = 16 + int.from_bytes(events[12:16], "little")
+    names.append(events[16:end].rstrip(b"\\0").decode())
+    events = events[end:]
+print(*names)
+"""
+    assert printed(observer, f"python3 -c '{text}'") == ".~0~ .~1~ a b\n"
+
+
+def test_a_full_disk(observer: SandboxRunner) -> None:
+    text = "head -c 1G /dev/zero > big; ln README.md h; rm big; ls -A | grep -c '~'; wc -c *.md"
+    assert printed(observer, text).splitlines()[1:] == [
+        "ln: failed to create hard link 'h': No space left on device", "0", "261 README.md",
+    ]  # fmt: skip

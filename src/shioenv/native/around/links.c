@@ -7,11 +7,13 @@
 #include <grp.h>
 #include <limits.h>
 #include <linux/openat2.h>
+#include <linux/seccomp.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/fsuid.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -22,6 +24,8 @@
 #include "configuration.h"
 #include "mounts.h"
 #include "scan.h"
+
+enum { STATUS_MAX = 4096 };
 
 /* The two names of a call, as its process gave them. */
 struct names {
@@ -67,15 +71,20 @@ static int open_of(pid_t process, const char *name, int number)
  * which comes back. */
 static bool go_to(int root, int directory) { return !fchdir(root) && !chroot(".") && !fchdir(directory); }
 
-/* Takes a process's right to files, as far as another user than root has it. */
-static bool take_rights(pid_t process)
+/* Reads what /proc has about a process; an empty text where it cannot be read. */
+static void read_status(pid_t process, char text[STATUS_MAX])
 {
-    char path[32], text[4096];
+    char path[32];
     snprintf(path, sizeof path, "%d/status", (int)process);
     int fd = openat(host_proc, path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, STATUS_MAX - 1);
     close_fd(&fd);
     text[n < 0 ? 0 : n] = 0;
+}
+
+/* Takes a process's right to files, as far as another user than root has it. */
+static bool take_rights(const char *text)
+{
     const char *users = strstr(text, "\nUid:"), *groups = strstr(text, "\nGid:"), *others = strstr(text, "\nGroups:");
     unsigned user, group;
     if (!users || sscanf(users + 5, "%*u %*u %*u %u", &user) != 1) return false;
@@ -141,29 +150,45 @@ static int open_parent(int directory, char *name)
     return openat(directory, name, O_PATH | O_DIRECTORY | O_CLOEXEC);
 }
 
-/* The descriptor that a name leads to by way of the process's own entry in /proc, which this process lacks; else -1. */
-static int own_descriptor(const struct names *names)
+/* Opens what a name begins with that leads by the process's own entry in /proc, which this process lacks there: the name
+ * goes on from it. Else -1. */
+static int open_own(pid_t process, char name[PATH_MAX])
 {
-    static const char *const ways[] = {"/proc/self/fd/", "/proc/thread-self/fd/", "/dev/fd/"};
-    for (size_t i = 0; i < sizeof ways / sizeof *ways && names->flags & AT_SYMLINK_FOLLOW; i++) {
-        size_t length = strlen(ways[i]);
-        char *end;
-        if (strncmp(names->from, ways[i], length)) continue;
-        unsigned long number = strtoul(names->from + length, &end, 10);
-        if (!*end && end > names->from + length && number <= INT_MAX) return (int)number;
+    static const struct { const char *start, *place; int number; } ways[] = {
+        {"/proc/self/cwd", "%d/cwd", 0}, {"/proc/self/root", "%d/root", 0}, {"/proc/self/fd/", "%d/fd/%d", -1},
+        {"/proc/thread-self/cwd", "%d/cwd", 0}, {"/proc/thread-self/root", "%d/root", 0},
+        {"/proc/thread-self/fd/", "%d/fd/%d", -1}, {"/dev/fd/", "%d/fd/%d", -1},
+        {"/dev/stdin", "%d/fd/%d", 0}, {"/dev/stdout", "%d/fd/%d", 1}, {"/dev/stderr", "%d/fd/%d", 2},
+    };
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        char *rest = name + strlen(ways[i].start);
+        if (strncmp(name, ways[i].start, (size_t)(rest - name))) continue;
+        int number = ways[i].number < 0 && *rest >= '0' && *rest <= '9' ? (int)strtoul(rest, &rest, 10) : ways[i].number;
+        if (number < 0 || (*rest && *rest != '/')) continue;
+        int start = open_of(process, ways[i].place, number);
+        while (*rest == '/') rest++;
+        if (start >= 0) memmove(name, rest, strlen(rest) + 1);
+        return start;
     }
     return -1;
+}
+
+/* Opens where a name starts: -1 is the process's root or its directory. */
+static int open_start(pid_t process, int directory, char name[PATH_MAX])
+{
+    int own = open_own(process, name);
+    return own >= 0 || directory == AT_FDCWD ? own : open_of(process, "%d/fd/%d", directory);
 }
 
 /* The file that gets another name, where the kernel will most likely give it that; else -1. What is asked stands in memory
  * that others can change meanwhile: nothing is decided here but whether the file is worth a look. */
 static int find_file(pid_t process, struct names *names)
 {
-    int from = names->from_directory == AT_FDCWD ? -1 : open_of(process, "%d/fd/%d", names->from_directory);
-    int to = names->to_directory == AT_FDCWD ? -1 : open_of(process, "%d/fd/%d", names->to_directory);
     bool itself = names->flags & AT_EMPTY_PATH && !*names->from;
-    int descriptor = own_descriptor(names);
-    int file = itself ? from : descriptor >= 0 ? open_of(process, "%d/fd/%d", descriptor) :
+    int from = open_start(process, names->from_directory, names->from);
+    int to = open_start(process, names->to_directory, names->to);
+    itself |= names->flags & AT_SYMLINK_FOLLOW && from >= 0 && !*names->from;
+    int file = itself ? from :
                openat(from < 0 ? AT_FDCWD : from, names->from,
                       O_PATH | O_CLOEXEC | (names->flags & AT_SYMLINK_FOLLOW ? 0 : O_NOFOLLOW));
     if (itself) from = -1;
@@ -257,23 +282,77 @@ static void keep_number(int upper, const char *path, const char *name, uint64_t 
     close_fd(&directory);
 }
 
-/* Looks for the file in the layer, by the path where its mount has it. An errno. */
-static int unite(int file)
+/* Undoes what mountinfo does to blanks. */
+static void unescape(char *text)
 {
-    char link[32], path[PATH_MAX];
-    struct statx wanted, found, parent;
+    char *to = text;
+    for (const char *from = text; *from; to++)
+        if (*from == '\\' && from[1] && from[2] && from[3])
+            *to = (char)((from[1] - '0') * 64 + (from[2] - '0') * 8 + from[3] - '0'), from += 4;
+        else
+            *to = *from++;
+    *to = 0;
+}
+
+/* A path below a mount point becomes the path on the mount's file system. */
+static bool follow_mount(pid_t process, uint64_t mount, char path[PATH_MAX])
+{
+    char place[32], *line = NULL;
+    size_t room = 0;
+    snprintf(place, sizeof place, "%d/mountinfo", (int)process);
+    int fd = openat(host_proc, place, O_RDONLY | O_CLOEXEC);
+    FILE *list = fd < 0 ? NULL : fdopen(fd, "r");
+    if (!list) return close_fd(&fd), false;
+    bool followed = false;
+    while (!followed && getline(&line, &room, list) > 0) {
+        if (strtoull(line, NULL, 10) != mount) continue;
+        static char root[PATH_MAX], point[PATH_MAX], whole[2 * PATH_MAX];
+        if (sscanf(line, "%*s %*s %*s %4095s %4095s", root, point) != 2) break;
+        unescape(root), unescape(point);
+        size_t length = point[1] ? strlen(point) : 0;
+        if (strncmp(path, point, length) || path[length] != '/') break;
+        int n = snprintf(whole, sizeof whole, "%s%s", root[1] ? root : "", path + length);
+        followed = n < PATH_MAX;
+        if (followed) memcpy(path, whole, (size_t)n + 1);
+    }
+    free(line);
+    fclose(list);
+    return followed;
+}
+
+/* Opens the directory of a path in the layer, if the file is there by that path: the path is cut in two. Else -1. */
+static int open_place(char *path, const struct statx *wanted, struct statx *found, char **name)
+{
+    char *last = strrchr(path, '/');
+    struct statx parent;
+    *last = 0;
+    *name = last + 1;
+    int directory = open_below(merged_root, path + (last > path));
+    bool there = directory >= 0 && look(directory, *name, AT_SYMLINK_NOFOLLOW, found) &&
+                 look(directory, "", AT_EMPTY_PATH, &parent) && is_same(found, wanted) &&
+                 found->stx_mnt_id == parent.stx_mnt_id;
+    if (there) return directory;
+    *last = '/';
+    close_fd(&directory);
+    return -1;
+}
+
+/* Looks for the file in the layer, by the path where its mount has it. An errno. */
+static int unite(pid_t process, int file)
+{
+    char link[32], path[PATH_MAX], *name;
+    struct statx wanted, found;
     struct stat times, upper;
     snprintf(link, sizeof link, "self/fd/%d", file);
     ssize_t length = readlinkat(host_proc, link, path, sizeof path - 1);
     if (length <= 0 || *path != '/' || !look(file, "", AT_EMPTY_PATH, &wanted)) return 0;
     path[length] = 0;
-    char *last = strrchr(path, '/'), *name = last + 1;
-    *last = 0;
-    const char *above = path + (last > path);
-    int directory = open_below(merged_root, above), error = 0;
+    int directory = open_place(path, &wanted, &found, &name), error = 0;
+    if (directory < 0 && follow_mount(process, wanted.stx_mnt_id, path))
+        directory = open_place(path, &wanted, &found, &name);
     if (directory < 0) return 0;
-    if (look(directory, name, AT_SYMLINK_NOFOLLOW, &found) && look(directory, "", AT_EMPTY_PATH, &parent) &&
-        is_same(&found, &wanted) && found.stx_mnt_id == parent.stx_mnt_id && !fstat(directory, &times)) {
+    const char *above = path + (*path == '/');
+    if (!fstat(directory, &times)) {
         int place = open_below(upper_root, above);
         bool united = place >= 0 && !fstatat(place, name, &upper, AT_SYMLINK_NOFOLLOW) && upper.st_ino == found.stx_ino;
         close_fd(&place);
@@ -287,20 +366,51 @@ static int unite(int file)
     return error;
 }
 
-int prepare_link(pid_t process, const struct seccomp_data *call)
+/* Whether the process still waits for its answer: until then its number is no other process's. */
+static bool is_waiting(int listener, const struct seccomp_notif *notice)
+{
+    return !ioctl(listener, SECCOMP_IOCTL_NOTIF_ID_VALID, &notice->id);
+}
+
+/* Whether the file has the upper layer's inode already, as what inputs make has: most links need no more. A name that
+ * leads by way of a link out of its directory, or by /proc, is not looked at; nothing is decided but whether to go on. */
+static bool is_above(int listener, const struct seccomp_notif *notice, const struct names *names)
+{
+    bool absolute = names->from[0] == '/', here = names->from_directory == AT_FDCWD;
+    struct open_how how = {
+        .flags = O_PATH | O_CLOEXEC | (names->flags & AT_SYMLINK_FOLLOW ? 0 : O_NOFOLLOW),
+        .resolve = (absolute ? RESOLVE_IN_ROOT : RESOLVE_BENEATH) | RESOLVE_NO_MAGICLINKS,
+    };
+    struct statx about, layer;
+    if (!names->from[0] || has_frozen_layers()) return false;
+    int start = open_of((pid_t)notice->pid, absolute ? "%d/root" : here ? "%d/cwd" : "%d/fd/%d", names->from_directory);
+    int file = start < 0 || !is_waiting(listener, notice) ? -1 : (int)syscall(SYS_openat2, start, names->from, &how, sizeof how);
+    /* Overlay's numbers of the files of lower layers have the file system's number in their upper bits (xino). */
+    bool above = file >= 0 && look(file, "", AT_EMPTY_PATH, &about) && look(merged_root, "", AT_EMPTY_PATH, &layer) &&
+                 about.stx_dev_major == layer.stx_dev_major && about.stx_dev_minor == layer.stx_dev_minor &&
+                 about.stx_ino <= UINT32_MAX;
+    close_fd(&start);
+    close_fd(&file);
+    return above;
+}
+
+int prepare_link(int listener, const struct seccomp_notif *notice)
 {
     static struct names names;
-    if (config.plain || !read_names(process, call, &names)) return 0;
+    static char status[STATUS_MAX];
+    pid_t process = (pid_t)notice->pid;
+    if (config.plain || !read_names(process, &notice->data, &names) || is_above(listener, notice, &names)) return 0;
     int own[2] = {open("/", O_PATH | O_DIRECTORY | O_CLOEXEC), open(".", O_PATH | O_DIRECTORY | O_CLOEXEC)};
     int its[2] = {open_of(process, "%d/root", 0), open_of(process, "%d/cwd", 0)};
     int file = -1;
-    if (own[0] >= 0 && own[1] >= 0 && its[0] >= 0 && its[1] >= 0) {
-        if (go_to(its[0], its[1]) && take_rights(process)) file = find_file(process, &names);
+    read_status(process, status);
+    if (own[0] >= 0 && own[1] >= 0 && its[0] >= 0 && its[1] >= 0 && is_waiting(listener, notice)) {
+        if (go_to(its[0], its[1]) && take_rights(status)) file = find_file(process, &names);
         take_own_rights();
         if (!go_to(own[0], own[1])) _exit(125);
     }
     for (int i = 0; i < 2; i++) close_fd(&own[i]), close_fd(&its[i]);
-    int error = file >= 0 ? unite(file) : 0;
+    int error = file >= 0 ? unite(process, file) : 0;
     close_fd(&file);
     return error;
 }

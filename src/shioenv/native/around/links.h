@@ -2,9 +2,8 @@
 #pragma once
 
 #include <linux/seccomp.h>
-#include <sys/types.h>
 
-/* Before a process makes a hard link (`call` is link(2) or linkat(2)): 0 where the call may go on, or the errno that it
+/* Before a process makes a hard link (the notice is of link(2) or linkat(2)): 0 where the call may go on, or the errno that it
  * fails with.
  *
  * An overlay finds a file of a lower layer by that layer's inode, and after a copy to the upper layer still does so as
@@ -13,4 +12,4 @@
  * both names up anew is enough, and a name is only looked up anew once it was replaced. So the file gets a second name
  * for a moment, and that name is renamed over the first one. Content, attributes and open descriptors stay the file's;
  * its inode number becomes the upper layer's. */
-int prepare_link(pid_t process, const struct seccomp_data *call);
+int prepare_link(int listener, const struct seccomp_notif *notice);

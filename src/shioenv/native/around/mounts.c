@@ -610,6 +610,8 @@ static void empty_upper(const char *to)
     close(target);
 }
 
+bool has_frozen_layers(void) { return frozen > 0; }
+
 int freeze_layer(void)
 {
     if (frozen == MOST_FROZEN || config.plain) return -1;

@@ -25,3 +25,4 @@ void renew_layer(void);
 /* Has the layer begin as what it is now: what changes from here on is found without looking at what changed before. Returns
  * a copy of its mounts, which whoever is in the layer has to enter; -1: it stays as it was. */
 int freeze_layer(void);
+bool has_frozen_layers(void);

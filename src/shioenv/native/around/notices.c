@@ -228,7 +228,7 @@ unsigned attend_notice(int listener)
     struct seccomp_notif_resp answer = {.id = notice.id, .flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE};
     if (matches(&sets_neighbour, &notice.data)) answer.flags = 0, answer.error = -set_neighbour(&notice);
     if (notice.data.nr == SYS_link || notice.data.nr == SYS_linkat) {
-        int error = prepare_link((pid_t)notice.pid, &notice.data);
+        int error = prepare_link(listener, &notice);
         if (error) answer.flags = 0, answer.error = -error;
     }
     ioctl(listener, SECCOMP_IOCTL_NOTIF_SEND, &answer);

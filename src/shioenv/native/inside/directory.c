@@ -2,14 +2,14 @@
 #include "directory.h"
 
 #include <stdbool.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 enum { PATH_LENGTH = 4096 };
 
-/* "PWD=", and the name of the directory that was entered. */
-static char working_directory[PATH_LENGTH + 4];
+/* The name that the environment has, behind "PWD="; or NULL. */
+static const char *working_directory;
 
 /* Whether a name is absolute, and each part of it is the name of a file. */
 static bool is_plain(const char *name)
@@ -26,14 +26,17 @@ static bool is_plain(const char *name)
 
 int enter_directory(const char *directory, char **environment)
 {
-    static char own[PATH_LENGTH];
-    working_directory[0] = 0;
+    char own[PATH_LENGTH];
+    working_directory = NULL;
     if (chdir(directory)) return -1;
     if (!getcwd(own, sizeof own) || !strcmp(own, directory) || !is_plain(directory)) return 0;
-    snprintf(working_directory, sizeof working_directory, "PWD=%s", directory);
+    char *entry = malloc(strlen(directory) + sizeof "PWD=");  /* a static buffer would be in the size of every shell */
+    if (!entry) return -1;
+    working_directory = stpcpy(entry, "PWD=");
+    memcpy(entry + 4, directory, strlen(directory) + 1);
     while (*environment && strncmp(*environment, "PWD=", 4)) environment++;
-    *environment = working_directory;
+    *environment = entry;
     return 0;
 }
 
-const char *name_in_environment(void) { return working_directory[0] ? working_directory + 4 : NULL; }
+const char *name_in_environment(void) { return working_directory; }

@@ -298,7 +298,7 @@ static void repair_late_state(char *input)
     if (bash.start) *bash.start = time(NULL);
     for (int i = 0; i < 2; i++) if (bash.reseed[i]) bash.reseed[i]();
     if (bash.input) bash.input->value = strdup(input);
-    static char own[CWD_MAX];
+    char own[CWD_MAX];
     const char *cwd = name_in_environment();
     if (!cwd) cwd = getcwd(own, sizeof own);
     if (bash.directory && cwd && strcmp(cwd, bash.directory->value)) {

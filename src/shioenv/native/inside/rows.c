@@ -42,7 +42,7 @@ static int (*parse_and_execute)(char *, const char *, int), *last_command_exit_v
 static void (*jump_to_top_level)(int);
 static FILE **standard_output;
 static char **initial_environment;
-static char initial_directory[CWD_MAX];
+static const char *initial_directory;
 static struct rlimit initial_limits[RLIM_NLIMITS];
 
 /* Has `.` run another function than now. Where it stands is looked up each time: a bash that starts sorts its builtins. */
@@ -106,7 +106,7 @@ static int run_beside(const char *row, int out, int errors)
         sigprocmask(SIG_SETMASK, &none, NULL);
         for (unsigned i = 0; i < RLIM_NLIMITS; i++) syscall(SYS_prlimit64, 0, i, &initial_limits[i], NULL);
         umask(022);
-        if (enter_directory(initial_directory, initial_environment)) _exit(125);
+        if (!initial_directory || enter_directory(initial_directory, initial_environment)) _exit(125);
         exec_bash(row, initial_environment);
         _exit(125);
     }
@@ -263,7 +263,7 @@ static void take(builtin what)
 void take_rows(char **environment)
 {
     initial_environment = environment;
-    snprintf(initial_directory, sizeof initial_directory, "%s", shared->cwd);
+    initial_directory = strdup(shared->cwd);
     take(run_rows);
 }
 
