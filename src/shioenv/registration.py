@@ -1,9 +1,9 @@
 """The environments' Gymnasium ids.
 
 Gymnasium has no entry points for plugins since 1.0: an id exists once somebody has called
-`register`. `import shioenv` does not load Gymnasium. Where Gymnasium is loaded already, the ids are
-registered at once; otherwise as soon as somebody imports it, so the order of the two imports does
-not matter. This module needs only the standard library.
+`register`. `import shioenv` does not load Gymnasium. It registers the ids at once where Gymnasium
+is loaded. Otherwise it does so as soon as somebody imports Gymnasium. So the order of the two
+imports does not matter. This module needs only the standard library.
 """
 
 from __future__ import annotations

@@ -7,13 +7,14 @@ import os
 import pty
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 import shioenv
 from shioenv.dataset.generate import Progress, shown_progress
-from shioenv.synthesis.drawing import Drawing
+from shioenv.synthesis.drawing import Drawing, DrawingSettings
 from shioenv.system.store import System
 
 
@@ -29,8 +30,12 @@ def test_sample_takes_what_is_drawn_directly(system: System) -> None:
 def test_what_is_given_directly_stands_for_that_of_the_drawing() -> None:
     drawing = Drawing(seed=5, commands=("ls",), policy="paper", mistakes=0.5)
     assert drawing.but() == drawing
-    changed = drawing.but(seed=0, commands=[], policy="mixed")
-    assert changed == Drawing(seed=0, commands=(), policy="mixed", mistakes=0.5)
+    changed = drawing.but(seed=0, commands=[], policy="mixed", start_directories="/tmp")
+    there = ("/tmp",)
+    assert changed == Drawing(seed=0, policy="mixed", mistakes=0.5, start_directories=there)
+    with pytest.raises(TypeError, match="sead"):
+        drawing.but(sead=1)  # type: ignore[call-arg]
+    assert [*DrawingSettings.__annotations__] == [field.name for field in fields(Drawing)]
 
 
 def test_generate_takes_what_is_drawn_directly(system: System, tmp_path: Path) -> None:

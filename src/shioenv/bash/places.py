@@ -87,6 +87,8 @@ def read_places(text: str) -> Places:
                 sudo += _sudo(every)
                 if command.words[0] in _SETTING:
                     sets.update(_ASSIGNED.split(word)[0] for word in command.words[1:])
+                if (name := _printed_into(command.words)) is not None:
+                    sets.add(_ASSIGNED.split(name)[0])
     return Places(
         tuple(found),
         tuple(
@@ -99,6 +101,13 @@ def read_places(text: str) -> Places:
         tuple(sudo),
         parsed=True,
     )
+
+
+def _printed_into(words: tuple[str, ...]) -> str | None:
+    """The variable that `printf -v` fills; None where there is none."""
+    if words[0] != "printf" or len(words) < 2 or not words[1].startswith("-v"):
+        return None
+    return words[1][2:] or (words[2] if len(words) > 2 else None)
 
 
 _ASSIGNED = re.compile(r"[\[+=]")

@@ -16,7 +16,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from shioenv.dataset.job import Wanted, recording
 from shioenv.dataset.manifest import (
@@ -40,7 +40,7 @@ from shioenv.recording.effort import Effort
 from shioenv.recording.line import Line
 from shioenv.sandbox.base import Limits
 from shioenv.sandbox.default import kernel_of
-from shioenv.synthesis.drawing import Drawing
+from shioenv.synthesis.drawing import Drawing, DrawingSettings
 from shioenv.synthesis.policy import policy_label
 from shioenv.synthesis.sample import grammars_for, notes_on, sample
 from shioenv.synthesis.traces import Sample
@@ -163,15 +163,13 @@ def generate(
     directory: str | Path | Destination,
     *,
     count: int,
-    seed: int | None = None,
-    commands: str | Sequence[str] | None = None,
-    policy: str | None = None,
     system: str | None = None,
     drawing: Drawing = Drawing(),
     scoring: Scoring | None = None,
     limits: Limits | None = None,
     executor: Executor | None = None,
     report: Callable[[Progress], None] | None = None,
+    **settings: Unpack[DrawingSettings],
 ) -> Summary:
     """Make a dataset of `count` executed and scored inputs in `directory`.
 
@@ -182,8 +180,8 @@ def generate(
     the run was killed. Volatile records only have the same number, input and arguments. Without an
     `executor` processes of this machine do the work, one a processor.
 
-    `seed`, `commands` and `policy` stand for those of the `drawing`, which has further settings of
-    what is drawn. `system` is a name or file as `open_sandbox` takes it. `limits` bounds each
+    `settings` are those of the `drawing` that differ: `seed`, `commands`, `policy` and the others.
+    `system` is a name or file as `open_sandbox` takes it. `limits` bounds each
     execution (None: `LIMITS`, 2 seconds of wall time). `scoring` says how inputs are scored. Its
     None stands for the scoring of an existing dataset, in a new dataset for `USUAL`. `report` is
     called with the progress. Without one, a line on standard error shows it where a person looks:
@@ -195,7 +193,7 @@ def generate(
     on. KeyboardInterrupt passes through once everything finished is on the disk.
     """
     place = directory if isinstance(directory, Destination) else Destination(directory)
-    drawing = drawing.but(seed=seed, commands=commands, policy=policy)
+    drawing = drawing.but(**settings)
     built = find_system(system)
     grammars = grammars_for(built, drawing)
     scoring = scoring or scoring_there(place.directory)

@@ -35,6 +35,7 @@ from shioenv.dataset.manifest import (
     shard_file,
 )
 from shioenv.dataset.read import count_unfinished, read_records
+from shioenv.domain.behavior import output_text
 from shioenv.domain.inputs import Input, session_text
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.record import (
@@ -44,7 +45,6 @@ from shioenv.domain.record import (
     decode,
     different_fields,
     encode,
-    output_text,
     share_necessary,
 )
 from shioenv.errors import (

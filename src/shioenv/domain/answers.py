@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from shioenv.domain.behavior import Behavior
+from shioenv.domain.behavior import Behavior, output_text
 from shioenv.domain.patch import ContextPatch
-from shioenv.domain.record import output_text
 from shioenv.domain.runner import Answer
 from shioenv.errors import Abstained, AnswerError, PatchError, nearest
 
@@ -37,22 +36,6 @@ def behavior_json(behavior: Behavior) -> dict[str, Any]:
         document["content_digests"] = dict(sorted(behavior.content_digests.items()))
     document.update({name: True for name in FLAGS if getattr(behavior, name)})
     return document
-
-
-def executed_json(behavior: Behavior) -> dict[str, Any]:
-    """An executed behavior as a JSON object: `behavior_json` with nothing left out, and limits."""
-    return {
-        **dict.fromkeys(("exit_code", "output", "output_b64", "context_patch")),
-        "content_digests": {},
-        **behavior_json(behavior),
-        "timed_out": behavior.timed_out,
-        "output_truncated": behavior.output_truncated,
-        "limits_hit": list(behavior.limits_hit),
-        "patch_truncated": behavior.patch_truncated,
-        "shell_state_known": behavior.shell_state_known,
-        "died_by_signal": behavior.died_by_signal,
-        "volatile": behavior.volatile,
-    }
 
 
 def behavior_of(document: Mapping[str, Any]) -> Behavior:

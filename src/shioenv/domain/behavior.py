@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -66,11 +68,31 @@ class Behavior:
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object with the keys of `shioenv run --json`, but for its input and its place."""
-        from shioenv.domain.answers import executed_json
-
-        return executed_json(self)
+        output, encoded = output_text(self.output)
+        return {
+            "exit_code": self.exit_code,
+            "output": output,
+            "output_b64": encoded,
+            "context_patch": json.loads(self.patch.to_json()),
+            "content_digests": dict(sorted(self.content_digests.items())),
+            "timed_out": self.timed_out,
+            "output_truncated": self.output_truncated,
+            "limits_hit": list(self.limits_hit),
+            "patch_truncated": self.patch_truncated,
+            "shell_state_known": self.shell_state_known,
+            "died_by_signal": self.died_by_signal,
+            "volatile": self.volatile,
+        }
 
     @property
     def text(self) -> str:
         """The output decoded as UTF-8, undecodable bytes as U+FFFD."""
         return self.output.decode("utf-8", "replace")
+
+
+def output_text(output: bytes) -> tuple[str, str | None]:
+    """The output as text, and its base64 where the output is not UTF-8 (D-8)."""
+    try:
+        return output.decode("utf-8"), None
+    except UnicodeDecodeError:
+        return output.decode("utf-8", "replace"), base64.b64encode(output).decode("ascii")

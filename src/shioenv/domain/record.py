@@ -17,7 +17,7 @@ from typing import Annotated, Any, Final, TypeAlias
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
-from shioenv.domain.behavior import Behavior
+from shioenv.domain.behavior import Behavior, output_text
 from shioenv.domain.inputs import started
 from shioenv.domain.patch import ContextPatch
 from shioenv.errors import RecordError, did_you_mean
@@ -256,14 +256,6 @@ def behavior_fields(behavior: Behavior) -> dict[str, Any]:
         ],
         "limits_hit": list(behavior.limits_hit),
     }
-
-
-def output_text(output: bytes) -> tuple[str, str | None]:
-    """The output as text, and its base64 where the output is not UTF-8 (D-8)."""
-    try:
-        return output.decode("utf-8"), None
-    except UnicodeDecodeError:
-        return output.decode("utf-8", "replace"), base64.b64encode(output).decode("ascii")
 
 
 def different_fields(first: Record, second: Record) -> tuple[str, ...]:

@@ -12,9 +12,9 @@ from typing import Any, Protocol, TypeAlias, TypedDict, Unpack, cast
 from msgspec import to_builtins
 
 from shioenv.bash.words import without_assignments
-from shioenv.domain.behavior import Behavior
+from shioenv.domain.behavior import Behavior, output_text
 from shioenv.domain.inputs import Segment, Session
-from shioenv.domain.record import Record, behavior_fields, output_text
+from shioenv.domain.record import Record, behavior_fields
 from shioenv.domain.runner import Executing, Runner, executing
 from shioenv.errors import EnvironmentOptionError, UnknownSystemError
 from shioenv.execution.lanes import Reopened

@@ -268,9 +268,9 @@ def restore(
     """The shell that `ResidentShell.save` wrote, made again by running its lines.
 
     `system` is the system to make it on (None: the one that the file names). The lines may take
-    `seconds` together, above 0 and at most a day. Errors: SavedShellError for a damaged file, one
-    of more than 64 MiB or of another system, for lines that do something else now and for those
-    that take too long; LimitsError for `seconds`; those of `open_shell`.
+    `seconds` together, above 0 and at most a day. Errors: LimitsError for `seconds`, and those of
+    `open_shell`. SavedShellError for a damaged file, one of more than 64 MiB, or one of another
+    system. It is raised as well for lines that do something else now, or take too long.
     """
     refuse_limit("seconds", seconds)
     path = Path(file)

@@ -4,11 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TypedDict, Unpack, cast
 
 from shioenv.synthesis.samplers import HORIZON
 
 DEFAULT_POLICY = "default"
 """The default policy of the drawing's sampler: `mixed` with `gcs`, `paper` with the others."""
+
+
+class DrawingSettings(TypedDict, total=False):
+    """Settings of a `Drawing` as keyword arguments of the functions that draw."""
+
+    sampler: str
+    policy: str
+    seed: int
+    commands: str | Sequence[str]
+    own_grammars: str
+    start_directories: str | Sequence[str]
+    horizon: int
+    composite_share: float
+    max_segments: int
+    mistakes: float
+    session_length: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,18 +78,14 @@ class Drawing:
             return self.policy
         return "mixed" if self.sampler == "gcs" else "paper"
 
-    def but(
-        self,
-        *,
-        seed: int | None = None,
-        commands: str | Sequence[str] | None = None,
-        policy: str | None = None,
-    ) -> Drawing:
-        """The drawing with other settings where they are given. `commands` may be one name."""
-        names = (commands,) if isinstance(commands, str) else commands
-        return replace(
-            self,
-            seed=self.seed if seed is None else seed,
-            commands=self.commands if names is None else tuple(names),
-            policy=self.policy if policy is None else policy,
-        )
+    def but(self, **settings: Unpack[DrawingSettings]) -> Drawing:
+        """The drawing with other settings. `commands` may be one name as a text.
+
+        Errors: TypeError for a setting that does not exist.
+        """
+        several = {
+            name: (given,) if isinstance(given, str) else tuple(given)
+            for name in ("commands", "start_directories")
+            if (given := cast("str | Sequence[str] | None", settings.get(name))) is not None
+        }
+        return replace(self, **{**settings, **several})  # type: ignore[arg-type]

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from random import Random
+from typing import Unpack
 
 from shioenv.bash.builtins import BUILTINS, KEYWORDS
 from shioenv.domain.inputs import REDIRECTIONS, SEPARATORS, Input, Role, Token
@@ -21,7 +22,7 @@ from shioenv.grammar.spelling import spelt
 from shioenv.grammar.symbols import Grammar, Nonterminal
 from shioenv.seeding import generator
 from shioenv.synthesis.compose import Composites, command_tokens, compose, token
-from shioenv.synthesis.drawing import Drawing
+from shioenv.synthesis.drawing import Drawing, DrawingSettings
 from shioenv.synthesis.mistakes import mistaken
 from shioenv.synthesis.people import LONGEST_SHAPE, People, is_operator
 from shioenv.synthesis.policy import LengthPolicy, Policy, PolicySettings, settings_named
@@ -128,21 +129,19 @@ def sample(
     drawing: Drawing = Drawing(),
     *,
     count: int | None = None,
-    seed: int | None = None,
-    commands: str | Sequence[str] | None = None,
-    policy: str | None = None,
     system: str | System | None = None,
     grammars: Sequence[Grammar] | None = None,
+    **settings: Unpack[DrawingSettings],
 ) -> Iterator[Sample]:
     """`count` different inputs drawn from grammars for a system; none of them is executed.
 
     The system's names, package versions and start directories are used, which `system` names as
-    `open_sandbox` takes it. Start directories that the drawing names are used instead. `seed`,
-    `commands` and `policy` stand for those of the drawing. `grammars` replaces those that
-    `grammars_for` gives. `draw_samples` says how they are drawn, and its errors; others are those
-    of `find_system` and `grammars_for`.
+    `open_sandbox` takes it. Start directories that the drawing names are used instead. `settings`
+    are those of the drawing that differ: `seed`, `commands`, `policy` and the others. `grammars`
+    replaces those that `grammars_for` gives. `draw_samples` says how they are drawn. Errors: those
+    of `draw_samples`, `find_system` and `grammars_for`.
     """
-    drawing = drawing.but(seed=seed, commands=commands, policy=policy)
+    drawing = drawing.but(**settings)
     built = system if isinstance(system, System) else find_system(system)
     directories = drawing.start_directories or built.declaration.session.start_directories
     return draw_samples(

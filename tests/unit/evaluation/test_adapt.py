@@ -18,7 +18,7 @@ from shioenv.evaluation.adapting.adapt import Adapted, adapt, placeholder_table
 from shioenv.evaluation.adapting.names import SystemNames
 from shioenv.evaluation.adapting.roles import _WITHOUT_GRAMMAR, OF_OPERANDS, roles_of
 from shioenv.evaluation.questions import question_of
-from shioenv.grammar.library import names_of_grammars
+from shioenv.grammar.library import load_grammars, names_of_grammars
 from shioenv.grammar.tokens import FALLBACK, STAND_IN, SYSTEM_TOKENS, VOCABULARY
 from shioenv.system.store import System
 
@@ -115,7 +115,12 @@ def test_what_is_there_stays(text: str) -> None:
         ("find . -name \"*.mp3\"", r"find . -name '\*\.\w+'"),
         ("find . -type d -name src", r"find . -type d -name (documents|data|logs|scripts)"),
         ("cat $FILE", r"cat documents/(notes|report)\.txt"),
-        ("cat \"$dir/a.log\"", r"cat logs/\w+\.log"),
+        ('cat "$FILE"', r'cat "documents/(notes|report)\.txt"'),
+        ('cat "${FILE}"', r'cat "documents/(notes|report)\.txt"'),
+        ("echo $variable", r"echo \$[A-Z]+"),
+        ('echo "$variable"', r'echo "\$[A-Z]+"'),
+        ('echo "${variable}"', r'echo "\$\{[A-Z]+\}"'),
+        ("cat \"$dir/a.log\"", r'cat "logs/\w+\.log"'),
         ("echo ${filename} | rev", r"echo \S+ \| rev"),
         ("sort --output=/no/dir/x f", r"sort --output=[\w./]*x documents/\w+\.txt"),
         ("grep -f words text.txt", r"grep -f documents/\w+\.txt documents/\w+\.txt"),
@@ -348,3 +353,30 @@ def test_programs_without_a_grammar_are_told_like_those_with_one() -> None:
     }.items():
         found = roles_of(read_places(text))
         assert {word: role for word, role in found.items() if role not in ("glob", "text")} == roles
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "printf -v name '%s' x; echo $name", "printf -vname x; echo $name",
+        "printf -v 'name[1]' x; echo ${name[1]}", "read -a name <<< 'a b'; echo $name",
+        "read -r -p 'who? ' name <<< x; echo $name", "mapfile -t lines < notes.txt",
+        "getopts ab: opt -a; echo $opt", "declare -n other=name; name=1; echo $other",
+        "unset -v name", "export -n name", "printf -v",
+    ],
+)  # fmt: skip
+def test_names_of_variables_stay(text: str) -> None:
+    assert one(text).replace("documents/", "").startswith(text.split("<")[0])
+
+
+def test_every_role_of_an_operand_or_a_value_is_adapted_without_a_fault() -> None:
+    """An input for each option with a value, and for each grammar's operands."""
+    texts = []
+    for name in names_of_grammars():
+        for grammar in load_grammars([name]):
+            command = grammar.command_tokens[0]
+            values = [option for option in grammar.options if option.value is not None]
+            texts += [f"{command} {option.names[0]} some_value word other" for option in values]
+            texts.append(f"{command} one two three")
+    found = adapted(*dict.fromkeys(texts))
+    assert len(found.questions) + len(found.aside) == len(set(texts)) > 500

@@ -14,7 +14,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from shioenv.bash.places import Places, read_places
+from shioenv.bash.places import PlacedWord, Places, read_places
 from shioenv.bash.words import split_words
 from shioenv.errors import UsageError
 from shioenv.evaluation.adapting.names import SystemNames
@@ -130,10 +130,20 @@ class _Template:
         )
 
     def _value(self, slot: _Slot, random: Random, used: list[str]) -> str:
+        """Shell text for a slot, in double quotes where the word had them and the text bears it."""
+        value = self._name(slot, random, used)
+        if slot.word.startswith('"') and _VARIABLE.search(slot.word) and _BARE.fullmatch(value):
+            return f'"{value}"'
+        return value
+
+    def _name(self, slot: _Slot, random: Random, used: list[str]) -> str:
         if not slot.role.startswith("["):
             return self.names.draw(slot.role, slot.word, random, used)
         entry = placeholder_table()[slot.role[1:-1]]
         values: list[str] = [*entry.get("values", ()), *self.names.values(entry.get("tokens", ()))]
+        if slot.word.startswith("$"):  # another variable takes its place, not the name of one
+            form = "${%s}" if slot.word.startswith("${") else "$%s"
+            values = [form % value for value in values]
         return random.choice([value for value in values if value not in used] or values)
 
 
@@ -291,7 +301,7 @@ def _pieces(
         start, role = _role(word.text, roles)
         written = word.text[start:]
         if role is None and (generic := _generic_variable(word.text, known)) is not None:
-            slots.append((word.start, word.end, _Slot(f"[{generic}]", written)))
+            slots.append(_of_variable(word, generic))
             continue
         if role is None or SUBSTITUTION in plain(written) or _is_set(written, known):
             continue
@@ -377,6 +387,24 @@ def _generic_variable(word: str, known: frozenset[str]) -> str | None:
     match = _VARIABLE.fullmatch(word.strip('"'))
     name = match and (match[1] or match[2])
     return _named().get(name.lower()) if name and name not in known else None
+
+
+def _of_variable(word: PlacedWord, generic: str) -> tuple[int, int, _Slot]:
+    """The place and the slot of a word that is a variable without a value, as `"$FILE"` is.
+
+    A variable that is called so itself (`$variable`) becomes one that is set: only its name is
+    replaced. In the place of others stands what they are about, in the quotes that the word has.
+    """
+    if "EnvVar" not in placeholder_table()[generic].get("tokens", ()):
+        return word.start, word.end, _Slot(f"[{generic}]", word.text)
+    match = _VARIABLE.search(word.text)
+    assert match is not None
+    start, end = match.span()
+    return word.start + start, word.start + end, _Slot(f"[{generic}]", match[0])
+
+
+_BARE = re.compile(r"[\w./:@%+,=-]+")
+"""Shell text that means the same in double quotes."""
 
 
 def _without(text: str, spans: Iterable[tuple[int, int]]) -> str:

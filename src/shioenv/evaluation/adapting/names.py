@@ -106,7 +106,8 @@ class SystemNames:
     def fits(self, role: str, written: str) -> bool:
         """Whether a word of this role can stay: the system has what it names, or it names nothing.
 
-        `written` is the word as shell text.
+        `written` is the word as shell text. Words of roles that name nothing of a system can stay,
+        such as the name of a variable.
         """
         word = plain(written).translate(SHOWN)
         named = any(character.isalnum() or character == VARIABLE for character in word)
@@ -136,7 +137,9 @@ class SystemNames:
         known_names = {
             "user": ("Username",), "users": ("Username",), "group": ("Groupname",),
             "owner": ("Username", "Groupname"), "pid": ("Pid",),
-        }[role]  # fmt: skip
+        }.get(role)  # fmt: skip
+        if known_names is None:
+            return True
         known_values = {name for token in known_names for name in self.tokens.get(token, ())}
         names = [name for name in re.split(r"[:.,]", word) if name]
         numbers = role != "pid" and all(name.isdigit() for name in names)

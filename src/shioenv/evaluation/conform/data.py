@@ -17,9 +17,8 @@ from typing import Any
 
 from shioenv.dataset.export import size_category
 from shioenv.dataset.generate import grammar_digest
-from shioenv.domain.behavior import Behavior
+from shioenv.domain.behavior import Behavior, output_text
 from shioenv.domain.pointer import keys
-from shioenv.domain.record import output_text
 from shioenv.evaluation.conform.truth import AskedCase, CaseMachine, Choice, TruthCase, truth_of
 from shioenv.evaluation.patches import OF_CONTENT, operations
 from shioenv.files.durable import atomic_write, new_directory
