@@ -25,7 +25,7 @@ PROGRAMS = {
         ["-shared", "-fPIC", "-nostdlib", "-fno-builtin", "-U_FORTIFY_SOURCE"],
     ),
     "shioenv-sandbox": (
-        ("around/*.c", "inside/server.c"),
+        ("around/*.c", "inside/server.c", "inside/directory.c"),
         [
             "-static-pie",
             "-fPIE",
@@ -43,11 +43,14 @@ PROGRAMS = {
     ),
     # For microVMs, where no library is.
     "shioenv-guest": (
-        ("guest/*.c", "around/configuration.c", "around/scan.c", "around/sha256.c"),
+        (
+            *("guest/*.c", "around/configuration.c", "around/scan.c", "around/sha256.c"),
+            "inside/directory.c",
+        ),
         ["-static", "-Wl,--build-id=none"],
     ),
     "shioenv-guest-sandbox": (
-        ("around/*.c", "inside/server.c"),
+        ("around/*.c", "inside/server.c", "inside/directory.c"),
         ["-static", "-pthread", "-Wl,--build-id=none", *FORTIFIED],
     ),
     # Beside the sshd of a system.

@@ -246,3 +246,8 @@ def test_descriptors_that_are_too_few_are_closed(
         with pytest.raises(SandboxError, match="gave no descriptors"):
             sandbox.enter(Request("true"), idle_seconds=60.0)
         assert descriptors() < before  # the sandbox's own have ended with it
+
+
+def test_a_command_starts_in_its_directory(machine: EnteredMachine) -> None:
+    command = Command(text='echo "${OLDPWD-unset} $PWD"', cwd="/var/run")
+    assert done(machine, command).output == b"unset /var/run\n"

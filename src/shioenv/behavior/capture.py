@@ -70,9 +70,11 @@ class Found:
 class Recorder:
     """Turns executions into behaviors: one recorder for all runs in a start directory of a system.
 
-    `baseline` is the shell state's dump after an empty input in `start`. Where it is None, the
-    sandbox cannot read shells, and their states stay unknown. `users` and `groups` are the system's
-    names by number. `instant` is the declared time at which each run starts, in seconds since 1970.
+    `baseline` is the shell state's dump after an empty input in `start`, and `cwd` the directory
+    that the shell was in (None: `start`). A symbolic link may lead there. Where `baseline` is None,
+    the sandbox cannot read shells, and their states stay unknown. `users` and `groups` are the
+    system's names by number. `instant` is the declared time at which each run starts, in seconds
+    since 1970.
     A file time that falls into a run is recorded as the instant plus the time since the run's start
     (D-4). `network` gives the untouched network, as `Execution.network` describes it; it is called
     for a context, and when a run changed the network. Errors: ContextError for a baseline that is
@@ -88,6 +90,7 @@ class Recorder:
         groups: Mapping[int, str],
         instant: float,
         network: Callable[[], bytes | None] = lambda: None,
+        cwd: bytes | None = None,
     ) -> None:
         self._start = start.encode("utf-8", "surrogateescape")
         self._users, self._groups = users, groups
@@ -102,7 +105,7 @@ class Recorder:
                 f"the shell state before a run in {start} is unreadable: {baseline!r:.60}",
                 hint="the sandbox's helper does not fit the system's bash; build the system again",
             ) from None
-        self.found = Found(shell, self._start)
+        self.found = Found(shell, self._start if cwd is None else cwd)
         """What every run finds."""
 
     def dump(self, dump: bytes) -> ShellDump:
@@ -166,7 +169,7 @@ class Recorder:
         fs = {self.name(path): self.entry(file).to_json() for path, file in files.items()}
         document: dict[str, Any] = {name: {} for name in SHELL_FIELDS}
         document |= {**profile, **self._fields, **network_fields(self._network())}
-        document.update(cwd=name_text(self._start), fs=fs)
+        document.update(cwd=name_text(self.found.cwd), fs=fs)
         return Context(document)
 
     def name(self, path: bytes) -> str:

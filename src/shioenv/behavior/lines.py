@@ -16,7 +16,6 @@ from typing import Final
 from shioenv.behavior.capture import SHELL_FIELDS, Found, Recorder, settled
 from shioenv.behavior.shell_state import ShellDump
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.inputs import started
 from shioenv.errors import SandboxError, ShellEndedError
 from shioenv.sandbox.base import Entered, Execution, FileChange, FileStat, Request, ShellSandbox
 
@@ -221,7 +220,7 @@ class Lines:
         `stdin` are those of `Request`. Errors: SandboxError, after which the machine is gone.
         """
         request = Request(
-            started(self._cwd, text),
+            text,
             cwd=self._cwd,
             wall_seconds=wall_seconds,
             separate=separate,
@@ -264,7 +263,7 @@ class Lines:
         try:
             if not self.ended:
                 self._sandbox.run_line(Request("exit", cwd=self._cwd), blind=True)
-            request = Request(started(self._cwd, text), cwd=self._cwd)
+            request = Request(text, cwd=self._cwd)
             terminal = self._sandbox.start_terminal(request, idle_seconds=idle_seconds)
         except (SandboxError, ShellEndedError):
             self.ended = True

@@ -18,7 +18,6 @@ from shioenv.behavior.lines import LineRecorder, Lines
 from shioenv.behavior.rows import Row, RowKind, request_of
 from shioenv.domain.behavior import NOTHING, Behavior
 from shioenv.domain.context import Context
-from shioenv.domain.inputs import started
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.pointer import keys
 from shioenv.domain.runner import Order, State
@@ -84,7 +83,7 @@ class SandboxRunner:
         return State(cwd=cwd or self.system.declaration.start_directory, pristine=self)
 
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
-        """What a fresh `bash --norc --noprofile -c 'cd DIR; INPUT'` does; see `Runner.run`.
+        """What a fresh `bash --norc --noprofile -c INPUT` does; see `Runner.run`.
 
         A state with a history is reached by running the history first, in the same shell, a line
         each. `execute` says how the history's end is told from the input's own output. Errors:
@@ -134,7 +133,7 @@ class SandboxRunner:
                 hint="a history is run again with an empty one: nobody can tell who reads what",
             )
         request = Request(
-            started(cwd, "\n".join([*history, shell_input])),
+            "\n".join([*history, shell_input]),
             cwd=cwd,
             separate=separate,
             tty=tty,
@@ -145,8 +144,7 @@ class SandboxRunner:
         whole = self._executed(request, sandboxes)
         if not history or _is_unknown(whole):  # nor is its history run for nothing
             return whole
-        alone = started(cwd, "\n".join(history))
-        before = replace(request, text=alone, stdin=b"", wall_seconds=None)
+        before = replace(request, text="\n".join(history), stdin=b"", wall_seconds=None)
         waited = self.waited
         since = self.since(self._replay(before), whole, cwd)
         self.waited = waited
@@ -226,7 +224,7 @@ class SandboxRunner:
         end is the caller's to close. Errors: those of `start_shell`.
         """
         start = cwd or self.system.declaration.start_directory
-        request = Request(started(start, shell_input), cwd=start)
+        request = Request(shell_input, cwd=start)
         return self._started(
             start, lambda sandbox: sandbox.start_terminal(request, idle_seconds=idle_seconds)
         )
@@ -378,13 +376,14 @@ class SandboxRunner:
 
     def _recorder(self, start: str) -> Recorder:
         if start not in self._recorders:
-            baseline = self._sandbox.run(Request("", cwd=start)).shell
-            if baseline is None and not self.limits.without_shell_state:
+            empty = self._sandbox.run(Request("", cwd=start))
+            if empty.shell is None and not self.limits.without_shell_state:
                 # something outside ended that shell: no later run could be compared with it
                 raise SandboxError(f"an empty input in {start} did not tell the state of its shell")
             self._recorders[start] = Recorder(
                 start=start,
-                baseline=baseline,
+                baseline=empty.shell,
+                cwd=empty.cwd,
                 users=self._users,
                 groups=self._groups,
                 instant=self.system.declaration.instant.timestamp(),

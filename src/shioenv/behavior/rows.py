@@ -15,7 +15,6 @@ from enum import StrEnum
 from typing import Final
 
 from shioenv.bash.words import quoted
-from shioenv.domain.inputs import started
 from shioenv.errors import InputError
 from shioenv.sandbox.base import LONGEST_INPUT, LONGEST_STDIN, Request
 
@@ -44,6 +43,15 @@ class Row:
 
 
 _READ: Final = ". /dev/stdin"
+_BASH: Final = ("/bin/bash", "--norc", "--noprofile", "-c")
+_ENTER: Final = (
+    'cd -P -- "$1" && own=$PWD && cd -- "$1" || exit; shift; '
+    '[[ $PWD = "$own" ]] || set -- PWD="$PWD" "$@"; exec /usr/bin/env -i "$@"'
+)
+"""Executes the words after a directory there, with their environment alone.
+
+`PWD` is part of it where a symbolic link leads there, as `native/inside/directory.c` has it.
+"""
 _READ_ON: Final = 'eval "exec < /dev/null; $(< /dev/stdin)"'
 
 
@@ -63,11 +71,11 @@ def request_of(
     """
     rows = list(rows)
     for row in rows:
-        Request(started(cwd, row.text)).argument()
+        Request(row.text).argument()
     if env is None:
-        text, stdin = started(cwd, _READ), _packed(rows, cwd)
+        text, stdin = _READ, _packed(rows)
     else:
-        text, stdin = started(cwd, _written(rows, cwd, env)), b""
+        text, stdin = _written(rows, cwd, env), b""
         if len(os.fsencode(text)) > LONGEST_INPUT:
             text, stdin = _READ_ON, os.fsencode(text)
     if len(stdin) > LONGEST_STDIN:
@@ -85,13 +93,9 @@ def request_of(
     )
 
 
-def _packed(rows: Iterable[Row], cwd: str) -> bytes:
+def _packed(rows: Iterable[Row]) -> bytes:
     """The rows as bytes, each with its kind before it and a NUL behind it."""
-    beside = (RowKind.BESIDE, RowKind.BESIDE_AGAIN)
-    return b"".join(
-        os.fsencode(f"{row.how}{started(cwd, row.text) if row.how in beside else row.text}\0")
-        for row in rows
-    )
+    return b"".join(os.fsencode(f"{row.how}{row.text}\0") for row in rows)
 
 
 def _written(rows: Sequence[Row], cwd: str, env: Mapping[str, str]) -> str:
@@ -110,7 +114,9 @@ def _line(row: Row, cwd: str, env: Mapping[str, str]) -> str:
         return row.text
     if row.how is RowKind.AGAIN:
         return f"eval {quoted(row.text)} > /dev/null 2>&1"
-    bash = ["/bin/bash", "--norc", "--noprofile", "-c", started(cwd, row.text)]
     given = [f"{name}={value}" for name, value in env.items()]
-    command = " ".join(map(quoted, ["/usr/bin/env", "-i", *given, *bash])) + " < /dev/null"
+    enter = ["/usr/bin/env", "-i", *_BASH, _ENTER, "bash", cwd]
+    option_like = row.text.startswith(("-", "+"))
+    words = [*enter, *given, *_BASH, *(["--"] if option_like else []), row.text]
+    command = " ".join(map(quoted, words)) + " < /dev/null"
     return command if row.how is RowKind.BESIDE else f"{command} > /dev/null 2>&1"

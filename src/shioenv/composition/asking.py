@@ -18,7 +18,6 @@ from shioenv.composition.processes import with_stages
 from shioenv.composition.replay import connected
 from shioenv.composition.variables import Variables
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.inputs import started
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.pointer import keys
 from shioenv.domain.runner import Answer, Runner, State, answer_of
@@ -253,12 +252,13 @@ class Asker:
             text = f"{{ {text}; }}"
         assert self._execute is not None
         behavior: Behavior = self._execute(text, state, separate=how.separate)
-        old, new = (os.fsencode(started(state.cwd, each)) for each in (text, self._text))
-        behavior = replace(
-            behavior,
-            output=behavior.output.replace(old, new),
-            stdout=behavior.stdout and behavior.stdout.replace(old, new),
-        )
+        for separator in (" ", "\0"):  # as `ps` and the kernel show it
+            old, new = (os.fsencode(f"-c{separator}{each}") for each in (text, self._text))
+            behavior = replace(
+                behavior,
+                output=behavior.output.replace(old, new),
+                stdout=behavior.stdout and behavior.stdout.replace(old, new),
+            )
         if not how.beside:
             return behavior
         return replace(behavior, patch=ContextPatch(), content_digests={})
@@ -298,7 +298,7 @@ def _among(
         return behavior
     if not all(words and words[0] not in BUILTINS for words in others):
         return behavior
-    shown = with_stages(behavior.output, own, started(state.cwd, text), others)
+    shown = with_stages(behavior.output, own, text, others)
     return replace(behavior, output=shown, stdout=shown if behavior.stdout else behavior.stdout)
 
 

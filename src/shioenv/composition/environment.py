@@ -61,6 +61,9 @@ _OF_ACCESS = (["perms"], ["owner"], ["group"], ["links"])
 UNKNOWN = frozenset({"!", "_", "BASHPID", "BASH_COMMAND", "FUNCNAME", "HISTCMD"})
 """Variables that nobody knows without the shell."""
 
+STAYING = re.compile(r"cd(?:\s+(?:-[LP]+|--))*\s+[^\s;&|()<>$`]+")
+"""A `cd` to one directory, perhaps the one where the shell is. `OLDPWD` is that one then."""
+
 LONGEST_VALUE = 131_072
 """Most characters of a variable that is followed; ours: as many as one argument may have."""
 
@@ -93,6 +96,7 @@ class Environment:
         stdin = Stdin(state.stdin, piped=bool(state.stdin), shared=True)
         self.streams = Streams({1: self.output, 2: self.output}, stdin)
         self.own, self.place = Own(state.carried), Position()
+        self.own.last = None if state.history else self.own.name
         self.result = Result(statuses=(state.status,))
         self.status = state.status
         """The last status."""
@@ -128,8 +132,11 @@ class Environment:
             return str(self.place.line)
         if name == "_" and self.own.last is not None:
             return self.own.last
-        if name == "OLDPWD" and self.own.carried.left is not None:
-            return known_place(self.own.carried.left)
+        if name == "OLDPWD":
+            left = self.own.carried.left
+            return None if left is None else known_place(left)
+        if name == "BASH_EXECUTION_STRING" and not self.state.history:
+            return self.input
         if name == "0":
             return self.own.name
         if name in UNKNOWN:
@@ -160,6 +167,8 @@ class Environment:
             return  # the next command sets it anew
         if is_special(name):
             self._set_special(name, f"{name}={quoted(value)}")
+            if name == "OLDPWD":
+                self.carry(left=value)
             return
         name, key = item_of(name)
         old = Value.of(self.state.before.document, name) or Value()
@@ -308,7 +317,8 @@ class Environment:
 
     def advance(self, text: str, behavior: Behavior) -> None:
         """Goes to the state after a command: see `Asker.advance`."""
-        if any(operation[1] == "/cwd" for operation in behavior.patch.operations):
+        moved = any(operation[1] == "/cwd" for operation in behavior.patch.operations)
+        if moved or (not behavior.exit_code and STAYING.fullmatch(text)):
             self.carry(left=self.state.before.document["env"].get("PWD"))
         for name, target in self.asking.advance(text, behavior):
             for sink in self.streams.fds.values():

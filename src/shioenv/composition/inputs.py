@@ -17,8 +17,13 @@ from shioenv.domain.runner import Answer, Runner, State, answer_of
 from shioenv.domain.work import answering
 from shioenv.errors import Abstained
 
-_KEPT = re.compile(r"\$\{?\?|PIPESTATUS|OLDPWD|~-|\bcd\s+-(?!\w)")
-"""The last status, and where the shell was before."""
+_KEPT = re.compile(r"\$\{?\?|PIPESTATUS")
+"""The last status."""
+
+_OF_START = re.compile(
+    r"OLDPWD|~-|\bcd\b.*\s['\"]?-['\"]?(?![-\w])|\$\{?_(?!\w)|BASH_EXECUTION_STRING"
+)
+"""What a shell's start decides: where it was before, the last argument, its command line."""
 
 
 class Composition:
@@ -55,8 +60,16 @@ class Composition:
 
 
 def asks_what_was_kept(text: str, state: State) -> bool:
-    """Whether the text may name what a shell keeps of the inputs before, where there are any."""
-    return bool(state.history and _KEPT.search(text))
+    """Whether the text may name what the shell has from its start, or keeps of the history."""
+    return asks_of_start(text) or bool(state.history and _KEPT.search(text))
+
+
+def asks_of_start(text: str) -> bool:
+    """Whether the text may name what a shell has from its start (D-27).
+
+    Records made before D-27 show a `cd` there, so they do not answer such texts.
+    """
+    return _OF_START.search(text) is not None
 
 
 def is_asked_whole(text: str) -> bool:

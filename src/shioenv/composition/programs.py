@@ -266,7 +266,8 @@ def _environment(state: State, program: str, before: Mapping[str, str]) -> dict[
     document = state.before.document
     if "PATH" not in document["env"] or document["settings"].get("-o allexport"):
         raise Abstained("more is in the environment than is known")
-    values = {**document["env"], "OLDPWD": Variables(state).variable("OLDPWD")}
+    left = Variables(state).variable("OLDPWD")
+    values = {**document["env"], **({} if left is None else {"OLDPWD": left})}
     if len({_hash(name) % _BUCKETS for name in values}) < len(values):
         raise Abstained("two names in one list")
     names = sorted(values, key=lambda name: _hash(name) % _BUCKETS)

@@ -14,7 +14,6 @@ from shioenv.bash.refusals import syntax_error
 from shioenv.bash.scan import Refused
 from shioenv.bash.walk import pipelines, redirects_of
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.inputs import started
 from shioenv.domain.runner import Answer, State
 from shioenv.domain.work import spend
 from shioenv.errors import Abstained
@@ -61,8 +60,7 @@ def refusal(refused: Refused, text: str, state: State) -> Answer | None:
     place = f"bash: -c: line {line}: "
     message = f"{place}{said}\n"
     if "near" in said:
-        shown = text if state.history else started(state.cwd, text)
-        message += f"{place}`{shown}'\n"
+        message += f"{place}`{text}'\n"
     data = os.fsencode(message)
     return Answer(Behavior(2, data, stdout=b"", stderr=data), REFUSED, "what Bash refuses, by rule")
 

@@ -12,7 +12,6 @@ from dataclasses import replace
 from shioenv.bash.words import quoted
 from shioenv.composition.changes import Changes
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.inputs import started
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.runner import Executing, Order, State
 from shioenv.errors import Abstained
@@ -83,7 +82,7 @@ class Replay:
         if not before or state is None or start is None:
             return behavior
         # programs that show the shell's command line show the command alone
-        ran, asked = (os.fsencode(started(state.cwd, each)) for each in (text, shell_input))
+        ran, asked = os.fsencode(text), os.fsencode(shell_input)
         at = f"bash: line {1 + before.count(chr(10))}: ".encode()
         known = self._end(before, start)
         whole = Changes(start.before.document).add(_whole(behavior))

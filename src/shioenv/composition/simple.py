@@ -42,7 +42,6 @@ from shioenv.composition.scripts import (
     script_of,
 )
 from shioenv.composition.stacked import STACKING, stack
-from shioenv.composition.variables import known_place
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.pointer import pointer
@@ -211,8 +210,8 @@ class SimpleCommands(ABC):
                 given = given if opened.reads is None else Stdin(given.data)
                 if self._callers.run(command, replace(streams, stdin=given)):
                     return
-            if text == "cd -" and self._here.own.carried.left is not None:
-                self._go_back(streams)
+            if name == "cd" and re.fullmatch(r"cd(?:\s+(?:-[LP]+|--))*\s+-", text):
+                self._go_back(text[:-1].rstrip(), streams)
                 return
             final = id(command) == self._final
             takes_back = name == "unset" and self._here.own.functions
@@ -329,12 +328,21 @@ class SimpleCommands(ABC):
         finally:
             self._above, self._end_line = saved
 
-    def _go_back(self, streams: Streams) -> None:
-        """`cd -`: goes to the directory where the shell was before, and prints it."""
-        place = known_place(self._here.own.carried.left or "")
-        self._here.put(Call(f"cd {quoted(place)}"), "cd", streams)
+    def _go_back(self, cd: str, streams: Streams) -> None:
+        """`cd -`: goes to the directory where the shell was before, and prints it.
+
+        `cd` is the command without its operand.
+        """
+        place = self._here.variable("OLDPWD")
+        if place is None:
+            with self._here.to(streams):
+                self._here.complain("cd: OLDPWD not set")
+            self._here.status = 1
+            return
+        self._here.put(Call(f"{cd} {quoted(place)}"), "cd", streams)
         if not self._here.status:
-            self._here.write(streams.fds[1], os.fsencode(f"{place}\n"))
+            there = self._here.variable("PWD") or place
+            self._here.write(streams.fds[1], os.fsencode(f"{there}\n"))
 
     def _forgotten(self, command: Simple) -> list[str]:
         """Functions that an `unset` removes: the names behind `-f`.

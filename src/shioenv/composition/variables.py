@@ -147,9 +147,8 @@ class Variables:
             raise Abstained(f"${name} is not known")
         value = Value.of(document, name)
         if value is None and name == "OLDPWD":
-            # each input follows a `cd` to where it starts
             left = self.state.carried.left
-            return self.state.cwd if left is None else known_place(left)
+            return None if left is None else known_place(left)
         return element(value, key, self)
 
     def array(self, name: str) -> Array | None:

@@ -47,9 +47,9 @@ def _logical(state: State) -> str:
 def changed_directory(call: Call, state: State) -> Behavior | None:
     """What a `cd` to one directory does, or to several, by rule.
 
-    None for other commands, for one directory with options, and for `cd -`. None too under
-    `CDPATH` or `set -o physical`, for other users than root, and where the directory above is
-    missing.
+    None for other commands, for one directory with options, and for `cd -` where the shell left a
+    directory before. None too under `CDPATH` or `set -o physical`, for other users than root, and
+    where the directory above is missing.
     """
     document = state.before.document
     environment, settings = document["env"], document["settings"]
@@ -67,6 +67,9 @@ def changed_directory(call: Call, state: State) -> Behavior | None:
     options = list(takewhile(_OPTIONS.fullmatch, words[1:]))
     if words[:1] != ["cd"] or settings.get("-o physical"):
         return None
+    if words[len(options) + 1 :] == ["-"] and state.carried.left is None:
+        said = b"bash: line 1: cd: OLDPWD not set\n"
+        return Behavior(1, said, stdout=b"", stderr=said)
     if len(words) > len(options) + 2 and not words[len(options) + 1].startswith("-"):
         said = b"bash: line 1: cd: too many arguments\n"
         return Behavior(1, said, stdout=b"", stderr=said)

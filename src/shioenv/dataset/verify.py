@@ -302,8 +302,10 @@ def record_problems(
     yield from _input_problems(record)
     yield from _behavior_problems(record)
     if executed:
+        # older versions kept no channels of a truncated output
+        may_be_missing = record.volatile or record.output_truncated
         if (record.stdout is None) != (record.stderr is None) or (
-            record.stdout is None and not record.volatile
+            record.stdout is None and not may_be_missing
         ):
             yield "stdout or stderr is missing"
         if scoring.budget if scoring is not None else record.n_executions:

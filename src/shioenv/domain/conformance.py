@@ -75,10 +75,10 @@ def no_state_is_the_first_one(runner: Runner, state: State) -> None:
     assert runner.run("pwd").output == f"{state.cwd}\n".encode(), runner.run("pwd").output
 
 
-def inputs_follow_the_cd(runner: Runner, state: State) -> None:
-    """A run is `cd DIR; INPUT` of a shell that is in DIR already: `OLDPWD` is DIR too."""
-    behavior = runner.run("echo $OLDPWD", state)
-    assert behavior.output == f"{state.cwd}\n".encode(), behavior.output
+def nothing_leads_to_the_start(runner: Runner, state: State) -> None:
+    """A shell starts in its start directory: it was nowhere before, and `OLDPWD` is not set."""
+    behavior = runner.run("echo ${OLDPWD-unset}", state)
+    assert behavior.output == b"unset\n", behavior.output
 
 
 def patches_fit(runner: Runner, state: State) -> None:
@@ -114,7 +114,7 @@ CHECKS: tuple[Check, ...] = (
     exit_codes_and_outputs,
     nothing_stays_behind,
     no_state_is_the_first_one,
-    inputs_follow_the_cd,
+    nothing_leads_to_the_start,
     patches_fit,
     answers_say_how_sure,
 )

@@ -216,7 +216,10 @@ class Session:
 
 
 def started(cwd: str, text: str) -> str:
-    """The text that is executed for an input in a start directory; a record's `input` (E16)."""
+    """A record's `input`, as the paper writes it.
+
+    The shell starts in the directory, and the `cd` is not executed (D-27).
+    """
     return f"cd {shlex.quote(cwd)}; {text}"
 
 

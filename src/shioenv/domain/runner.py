@@ -23,6 +23,7 @@ _MOST_LINKS = 40
 """Symbolic links followed in one path (path_resolution(7))."""
 
 _MOVES = re.compile(r"\b(?:cd|pushd|popd)\b")
+_SETS_LEFT = re.compile(r"(?<![\w${])OLDPWD\b")
 _PARAMETERS = re.compile(r"\b(?:set|shift)\b")
 _STACK = re.compile(r"\b(?:pushd|popd|dirs)\b")
 _ALONE = re.compile(r"cd\b[^;&|()$`\n]*")
@@ -65,7 +66,8 @@ class Carried:
     left: str | None = None
     """The directory that the shell was in before, `$OLDPWD`.
 
-    None where the shell never left its start directory; empty where nobody knows."""
+    None where the shell never left its start directory: it is not set. Empty where it is
+    unknown."""
     arguments: tuple[str, ...] | None = ()
     """The positional parameters, from `$1`; None where nobody knows."""
     directories: tuple[str, ...] | None = ()
@@ -169,6 +171,8 @@ class State:
 
     def _left(self, text: str, behavior: Behavior) -> str | None:
         """`Carried.left` after an input: what one `cd` left, as where the shell is tells it."""
+        if _SETS_LEFT.search(text):
+            return ""
         moves = len(_MOVES.findall(text))
         moved = any(operation[1] in ("/cwd", "/env/PWD") for operation in behavior.patch.operations)
         if moves > 1:
@@ -256,12 +260,12 @@ class Runner(Protocol):
     """Says what an input does in a state."""
 
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
-        """What a fresh `bash --norc --noprofile -c 'cd DIR; INPUT'` does on a machine in a state.
+        """What a fresh `bash --norc --noprofile -c INPUT` does on a machine in a state.
 
-        DIR is the state's start directory. Without a state the machine is pristine, and DIR is its
-        first start directory. The patch leads from the state's context to the next one. Errors:
-        Abstained where the runner declines to answer. A runner that breaks raises an error too, and
-        gives no behavior.
+        It starts in the state's start directory, and `OLDPWD` is not set (D-27). Without a state
+        the machine is pristine, and the shell starts in its first start directory. The patch leads
+        from the state's context to the next one. Errors: Abstained where the runner declines to
+        answer. A runner that breaks raises an error too, and gives no behavior.
         """
         ...
 

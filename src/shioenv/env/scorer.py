@@ -196,8 +196,8 @@ class SessionScorer:
     ) -> ScoredSession:
         """The session's score, and its record where records are made.
 
-        The noise runs and each distinct sub-input are executed. All of them run as the session's
-        text, `cd` included (E16). For a record one run has two pipes; it counts as a noise run
+        The noise runs and each distinct sub-input are executed. All of them start in the session's
+        directory (D-27). For a record one run has two pipes; it counts as a noise run
         where it can (D-9).
 
         A first run that times out is repeated before it counts (D-10). A session that times out is

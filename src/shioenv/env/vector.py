@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import Any, TypeAlias, cast
+from typing import Any, Final, NoReturn, TypeAlias, cast
 
 import gymnasium
 import numpy as np
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from shioenv.domain.inputs import Session
 from shioenv.env.grammar_env import GrammarEnv
 from shioenv.env.rewards import NOTHING, Reward
-from shioenv.env.same_step import SameStepVectorEnv, Vector
+from shioenv.env.same_step import SameStepVectorEnv, Taken, Vector
 from shioenv.env.scorer import ScoredSession, ScoringOptions, SessionScorer, is_open, require_count
 from shioenv.errors import EnvironmentOptionError
 from shioenv.recording.executions import MemoryCache
@@ -81,9 +81,36 @@ class SharedScorer:
             self._free.put(scorer)
 
 
+def _refuse(*_: object) -> NoReturn:
+    raise EnvironmentOptionError(
+        "a wrapper in `wrap` uses the reward of an executed episode, which is not scored yet",
+        hint="wrap the vector instead (gymnasium.wrappers.vector has the same wrappers), or use "
+        'vectorization_mode="sync"',
+    )
+
+
+class _Unscored(float):
+    """The reward of a session that is being scored: a wrapper may pass it on, but not use it.
+
+    Its value is no number, for extensions that read the value of a float without its methods.
+    """
+
+    __slots__ = ()
+
+
+_USES: Final = (
+    "add radd sub rsub mul rmul truediv rtruediv floordiv rfloordiv mod rmod pow rpow divmod "
+    "rdivmod neg pos abs bool float int round trunc floor ceil lt le gt ge eq ne repr str format"
+)
+for _name in _USES.split():
+    setattr(_Unscored, f"__{_name}__", _refuse)
+
+_UNSCORED: Final = _Unscored("nan")
+
+
 @dataclass(frozen=True, slots=True)
 class PendingSession:
-    """A session that is being scored: its reward is 0 as long as its score is unknown."""
+    """A session that is being scored: nobody can use its reward as long as it is unknown."""
 
     future: Future[ScoredSession]
 
@@ -92,8 +119,8 @@ class PendingSession:
         return {}
 
     def reward(self, function: Reward) -> float:
-        """0, whatever the function."""
-        return NOTHING
+        """Return a value that may be passed on, and raises an error where it is used."""
+        return _UNSCORED
 
     def shown(self) -> str:
         """A line that says that the session is being scored."""
@@ -127,8 +154,9 @@ class GrammarVectorEnv(SameStepVectorEnv):
         """Make the environments; nothing is executed or opened yet.
 
         `sandboxes` is how many sessions are scored at once (default: two a processor). `wrap` lists
-        the wrappers around each environment, the innermost first, such as `LocalActions`. A wrapper
-        that changes rewards sees 0 for an executed session. The other options are those of
+        the wrappers around each environment, the innermost first, such as `LocalActions`. Sessions
+        are scored later, so a wrapper in `wrap` that uses the reward of one raises
+        EnvironmentOptionError in `step`: wrap the vector instead. The other options are those of
         `GrammarEnv`, but `runner` must be a callable that opens a runner, and there is no
         `render_mode`. Errors: those of `GrammarEnv`.
         """
@@ -206,6 +234,16 @@ class GrammarVectorEnv(SameStepVectorEnv):
     def action_masks(self) -> NDArray[np.bool_]:
         """Which actions each environment permits now, (environments, actions)."""
         return np.stack([env.get_wrapper_attr("action_masks")() for env in self.envs])
+
+    def _taken(self, actions: Iterable[Any]) -> Iterable[Taken]:
+        """Yield the results of the actions, each with 0 for a reward that is not known yet."""
+        for inner, taken in zip(self._inner, super()._taken(actions), strict=True):
+            observation, reward, ended, cut, info = taken
+            if isinstance(inner.outcome, PendingSession) and (ended or cut):
+                if reward is not _UNSCORED:
+                    _refuse()
+                reward = NOTHING
+            yield observation, reward, ended, cut, info
 
     def _end(self, number: int) -> None:
         outcome = self._inner[number].outcome

@@ -8,7 +8,7 @@ output of any of the gold runs. The paper gives no formulas; every choice is exp
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -123,42 +123,47 @@ def mark(case: SuiteCase, said: Said, level: PatchLevel = PatchLevel.FULL) -> Ma
     """How right an answer is.
 
     Where there is no answer, everything is wrong: the output is similar to no gold output, the
-    patch shares nothing. Of an invalid answer the patch is wrong, whatever it holds, and with it
-    every joint metric. Output and exit code count as they were received.
+    patch shares nothing. An invalid answer has no patch, and nothing joint of it is right. Its
+    output and exit code count as they were received.
     """
     behavior = said.behavior
     if behavior is None:
         return _nothing(case, level)
     gold = [_View.of(run, case.moved) for run in case.gold]
     view = _View.of(behavior, case.moved)
-    valid = said.status is Status.ANSWERED
+    outputs = [run.output == view.output for run in gold]
+    exits = [run.exit_code == view.exit_code for run in gold]
+    likeness = max(_likeness(run, view) for run in gold)
+    if said.status is not Status.ANSWERED:
+        return replace(
+            _nothing(case, level),
+            em_output=float(any(outputs)),
+            exit_code=float(any(exits)),
+            o_es=likeness,
+        )
     full = level is PatchLevel.FULL
 
     def patch_of(one: _View) -> frozenset[Any]:
         return one.changes if full else one.files
 
     def share(of: Callable[[_View], frozenset[Any]]) -> float | None:
-        if not valid:
-            return 0.0
         found = [jaccard(of(run), of(view)) for run in gold]
         # a run without changes is matched by an answer without changes
         return None if None in found else max(one for one in found if one is not None)
 
-    outputs = [run.output == view.output for run in gold]
-    patches = [valid and patch_of(run) == patch_of(view) for run in gold]
-    exits = [run.exit_code == view.exit_code for run in gold]
-    files = [valid and run.files == view.files for run in gold]
+    patches = [patch_of(run) == patch_of(view) for run in gold]
+    files = [run.files == view.files for run in gold]
     joint = [output and patch for output, patch in zip(outputs, patches, strict=True)]
     djs = share(patch_of)
     return Marks(
         em=float(any(joint)),
-        em_masked=float(valid and _masked(case, gold, view, behavior.output, full)),
+        em_masked=float(_masked(case, gold, view, behavior.output, full)),
         em_exit=float(any(one and code for one, code in zip(joint, exits, strict=True))),
         em_files=float(any(one and file for one, file in zip(outputs, files, strict=True))),
         em_output=float(any(outputs)),
         em_patch=float(any(patches)),
         exit_code=float(any(exits)),
-        o_es=max(_likeness(run, view) for run in gold),
+        o_es=likeness,
         djs=djs,
         djs_all=1.0 if djs is None else djs,
         djs_path=share(lambda one: paths(one.changes) if full else one.files),

@@ -31,7 +31,7 @@ START_SECONDS: Final = 60.0
 
 _LAUNCH: Final = (
     "exec 9<&0 0</dev/null; set -m\n"
-    "( cd {cwd} 2>&8 && {{ set -- {command}\n{run}; }}; {say} ) 8>&2 2>&9 &\n"
+    "( cd {cwd} 2>&8 && {{ unset OLDPWD; set -- {command}\n{run}; }}; {say} ) 8>&2 2>&9 &\n"
     "printf 'group %d\\n' $! >&9"
 )
 """Starts a command in the background, in a group of its own, and says on the talk which one it is.

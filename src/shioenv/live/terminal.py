@@ -28,7 +28,6 @@ from shioenv.behavior.lines import Lines
 from shioenv.behavior.rows import Row, RowKind
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import Context
-from shioenv.domain.inputs import started
 from shioenv.domain.names import name_bytes
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.pointer import keys
@@ -281,7 +280,7 @@ class Terminal:
 
     def _asked(self, row: str, *, separate: bool, seconds: float | None) -> Behavior:
         """Runs a row beside the shell that stays, which is ended first with all that it left."""
-        Request(started(self.start.cwd, row)).argument()
+        Request(row).argument()
         lines = self._shell(ends=True)
         self._lines = None  # no row can be typed there any more
         behavior = lines.beside(row, separate=separate, wall_seconds=seconds)

@@ -15,7 +15,7 @@ from shioenv.bash.program import Program, Simple
 from shioenv.bash.scan import Refused
 from shioenv.bash.walk import pipelines
 from shioenv.composition.call import Call
-from shioenv.composition.inputs import is_asked_whole
+from shioenv.composition.inputs import asks_of_start, is_asked_whole
 from shioenv.composition.reading import read_program, refusal
 from shioenv.composition.shell import Walk
 from shioenv.composition.simple import CARRYING, is_walked
@@ -180,7 +180,8 @@ class Model:
             return replace(exact, carried=carried)
         try:
             program = read_program(text)
-            words = _words(program) if is_asked_whole(text) and state.context is None else ()
+            alone = is_asked_whole(text) and not asks_of_start(text)
+            words = _words(program) if alone and state.context is None else ()
             if words and not is_walked(words):
                 self._commands.answer_call(Call(text, parts=words), state, looked_up=True)
                 return self.steps[-1].answer

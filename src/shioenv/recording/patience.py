@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.inputs import Session, started
+from shioenv.domain.inputs import Session
 from shioenv.domain.runner import Executing, Order, State
 
 HURRIED_SECONDS = 0.25
@@ -99,9 +99,8 @@ class Patience:
 
     @property
     def length(self) -> int:
-        """Bytes of the session as it is executed, its history and the `cd` included."""
-        typed = "\n".join([*self._state.history, self._text])
-        return len(os.fsencode(started(self._state.cwd, typed)))
+        """Bytes of the session as it is executed, its history included."""
+        return len(os.fsencode("\n".join([*self._state.history, self._text])))
 
     def followed_by(self, line: str) -> Behavior:
         """Run the session with a line behind it; the behavior of both."""

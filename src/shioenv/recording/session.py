@@ -162,7 +162,8 @@ class Recorded:
 class SessionRecorder:
     """Executes and scores sessions, and tells whether they are volatile.
 
-    Every execution, those of sub-inputs included, is of `cd DIR; INPUT` (E16). Within a record,
+    Every execution, those of sub-inputs included, starts in the session's directory, and runs the
+    rows without the `cd` of a record's `input` (D-27). Within a record,
     sub-inputs with the same rendered text share one execution. The runs of the whole session are
     always executed.
     """

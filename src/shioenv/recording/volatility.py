@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import time
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache
@@ -56,24 +55,29 @@ _COMPRESSOR_ENDED = re.compile(rb"tar \(child\): |tar: Child returned status ")
 creates an archive prints, archives and writes until it notices."""
 
 
-_effects = attrgetter(
-    "exit_code", "timed_out", "patch", "content_digests", "output_truncated", "limits_hit"
-)
+_effects = attrgetter("exit_code", "timed_out", "patch", "content_digests")
 """The parts of a behavior that have to be the same in every run of an input."""
 
 
 def disagree(first: Behavior, other: Behavior, *, ordered: bool = False) -> bool:
-    """Whether another run did something else than the first.
+    """Whether another run did something else than the first, which had one pipe.
 
-    Where the other run had two pipes, the order between its channels is lost. Then its channels
-    have to make up the first run's output in some order. With `ordered` the two outputs have to be
-    the same bytes. Without it, they are not compared where the first run's output was truncated.
+    Where the other run had two pipes, the order between its channels is lost, and each channel has
+    a limit of its own. Then the channels have to make up the first run's output in some order.
+    Beginnings of the channels have to where that output was truncated. With `ordered` the two
+    outputs have to be the same bytes, within the same limits.
     """
-    return (
-        _effects(first) != _effects(other)
-        or (not first.output_truncated and not _made_up(first.output, other))
-        or (ordered and first.output != other.output)
-    )
+    if _effects(first) != _effects(other):
+        return True
+    if ordered or other.stdout is None or other.stderr is None:
+        return (first.output, first.limits_hit) != (other.output, other.limits_hit)
+    if _other_limits(first) != _other_limits(other):
+        return True
+    if not first.output_truncated and (
+        other.output_truncated or len(first.output) != len(other.output)
+    ):
+        return True
+    return not merges(first.output, other.stdout, other.stderr)
 
 
 def of_one_run(first: Behavior, channels: Behavior) -> Behavior:
@@ -84,12 +88,10 @@ def of_one_run(first: Behavior, channels: Behavior) -> Behavior:
     - Else it is the second run, if one of its channels is empty, so that no order is lost. The
       second run must not have reached a limit that the first did not reach.
     - Else it is the first run without channels.
-
-    A first run whose output was truncated does not count as the same.
     """
     if channels.stdout is None or channels.stderr is None:
         return replace(first, stdout=None, stderr=None)
-    if not (disagree(first, channels) or first.output_truncated):
+    if not disagree(first, channels):
         return replace(first, stdout=channels.stdout, stderr=channels.stderr)
     if not (channels.stdout and channels.stderr) and set(first.limits_hit) >= {
         *channels.limits_hit
@@ -98,22 +100,39 @@ def of_one_run(first: Behavior, channels: Behavior) -> Behavior:
     return replace(first, stdout=None, stderr=None)
 
 
-def _made_up(output: bytes, other: Behavior) -> bool:
-    """Whether the channels of the other run make up an output in some order.
+def merges(output: bytes, one: bytes, other: bytes) -> bool:
+    """Whether an output is a merge of a beginning of `one` and a beginning of `other`.
 
-    The bytes of each channel have to be in the output in their order, with gaps. The output has to
-    have no other bytes. Whether the gaps of both channels fit together is not checked (ours).
+    Takes time proportional to the product of both lengths, in units of a machine word: .3 seconds
+    for two channels of 64 KiB.
     """
-    if not (other.stdout and other.stderr):
-        return output == other.output
-    return Counter(output) == Counter(other.output) and all(
-        _lies_in(channel, output) for channel in (other.stdout, other.stderr)
-    )
+    ones, others = _places(one), _places(other[::-1])
+    last = len(other) - 1
+    reached = 1  # bit i: so far i bytes may be from `one`, and all others from `other`
+    for place, byte in enumerate(output):
+        from_other = others.get(byte, 0)
+        if place <= last:
+            from_other >>= last - place
+        else:
+            from_other <<= place - last
+        reached = (reached & ones.get(byte, 0)) << 1 | reached & from_other
+        if not reached:
+            return False
+    return True
 
 
-def _lies_in(part: bytes, whole: bytes) -> bool:
-    left = iter(whole)
-    return all(byte in left for byte in part)
+def _places(text: bytes) -> dict[int, int]:
+    """For each byte of a text the places that have it: bit i for place i."""
+    digits = text[::-1]
+    return {
+        byte: int(digits.translate(bytes(49 if each == byte else 48 for each in range(256))), 2)
+        for byte in set(text)
+    }
+
+
+def _other_limits(behavior: Behavior) -> list[str]:
+    """The limits that a run reached, apart from the bound on its kept output."""
+    return [name for name in behavior.limits_hit if name != "output_bytes"]
 
 
 def races(text: str) -> bool:

@@ -227,6 +227,12 @@ def test_a_record_that_reached_limits_is_sound(records: list[Record]) -> None:
     assert list(record_problems(flooded)) == []
 
 
+def test_a_truncated_output_of_an_earlier_version_has_no_channels(records: list[Record]) -> None:
+    cut = replace(records[0], output_truncated=True, limits_hit=["output_bytes"])
+    assert list(record_problems(replace(cut, stdout=None, stderr=None))) == []
+    assert list(record_problems(replace(cut, stdout=None))) == ["stdout or stderr is missing"]
+
+
 def test_a_record_tells_the_effect_of_each_argument(records: list[Record]) -> None:
     effects: Any = [segment.arguments for segment in records[4].segments]
     alone = [[one.leave_one_out for one in segment] for segment in effects]

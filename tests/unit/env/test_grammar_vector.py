@@ -9,6 +9,8 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium import wrappers
+from gymnasium.wrappers.vector import RecordEpisodeStatistics as VectorStatistics
 from scripted_shell import Opener, ScriptedShell
 
 from shioenv import registration
@@ -201,6 +203,67 @@ def test_wrappers_go_around_each_environment(wrap: tuple[Callable[..., Any], ...
     assert any(result[2].any() for result in results)
     assert vector.action_masks().shape == (3, vector.single_action_space.n)  # type: ignore[attr-defined]
     assert (vector.action_masks().sum(axis=1) > 0).all()
+    vector.close()
+
+
+class Discounted(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """A wrapper that is no `RewardWrapper`, and computes with the reward in `step`."""
+
+    def step(self, action: Any) -> Any:
+        observation, reward, ended, cut, info = self.env.step(action)
+        return observation, 0.5 * float(reward), ended, cut, info
+
+
+class Bounded(gymnasium.RewardWrapper[Any, Any]):
+    """A wrapper that only compares the reward."""
+
+    def reward(self, reward: Any) -> Any:
+        return max(reward, -1)
+
+
+USERS: dict[str, Callable[..., Any]] = {
+    "statistics": wrappers.RecordEpisodeStatistics,
+    "transform": lambda env: wrappers.TransformReward(env, lambda reward: 100 * float(reward)),
+    "constant": lambda env: wrappers.TransformReward(env, lambda reward: 1.0),
+    "equal constant": lambda env: wrappers.TransformReward(env, lambda reward: 0.0),
+    "clip": lambda env: wrappers.ClipReward(env, -1, 1),
+    "normalize": wrappers.NormalizeReward,
+    "own step": Discounted,
+    "own comparison": Bounded,
+}
+
+
+@pytest.mark.parametrize("defer", [False, True])
+@pytest.mark.parametrize("name", USERS)
+def test_wrappers_that_use_rewards_are_refused(name: str, defer: bool) -> None:
+    """A session is scored later: such a wrapper would compute with a wrong reward."""
+    vector = make(wrap=[USERS[name]], defer=defer)
+    with pytest.raises(EnvironmentOptionError, match="not scored yet"):
+        roll(vector, 80)
+    vector.close()
+
+
+def test_wrappers_that_pass_rewards_on_change_none() -> None:
+    plain, wrapped = (make(wrap=wrap) for wrap in ((), (wrappers.OrderEnforcing,)))
+    results, others = (roll(vector, 40)[0] for vector in (plain, wrapped))
+    assert any(one[1].any() for one in results)
+    assert all(np.array_equal(one[1], other[1]) for one, other in zip(results, others, strict=True))
+    for vector in (plain, wrapped):
+        vector.close()
+
+
+def test_a_wrapper_of_the_vector_has_the_true_rewards() -> None:
+    vector = VectorStatistics(make())
+    vector.reset(seed=7)
+    sums, seen = np.zeros(3), 0
+    masks = vector.env.action_masks  # type: ignore[attr-defined]
+    for _ in range(80):
+        _, rewards, ended, cut, info = vector.step(masks().argmax(axis=1))
+        sums += rewards
+        for number in np.flatnonzero(ended | cut):
+            assert info["episode"]["r"][number] == pytest.approx(sums[number])
+            sums[number], seen = 0, seen + 1
+    assert seen
     vector.close()
 
 

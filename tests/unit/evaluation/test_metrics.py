@@ -7,6 +7,7 @@ from evaluation_fakes import ENTRY, added, case, did, said
 
 from shioenv.domain.behavior import Behavior
 from shioenv.evaluation.metrics import PatchLevel, Said, Status, mark
+from shioenv.evaluation.suite import SuiteCase
 
 TWO = (added("a"), added("b"))
 GOLD = case(did("one\ntwo\n", *TWO, exit_code=1))
@@ -122,8 +123,21 @@ def test_of_an_invalid_answer_what_was_received_counts_but_never_as_a_whole() ->
     marks = mark(GOLD, Said(Status.INVALID, received))
     assert (marks.em_output, marks.exit_code, marks.o_es) == (1, 1, 1)
     assert (marks.em, marks.em_masked, marks.em_patch, marks.em_files, marks.djs) == (0, 0, 0, 0, 0)
-    # nothing changed and nothing could be read: not the same thing
-    assert mark(case(did("x")), Said(Status.INVALID, Behavior(0, b"x"))).djs == 0
+
+
+@pytest.mark.parametrize("level", [PatchLevel.FILES, PatchLevel.FULL])
+@pytest.mark.parametrize("gold", [GOLD, case(did("x")), case(did("x"), did("x", added("f")))])
+def test_every_answer_without_a_patch_counts_for_the_same_shares(
+    gold: SuiteCase, level: PatchLevel
+) -> None:
+    missing = mark(gold, Said(Status.CRASHED), level)
+    unread = mark(gold, Said(Status.INVALID), level)
+    with_output = mark(gold, Said(Status.INVALID, Behavior(7, b"none of it")), level)
+    assert missing == unread
+    shares = ("djs", "djs_all", "djs_path", "djs_leaf", "djs_files", "em", "em_patch", "em_files")
+    for name in shares:
+        assert getattr(with_output, name) == getattr(missing, name), name
+    assert missing.djs_all == 0
 
 
 def test_what_varies_is_not_compared_where_it_is_masked() -> None:

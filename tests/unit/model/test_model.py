@@ -28,7 +28,9 @@ from shioenv.model.files import (
     read_card,
     write_card,
 )
-from shioenv.model.memory.index import sizes
+from shioenv.model.memory.index import sizes, write_index
+from shioenv.model.memory.memory import Memory
+from shioenv.model.memory.rewrite import Kept
 from shioenv.model.model import Model
 from shioenv.system.world import World
 
@@ -412,3 +414,44 @@ def test_a_directory_has_the_time_of_what_a_line_before_made_in_it(model: Model)
     entry = reached.entry("sub")
     assert entry is not None
     assert entry.time == "19:43"
+
+
+@pytest.mark.parametrize(
+    ("text", "output", "exit_code"),
+    [
+        ("cd -", b"bash: line 1: cd: OLDPWD not set\n", 1),
+        ("cd -L -; pwd", b"bash: line 1: cd: OLDPWD not set\n/home/ubuntu\n", 0),
+        ("x=-; cd $x", b"bash: line 1: cd: OLDPWD not set\n", 1),
+        ("(cd sub); cd -- -", b"bash: line 1: cd: OLDPWD not set\n", 1),
+        ("echo ~- [${OLDPWD-unset}] $_", b"~- [unset] bash\n", 0),
+        ("cd . && cd -", b"/home/ubuntu\n", 0),
+        ("cd sub; echo $OLDPWD; cd -L -", b"/home/ubuntu\n/home/ubuntu\n", 0),
+        ('x=$BASH_EXECUTION_STRING; echo "$x"; pwd', None, 0),
+    ],
+)
+def test_nothing_led_to_the_start_directory(
+    model: Model, text: str, output: bytes | None, exit_code: int
+) -> None:
+    behavior = model.run(text)
+    expected = f"{text}\n{HOME}\n".encode() if output is None else output
+    assert (behavior.output, behavior.exit_code) == (expected, exit_code)
+
+
+def test_records_of_an_executed_cd_answer_as_later_ones_do(tmp_path: Path) -> None:
+    """Until D-27 inputs followed a `cd`, which records show."""
+    listed = f'declare -x HOME="/root"\ndeclare -x OLDPWD="{HOME}"\ndeclare -x PWD="{HOME}"\n'
+    kept = {
+        "cd -": Kept(0, f"{HOME}\n", "[]"),
+        "export -p": Kept(0, listed, "[]"),
+        "env -u HOME": Kept(0, f"A=1\nOLDPWD={HOME}\nPWD={HOME}\n", "[]"),
+        "cd sub; export -p": Kept(0, listed, "[]"),
+        "ps -f; true": Kept(0, f"bash -c cd {HOME}; ps -f; true\n", "[]"),
+    }
+    write_index(tmp_path, [(HOME, text, None, each) for text, each in kept.items()])
+    (tmp_path / "world.json").write_bytes(small_world().to_json())
+    model = Model(Memory(tmp_path))
+    assert model.run("cd -").exit_code == 1
+    assert model.run("export -p").output == listed.replace(f'OLDPWD="{HOME}"', "OLDPWD").encode()
+    assert model.run("env -u HOME").output == f"A=1\nPWD={HOME}\n".encode()
+    assert model.run("cd sub; export -p").output == listed.encode()
+    assert model.run("ps -f; true").output == b"bash -c ps -f; true\n"

@@ -12,6 +12,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from shioenv.dataset.verify import record_problems
 from shioenv.domain.behavior import Behavior
@@ -21,7 +23,7 @@ from shioenv.domain.record import Record, ScoredSegment
 from shioenv.domain.scripted import Asked, ScriptedRunner
 from shioenv.irreducibility.scoring import UNSCORED, Scoring
 from shioenv.recording.session import SessionRecorder
-from shioenv.recording.volatility import unsettled
+from shioenv.recording.volatility import merges, unsettled
 from shioenv.sandbox.base import LONGEST_INPUT
 
 MOMENT = datetime(2031, 3, 7, 9, 5, tzinfo=UTC).timestamp()
@@ -596,3 +598,98 @@ def test_sessions_are_recorded_side_by_side() -> None:
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(lambda runner: recorded(runner, "ls", "-a"), runners))
     assert [runner.waited_in_vain for runner in runners] == [False, False]
+
+
+LIMIT = 32
+"""Bytes of output that runs of `Limited` keep, of each channel where they have two pipes."""
+
+
+class Limited(Channels):
+    """Writes pieces to its two channels in turn, of which `LIMIT` bytes are kept."""
+
+    def __init__(self, *pieces: tuple[int, bytes]) -> None:
+        super().__init__(b"", b"")
+        self.pieces = pieces
+
+    def answer_to(self, asked: Asked) -> Behavior:
+        written = [b"".join(piece for at, piece in self.pieces if at == n) for n in (1, 2)]
+        if not asked.separate:
+            written = [b"".join(piece for _, piece in self.pieces)]
+        kept = [channel[:LIMIT] for channel in written]
+        out, err = kept if asked.separate else (None, None)
+        cut = kept != written
+        return Behavior(
+            0,
+            b"".join(kept),
+            stdout=out,
+            stderr=err,
+            output_truncated=cut,
+            limits_hit=("output_bytes",) if cut else (),
+        )
+
+
+@pytest.mark.parametrize(
+    "runner",
+    [
+        pytest.param(Limited((1, b"o" * 40), (2, b"e" * 40)), id="both past the limit"),
+        pytest.param(Limited((1, b"o" * 40), (2, b"e")), id="output past the limit"),
+        pytest.param(Limited((2, b"e"), (1, b"o" * 40)), id="output past it, after an error"),
+        pytest.param(Limited((2, b"e" * 40), (1, b"o")), id="errors past the limit"),
+        pytest.param(Limited((1, b"o" * 20), (2, b"e" * 20)), id="both together past it"),
+        pytest.param(Limited((1, b"o" * LIMIT), (2, b"e")), id="one byte past it"),
+        pytest.param(Limited(*[(1, b"out"), (2, b"error")] * 20), id="in turn"),
+        pytest.param(Limited(*[(1, b"a"), (2, b"ab")] * 30), id="in turn, alike"),
+        pytest.param(Limited((1, b"o" * 40)), id="output alone"),
+        pytest.param(Limited((2, b"e" * 40)), id="errors alone"),
+        pytest.param(Limited((1, b"o" * LIMIT)), id="output up to the limit"),
+        pytest.param(Limited(), id="nothing"),
+    ],
+)
+@pytest.mark.parametrize("budget", [0, 4])
+def test_a_truncated_output_has_its_channels_each_up_to_the_limit(
+    runner: Limited, budget: int
+) -> None:
+    record = recorded(runner, "ls", "-l", budget=budget)
+    out, err = (
+        b"".join(piece for at, piece in runner.pieces if at == n)[:LIMIT].decode() for n in (1, 2)
+    )
+    whole = b"".join(piece for _, piece in runner.pieces)
+    assert (record.output, record.stdout, record.stderr) == (whole[:LIMIT].decode(), out, err)
+    assert record.output_truncated is (len(whole) > LIMIT)
+    assert not record.volatile
+    assert not [*record_problems(record)]
+
+
+def test_runs_that_are_cut_off_and_differ_before_that_make_a_record_volatile() -> None:
+    class Varying(Limited):
+        """Writes something else once it has two pipes."""
+
+        def answer_to(self, asked: Asked) -> Behavior:
+            self.pieces = ((1, b"xy"[asked.separate :] * 40), (2, b"e" * 40))
+            return super().answer_to(asked)
+
+    record = recorded(Varying(), "ls", "-l")
+    assert record.volatile
+    assert (record.stdout, record.stderr) == (None, None)
+
+
+@given(st.lists(st.tuples(st.booleans(), st.sampled_from([b"a", b"b", b"ab"]))), st.integers(0, 60))
+def test_what_is_written_to_two_channels_is_a_merge_of_them(
+    pieces: list[tuple[bool, bytes]], kept: int
+) -> None:
+    one, other = (b"".join(piece for at, piece in pieces if at is n) for n in (True, False))
+    output = b"".join(piece for _, piece in pieces)[:kept]
+    assert merges(output, one, other)
+    assert not merges(output + b"c", one, other)
+
+
+@given(*[st.binary(max_size=6).map(lambda text: bytes(byte % 2 for byte in text))] * 3)
+def test_a_merge_is_found_exactly_where_there_is_one(
+    output: bytes, one: bytes, other: bytes
+) -> None:
+    reached = {0}
+    for place, byte in enumerate(output):
+        reached = {at + 1 for at in reached if one[at : at + 1] == bytes([byte])} | {
+            at for at in reached if other[place - at : place - at + 1] == bytes([byte])
+        }
+    assert merges(output, one, other) is bool(reached)

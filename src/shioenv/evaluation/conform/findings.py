@@ -207,7 +207,7 @@ def script(finding: CaseFinding, system: System, files: Files, other: Ready, nam
         "mkdir -p \"$start\" && cd \"$start\" || exit 2",
         *_made(files.left(finding.reduced), asked.cwd, system),
         "}",
-        "machine() { bash --norc --noprofile -c \"$input\"; }",
+        "machine() { unset OLDPWD; bash --norc --noprofile -c \"$input\"; }",
         *_other(other, finding),
         "for side in machine other; do",
         "  (files; listed > \"$answers/before\"",

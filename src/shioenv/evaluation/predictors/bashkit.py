@@ -224,7 +224,7 @@ class Bashkit:
         for mount in self._mounts.values():
             mount.give(bash)
         _fill(bash.fs(), self._links)
-        bash.execute_sync(f"cd {quoted(cwd)}")
+        bash.execute_sync(f"cd {quoted(cwd)}; unset OLDPWD")  # D-27
         return bash
 
     def _pristine(self, tops: Iterable[str]) -> dict[str, Shown]:

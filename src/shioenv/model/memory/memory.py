@@ -21,8 +21,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from shioenv.composition.call import Call
+from shioenv.composition.inputs import asks_of_start
 from shioenv.composition.opening import given, umask_of
 from shioenv.domain.behavior import Behavior
+from shioenv.domain.inputs import started
 from shioenv.domain.patch import ContextPatch, Operation
 from shioenv.domain.pointer import keys
 from shioenv.domain.runner import Answer, State
@@ -90,6 +92,9 @@ _FIND = 5_000
 _NAME = re.compile(r"[\w.][\w.+-]*")
 _BY_CONTENT = (CONTENTS, COUNTS, INDUCED)
 _SHARP, _SOFT = 0.1, 0.5
+
+
+_MOVES = re.compile(r"\b(?:cd|pushd|popd)\b")
 
 
 @dataclass(frozen=True)
@@ -232,15 +237,18 @@ class Memory:
     def exact(self, shell_input: str, state: State | None = None) -> Answer | None:
         """What the very same input did in the pristine state.
 
-        None where no record is of this input, and where the state is not pristine.
+        None where no record is of this input, and where the state is not pristine. None too for
+        inputs that ask what a shell has from its start, which was another one in older records.
         """
+        if asks_of_start(shell_input):
+            return None
         state = self.world.placed(state)
         if state.context is not None or state.stdin or not self._is_own(state):
             return None
         for entry in self.index.exact(state.cwd, shell_input.strip()):
             kept = self.index.behavior(entry.behavior)
             sure = VOLATILE if kept.volatile else EXACT
-            behavior = behavior_of(kept, state)
+            behavior = _from_start(behavior_of(kept, state), entry.text, state.cwd)
             ours = self.take(Call.parse(entry.text), state) if behavior.patch else None
             behavior = _with_digests(behavior, ours) if ours else behavior
             return Answer(behavior, sure, "memory: the same input")
@@ -573,3 +581,28 @@ def kept_of(behavior: Behavior) -> Kept:
     is_error = bool(behavior.stderr) and not behavior.stdout
     patch = behavior.patch.to_json()
     return Kept(behavior.exit_code, output, patch, channels, is_error, behavior.volatile)
+
+
+def _from_start(behavior: Behavior, text: str, cwd: str) -> Behavior:
+    """A record's behavior as that of a shell that starts in its directory (D-27).
+
+    Older records follow an executed `cd`. It shows in the shell's command line, and in `OLDPWD`
+    where the environment is listed. An input that changes the directory itself sets `OLDPWD` in
+    either case.
+    """
+    old = os.fsencode(started(cwd, text))
+    place = re.escape(os.fsencode(cwd))
+    listed = re.compile(rb"^(declare -x |export |)OLDPWD=(['\"]?)" + place + rb"\2\n", re.MULTILINE)
+
+    def corrected(output: bytes) -> bytes:
+        output = output.replace(old, os.fsencode(text))
+        if b"OLDPWD=" not in output or _MOVES.search(text):
+            return output
+        return listed.sub(lambda found: found[1] and found[1] + b"OLDPWD\n", output)
+
+    return replace(
+        behavior,
+        output=corrected(behavior.output),
+        stdout=behavior.stdout and corrected(behavior.stdout),
+        stderr=behavior.stderr and corrected(behavior.stderr),
+    )

@@ -66,7 +66,7 @@ pid_t start_server(const int pair[2])
         close(listener);
         take_declared_limits();
         if (!strcmp(config.shell_mode, "fresh")) {
-            serve();
+            serve(config.environment);
             exec_fresh(config.environment);
         }
         static char mode[32], *environment[260];

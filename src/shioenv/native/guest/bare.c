@@ -39,6 +39,7 @@
 #include "../around/protocol.h"
 #include "../around/scan.h"
 #include "../around/sha256.h"
+#include "../inside/directory.h"
 #include "agent.h"
 
 #define SHELL_PID 1000
@@ -441,7 +442,7 @@ static void __attribute__((noreturn)) become(const char *directory, char *text, 
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     umask(022);
-    if (chdir(directory)) refuse(said, STAGE_DIRECTORY);
+    if (enter_directory(directory, config.environment)) refuse(said, STAGE_DIRECTORY);
     char *arguments[] = {"bash", "--norc", "--noprofile", "-c", text, NULL, NULL};
     if (*text == '-' || *text == '+') arguments[4] = "--", arguments[5] = text;  /* not an option */
     execve("/bin/bash", arguments, config.environment);

@@ -28,6 +28,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "directory.h"
 #include "rows.h"
 #include "server.h"
 
@@ -297,11 +298,26 @@ static void repair_late_state(char *input)
     if (bash.start) *bash.start = time(NULL);
     for (int i = 0; i < 2; i++) if (bash.reseed[i]) bash.reseed[i]();
     if (bash.input) bash.input->value = strdup(input);
-    char cwd[CWD_MAX];
-    if (bash.directory && getcwd(cwd, sizeof cwd) && strcmp(cwd, bash.directory->value)) {
-        bash.bind("PWD", cwd, 0);
-        if (bash.set_directory) bash.set_directory(cwd);
+    static char own[CWD_MAX];
+    const char *cwd = name_in_environment();
+    if (!cwd) cwd = getcwd(own, sizeof own);
+    if (bash.directory && cwd && strcmp(cwd, bash.directory->value)) {
+        bash.bind("PWD", (char *)(uintptr_t)cwd, 0);
+        if (bash.set_directory) bash.set_directory((char *)(uintptr_t)cwd);
     }
+}
+
+/* What the arguments of `bash -c INPUT` are: an input that begins as an option does is none. */
+static void take_arguments(char *input)
+{
+    static char *arguments[8];
+    if ((*input == '-' || *input == '+') && saved_argc < 7) {
+        for (int i = 0; i < saved_argc - 1; i++) arguments[i] = saved_argv[i];
+        arguments[saved_argc++ - 1] = "--";
+        saved_argv = arguments;
+    }
+    show_arguments(input);
+    saved_argv[saved_argc - 1] = input;
 }
 
 /* In the child: from here on this process is the input's shell. */
@@ -316,8 +332,7 @@ static void become_shell(void)
     if (shared->flags & RUN_ROWS) take_rows(saved_environment);
     if (shared->flags & RUN_LINES) take_lines();
     shell_pid = (pid_t)syscall(SYS_getpid);
-    show_arguments(input);
-    saved_argv[saved_argc - 1] = input;
+    take_arguments(input);
     if (late) repair_late_state(input);
     else signal(SIGCHLD, SIG_DFL);
     __cxa_atexit(dump_at_exit, NULL, NULL);
@@ -359,11 +374,10 @@ static int preloaded_main(int argc, char **argv, char **environment)
     standard_error = symbol("stderr");
     read_memory_map();
     prctl(PR_SET_DUMPABLE, 0);
-    if (!late) {
-        serve();
-        become_shell();
-    }
-    return bash_main(argc, argv, environment);
+    if (late) return bash_main(argc, argv, environment);
+    serve(saved_environment);
+    become_shell();
+    return bash_main(saved_argc, saved_argv, saved_environment);
 }
 
 int __libc_start_main(main_function program, int argc, char **argv, void (*init)(void), void (*fini)(void),
@@ -385,7 +399,7 @@ int open(const char *path, int flags, ...)
     va_end(more);
     if (late && !armed && !strcmp(path, LATE_FILE)) {
         prepare_late_state();
-        serve();
+        serve(saved_environment);
         become_shell();
         errno = ENOENT;
         return -1;

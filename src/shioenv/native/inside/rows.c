@@ -25,6 +25,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "directory.h"
 #include "server.h"
 
 enum { SEVAL_NOHIST = 4, SEVAL_RESETLINE = 16, EXITPROG = 3 };  /* builtins/common.h, bashjmp.h: since 4.0 */
@@ -40,7 +41,8 @@ static builtin source_builtin;
 static int (*parse_and_execute)(char *, const char *, int), *last_command_exit_value, *nesting;
 static void (*jump_to_top_level)(int);
 static FILE **standard_output;
-static char *const *initial_environment;
+static char **initial_environment;
+static char initial_directory[CWD_MAX];
 static struct rlimit initial_limits[RLIM_NLIMITS];
 
 /* Has `.` run another function than now. Where it stands is looked up each time: a bash that starts sorts its builtins. */
@@ -104,6 +106,7 @@ static int run_beside(const char *row, int out, int errors)
         sigprocmask(SIG_SETMASK, &none, NULL);
         for (unsigned i = 0; i < RLIM_NLIMITS; i++) syscall(SYS_prlimit64, 0, i, &initial_limits[i], NULL);
         umask(022);
+        if (enter_directory(initial_directory, initial_environment)) _exit(125);
         exec_bash(row, initial_environment);
         _exit(125);
     }
@@ -257,9 +260,10 @@ static void take(builtin what)
     if (!known || !replace_source(source_builtin, what)) _exit(125);
 }
 
-void take_rows(char *const environment[])
+void take_rows(char **environment)
 {
     initial_environment = environment;
+    snprintf(initial_directory, sizeof initial_directory, "%s", shared->cwd);
     take(run_rows);
 }
 

@@ -10,8 +10,9 @@ enum {
     ROW_END = 'e',           /* the shell of the rows before it ends, with every process that it left behind */
 };
 
-/* Has the input `. /dev/stdin` of the calling bash run rows; `environment` is what a new bash gets. */
-void take_rows(char *const environment[]);
+/* Has the input `. /dev/stdin` of the calling bash run rows. A new bash gets `environment` (see `enter_directory`), and
+ * starts where this one did. */
+void take_rows(char **environment);
 
 /* Has the input `. /dev/stdin` of the calling bash run lines as they come. Before each the shell says what it is, and makes a
  * call of prctl(2) that no kernel has: the supervisor answers once there is a line in the place of the input. */

@@ -1,4 +1,5 @@
 #define _GNU_SOURCE
+#include "directory.h"
 #include "server.h"
 
 #include <errno.h>
@@ -190,7 +191,7 @@ static void enter_namespaces(int copy)
 
 /* Puts the calling child into the sandbox: namespaces, start directory, descriptors and signals as a
  * login would leave them. */
-static void enter_sandbox(const struct server_request *how, int input, int output, int errors, int copy)
+static void enter_sandbox(const struct server_request *how, int input, int output, int errors, int copy, char **environment)
 {
     bool on_terminal = how->flags & RUN_ON_TERMINAL;
     /* Processes the input starts are numbered from the shell's own id on. */
@@ -198,7 +199,7 @@ static void enter_sandbox(const struct server_request *how, int input, int outpu
     if (!(how->flags & RUN_APART)) enter_namespaces(copy);
     if (how->flags & RUN_STAYS) tell_stage(STAGE_STARTED);
     if (syscall(SYS_setresuid, 0, 0, 0)) fail(STAGE_NAMESPACES);
-    if (chdir(shared->cwd)) fail(STAGE_DIRECTORY);
+    if (enter_directory(shared->cwd, environment)) fail(STAGE_DIRECTORY);
     if (input < 0) input = on_terminal ? output : open("/dev/null", O_RDONLY);
     if (input < 0) fail(STAGE_NAMESPACES);
     if (dup2(input, 0) < 0 || dup2(output, 1) < 0 || dup2(errors, 2) < 0) fail(STAGE_NAMESPACES);
@@ -234,7 +235,7 @@ static void wait_for(pid_t child, struct server_reply *reply)
     reply->processes = numbers_from((uint32_t)child);
 }
 
-void serve(void)
+void serve(char **environment)
 {
     fcntl(FD_CONTROL, F_SETFD, FD_CLOEXEC);
     /* Inputs find this process: it is their shell's parent. Signals and limits ask whose it is, and of them nobody is
@@ -268,7 +269,7 @@ void serve(void)
             if (request.flags & RUN_STAYS && syscall(SYS_pipe2, entering, O_CLOEXEC)) reply.error = errno;
             pid_t child = reply.error ? -1 : fork_as((pid_t)request.pid);
             if (child == 0) {
-                enter_sandbox(&request, input, fds[0], fds[separate], copy);
+                enter_sandbox(&request, input, fds[0], fds[separate], copy, environment);
                 return;
             }
             if (child < 0 && !reply.error) reply.error = errno;

@@ -83,8 +83,9 @@ ssize_t receive_with(int socket, void *body, size_t length, int fds[DESCRIPTORS]
 extern pid_t shell_pid;
 
 /* Serves requests. Returns only in a child that is inside the sandbox and shall run
- * shared->input; descriptors 0 to 2 are the input's, all others are closed. */
-void serve(void);
+ * shared->input; descriptors 0 to 2 are the input's, all others are closed. `environment` is what
+ * `enter_directory` gets. */
+void serve(char **environment);
 
 /* Replaces the calling process by a fresh `bash --norc --noprofile -c INPUT`; returns where that cannot be. */
 void exec_bash(const char *input, char *const environment[]);

@@ -23,7 +23,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from shioenv.domain.inputs import started
 from shioenv.errors import (
     SandboxError,
     ShellEndedError,
@@ -209,7 +208,7 @@ class NamespaceSandbox:
     def start_shell(self, cwd: str | None = None, *, idle_seconds: float) -> Execution:
         """Starts a shell that stays; see `ShellSandbox.start_shell`."""
         start = cwd or self.system.declaration.start_directory
-        return self._shell(Request(started(start, ". /dev/stdin"), cwd=start), idle_seconds)
+        return self._shell(Request(". /dev/stdin", cwd=start), idle_seconds)
 
     def _shell(self, request: Request, idle_seconds: float) -> Execution:
         if self._process is None:
