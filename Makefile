@@ -122,14 +122,14 @@ soak: setup ## the long checks of truth and safety, at full size: about two hour
 		echo "== soak/$$check.py"; $(BIN)/python soak/$$check.py || failed="$$failed $$check"; \
 	done; [ -z "$$failed" ] || { echo "failed:$$failed" >&2; exit 1; }
 
-# SINCE=REVISION: the pages that changed since then. PAGES="docs/how-to/policy.md": these. FULL=1: the numbers
-# that pages show. HAVE="mirror, network": what this host has beside what can be found out.
+# PAGES="docs/how-to/policy.md": these. SINCE=REVISION: those that changed since then. WITHIN=SECONDS: begin nothing
+# later. FULL=1: the numbers that pages show. HAVE="mirror, network": what this host has, where no program finds out.
 docs-test: setup ## run the commands and programs of docs/how-to and docs/tutorial
 	@$(BIN)/python scripts/docs_test.py $(if $(SINCE),--since $(SINCE)) $(if $(FULL),--full) \
-		$(if $(HAVE),--have "$(HAVE)") $(PAGES)
+		$(if $(WITHIN),--within $(WITHIN)) $(if $(HAVE),--have "$(HAVE)") $(PAGES)
 
-nightly: ## what takes longer than continuous integration waits: every page, with the numbers that it shows
-	@$(MAKE) --no-print-directory docs-test FULL=1
+nightly: ## the checks that are too long for .ci/run: every page, with the numbers that it shows
+	@$(MAKE) --no-print-directory docs-test FULL=1 HAVE="$(or $(HAVE),mirror)"
 
 release: ## build what a package index gets into dist/, try it, and say what to tag
 	@scripts/release.sh

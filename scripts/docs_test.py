@@ -1,6 +1,7 @@
 """Run every command and every program of the how-to guides and the tutorials.
 
     .venv/bin/python scripts/docs_test.py [PAGE ...] [--full] [--have NAMES] [--since REVISION]
+        [--within SECONDS]
 
 Each page runs in order, in a new directory that shows parts of the clone, with a home directory and
 a cache of its own; the cache shares the built system `debian-12`. Blocks of `sh` and `bash` are
@@ -30,6 +31,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import re
 import shutil
@@ -68,6 +70,9 @@ DECLARED = {
     "a file of others": "data that is not part of the clone",
 }
 """What no program can find out; `--have NAMES` declares that it is there."""
+
+TIME = "more time than was given"
+"""What blocks lack once `--within` is over."""
 
 RUN = {"sh", "bash", "console", "python"}
 DATA = {"text", "json", "toml", "yaml", "ini"}
@@ -287,8 +292,18 @@ class Outcome:
 class Reader:
     """Does what a page says, in a directory, a home and a cache of its own."""
 
-    def __init__(self, place: Path, *, full: bool, have: Collection[str], seconds: float) -> None:
+    def __init__(
+        self,
+        place: Path,
+        *,
+        full: bool,
+        have: Collection[str],
+        seconds: float,
+        until: float = math.inf,
+    ) -> None:
         self.full, self.have, self.seconds = full, have, seconds
+        self.until = until
+        """No block begins after this reading of the monotonic clock."""
         for name in ("page", "home", "tmp"):
             (place / name).mkdir()
         share_system(place / "cache")
@@ -318,7 +333,10 @@ class Reader:
         return outcome
 
     def _follow(self, block: Block, outcome: Outcome) -> None:
-        if missing := block.missing(self.full, self.have):
+        missing = block.missing(self.full, self.have)
+        if block.runs and time.monotonic() > self.until:
+            missing.append(TIME)
+        if missing:
             outcome.lacking.append((block, missing))
             return
         for script in block.given:
@@ -463,13 +481,26 @@ def share_system(cache: Path) -> None:
 
 
 def changed_since(revision: str) -> list[Path]:
-    """The pages whose text differs from that of a revision, uncommitted changes included."""
-    command = ["git", "diff", "--name-only", revision, "--", *map(str, PAGES)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    if done.returncode:
+    """The pages that changed since a revision, the latest change first.
+
+    Uncommitted changes count. Where the clone lacks the revision, every page has changed.
+    """
+    named = _git("diff", "--name-only", revision)
+    if named is None:
         print(f"{revision} is not in this clone: every page is run", flush=True)
-        return PAGES
-    return [ROOT / name for name in done.stdout.split()]
+        named = list(map(str, PAGES))
+    uncommitted = _git("diff", "--name-only", "HEAD") or []
+    logged = _git("log", "--format=", "--name-only", "--diff-merges=first-parent") or []
+    order = {name: place for place, name in reversed([*enumerate([*uncommitted, *logged])])}
+    pages = [ROOT / name for name in named]
+    return sorted(pages, key=lambda page: order.get(str(_name(page)), len(order)))
+
+
+def _git(*words: str) -> list[str] | None:
+    """The lines that git prints about the pages; None where it fails."""
+    command = ["git", *words, "--", *map(str, PAGES)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    return None if done.returncode else done.stdout.split()
 
 
 def main(words: list[str] | None = None) -> int:
@@ -479,13 +510,16 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--full", action="store_true", help="no `quick` reductions; `minutes` too")
     parser.add_argument("--have", default="", help="what this host has, by names with commas")
     parser.add_argument("--since", help="only pages that changed since this revision")
+    parser.add_argument(
+        "--within", type=float, default=math.inf, help="begin no block after these seconds"
+    )
     parser.add_argument("--seconds", type=float, default=1800, help="time limit of a block")
     asked = parser.parse_args(words)
     have = {name.strip() for name in asked.have.split(",")} - {""}
     pages = [page.resolve() for page in asked.pages] or PAGES
     if asked.since:
-        changed = changed_since(asked.since)
-        pages = [page for page in pages if page in changed]
+        pages = [page for page in changed_since(asked.since) if page in pages]
+    until = time.monotonic() + asked.within
     try:
         if unknown := have - set(DECLARED):
             raise PageError(f"unknown: {', '.join(unknown)}; known: {', '.join(DECLARED)}")
@@ -496,7 +530,9 @@ def main(words: list[str] | None = None) -> int:
     outcomes = {}
     for page, blocks in read.items():
         with tempfile.TemporaryDirectory(prefix="shioenv-docs-") as place:
-            reader = Reader(Path(place), full=asked.full, have=have, seconds=asked.seconds)
+            reader = Reader(
+                Path(place), full=asked.full, have=have, seconds=asked.seconds, until=until
+            )
             outcomes[page] = outcome = reader.follow(blocks)
         print(_row(page, outcome), flush=True)
         for failure in outcome.failures:

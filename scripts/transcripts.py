@@ -179,6 +179,10 @@ class Session:
                 os.killpg(process.pid, signal.SIGKILL)
                 output, _ = process.communicate()
                 return Done(124, output)
+            except BaseException:  # Ctrl-C, which does not reach the other session
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+                raise
         return Done(process.returncode, output)
 
     def program(self, program: str, typed: str = "", seconds: float | None = None) -> Done:

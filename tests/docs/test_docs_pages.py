@@ -197,7 +197,8 @@ def test_the_exit_status_is_that_of_the_pages(
 
 SERVER = """\
 #!/usr/bin/env python3
-import signal, sys, time
+import os, pathlib, signal, sys
+pathlib.Path("pid").write_text(str(os.getpid()))
 print("running on nowhere", flush=True)
 signal.signal(signal.SIGINT, lambda *_: sys.exit(int(sys.argv[3])))
 while True:
@@ -221,7 +222,7 @@ def test_a_server_runs_until_the_page_ends(
     outcome = follow(
         tmp_path,
         f"'''console\n$ shioenv serve it {status}\nrunning on nowhere\n'''\n"
-        "'''sh\npgrep -f 'shioenv serve it' > pid\n'''\n",
+        "'''sh\nkill -0 $(cat pid)\n'''\n",
     )
     assert outcome.compared == 1
     assert outcome.ran == 2
@@ -229,7 +230,7 @@ def test_a_server_runs_until_the_page_ends(
         assert ["a server ended with status 7" in one for one in outcome.failures] == [True]
     else:
         assert outcome.failures == []
-    pid = int((tmp_path / "place" / "page" / "pid").read_text().split()[0])
+    pid = int((tmp_path / "place" / "page" / "pid").read_text())
     assert not Path(f"/proc/{pid}").exists()
 
 
@@ -244,14 +245,49 @@ def test_a_shown_output_may_leave_lines_out_but_not_invent_any() -> None:
     assert lacking(['{"exit_code": 3, "patch": []}'], shown, json_keys=True) == ['"gone":']
 
 
-def test_changed_pages_are_those_that_git_names(capsys: pytest.CaptureFixture[str]) -> None:
-    assert set(changed_since("HEAD")) <= set(docs_test.PAGES)
-    assert changed_since("no-such-revision") == docs_test.PAGES
+def test_changed_pages_are_those_that_git_names_the_latest_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pages = [tmp_path / f"{name}.md" for name in "abcd"]
+    monkeypatch.setattr(docs_test, "ROOT", tmp_path)
+    monkeypatch.setattr(docs_test, "PAGES", pages)
+    who = ["-c", "user.name=a", "-c", "user.email=a@b"]
+
+    def commit(page: Path) -> None:
+        for words in (["add", page.name], [*who, "commit", "-qm", page.name]):
+            subprocess.run(["git", *words], cwd=tmp_path, check=True)
+
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    for file in pages:
+        file.write_text("one\n")
+        commit(file)
+    pages[1].write_text("two\n")
+    commit(pages[1])
+    pages[0].write_text("two\n")
+    assert changed_since("HEAD") == [pages[0]]
+    assert changed_since("HEAD~2") == [pages[0], pages[1], pages[3]]
+    assert changed_since("no-such-revision") == [pages[0], pages[1], pages[3], pages[2]]
     assert "every page is run" in capsys.readouterr().out
 
 
+@pytest.mark.usefixtures("system")
+def test_blocks_for_which_no_time_is_left_are_listed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = "'''sh\nfalse\n'''\n"
+    assert docs_test.main(["--within", "0", str(page(tmp_path, text))]) == 0
+    assert f"page.md:2 needs {docs_test.TIME}: false" in capsys.readouterr().out
+
+
 def test_the_targets_pass_on_what_is_asked() -> None:
-    words = ["make", "--dry-run", "docs-test", "SINCE=HEAD~3", "FULL=1", "HAVE=a GPU, mirror"]
-    done = subprocess.run(words, cwd=transcripts.ROOT, capture_output=True, text=True, check=True)
-    assert "--since HEAD~3 --full" in done.stdout
-    assert '--have "a GPU, mirror"' in done.stdout
+    def planned(*words: str) -> str:
+        command = ["make", "--dry-run", *words]
+        done = subprocess.run(
+            command, cwd=transcripts.ROOT, capture_output=True, text=True, check=True
+        )
+        return " ".join(done.stdout.replace("\\", "").split())
+
+    asked = planned("docs-test", "SINCE=HEAD~3", "FULL=1", "WITHIN=9", "HAVE=a GPU, mirror")
+    assert '--since HEAD~3 --full --within 9 --have "a GPU, mirror"' in asked
+    assert '--full --have "mirror"' in planned("nightly")
+    assert '--full --have "network"' in planned("nightly", "HAVE=network")

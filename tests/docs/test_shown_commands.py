@@ -40,6 +40,9 @@ CLOSED = {
 PLACEHOLDER = re.compile(r"\$.*|…|\.\.\.|<.*>|[A-Z][A-Z_]*\d?(?:[/.:].*)?|.*\{\}.*")
 """A word that stands for one of the user's, such as `DIR`, `N` or `$SEED`; `{}` in a hint."""
 
+LEADS = re.compile(r"[|;&(){]+|exec|sudo|nice|time|then|do|[A-Z_]+=.*|uvx?|\$")
+"""What may be before a command. Behind other words, `shioenv` is one with a known subcommand."""
+
 ENDS = {"|", "||", "&&", ";", "&", ">", ">>", "<", "<<<", "2>", "2>&1"}
 
 
@@ -128,7 +131,8 @@ def called(line: str) -> Iterator[list[str]]:
     starts = [at for at, word in enumerate(words) if word.rpartition("/")[2] == "shioenv"]
     for start in starts:
         before = words[start - 1] if start else ";"
-        if not re.fullmatch(r"[|;&()]+|exec|sudo|[A-Z_]+=.*|uvx?|\$", before) and start:
+        behind = words[start + 1 : start + 2]
+        if not (LEADS.fullmatch(before) or set(behind) & set(TREE.commands)):
             continue
         end = next(
             (at for at in range(start + 1, len(words)) if words[at] in ENDS or ")" in words[at]),
@@ -283,6 +287,9 @@ def _unknown_option(words: list[str], options: list[str]) -> str | None:
         ("shioenv dataset verify ./a ./b", "too many arguments"),
         ("true && shioenv nothing | head", "no subcommand nothing"),
         ("cd x; exec shioenv nothing $X", "no subcommand nothing"),
+        ("[ -d x ] || { shioenv nothing; }", "no subcommand nothing"),
+        ("docker run --rm image shioenv doctor --fast", "No such option"),
+        ("uvx --from ./a.whl shioenv run", "is missing"),
     ],
 )
 def test_a_command_that_is_not_taken_is_seen(line: str, why: str) -> None:

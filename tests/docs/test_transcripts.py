@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import subprocess
 from pathlib import Path
 
@@ -104,3 +105,14 @@ def test_a_page_that_shows_something_else_is_seen(tmp_path: Path) -> None:
     session.close()
     assert steady(["records  2", "time  1 s"]) != steady(["records  3", "time  1 s"])
     assert steady(["records  2", "time  1 s"]) == steady(["records  2", "time  2 s", "repeated  1"])
+
+
+def test_an_interrupted_page_leaves_no_process_behind(tmp_path: Path) -> None:
+    session = transcripts.Session(tmp_path, ())
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            session.command("read; echo $$ > pid; kill -INT $PPID; exec sleep 99", "go\n")
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert not Path("/proc", (tmp_path / "pid").read_text().strip()).exists()
