@@ -4,10 +4,11 @@
         [--within SECONDS]
 
 Each page runs in order, in a new directory that shows parts of the clone, with a home directory and
-a cache of its own; the cache shares the built system `debian-12`. Blocks of `sh` and `bash` are
-scripts, lines of `console` that begin with "$ " are commands, blocks of `python` are programs that
-share their names. A command `shioenv serve …` runs until the page ends, or until the next server
-starts. What is checked is the exit status, and the output that a page shows beneath.
+a cache of its own; the cache shares the built system `debian-12`. Without `--have network`, pip
+finds only what the clone's environment has already, and so changes nothing in it. Blocks of `sh`
+and `bash` are scripts, lines of `console` that begin with "$ " are commands, blocks of `python` are
+programs that share their names. A command `shioenv serve …` runs until the page ends, or until the
+next server starts. What is checked is the exit status, and the output that a page shows beneath.
 
 A comment `<!-- docs-test: … -->` before a block, on lines of its own, declares what differs:
 
@@ -307,6 +308,7 @@ class Reader:
         for name in ("page", "home", "tmp"):
             (place / name).mkdir()
         share_system(place / "cache")
+        offline = {} if "network" in have else {"PIP_NO_INDEX": "1"}
         self.directory = place / "page"
         self.session = Session(
             self.directory,
@@ -314,6 +316,7 @@ class Reader:
             {
                 "HOME": str(place / "home"), "SHIOENV_CACHE": str(place / "cache"),
                 "TMPDIR": str(place / "tmp"), "DOCS_TEST_LINE": str(place / "line"),
+                **offline,
             },
         )  # fmt: skip
         self._server: subprocess.Popen[bytes] | None = None

@@ -195,6 +195,14 @@ def test_the_exit_status_is_that_of_the_pages(
     assert f"{tmp_path}/page.md:2: exit status 1" in capsys.readouterr().out
 
 
+@pytest.mark.usefixtures("system")
+def test_a_page_changes_the_clones_environment_only_with_a_network(tmp_path: Path) -> None:
+    text = "'''sh\ntest \"$PIP_NO_INDEX\" = 1\n'''\n"
+    assert follow(tmp_path, text).failures == []
+    (tmp_path / "other").mkdir()
+    assert len(follow(tmp_path / "other", text, have={"network"}).failures) == 1
+
+
 SERVER = """\
 #!/usr/bin/env python3
 import os, pathlib, signal, sys
