@@ -62,6 +62,7 @@ DECLARED = {
     "network": "a package index or another server",
     "minutes": "minutes whose work no number reduces; `--full` runs these",
     "hours": "more time than a night has",
+    "an idle machine": "a host without other work, for what compares times",
     "a GPU": "a GPU",
     "other machines": "other machines, or a cluster of them",
     "a spare machine": "a host that packages, users or settings may be changed on",

@@ -297,5 +297,5 @@ def test_the_targets_pass_on_what_is_asked() -> None:
 
     asked = planned("docs-test", "SINCE=HEAD~3", "FULL=1", "WITHIN=9", "HAVE=a GPU, mirror")
     assert '--since HEAD~3 --full --within 9 --have "a GPU, mirror"' in asked
-    assert '--full --have "mirror"' in planned("nightly")
+    assert '--full --have "mirror, an idle machine"' in planned("nightly")
     assert '--full --have "network"' in planned("nightly", "HAVE=network")
