@@ -5,7 +5,15 @@ from hypothesis import strategies as st
 
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.names import name_bytes, name_text
-from shioenv.domain.record import NAMES, Record, ScoredSegment, behavior_fields, decode, encode
+from shioenv.domain.record import (
+    NAMES,
+    ContentDigest,
+    Record,
+    ScoredSegment,
+    behavior_fields,
+    decode,
+    encode,
+)
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 
@@ -34,13 +42,18 @@ def test_a_line_is_what_python_writes(scores: list[float | None], text: str) -> 
         "exit_code": 0, "output": text, "context_patch": "[]", "irreducibility": first,
         "irreducibility_strict": third, "necessary": first, "standard_error": fourth,
         "n_arguments": 0, "n_executions": 0, "noise_threshold": fourth,
-        "segments": [{"command": text, "n_arguments": 1, "irreducibility": second}],
-        "stdout": None, "stderr": text, "output_b64": None, "content_digests": {text: text},
+        "segments": [
+            {"command": text, "n_arguments": 1, "executed": None, "irreducibility": second}
+        ],
+        "stdout": None, "stderr": text, "output_b64": None,
+        "content_digests": [{"name": text, "sha256": text}],
         "limits_hit": [text], "cwd": text, "system": text, "sampler": text, "mistake": text,
         "history": [text, text],
-        "schema_version": 5,
+        "schema_version": 6,
     }  # fmt: skip
-    record = Record(**{**document, "segments": [segment]})  # type: ignore[arg-type]
+    digests = [ContentDigest(name=text, sha256=text)]
+    objects = {"segments": [segment], "content_digests": digests}
+    record = Record(**{**document, **objects})  # type: ignore[arg-type]
     line = json.dumps(document, ensure_ascii=False, separators=(",", ":")) + "\n"
     assert encode(record).decode() == line
     assert encode(decode(line)).decode() == line

@@ -181,6 +181,26 @@ def test_time_ends_it(place: Path) -> None:
     assert "y" in made.behavior.content_digests
 
 
+@pytest.mark.parametrize("job", ["sleep 300", "setsid sleep 300", "(sleep 300; touch late)"])
+@pytest.mark.parametrize("where", ["", "> /dev/null 2>&1"])
+def test_a_job_that_is_cut_off_is_said(place: Path, job: str, where: str) -> None:
+    made = captured("sh", "-c", f"{job} {where} & echo on; exit 3")
+    assert made.behavior.limits_hit == ("background_seconds",)
+    assert (made.behavior.exit_code, made.behavior.output) == (3, b"on\n")
+    said = CliRunner().invoke(app, ["preview", "--json", "--", "sh", "-c", f"{job} {where} &"])
+    assert json.loads(said.stdout)["limits_hit"] == ["background_seconds"]
+    assert "may change more than is shown here" in said.stderr
+
+
+def test_a_job_that_ends_in_time_is_shown(place: Path) -> None:
+    patient = replace(USUAL_LIMITS, background_seconds=20.0)
+    made = captured("sh", "-c", "(sleep 0.03; touch late) > /dev/null 2>&1 &", limits=patient)
+    assert ["a", "/fs/late"] in [
+        list(operation[:2]) for operation in made.behavior.patch.operations
+    ]
+    assert made.behavior.limits_hit == ()
+
+
 def test_the_command_line(place: Path) -> None:
     (place / "given").write_text("given\n")
     script = "read line; echo $line; echo changed > /dev/stdin; echo more > more; exit 3"

@@ -45,6 +45,7 @@ _LAST_SECOND = 67_768_036_191_676_799  # in year 2147485547: the last that the C
 _OF_CONTENT = ("size", "links", "month", "day", "year", "time")
 _NO_CHANGES = ContextPatch()
 _NO_DIGESTS: Mapping[str, str] = {}
+_NO_INODES: Mapping[str, int] = {}
 
 _access = attrgetter("mode", "uid", "gid")
 _of_content = attrgetter("size", "links", "mtime_ns", "target")
@@ -127,8 +128,14 @@ class Recorder:
         found = found or self.found
         operations: list[Operation] = []
         digests = _NO_DIGESTS
+        inodes = _NO_INODES
         if execution.changes:
             digests = self._files(execution, operations, found.touched)
+            inodes = {
+                self.name(change.path): change.after.inode
+                for change in execution.changes
+                if change.after is not None
+            }
         known = self._shell(found.shell, execution.shell, operations)
         if execution.cwd is not None and execution.cwd != found.cwd:
             operations.append(("=", "/cwd", name_text(execution.cwd)))
@@ -157,6 +164,7 @@ class Recorder:
             shell_state_known=known,
             died_by_signal=execution.signal,
             processes=execution.processes,
+            inodes=inodes,
         )
 
     def context(self, profile: Mapping[str, Any], files: Mapping[bytes, FileStat]) -> Context:
@@ -255,6 +263,7 @@ class Recorder:
                 name = self.name(path)
                 stayed = stat.S_ISDIR(before.mode) and stat.S_ISDIR(after.mode)
                 its_entries = stayed and directories.entries_changed(path)
+                known = len(operations)
                 if not _looks_same(before, after, but_content=its_entries):
                     old, new = was(path, before).to_json(), self.entry(after, own=own).to_json()
                     if its_entries:
@@ -262,6 +271,9 @@ class Recorder:
                     collect(old, new, f"/fs/{escape(name)}", operations)
                 if _content_changed(before, after):
                     digests[name] = str(after.digest)
+                    if len(operations) == known:  # no attribute tells of it
+                        entry = self.entry(after, own=own).to_json()
+                        operations.append(("=", f"/fs/{escape(name)}", entry))
         moved = _moved_trees(removed, added)
         for path, after in added:
             name = self.name(path)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import posixpath
 import re
 import signal
 import stat
@@ -13,12 +15,12 @@ from threading import RLock
 from typing import Any, Self, TypeVar, cast
 
 from shioenv.behavior.capture import Recorder
-from shioenv.behavior.diff import diff_documents
+from shioenv.behavior.history import difference
 from shioenv.behavior.lines import LineRecorder, Lines
 from shioenv.behavior.rows import Row, RowKind, request_of
 from shioenv.domain.behavior import NOTHING, Behavior
 from shioenv.domain.context import Context
-from shioenv.domain.patch import ContextPatch
+from shioenv.domain.names import name_bytes
 from shioenv.domain.pointer import keys
 from shioenv.domain.runner import Order, State
 from shioenv.errors import Abstained, SandboxError, StartDirectoryError
@@ -324,16 +326,24 @@ class SandboxRunner:
                 self._replayed.popitem(last=False)
         return known
 
-    def since(self, before: Behavior, whole: Behavior, cwd: str) -> Behavior:
+    def since(
+        self, before: Behavior, whole: Behavior, cwd: str, *, of_moved: bool = False
+    ) -> Behavior:
         """What was done in a start directory after `before`: the difference from it to `whole`.
 
-        `whole` is a run that did again what `before` did, and then more.
+        `whole` is a run that did again what `before` did, and then more. With `of_moved` there are
+        digests of moved files as well.
         """
         if _is_unknown(whole):
             return whole
-        context = _touched(self.context(cwd).document, before.patch, whole.patch)
-        after = whole.patch.apply(context)
-        known = before.content_digests
+        context = _touched(self.context(cwd).document, before, whole)
+
+        def pristine(name: str) -> str | None:
+            path = posixpath.join(cwd, os.fsdecode(name_bytes(name)))
+            content = self.read(posixpath.normpath(path))
+            return None if content is None else hashlib.sha256(content).hexdigest()
+
+        patch, digests = difference(before, whole, context, pristine, of_moved=of_moved)
         channels: dict[str, Any] = {}
         steady = True
         split = None not in (before.stdout, whole.stdout)
@@ -349,12 +359,8 @@ class SandboxRunner:
         return replace(
             whole,
             **channels,
-            patch=diff_documents(before.patch.apply(context), after),
-            content_digests={
-                name: digest
-                for name, digest in whole.content_digests.items()
-                if known.get(name) != digest
-            },
+            patch=patch,
+            content_digests=digests,
             volatile=whole.volatile or before.volatile or not steady,
         )
 
@@ -428,16 +434,17 @@ def _unknown(request: Request) -> Behavior:
     )
 
 
-def _touched(document: Mapping[str, Any], *patches: ContextPatch) -> Mapping[str, Any]:
-    """The document without the thousands of files that no patch names, to save comparing them."""
+def _touched(document: Mapping[str, Any], *behaviors: Behavior) -> Mapping[str, Any]:
+    """The document without the files that no behavior names: there are thousands of them."""
     names = {
         name
-        for patch in patches
-        for _, *parts in patch.operations
+        for behavior in behaviors
+        for _, *parts in behavior.patch.operations
         for path in parts
         if isinstance(path, str) and path.startswith("/fs/")
         for name in keys(path)[1:2]
     }
+    names.update(name for behavior in behaviors for name in behavior.content_digests)
     files = document["fs"]
     return {**document, "fs": {name: files[name] for name in files if name in names}}
 

@@ -103,6 +103,8 @@ def preview(
         limits=limits,
         capture=json,
     )
+    if "background_seconds" in made.behavior.limits_hit:
+        printing.remark(_CUT_OFF, dim=False)
     return shared.Printout(document(command, made), _parts(made), status=made.behavior.exit_code)
 
 
@@ -125,6 +127,10 @@ def document(command: list[str], made: Preview) -> dict[str, Any]:
     }
 
 
+_CUT_OFF = (
+    "processes that the command left in the background were killed: "
+    "without a preview they may change more than is shown here"
+)
 _COLORS = {"+": "green", "-": "red", "@": "cyan"}
 """Of the lines of a diff, by their first character."""
 

@@ -546,6 +546,7 @@ def _but_for(
 ) -> Limits:
     from shioenv.errors import UsageError
     from shioenv.sandbox.base import MACHINES
+    from shioenv.sandbox.namespaces.host import inherited_priority
 
     runs = {"input": "1", "never": "0"}.get(revert, revert)
     if not runs.isdecimal() or (runs == "0" and revert != "never"):
@@ -562,6 +563,11 @@ def _but_for(
     )
     if sandbox == "firecracker":
         note(UNTRIED)
+    if sandbox not in MACHINES and (shown := inherited_priority()):
+        note(
+            f"warning: inputs inherit {shown} and show it (nice, renice, ps -o ni, chrt -p), which "
+            "an ordinary user cannot put back: start shioenv without nice and chrt"
+        )
     return limits
 
 

@@ -8,11 +8,12 @@ import re
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from shioenv.bash.words import quoted
 from shioenv.composition.changes import Changes
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.patch import ContextPatch
+from shioenv.domain.patch import ContextPatch, with_contents
 from shioenv.domain.runner import Executing, Order, State
 from shioenv.errors import Abstained
 
@@ -86,17 +87,23 @@ class Replay:
         at = f"bash: line {1 + before.count(chr(10))}: ".encode()
         known = self._end(before, start)
         whole = Changes(start.before.document).add(_whole(behavior))
+        digests = {
+            name: digest
+            for name, digest in behavior.content_digests.items()
+            if known[1].get(name) != digest
+        }
+
+        def entry(name: str) -> Mapping[str, Any] | None:
+            file = whole.file(name)
+            return None if file is None else file.entry
+
         return replace(
             behavior,
             output=behavior.output.replace(at, b"bash: line 1: ").replace(ran, asked),
             stdout=behavior.stdout and behavior.stdout.replace(ran, asked),
             stderr=behavior.stderr and behavior.stderr.replace(at, b"bash: line 1: "),
-            patch=whole.since(known[0]),
-            content_digests={
-                name: digest
-                for name, digest in behavior.content_digests.items()
-                if known[1].get(name) != digest
-            },
+            patch=with_contents(whole.since(known[0]), digests, entry),
+            content_digests=digests,
         )
 
     def _end(self, before: str, start: State) -> tuple[Changes, dict[str, str]]:

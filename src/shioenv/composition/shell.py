@@ -37,6 +37,7 @@ from shioenv.composition.environment import UNKNOWN
 from shioenv.composition.frames import Discard, Exit, Loop, Over, Return, Streams
 from shioenv.composition.simple import SimpleCommands
 from shioenv.domain.behavior import Behavior
+from shioenv.domain.patch import with_contents
 from shioenv.domain.runner import Answer
 from shioenv.domain.work import spend
 from shioenv.errors import Abstained
@@ -68,10 +69,12 @@ class Walk(SimpleCommands):
         except (Loop, Return):
             raise Abstained("break, continue or return outside of what it leaves") from None
         asking = self._here.asking
+        before = self._here.start.before.document
+        patch = composed(before, asking.patches, self._here.start.cwd)
         behavior = Behavior(
             exit_code=self._here.status,
             output=bytes(self._here.output.data),
-            patch=composed(self._here.start.before.document, asking.patches, self._here.start.cwd),
+            patch=with_contents(patch, asking.digests, before["fs"].get),
             content_digests=asking.digests,
             timed_out=over is not None and over.timed_out,
             died_by_signal=over.died_by_signal if over else None,

@@ -57,7 +57,6 @@ _TYPES: Mapping[Any, str] = {
     inspect.FloatType: "float",
     inspect.BoolType: "bool",
     inspect.NoneType: "null",
-    inspect.DictType: "object",
     inspect.StructType: "object",
 }
 
@@ -198,8 +197,7 @@ def _words(kind: Any) -> str:
 def schema(arrow: Any) -> Any:
     """The Arrow schema of a record, the same for every dataset, whatever a shard holds (D-8).
 
-    `arrow` is the module pyarrow. `content_digests` becomes a list of `name` and `sha256`, because
-    a column has the same keys in every row.
+    `arrow` is the module pyarrow.
     """
     simple: Mapping[Any, Any] = {
         inspect.StrType: arrow.string(),
@@ -216,9 +214,6 @@ def schema(arrow: Any) -> Any:
                 return column(kind.types[0])
             case inspect.ListType():
                 return arrow.list_(column(kind.item_type))
-            case inspect.DictType():
-                pair = (("name", column(kind.key_type)), ("sha256", column(kind.value_type)))
-                return arrow.list_(arrow.struct(pair))
             case inspect.StructType():
                 return arrow.struct([(field.name, column(field.type)) for field in kind.fields])
         return simple[type(kind)]
@@ -264,7 +259,7 @@ def _write_parquet(records: Iterator[Record], path: Path) -> None:
         path, columns, compression="zstd", write_page_checksum=True
     ) as writer:
         for group in _groups(records):
-            rows = [_row(record) for record in group]
+            rows = [to_builtins(record) for record in group]
             writer.write_table(arrow.Table.from_pylist(rows, schema=columns))
 
 
@@ -279,14 +274,6 @@ def _groups(records: Iterator[Record]) -> Iterator[list[Record]]:
             group, size = [], 0
     if group:
         yield group
-
-
-def _row(record: Record) -> dict[str, Any]:
-    row: dict[str, Any] = to_builtins(record)
-    row["content_digests"] = [
-        {"name": name, "sha256": digest} for name, digest in record.content_digests.items()
-    ]
-    return row
 
 
 def _write_layout(

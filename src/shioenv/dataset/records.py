@@ -23,7 +23,7 @@ from shioenv.dataset.manifest import MANIFEST, Manifest, Plan, decode_manifest
 from shioenv.dataset.verify import record_problems
 from shioenv.dataset.write import ShardWriter
 from shioenv.domain.context import Context
-from shioenv.domain.record import NAMES, Record, decode
+from shioenv.domain.record import DIGESTS_BY_NAME, NAMES, Record, decode
 from shioenv.errors import ImportFileError, RecordError
 from shioenv.files.compressed import unpacking
 from shioenv.files.documents import parse_json
@@ -295,7 +295,9 @@ def _rows(path: Path) -> Iterator[tuple[str, bytes | str]]:
 
 def _document(row: dict[str, Any]) -> dict[str, Any]:
     """The fields of the record from which `export` made a row."""
-    digests = {pair["name"]: pair["sha256"] for pair in row["content_digests"]}
+    digests = row["content_digests"]
+    if row["schema_version"] <= DIGESTS_BY_NAME:
+        digests = {pair["name"]: pair["sha256"] for pair in digests}
     segments = [_segment(segment) for segment in row["segments"]]
     return {**row, "content_digests": digests, "segments": segments}
 

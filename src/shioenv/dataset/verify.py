@@ -356,9 +356,12 @@ def _behavior_problems(record: Record) -> Iterator[str]:
         else:
             if output_text(content) != (record.output, record.output_b64):
                 yield "output is not what output_b64 decodes to"
-    for name, digest in record.content_digests.items():
-        if not _SHA256.match(digest):
-            yield f"content_digests: {name!r} has {digest!r}, which is no SHA-256"
+    for one in record.content_digests:
+        if not _SHA256.match(one.sha256):
+            yield f"content_digests: {one.name!r} has {one.sha256!r}, which is no SHA-256"
+    names = [one.name for one in record.content_digests]
+    if names != sorted(set(names)):
+        yield "content_digests are not sorted, or have a name twice"
 
 
 def _limit_problems(record: Record) -> Iterator[str]:

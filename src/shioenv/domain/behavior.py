@@ -56,6 +56,12 @@ class Behavior:
 
     The number says what a run costs, and is no part of what the input did.
     """
+    inodes: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
+    """The inode numbers of the files that the run added or changed, by their names in `fs`.
+
+    Empty where nobody looked. They tell a moved file from a copied one after a history, and are no
+    part of what the input did.
+    """
 
     @property
     def text(self) -> str:

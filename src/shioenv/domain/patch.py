@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, TypeAlias
 
-from shioenv.domain.pointer import keys
+from shioenv.domain.pointer import keys, pointer
 from shioenv.errors import PatchError
 from shioenv.files.documents import parse_json
 
@@ -88,6 +88,40 @@ class ContextPatch:
     def from_rfc6902(cls, source: Iterable[Mapping[str, Any]]) -> ContextPatch:
         """The patch of RFC 6902 operations. PatchError for `copy`, `test`, malformed operations."""
         return cls(tuple(_compress(item) for item in source))
+
+
+def is_content(operation: Operation) -> bool:
+    """Whether the operation replaces a file's entry as a whole: only the file's content changed."""
+    return operation[0] == "=" and len(area := keys(operation[1])) == 2 and area[0] == "fs"
+
+
+def with_contents(
+    patch: ContextPatch,
+    names: Collection[str],
+    entry: Callable[[str], Mapping[str, Any] | None],
+) -> ContextPatch:
+    """The patch, with an operation for each file of which only the content changed (D-25).
+
+    `names` are the files whose content is another one, by their names in `fs`. `entry` gives a
+    file's attributes after the patch, None for no such file. Such an operation replaces the file's
+    entry by an equal one: no attribute that a context has tells of the new content.
+    """
+    if not names:
+        return patch
+    told = {
+        keys(path)[1]
+        for operation in patch.operations
+        for path in (operation[1:] if operation[0] == "m" else operation[1:2])
+        if path.startswith("/fs/")
+    }
+    entries = {name: entry(name) for name in names if name not in told}
+    silent = [("=", pointer("fs", name), dict(found)) for name, found in entries.items() if found]
+    return ContextPatch((*patch.operations, *silent)) if silent else patch
+
+
+def without_contents(patch: ContextPatch) -> ContextPatch:
+    """The patch without the operations that `with_contents` adds."""
+    return ContextPatch(tuple(each for each in patch.operations if not is_content(each)))
 
 
 def _check(operation: Operation) -> None:

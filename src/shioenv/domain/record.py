@@ -23,13 +23,16 @@ from shioenv.domain.patch import ContextPatch
 from shioenv.errors import RecordError, did_you_mean
 from shioenv.files.schema import fault
 
-SCHEMA_VERSION: Final = 5
+SCHEMA_VERSION: Final = 6
 """Raised whenever a field is added, removed, or changes its meaning."""
-READ: Final = (3, 4, SCHEMA_VERSION)
+READ: Final = (3, 4, 5, SCHEMA_VERSION)
 """Versions of records that are read and, in a dataset that has such records, written.
 
-Records of version 3 lack `necessary`, which their leave-one-outs tell. Records of versions 3 and 4
-lack `mistake`, which is null then, and `history`, which is empty then.
+Records of version 3 lack `necessary`, which follows from their leave-one-outs. Records of versions
+3 and 4 lack `mistake`, which is null then, and `history`, which is empty then. Records of versions
+3 to 5 have `content_digests` as an object keyed by file names, and their segments lack `executed`.
+Their patches have no operation for a changed content alone. After a history they may list a moved
+file as removed and added.
 """
 
 Whole: TypeAlias = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
@@ -43,6 +46,13 @@ Unscored: TypeAlias = Number | UnsetType | None
 def says(meaning: str) -> Meta:
     """The meaning of a field, kept beside its type."""
     return Meta(description=meaning)
+
+
+class ContentDigest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The digest of one file's content."""
+
+    name: Annotated[str, says("the file's name in the context")]
+    sha256: Annotated[str, says("SHA-256 of the content, hexadecimal")]
 
 
 class Effect(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -65,11 +75,14 @@ class Effect(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class ScoredSegment(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The score of one command.
 
-    Records that were released elsewhere have only the first two fields; the others are absent.
+    Records that were released elsewhere have only the first three fields; the others are absent.
     """
 
     command: Annotated[str, says("its name")]
     n_arguments: Annotated[Whole, says("its arguments that can be removed")]
+    executed: Annotated[
+        bool | None, says("whether the shell ran it; null where that is not known")
+    ] = None
     irreducibility: Annotated[Unscored, says("0 to 1; null where no argument can be removed")] = (
         UNSET
     )
@@ -90,7 +103,10 @@ class Record(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One executed and scored input. Fields stand in the order on disk, the paper's seven first."""
 
     session_id: Annotated[Whole, says("identifies the sample in its dataset")]
-    input: Annotated[str, says("the whole input, with the start directory's `cd`")]
+    input: Annotated[
+        str,
+        says("the whole input behind `cd DIR; `, which is not executed: the shell starts in DIR"),
+    ]
     input_args: Annotated[
         list[str], says("its tokens with no-space marks, the command first; without the `cd`")
     ]
@@ -126,15 +142,16 @@ class Record(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         list[ScoredSegment], says("per command: its scores, and the effect of each argument")
     ] = field(default_factory=list)
     stdout: Annotated[
-        str | None, says("standard output; null where no run gives it with the output")
+        str | None, says("standard output; null where the runs did not do the same")
     ] = None
     stderr: Annotated[str | None, says("standard error; null where `stdout` is")] = None
     output_b64: Annotated[
         str | None, says("the output's bytes in base64, where `output` cannot hold them")
     ] = None
     content_digests: Annotated[
-        dict[str, str], says("SHA-256 of each file added or modified, by its name in the context")
-    ] = field(default_factory=dict)
+        list[ContentDigest],
+        says("SHA-256 of each file added or modified, sorted by its name in the context"),
+    ] = field(default_factory=list)
     timed_out: Annotated[bool, says("the wall time ran out")] = False
     output_truncated: Annotated[bool, says("more was written than is kept")] = False
     limits_hit: Annotated[list[str], says("the limits of the run that it reached, by name")] = (
@@ -193,7 +210,7 @@ class Record(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             patch=ContextPatch.from_json(self.context_patch),
             stdout=data(self.stdout),
             stderr=data(self.stderr),
-            content_digests=dict(self.content_digests),
+            content_digests={one.name: one.sha256 for one in self.content_digests},
             volatile=self.volatile,
         )
 
@@ -202,11 +219,23 @@ NAMES = Record.__struct_fields__
 """Every field in the order it is written."""
 
 _WITHOUT_NECESSARY = 3
-_SINCE = {"necessary": 4, "mistake": 5, "history": 5}
+DIGESTS_BY_NAME: Final = 5
+"""The last version whose `content_digests` are an object keyed by file names."""
+_SINCE = {"necessary": 4, "mistake": 5, "history": 5, "executed": 6}
 """The version of records that brought a field."""
-_KNOWN = (*NAMES, *ScoredSegment.__struct_fields__, *Effect.__struct_fields__)
+_PARTS = (ScoredSegment, Effect, ContentDigest)
+_KNOWN = (*NAMES, *chain.from_iterable(part.__struct_fields__ for part in _PARTS))
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*?)`")
 _RECORD = msgspec.json.Decoder(Record)
+
+
+class _DigestsByName(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A record of version 3, 4 or 5."""
+
+    content_digests: dict[str, str] = field(default_factory=dict)  # type: ignore[assignment]
+
+
+_EARLIER = msgspec.json.Decoder(_DigestsByName)
 _KEYS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
@@ -221,7 +250,10 @@ def behavior_fields(behavior: Behavior) -> dict[str, Any]:
         "stdout": _text(behavior.stdout),
         "stderr": _text(behavior.stderr),
         "output_b64": output_b64,
-        "content_digests": dict(sorted(behavior.content_digests.items())),
+        "content_digests": [
+            ContentDigest(name=name, sha256=digest)
+            for name, digest in sorted(behavior.content_digests.items())
+        ],
         "limits_hit": list(behavior.limits_hit),
     }
 
@@ -261,6 +293,8 @@ def encode(record: Record) -> bytes:
         if record.schema_version < version:
             for part in (document, *document["segments"]):
                 part.pop(name, None)
+    if record.schema_version <= DIGESTS_BY_NAME:
+        document["content_digests"] = {one.name: one.sha256 for one in record.content_digests}
     text = json.dumps(document, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return _utf8(f"{text}\n", record.session_id)
 
@@ -283,12 +317,22 @@ def decode(line: bytes | str) -> Record:
     bits, and for text that UTF-8 cannot hold.
     """
     try:
-        record, present = _RECORD.decode(line), _KEYS.decode(line)
+        present = _KEYS.decode(line)
+        version = msgspec.json.decode(present.get("schema_version", b"0"), type=int)
+        record = _earlier(line) if version <= DIGESTS_BY_NAME else _RECORD.decode(line)
     except (ValueError, RecursionError) as error:
         raise _refusal(line, error) from None
-    if record.schema_version not in READ or len(present) < len(_names(record.schema_version)):
+    if version not in READ or len(present) < len(_names(version)):
         raise _refusal(line, ValueError())
-    return _with_necessary(record) if record.schema_version == _WITHOUT_NECESSARY else record
+    return _with_necessary(record) if version == _WITHOUT_NECESSARY else record
+
+
+def _earlier(line: bytes | str) -> Record:
+    """The record in a line of version 3, 4 or 5, with `content_digests` as they are now."""
+    read = _EARLIER.decode(line)
+    fields = {name: getattr(read, name) for name in NAMES}
+    digests = [ContentDigest(name=name, sha256=one) for name, one in read.content_digests.items()]
+    return Record(**{**fields, "content_digests": digests})
 
 
 def _names(version: object) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ output of any of the gold runs. The paper gives no formulas; every choice is exp
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
@@ -15,7 +15,15 @@ from typing import Any
 from shioenv.behavior.similarity import similarity
 from shioenv.domain.behavior import Behavior
 from shioenv.evaluation.mask import text_of
-from shioenv.evaluation.patches import Operations, changed_files, jaccard, leaves, operations, paths
+from shioenv.evaluation.patches import (
+    Operations,
+    changed_files,
+    jaccard,
+    leaves,
+    operations,
+    paths,
+    reconciled,
+)
 from shioenv.evaluation.suite import SuiteCase
 
 
@@ -114,8 +122,11 @@ class _View:
     files: frozenset[tuple[str, str]] = field(default_factory=frozenset)
 
     @classmethod
-    def of(cls, behavior: Behavior, moved: Mapping[str, Any]) -> _View:
+    def of(cls, behavior: Behavior, moved: Mapping[str, Any], gold: Iterable[_View] = ()) -> _View:
+        """`gold` are the views that this one is compared with."""
         changes = operations(behavior.patch, moved)
+        for run in gold:
+            changes = reconciled(changes, run.changes)
         return cls(text_of(behavior.output), behavior.exit_code, changes, changed_files(changes))
 
 
@@ -130,7 +141,7 @@ def mark(case: SuiteCase, said: Said, level: PatchLevel = PatchLevel.FULL) -> Ma
     if behavior is None:
         return _nothing(case, level)
     gold = [_View.of(run, case.moved) for run in case.gold]
-    view = _View.of(behavior, case.moved)
+    view = _View.of(behavior, case.moved, gold)
     outputs = [run.output == view.output for run in gold]
     exits = [run.exit_code == view.exit_code for run in gold]
     likeness = max(_likeness(run, view) for run in gold)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from shioenv.domain.patch import ContextPatch, Operation
+from shioenv.domain.patch import ContextPatch, Operation, is_content
 from shioenv.domain.pointer import escape, keys
 
 Operations = frozenset[tuple[str, str, str]]
@@ -17,21 +17,38 @@ OF_CONTENT = frozenset({"links"})
 
 
 def operations(patch: ContextPatch, moved: Mapping[str, Any] | None = None) -> Operations:
-    """The operations of a patch.
+    """The operations of a patch, without those for a changed content alone.
 
     `moved` says what lies at the paths that the gold patches move from. A move from any other path
-    adds an unknown value: null.
+    adds an unknown value, for which that path stands. Operations for a changed content do not
+    count: suites that were recorded before schema version 6 lack them.
     """
     found = set()
     for operation in patch.operations:
+        if is_content(operation):
+            continue
         if operation[0] == "m":
-            value = (moved or {}).get(operation[1])
+            value = (moved or {}).get(operation[1], operation[1])
             found.add(("r", operation[1], ""))
             found.add(("a", operation[2], _text(value)))
         else:
             value = operation[2] if len(operation) == 3 else None
             found.add((operation[0], operation[1], "" if len(operation) == 2 else _text(value)))
     return frozenset(found)
+
+
+def reconciled(ours: Operations, theirs: Operations) -> Operations:
+    """Our operations, with what a move of ours adds taken from theirs where it is unknown.
+
+    So a move equals the removal of its source and an addition at its target, whichever of the two a
+    patch has.
+    """
+    removed = {_text(path) for code, path, _ in theirs if code == "r"}
+    added = {path: text for code, path, text in theirs if code == "a"}
+    return frozenset(
+        (code, path, added.get(path, text) if code == "a" and text in removed else text)
+        for code, path, text in ours
+    )
 
 
 def moves(patch: ContextPatch) -> list[Operation]:

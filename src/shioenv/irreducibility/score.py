@@ -47,7 +47,9 @@ class Cache(Protocol):
 MOST_ARGUMENTS = 400
 """Most removable arguments of a command that is scored: a float can hold `(2 ** 400) ** 2`."""
 
-_OF_SEGMENTS = tuple(name for name in ScoredSegment.__struct_fields__ if name != "arguments")
+_OF_SEGMENTS = tuple(
+    name for name in ScoredSegment.__struct_fields__ if name not in {"arguments", "executed"}
+)
 """Fields that a segment's score shares with its record."""
 _OF_RECORDS = (
     "irreducibility", "irreducibility_strict", "necessary", "exact", "standard_error",

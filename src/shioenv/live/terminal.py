@@ -14,12 +14,9 @@ variables answer as their owner likes.
 
 from __future__ import annotations
 
-import os
-import posixpath
 from base64 import b64decode
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from hashlib import sha256
 from math import ceil
 from typing import Final, Protocol
 
@@ -30,7 +27,6 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import Context
 from shioenv.domain.names import name_bytes
 from shioenv.domain.patch import ContextPatch
-from shioenv.domain.pointer import keys
 from shioenv.domain.runner import Pristine, State
 from shioenv.errors import SandboxError, TerminalError, UsageError
 from shioenv.sandbox.base import LARGEST, LONGEST_INPUT, Limits, Request
@@ -83,7 +79,9 @@ class LookedAtMachine(Pristine, Protocol):
         """See `SandboxRunner.type`."""
         ...
 
-    def since(self, before: Behavior, whole: Behavior, cwd: str) -> Behavior:
+    def since(
+        self, before: Behavior, whole: Behavior, cwd: str, *, of_moved: bool = False
+    ) -> Behavior:
         """See `SandboxRunner.since`."""
         ...
 
@@ -242,16 +240,8 @@ class Terminal:
         return Context(before.patch.apply(pristine.document)) if before else pristine
 
     def _since(self, before: Behavior, whole: Behavior) -> Behavior:
-        """What was done after the history, with digests of what is as it was before the history."""
-        since = self.machine.since(before, whole, self.start.cwd)
-        told = _files(whole.patch, removed=False) | set(whole.content_digests)
-        digests = dict(since.content_digests)
-        for name in (_files(before.patch, removed=True) | set(before.content_digests)) - told:
-            path = posixpath.join(self.start.cwd, os.fsdecode(name_bytes(name)))
-            content = self.machine.read(posixpath.normpath(path))
-            if content is not None:
-                digests[name] = sha256(content).hexdigest()
-        return replace(since, content_digests=digests)
+        """What was done after the history, with digests of moved files too."""
+        return self.machine.since(before, whole, self.start.cwd, of_moved=True)
 
     @property
     def _history(self) -> list[Row]:
@@ -344,18 +334,6 @@ def _was_killed(behavior: Behavior) -> bool:
     if "sandboxes" in behavior.limits_hit:
         return True
     return behavior.died_by_signal is not None and not (behavior.timed_out or behavior.limits_hit)
-
-
-def _files(patch: ContextPatch, *, removed: bool) -> set[str]:
-    """Files that a patch removes, or all whose presence or size it tells."""
-    places = ((one[0], keys(one[1])) for one in patch.operations)
-    return {
-        name
-        for code, (area, *parts) in places
-        if area == "fs" and parts
-        for name in parts[:1]
-        if (code == "r" and len(parts) == 1) or (not removed and parts[1:] in ([], ["size"]))
-    }
 
 
 def _killed(row: str) -> TerminalError:

@@ -20,6 +20,7 @@ from shioenv.composition.reading import read_program, refusal
 from shioenv.composition.shell import Walk
 from shioenv.composition.simple import CARRYING, is_walked
 from shioenv.domain.behavior import Behavior
+from shioenv.domain.patch import with_contents
 from shioenv.domain.runner import Answer, Carried, Runner, State
 from shioenv.domain.work import answering, aside
 from shioenv.errors import Abstained, ContextError, PatchError
@@ -106,7 +107,11 @@ class Model:
         start, sure = self._led(state)
         self._commands.steps = []
         answer = self._answered(shell_input, start)
-        answer = replace(answer, confidence=min(answer.confidence, sure))
+        behavior = answer.behavior
+        files = start.before.document["fs"]
+        patch = with_contents(behavior.patch, behavior.content_digests, files.get)
+        behavior = replace(behavior, patch=patch)
+        answer = replace(answer, behavior=behavior, confidence=min(answer.confidence, sure))
         if answer.confidence < self.abstain_below:
             raise Abstained(
                 f"{shell_input!r:.60} is answered with a confidence of {answer.confidence:.2f}, "

@@ -17,7 +17,6 @@ import signal
 import socket
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -35,6 +34,8 @@ _ABSENT = ("memfd_create", "memfd_secret", "io_uring_setup")
 """Memory that no process shows as its own, and calls that no filter sees."""
 _SMALLEST_PID_MAX = 302
 _CANNOT_RUN, _NOT_FOUND = 126, 127
+CUT_OFF = 3
+"""The exit status of process 1 where what the command left in the background still ran."""
 
 
 def main() -> None:
@@ -67,8 +68,8 @@ def main() -> None:
             control.sendall(_line(ours) or b"\n")
     os.waitid(os.P_PID, first, os.WEXITED | os.WNOWAIT)  # its number is no other's yet
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # there is nothing left to end
-    os.waitpid(first, 0)
-    control.sendall(b"E")
+    _, status = os.waitpid(first, 0)
+    control.sendall(b"BE" if os.waitstatus_to_exitcode(status) == CUT_OFF else b"E")
     if control.recv(1) == b"S":
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         _scan(plan, control, descriptors[2:])
@@ -159,8 +160,7 @@ def _first(plan: PreviewPlan, keeper: socket.socket, control: socket.socket) -> 
     while done != command:
         done, status = os.wait()
     keeper.sendall(b"%d\n" % os.waitstatus_to_exitcode(status))
-    _wait_for_others(plan.background_seconds)
-    return 0
+    return CUT_OFF if _has_others_after(plan.background_seconds) else 0
 
 
 def _configure(plan: PreviewPlan) -> None:
@@ -204,10 +204,14 @@ def _execute(plan: PreviewPlan) -> NoReturn:
         os._exit(_CANNOT_RUN)
 
 
-def _wait_for_others(seconds: float) -> None:
-    """Waits for what the command left in the background, so long at most."""
+def _has_others_after(seconds: float) -> bool:
+    """Wait for what the command left in the background; whether any still runs after `seconds`."""
     end = time.monotonic() + seconds
-    with suppress(ChildProcessError):
-        while time.monotonic() < end:
+    try:
+        while True:
             if os.waitpid(-1, os.WNOHANG)[0] == 0:
+                if time.monotonic() >= end:
+                    return True
                 time.sleep(0.005)
+    except ChildProcessError:
+        return False

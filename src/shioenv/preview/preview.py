@@ -311,7 +311,7 @@ class _Running:
             waiting.append(self._pipe)
         told = b""
         killed = unknown = False
-        while told != b"E" and not told.endswith(b"\nE"):
+        while told != b"E" and not told.endswith((b"\nE", b"\nBE")):
             ready, _, _ = select.select(waiting, [], [], LOOK_SECONDS)
             if self._pipe in ready:
                 self._drain()
@@ -327,7 +327,9 @@ class _Running:
                 killed, unknown = True, going_on
         while self._pipe is not None and self._drain():
             pass
-        line = told.removesuffix(b"E").partition(b"\n")[0]
+        line, _, end = told.removesuffix(b"E").rpartition(b"\n")
+        if end == b"B":
+            self._reached.append("background_seconds")
         if line.startswith(b"{"):
             raise _refused(json.loads(line))
         return int(line) if line and not unknown else None

@@ -258,9 +258,17 @@ def shell_is_pristine_again(sandbox: Sandbox) -> None:
 
 
 def background_processes_end(sandbox: Sandbox) -> None:
-    """Processes that a run leaves behind have a moment to finish, then they are gone."""
+    """Processes that a run leaves behind have a moment to finish, then they are gone.
+
+    Where their output goes makes no difference. `limits_hit` names that some were killed.
+    """
     _expect(sandbox, "(sleep 0.02; echo late) &", "late\n")
-    _run(sandbox, "sleep 100 & nohup setsid sleep 100 > /dev/null 2>&1 & disown -a")
+    finished = _run(sandbox, "(sleep 0.02; : > /var/tmp/late) > /dev/null 2>&1 &")
+    assert "/var/tmp/late" in _changes(finished), finished
+    assert finished.limits_hit == (), finished
+    left = _run(sandbox, "nohup setsid sleep 100 > /dev/null 2>&1 & disown -a")
+    assert left.limits_hit == ("background_seconds",), left
+    _run(sandbox, "sleep 100 &")
     _run(sandbox, "trap '' HUP TERM INT; (trap '' HUP TERM; while :; do :; done) & exit 3")
     _pristine(sandbox)
 

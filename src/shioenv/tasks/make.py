@@ -12,7 +12,7 @@ from typing import Final
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.domain.context import Context
 from shioenv.domain.inputs import Input
-from shioenv.domain.patch import ContextPatch
+from shioenv.domain.patch import ContextPatch, without_contents
 from shioenv.domain.pointer import keys, pointer
 from shioenv.domain.record import Record
 from shioenv.execution.job import NumberedJob
@@ -300,7 +300,8 @@ def wanted(patch: ContextPatch, before: Context) -> ContextPatch:
     """The patch as a goal holds it: without `PWD`, `OLDPWD` and times of directories.
 
     `PWD` follows the working directory, and nobody wants a shell to have been somewhere before.
-    Whatever is made or removed in a directory changes the directory's time.
+    Whatever is made or removed in a directory changes the directory's time. A changed content is
+    left out as well: the goal's digests say it.
     """
     paths = {pointer("env", "PWD"), pointer("env", "OLDPWD")}
     files = patch.apply(before.document)["fs"]
@@ -310,7 +311,8 @@ def wanted(patch: ContextPatch, before: Context) -> ContextPatch:
         dated = area == "fs" and len(parts) == 2 and parts[1] in DATES
         return place not in paths and not (dated and is_directory(files[parts[0]]))
 
-    return ContextPatch(tuple(one for one in patch.operations if counts(one[1])))
+    kept = ContextPatch(tuple(one for one in patch.operations if counts(one[1])))
+    return without_contents(kept)
 
 
 def _output(shell_input: Input, terminal: Terminal, digests: Mapping[str, str]) -> str | None:

@@ -332,7 +332,8 @@ class TestFiles:
     def test_content_of_the_same_size_tells_by_its_digest(self) -> None:
         before = file(1, digest="00")
         found = behavior((b"/a", before, replace(before, digest="11")))
-        assert not found.patch
+        entry = recorder().entry(before).to_json()
+        assert operations(found) == [["=", "/fs/~1a", entry]]
         assert found.content_digests == {"/a": "11"}
 
     def test_content_read_after_alone_is_another(self) -> None:

@@ -139,7 +139,8 @@ SPOILED: dict[str, tuple[Spoil, str]] = {
     "another sampler": (lambda rows: [rows[0], {**rows[1], "sampler": "ucs"}], "its sampler is"),
     "another system": (lambda rows: [rows[0], {**rows[1], "system": "x"}], "its system is 'x'"),
     "another layout": (
-        lambda rows: [rows[0], {**rows[1], "schema_version": 4}], "schema_version is 4",
+        lambda rows: [rows[0], {**rows[1], "schema_version": 4, "content_digests": {}}],
+        "schema_version is 4",
     ),
     "a layout of the future": (
         lambda rows: [rows[0], {**rows[1], "schema_version": 99}], "schema version 99",

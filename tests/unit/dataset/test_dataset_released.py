@@ -60,7 +60,7 @@ def test_what_is_known_is_kept_and_what_is_not_is_empty(tmp_path: Path) -> None:
     assert one.segments == [ScoredSegment(command="touch", n_arguments=2)]
     unknown = (one.irreducibility, one.standard_error, one.stdout, one.stderr, one.output_b64)
     assert unknown == (None,) * 5
-    assert (one.cwd, one.system, one.n_executions, one.content_digests) == ("", "", 0, {})
+    assert (one.cwd, one.system, one.n_executions, one.content_digests) == ("", "", 0, [])
     assert one.sampler == "released"
 
 

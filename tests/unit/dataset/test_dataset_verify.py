@@ -20,7 +20,7 @@ from shioenv.dataset.manifest import read_manifest
 from shioenv.dataset.read import count_unfinished, read_records
 from shioenv.dataset.store import Store
 from shioenv.dataset.verify import record_problems, replay, verify
-from shioenv.domain.record import Effect, Record, ScoredSegment, encode
+from shioenv.domain.record import ContentDigest, Effect, Record, ScoredSegment, encode
 from shioenv.errors import (
     DatasetCorruptError,
     DatasetMismatchError,
@@ -81,6 +81,10 @@ def test_a_sound_dataset_has_no_problem(tmp_path: Path, records: list[Record]) -
     assert report.to_json()["ok"] is True
 
 
+def digest(name: str, sha256: str = "0" * 64) -> ContentDigest:
+    return ContentDigest(name=name, sha256=sha256)
+
+
 def effect(**changes: Any) -> Effect:
     return replace(Effect(leave_one_out=True, channel="output", contribution=1.0), **changes)
 
@@ -111,7 +115,9 @@ CHANGES: list[tuple[int, dict[str, Any], str]] = [
     (0, {"output_b64": "?"}, "output_b64 is not base64"),
     (1, {"output": "x"}, "output is not what output_b64 decodes to"),
     (0, {"stdout": None}, "stdout or stderr is missing"),
-    (0, {"content_digests": {"a": "b"}}, "which is no SHA-256"),
+    (0, {"content_digests": [digest("a", "b")]}, "which is no SHA-256"),
+    (0, {"content_digests": [digest("b"), digest("a")]}, "content_digests are not sorted"),
+    (0, {"content_digests": [digest("a"), digest("a")]}, "have a name twice"),
     (0, {"irreducibility": None}, "irreducibility is (None"),
     (0, {"irreducibility": 1.5, "irreducibility_strict": 2.0}, "not 0 to 1"),
     (1, {"irreducibility": 0.25}, "its segments give"),

@@ -47,7 +47,9 @@ def test_a_record_is_one_line_and_comes_back() -> None:
 
 
 def test_equal_records_give_equal_bytes() -> None:
-    other = replace(RECORD, content_digests={"a": "0", "b": "1"})
+    told = {name: getattr(RECORD, name) for name in NAMES}
+    digests = behavior_fields(Behavior(0, b"", content_digests={"a": "0", "b": "1"}))
+    other = Record(**{**told, "content_digests": digests["content_digests"]})
     assert encode(other) == encode(RECORD)
 
 
@@ -76,7 +78,12 @@ def test_output_that_really_holds_the_replacement_character_needs_no_bytes() -> 
             r"unknown field exakt - at \$.segments\[0\] \(SHIO-D13\)\n  did you mean exact",
         ),
         ({"irreducibility": "1"}, r"expected float or null, got str - at \$.irreducibility"),
-        ({"content_digests": {"a": 1}}, r"expected str, got int - at \$.content_digests"),
+        ({"content_digests": {"a": "1"}}, r"expected array, got object - at \$.content_digests"),
+        (
+            {"content_digests": {"a": 1}, "schema_version": 5},
+            r"expected str, got int - at \$.content_digests",
+        ),
+        ({"content_digests": [{"name": "a"}]}, r"field sha256 - at \$.content_digests\[0\]"),
     ],
 )
 def test_a_wrong_value_is_named_with_its_place(change: dict[str, object], message: str) -> None:
@@ -95,7 +102,7 @@ def test_a_field_that_is_missing_is_named(name: str) -> None:
 
 def test_what_a_segment_does_not_hold_is_absent_from_the_line() -> None:
     record = replace(RECORD, segments=[ScoredSegment(command="ls", n_arguments=1)])
-    assert b'"segments":[{"command":"ls","n_arguments":1}]' in encode(record)
+    assert b'"segments":[{"command":"ls","n_arguments":1,"executed":null}]' in encode(record)
     assert decode(encode(record)) == record
 
 
@@ -106,9 +113,25 @@ def of_version_3(**changes: Any) -> dict[str, Any]:
         for known in (True, False, None)
     ]
     segment = {"command": "ls", "n_arguments": 2, "arguments": effects[:2]}
-    document = {**json.loads(encode(RECORD)), "schema_version": 3, "segments": [segment], **changes}
+    document = {**of_version_5(), "schema_version": 3, "segments": [segment], **changes}
     del document["necessary"], document["mistake"], document["history"]
     return document
+
+
+def of_version_5() -> dict[str, Any]:
+    document = json.loads(encode(RECORD))
+    digests = {one["name"]: one["sha256"] for one in document["content_digests"]}
+    return {**document, "schema_version": 5, "content_digests": digests}
+
+
+def test_a_record_of_version_5_has_its_digests_by_name_and_is_written_as_it_was() -> None:
+    segment = {"command": "ls", "n_arguments": 1}
+    line = written({**of_version_5(), "segments": [segment]})
+    record = decode(line)
+    assert record.content_digests == RECORD.content_digests
+    assert record.behavior().content_digests == {"a": "0", "b": "1"}
+    assert record.segments[0].executed is None
+    assert encode(record) == line
 
 
 def written(document: dict[str, Any]) -> bytes:
@@ -123,7 +146,7 @@ def test_a_record_of_the_version_before_is_read_and_written_as_it_was() -> None:
 
 
 def test_a_record_of_version_4_has_no_mistake_and_no_history_and_is_written_as_it_was() -> None:
-    document = {**json.loads(encode(RECORD)), "schema_version": 4}
+    document = {**of_version_5(), "schema_version": 4}
     del document["mistake"], document["history"]
     line = written(document)
     assert (decode(line).mistake, decode(line).history) == (None, [])

@@ -6,12 +6,12 @@ from msgspec import Struct
 
 from shioenv.dataset.export import fields_table
 from shioenv.domain.context import FIELDS
-from shioenv.domain.record import Effect, Record, ScoredSegment
+from shioenv.domain.record import ContentDigest, Effect, Record, ScoredSegment
 
 REFERENCE = Path(__file__).parents[3] / "docs" / "reference"
 
 
-@pytest.mark.parametrize("kind", [Record, ScoredSegment, Effect])
+@pytest.mark.parametrize("kind", [Record, ScoredSegment, Effect, ContentDigest])
 def test_the_page_about_records_holds_what_their_declaration_says(kind: type[Struct]) -> None:
     table = fields_table(kind)
     assert f"|---|---|---|\n{table}\n\n" in (REFERENCE / "record.md").read_text(), table

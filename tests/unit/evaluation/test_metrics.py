@@ -101,6 +101,21 @@ def test_a_move_is_a_removal_and_an_addition() -> None:
     assert mark(gold, said("", ("m", "/fs/c", "/fs/b"))).djs == 0
 
 
+def test_a_removal_and_an_addition_are_a_move() -> None:
+    gold = case(did("", ("r", "/fs/a"), added("b")))
+    assert mark(gold, said("", ("m", "/fs/a", "/fs/b"))).em == 1
+    assert mark(gold, said("", ("m", "/fs/c", "/fs/b"))).em == 0
+    assert mark(gold, said("", ("m", "/fs/a", "/fs/c"))).em == 0
+
+
+def test_an_operation_for_a_changed_content_counts_on_neither_side() -> None:
+    told = ("=", "/fs/a", ENTRY)
+    for gold, answer in ((did("", told), said("")), (did(""), said("", told))):
+        assert mark(case(gold), answer).em == 1
+        assert mark(case(gold), answer).djs is None
+        assert mark(case(gold), answer, PatchLevel.FILES).em == 1
+
+
 def test_files_know_no_links_no_variables_and_no_working_directory() -> None:
     gold = case(did("", added("a"), ("=", "/fs/b/links", 2), ("=", "/cwd", "/tmp")))
     assert mark(gold, said("", added("a")), PatchLevel.FILES).em == 1

@@ -24,7 +24,7 @@ from shioenv.cli.main import app
 from shioenv.dataset.write import ShardWriter
 from shioenv.domain.inputs import Input, Session
 from shioenv.domain.patch import ContextPatch
-from shioenv.domain.record import Effect, Record, ScoredSegment
+from shioenv.domain.record import ContentDigest, Effect, Record, ScoredSegment
 from shioenv.errors import DatasetCorruptError, DatasetStorageError, MissingExtraError, UsageError
 from shioenv.report import drawing
 from shioenv.report import samples as samples_module
@@ -242,7 +242,7 @@ def test_what_inputs_change_is_told_by_their_patches(tmp_path: Path) -> None:
 
 
 def test_changed_contents_are_changed_files() -> None:
-    one = record(0, ["ls"], content_digests={"notes.txt": "0" * 64})
+    one = record(0, ["ls"], content_digests=[ContentDigest(name="notes.txt", sha256="0" * 64)])
     assert effects_of(one) == {"files changed"}
 
 
@@ -491,7 +491,7 @@ def with_texts(texts: Sequence[str]) -> list[Record]:
                 exit_code=number,
                 output=f"{text}\n{text}",
                 context_patch=patch.to_json(),
-                content_digests={text: "0"},
+                content_digests=[ContentDigest(name=text, sha256="0")],
                 stdout=text,
                 stderr=text,
                 system=text,

@@ -9,7 +9,7 @@ from shioenv.domain.behavior import Behavior
 from shioenv.evaluation.conform.truth import TruthCase
 from shioenv.evaluation.mask import text_of
 from shioenv.evaluation.metrics import PatchLevel, Said, Status
-from shioenv.evaluation.patches import changed_files, operations
+from shioenv.evaluation.patches import changed_files, operations, reconciled
 
 
 class DifferenceClass(StrEnum):
@@ -80,6 +80,7 @@ def _patches_differ(truth: Behavior, behavior: Behavior, level: PatchLevel) -> b
     if level is PatchLevel.OUTPUT:
         return False
     ours, theirs = operations(truth.patch), operations(behavior.patch)
+    ours, theirs = reconciled(ours, theirs), reconciled(theirs, ours)
     if level is PatchLevel.FILES:
         return changed_files(ours) != changed_files(theirs)
     digests = behavior.content_digests

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <linux/sched.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdint.h>
@@ -356,41 +357,52 @@ void note_company(void)
     for (int i = 0; i < N_LISTS; i++) strcpy(company[i], read_children(i));
 }
 
-/* Whether a process runs: one that has ended stays a child until its parent asks how. */
-static bool is_running(const char *number, size_t length)
+static bool is_over(int process)
 {
-    char path[32], text[512];
-    snprintf(path, sizeof path, "%.*s/stat", (int)length, number);
-    int fd = openat(host_proc, path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
-    close_fd(&fd);
-    if (n <= 0) return false;
-    text[n] = 0;
-    const char *state = strrchr(text, ')');
-    return state && state[1] == ' ' && state[2] != 'Z' && state[2] != 'X';
+    return poll(&(struct pollfd){process, POLLIN, 0}, 1, 0) > 0;
 }
 
-/* Whether any in a list runs that another list has not. */
-static bool has_others_running(const char *list, const char *than)
+/* A process that runs and is not among those known, as a descriptor that can be read once all of its threads have ended;
+ * -1: there is none. A list that is NULL is not looked at. A process that ends leaves its children to init, whose list
+ * comes last, and each list is read again where a process of it ended meanwhile. */
+static int open_other(const char *const known[N_LISTS])
 {
-    size_t length;
-    for (const char *at = list; *at; at += length + 1) {
-        length = strcspn(at, " ");
-        if (!is_listed(at, length, than) && is_running(at, length)) return true;
+    static char seen[sizeof own];
+    for (int i = N_LISTS - 1, tries = 0; i >= 0; i--) {
+        bool gone = false;
+        if (!known[i]) continue;
+        size_t length;
+        strcpy(seen, read_children(i));
+        for (const char *at = seen; *at; at += length + 1) {
+            length = strcspn(at, " ");
+            if (is_listed(at, length, known[i])) continue;
+            int process = (int)syscall(SYS_pidfd_open, atoi(at), 0);
+            if (process >= 0 && !is_over(process) && is_listed(at, length, read_children(i))) return process;
+            close_fd(&process);
+            gone = true;
+        }
+        if (gone && strcmp(seen, read_children(i)) && tries++ < PATIENT) i++;
     }
-    return false;
+    return -1;
 }
 
-bool has_newcomers(void)
+static bool has_other(const char *const known[N_LISTS])
 {
-    for (int i = 0; i < N_LISTS; i++)
-        if (has_others_running(read_children(i), company[i])) return true;
-    return false;
+    int process = open_other(known);
+    bool found = process >= 0;
+    close_fd(&process);
+    return found;
 }
+
+static const char *const before_any_run[N_LISTS] = {own, "", ""};
+static const char *const before_this_run[N_LISTS] = {company[OF_INIT], company[OF_SERVER], company[OF_SHELL]};
+
+int open_survivor(void) { return open_other(before_any_run); }
+int open_newcomer(void) { return open_other(before_this_run); }
 
 void end_newcomers(void)
 {
-    for (int tries = 0; tries < PATIENT && has_newcomers(); tries++) {
+    for (int tries = 0; tries < PATIENT && has_other(before_this_run); tries++) {
         for (int i = 0; i < N_LISTS; i++) kill_others(i, company[i]);
         nanosleep(&(struct timespec){0, 50000}, NULL);
     }
@@ -398,5 +410,5 @@ void end_newcomers(void)
 
 bool has_company(void)
 {
-    return has_others_running(read_children(OF_SHELL), "") || has_others(read_children(OF_INIT), own);
+    return has_other((const char *[N_LISTS]){[OF_INIT] = own, [OF_SHELL] = ""});
 }

@@ -23,6 +23,8 @@ void cover_processes(const char *proc);
 void watch_processes(pid_t server);
 enum { LEFT_SURVIVORS = 1, LOST_PROCESSES = 2 };
 unsigned processes_left(void);
+/* One that a run left and that still runs, as a descriptor that can be read once it has ended; -1: there is none. */
+int open_survivor(void);
 /* Ends what a run left, and nothing else where that can be. */
 void end_survivors(void);
 
@@ -31,7 +33,7 @@ void watch_shell(pid_t shell);
 
 /* Remembers who is there, so that newcomers can be told from them, and ended. */
 void note_company(void);
-bool has_newcomers(void);
+int open_newcomer(void);  /* as `open_survivor` */
 void end_newcomers(void);
 
 /* Whether any process is there that is neither the machine's own nor the shell that stays. */

@@ -119,11 +119,19 @@ static unsigned settle(const struct watched *run)
     int64_t until = now_ns(CLOCK_MONOTONIC) + run->request->background_ms * 1000000ll;
     unsigned noticed = 0;
     for (;;) {
-        bool over = !has_newcomers() || now_ns(CLOCK_MONOTONIC) >= until;
+        int newcomer = open_newcomer();
+        int64_t left = newcomer < 0 ? 0 : until - now_ns(CLOCK_MONOTONIC);
         read_channels(run->channels, run->request);
-        if (over || is_flood(run->channels, run->request)) return noticed;
-        struct pollfd watched[2] = {{notices, POLLIN, 0}, {control, POLLRDHUP, 0}};
-        poll(watched, 2, 1);
+        if (left <= 0 || is_flood(run->channels, run->request)) {
+            close_fd(&newcomer);
+            return noticed;
+        }
+        struct pollfd watched[5] = {
+            {notices, POLLIN, 0}, {control, POLLRDHUP, 0}, {newcomer, POLLIN, 0},
+            {run->channels[0].fd, POLLIN, 0}, {run->channels[1].fd, POLLIN, 0},
+        };
+        poll(watched, 5, (int)((left + 999999) / 1000000));
+        close_fd(&newcomer);
         if (watched[0].revents & POLLIN) noticed |= attend_notice(notices);
         if (watched[1].revents) _exit(0);
     }
@@ -169,6 +177,20 @@ static void end_run(struct watched *run, uint32_t why)
     else ask_init();  /* kills everything at once */
 }
 
+/* Whether a process that the shell started outlives it, and may run on for a while: `process` can be read once it has
+ * ended. Of a run that enters a machine nothing is ended, so nothing is waited for. */
+static bool is_outlived(struct watched *run, int *process)
+{
+    if (run->request->flags & REQUEST_ENTER) return false;
+    if (*process >= 0 && poll(&(struct pollfd){*process, POLLIN, 0}, 1, 0) <= 0) return true;
+    close_fd(process);
+    *process = run->beside ? open_newcomer() : open_survivor();
+    run->outlived |= *process >= 0;
+    return *process >= 0;
+}
+
+static bool is_open(const struct channel channels[2]) { return channels[0].fd >= 0 || channels[1].fd >= 0; }
+
 unsigned watch(struct watched *run)
 {
     const struct request *request = run->request;
@@ -178,17 +200,18 @@ unsigned watch(struct watched *run)
     int64_t start = now_ns(CLOCK_MONOTONIC), deadline = start + (request->wall_ms + held_ms) * 1000000ll;
     int64_t next_look = start + LOOK_NS;
     bool shell_ended = false, killed = false;
+    int process = -1;  /* that outlives the shell */
     unsigned noticed = 0;
     struct looks looks = {0};
-    while (!shell_ended || channels[0].fd >= 0 || channels[1].fd >= 0) {
-        struct pollfd watched[7] = {
+    while (!shell_ended || is_open(channels) || (!killed && is_outlived(run, &process))) {
+        struct pollfd watched[8] = {
             {channels[0].fd, POLLIN, 0}, {channels[1].fd, POLLIN, 0},
             {shell_ended ? -1 : server_socket, POLLIN, 0}, {control, POLLRDHUP, 0}, {notices, POLLIN, 0},
-            {run->feed.fd, POLLOUT, 0}, {run->shell, POLLIN, 0},
+            {run->feed.fd, POLLOUT, 0}, {run->shell, POLLIN, 0}, {process, POLLIN, 0},
         };
         int64_t now = now_ns(CLOCK_MONOTONIC), wake = deadline < next_look ? deadline : next_look;
         int wait_ms = wake <= now ? 0 : (int)((wake - now + 999999) / 1000000);
-        int n = poll(watched, 7, killed ? 1000 : wait_ms);
+        int n = poll(watched, 8, killed ? 1000 : wait_ms);
         if (watched[3].revents & (POLLHUP | POLLRDHUP | POLLERR)) _exit(0);
         for (int i = 0; i < 2; i++)
             if (watched[i].revents && !read_channel(&channels[i], request->output_max)) close_fd(&channels[i].fd);
@@ -199,7 +222,7 @@ unsigned watch(struct watched *run)
             run->stays = false;
             close_fd(&run->slave);
             if (reply->error) return noticed;
-            if ((channels[0].fd >= 0 || channels[1].fd >= 0) && !killed) {
+            if (!killed) {
                 int64_t last = now_ns(CLOCK_MONOTONIC) + request->background_ms * 1000000ll;
                 if (last < deadline) deadline = last;
             }
@@ -220,7 +243,8 @@ unsigned watch(struct watched *run)
         now = now_ns(CLOCK_MONOTONIC);
         uint32_t why = 0;
         if (is_flood(channels, request)) why = REPLY_OUTPUT_KILLED;
-        else if (now >= deadline) why = shell_ended ? REPLY_BACKGROUND : REPLY_TIMED_OUT;
+        else if (now >= deadline && !shell_ended) why = REPLY_TIMED_OUT;
+        else if (now >= deadline && (is_open(channels) || is_outlived(run, &process))) why = REPLY_BACKGROUND;
         else if (now >= next_look) {
             while (next_look <= now) next_look += LOOK_NS;
             show_uptime(false);
@@ -230,6 +254,7 @@ unsigned watch(struct watched *run)
         if (why == REPLY_TIMED_OUT && waited(&looks)) reply->flags |= REPLY_WAITED;
         if (why) {
             reply->flags |= why;
+            close_fd(&process);
             end_run(run, why);
             killed = true;
         }
@@ -413,5 +438,5 @@ void run(const struct request *request, const uint8_t *standard_input)
     make_pristine(reply.flags, request->flags & REQUEST_RENEW, !reply.error);
     /* The kernel frees a process's number a moment after it is seen to be gone: the next run shall not
      * find those of this one taken. */
-    if (survivors || reply.flags & REPLY_BACKGROUND) nanosleep(&(struct timespec){0, 2000000}, NULL);
+    if (survivors || run.outlived || reply.flags & REPLY_BACKGROUND) nanosleep(&(struct timespec){0, 2000000}, NULL);
 }

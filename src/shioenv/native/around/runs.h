@@ -22,6 +22,7 @@ struct watched {
     struct feed feed;
     int slave;                 /* of a terminal: it is held until the shell has ended, since letting go of it would be hanging up */
     bool beside;               /* other processes than the run's are there, which it does not end */
+    bool outlived;             /* a process that the shell started ran on when the shell had ended */
     bool stays;                /* the shell waits for a line once it has started, and again after each line */
     int shell;                 /* the process of a shell that stays; -1: the fork server tells of the shell's end by itself */
     uint64_t cpu_before_ms;    /* of the processor, that was used before the line */

@@ -20,6 +20,7 @@
  *          copy of the mounts in which every mount is locked (it cannot be removed or made writable).
  */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
@@ -27,6 +28,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/personality.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -47,6 +49,7 @@
 #include "traces.h"
 #include "tree.h"
 
+#define USUAL_SLACK_NS 50000
 #define OPEN_FILES 65536  /* of a process; the host's own bound may be lower */
 
 static void run_request(const struct request *request, const uint8_t *standard_input)
@@ -81,21 +84,41 @@ static void serve_requests(void)
     }
 }
 
-/* As the host's root: the priorities that inputs would inherit, and show, are those of the declared machine.
- * (An ordinary user may not lower its own.) */
-static void run_as_any_other(void)
+static void write_own(const char *path, const char *text)
 {
-    static const struct sched_param normal;
-    sched_setscheduler(0, SCHED_OTHER, &normal);
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    if (fd >= 0 && write(fd, text, strlen(text)) < 0) errno = 0;  /* it is not this user's to set */
+    close_fd(&fd);
+}
+
+/* Sets what inputs inherit, and show, to what a new login has, as far as the host lets this user: an ordinary one may lower
+ * neither its nice value nor what root has set as its lowest OOM score, nor raise a hard limit. Limits that the machine
+ * declares are set later (`take_declared_limits`). */
+static void forget_caller(void)
+{
+    bool is_root = !geteuid();
     setpriority(PRIO_PROCESS, 0, 0);
+    /* sched_setattr(2)'s, which the C library has not: the usual policy, and slices of the usual length. */
+    struct { uint32_t size, policy; uint64_t flags; int32_t nice; uint32_t priority; uint64_t runtime, deadline, period; }
+        normal = {.size = sizeof normal, .policy = SCHED_OTHER, .nice = getpriority(PRIO_PROCESS, 0)};
+    syscall(SYS_sched_setattr, 0, &normal, 0u);
     syscall(SYS_ioprio_set, 1 /* IOPRIO_WHO_PROCESS */, 0, 0);
-    /* Each sandbox has a bound of its own; of what all of root's may have together there need be none. */
-    static const int bounded[] = {RLIMIT_MSGQUEUE, RLIMIT_NPROC, RLIMIT_SIGPENDING};
-    for (unsigned i = 0; i < sizeof bounded / sizeof *bounded; i++)
-        setrlimit(bounded[i], &(struct rlimit){RLIM_INFINITY, RLIM_INFINITY});
-    setrlimit(RLIMIT_NOFILE, &(struct rlimit){OPEN_FILES, OPEN_FILES});
-    int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
-    if (fd >= 0 && write(fd, "0", 1) == 1) close(fd);
+    personality(PER_LINUX);
+    prctl(PR_SET_TIMERSLACK, USUAL_SLACK_NS);
+    prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0);
+    prctl(PR_MCE_KILL, PR_MCE_KILL_CLEAR, 0, 0, 0);
+    write_own("/proc/self/coredump_filter", "0x33");
+    write_own("/proc/self/oom_score_adj", "0");
+    /* Each sandbox has bounds of its own. What would let an input rise above others (priorities, locked memory) is not raised. */
+    static const int raised[] = {
+        RLIMIT_CPU, RLIMIT_FSIZE, RLIMIT_DATA, RLIMIT_STACK, RLIMIT_CORE, RLIMIT_RSS, RLIMIT_NPROC, RLIMIT_AS, RLIMIT_LOCKS,
+        RLIMIT_SIGPENDING, RLIMIT_MSGQUEUE, RLIMIT_RTTIME,
+    };
+    struct rlimit limit;
+    for (unsigned i = 0; is_root && i < sizeof raised / sizeof *raised; i++)
+        if (!getrlimit(raised[i], &limit)) setrlimit(raised[i], &(struct rlimit){limit.rlim_cur, RLIM_INFINITY});
+    if (!getrlimit(RLIMIT_RTTIME, &limit)) setrlimit(RLIMIT_RTTIME, &(struct rlimit){limit.rlim_max, limit.rlim_max});
+    if (is_root) setrlimit(RLIMIT_NOFILE, &(struct rlimit){OPEN_FILES, OPEN_FILES});
 }
 
 /* Makes the user namespace and the mounts of all supervisors of one sandbox, and hands them over: with a lower layer of
@@ -103,10 +126,8 @@ static void run_as_any_other(void)
 static int keep(char **argv, const char *plain, int user, int mounts)
 {
     bool shares = user >= 0;
-    if (!geteuid()) {
-        run_as_any_other();
-        make_device_nodes((uid_t)atol(argv[3]), (gid_t)atol(argv[4]));
-    }
+    forget_caller();
+    if (!geteuid()) make_device_nodes((uid_t)atol(argv[3]), (gid_t)atol(argv[4]));
     if (shares) join_user_namespace(user);
     else enter_user_namespace();
     own_mounts();
@@ -181,7 +202,7 @@ int main(int argc, char **argv)
     if (!strcmp(argv[1], "own")) return argc < 4 ? 2 : execute(argv, true);
     if (!strcmp(argv[1], "scan")) return argc < 4 ? 2 : scan(argc, argv);
     if (argc != 7) return 2;
-    if (!geteuid()) run_as_any_other();
+    forget_caller();
     int user = take(argv[3]), mounts = take(argv[4]);
     join_user_namespace(user);
     close(user);

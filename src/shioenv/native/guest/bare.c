@@ -89,7 +89,7 @@ void die(const char *format, ...)
 /* ---- the machine ------------------------------------------------------------------------------------ */
 
 static int root = -1, memory = -1;  /* detached copies of / and /dev/shm: nothing that an input mounts is in them */
-static int proc = -1, events = -1, network_events[2] = {-1, -1}, ended = -1;
+static int proc = -1, child_list = -1, events = -1, network_events[2] = {-1, -1}, ended = -1;
 static int used_time = -1, used_memory = -1;
 
 /* Who logged in where a declared process belongs to, which `last` asks: it lies beside the system. */
@@ -500,6 +500,31 @@ static bool reap(pid_t shell, int32_t *of_shell)
     return found;
 }
 
+/* The children of this process, as numbers with a space behind each. Those of before a run are the machine's own. */
+static const char *read_children(void)
+{
+    static char text[1 << 13];
+    ssize_t length = pread(child_list, text, sizeof text - 1, 0);
+    text[length < 0 ? 0 : length] = 0;
+    return text;
+}
+
+static char own[1 << 13];
+
+/* Whether a process that the run started is left. Whoever outlives its parent is a child of this process. */
+static bool is_outlived(void)
+{
+    const char *now = read_children();
+    for (const char *at = now; *at; at += strcspn(at, " "), at += *at == ' ') {
+        size_t length = strcspn(at, " ");
+        const char *known = own;
+        while (*known && (strcspn(known, " ") != length || memcmp(known, at, length)))
+            known += strcspn(known, " "), known += *known == ' ';
+        if (!*known) return true;
+    }
+    return false;
+}
+
 struct feed { int fd; const uint8_t *next; size_t left; };
 
 /* With fewer looks than these the last half of a run's time means nothing. */
@@ -520,9 +545,9 @@ static void watch(const struct request *request, pid_t shell, const struct use *
 {
     int64_t start = now_ns(CLOCK_MONOTONIC), deadline = start + request->wall_ms * 1000000ll, next_look = start + LOOK_NS;
     struct moment began = {start, before->busy_ticks}, half = began;
-    bool shell_ended = false, killed = false;
+    bool shell_ended = false, killed = false, keep = request->flags & REQUEST_KEEP;  /* what that one left goes on */
     int open_channels = (channels[0].fd >= 0) + (channels[1].fd >= 0);
-    while (!shell_ended || open_channels) {
+    while (!shell_ended || open_channels || (!keep && !killed && is_outlived())) {
         struct pollfd watched[4] = {{channels[0].fd, POLLIN, 0}, {channels[1].fd, POLLIN, 0}, {ended, POLLIN, 0}, {feed->fd, POLLOUT, 0}};
         int64_t now = now_ns(CLOCK_MONOTONIC), wake = deadline < next_look ? deadline : next_look;
         int n = poll(watched, 4, killed ? 1000 : wake <= now ? 0 : (int)((wake - now + 999999) / 1000000));
@@ -549,7 +574,8 @@ static void watch(const struct request *request, pid_t shell, const struct use *
         now = now_ns(CLOCK_MONOTONIC);
         uint32_t why = 0;
         if (channels[0].seen + channels[1].seen > request->drain_max) why = REPLY_OUTPUT_KILLED;
-        else if (now >= deadline) why = !shell_ended ? REPLY_TIMED_OUT : open_channels ? REPLY_BACKGROUND : 0;
+        else if (now >= deadline && !shell_ended) why = REPLY_TIMED_OUT;
+        else if (now >= deadline && (open_channels || is_outlived())) why = REPLY_BACKGROUND;
         else if (now >= next_look) {
             while (next_look <= now) next_look += LOOK_NS;
             if (half.ns == start && now - start >= deadline - now) half = (struct moment){now, use_now().busy_ticks};
@@ -652,6 +678,7 @@ static void run(const struct request *request, char *directory, char *text, cons
     struct feed feed = {in[1], standard_input, request->stdin_length};
     if (in[1] >= 0) fcntl(in[1], F_SETFL, O_NONBLOCK);
     struct use before = use_now();
+    strcpy(own, read_children());
     if (!keep) put_number("sys/kernel/threads-max", (long)(before.threads + config.processes));
     put_number("sys/kernel/ns_last_pid", SHELL_PID - 1);
     reply.started_ns = now_ns(CLOCK_REALTIME);
@@ -682,6 +709,8 @@ static void prepare(int argc, char **argv)
     read_configuration();
     proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     need(proc, "open /proc");
+    child_list = openat(proc, "1/task/1/children", O_RDONLY | O_CLOEXEC);
+    need(child_list, "open the children of process 1");
     used_time = openat(proc, "stat", O_RDONLY | O_CLOEXEC);
     used_memory = openat(proc, "meminfo", O_RDONLY | O_CLOEXEC);
     root = (int)syscall(SYS_open_tree, AT_FDCWD, "/", OPEN_TREE_CLONE | O_CLOEXEC);

@@ -25,6 +25,7 @@ from shioenv.system.values import UNLIMITED
 OLDEST_KERNEL = (6, 6)
 """The first Linux whose tmpfs keeps user extended attributes, which the overlay needs."""
 
+_SYS_NICE = 23  # the number of a capability
 _NEWER_KERNEL = "apt-get install -t bookworm-backports linux-image-amd64 (Debian 12), then reboot"
 
 
@@ -53,6 +54,7 @@ def host_checks() -> Iterator[HostCheck]:
         yield from tried
         if all(check.ok for check in tried):
             yield _tree()
+    yield _priority()
     yield _limits()
     yield _crashes(Path("/proc/sys/kernel/core_pattern").read_text().strip())
     yield _console(
@@ -203,6 +205,34 @@ def _tree() -> HostCheck:
         else f"{form}: of /usr, order, sizes and times of access are those of {below}",
         why=why,
         fix="Linux 6.16 or newer, whose overlay takes layers of data alone in user namespaces",
+        needed=False,
+    )
+
+
+def inherited_priority() -> str:
+    """The priority of this process that inputs inherit and show; empty where it is put back.
+
+    An ordinary user may raise a nice value and not lower it, nor leave the policy for idle work.
+    """
+    held = re.search(r"^CapEff:\s*(\S+)", Path("/proc/self/status").read_text(), re.MULTILINE)
+    if held is not None and int(held[1], 16) >> _SYS_NICE & 1:
+        return ""
+    niceness = os.getpriority(os.PRIO_PROCESS, 0)
+    lowest = 20 - resource.getrlimit(resource.RLIMIT_NICE)[0]
+    if niceness > 0 and lowest > 0:
+        return f"a nice value of {niceness}"
+    idle = os.sched_getscheduler(0) == os.SCHED_IDLE and lowest > niceness
+    return "the scheduling policy for idle work" if idle else ""
+
+
+def _priority() -> HostCheck:
+    shown = inherited_priority()
+    return HostCheck(
+        name="priority",
+        ok=not shown,
+        detail=f"this process has {shown}, and so have inputs" if shown else "the declared one",
+        why="inputs show it (`nice`, `renice`, `ps -o ni`, `chrt -p`): records differ by it",
+        fix="start it without `nice` and `chrt`; inputs are bounded by `--workers` and by limits",
         needed=False,
     )
 

@@ -1,0 +1,192 @@
+"""What an input did after a history: the difference between two runs from the pristine state.
+
+The first run did the history alone, the second the history and the input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Set
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from shioenv.behavior.diff import collect, diff_documents
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.patch import ContextPatch, Operation, with_contents
+from shioenv.domain.pointer import keys, pointer
+
+_OF_ENTRIES = ("size", "links", "month", "day", "year", "time")
+"""Attributes of a directory that its entries change."""
+
+
+def difference(
+    before: Behavior,
+    whole: Behavior,
+    context: Mapping[str, Any],
+    pristine: Callable[[str], str | None],
+    *,
+    of_moved: bool = False,
+) -> tuple[ContextPatch, dict[str, str]]:
+    """The patch from the end of `before` to the end of `whole`, and the digests of new contents.
+
+    `context` is the pristine context; of its files, those that the two patches name suffice.
+    `pristine` gives the SHA-256 of a pristine file's content by the file's name in `fs`, None for
+    what is no regular file. A file that was moved is one operation `m` (D-25), and has a digest
+    only with `of_moved`. Errors: PatchError where a patch does not fit the context.
+    """
+    old, new = _End(before, context, pristine), _End(whole, context, pristine)
+    operations = list(diff_documents(old.document, new.document).operations)
+    moved = dict(_moved(operations, old, new))
+    gone, come = ({pointer("fs", name) for name in names} for names in (moved, moved.values()))
+    operations = [
+        each
+        for each in operations
+        if not (each[0] == "r" and each[1] in gone) and not (each[0] == "a" and each[1] in come)
+    ]
+    for source, target in moved.items():
+        operations.append(("m", pointer("fs", source), pointer("fs", target)))
+    digests = {}
+    for name in sorted(old.touched | new.touched):
+        if name not in new.files or (name in moved.values() and not of_moved):
+            continue
+        now = new.digest(name)
+        if now is not None and now != (old.digest(name) if name in old.files else None):
+            digests[name] = now
+    patch = with_contents(ContextPatch(tuple(operations)), digests, new.files.get)
+    return patch, digests
+
+
+@dataclass(frozen=True)
+class _End:
+    """The files as a run left them."""
+
+    run: Behavior
+    context: Mapping[str, Any]
+    pristine: Callable[[str], str | None]
+
+    @cached_property
+    def document(self) -> dict[str, Any]:
+        return self.run.patch.apply(self.context)
+
+    @property
+    def files(self) -> Mapping[str, Any]:
+        """The attributes of each file by its name."""
+        files: Mapping[str, Any] = self.document["fs"]
+        return files
+
+    @cached_property
+    def origins(self) -> Mapping[str, str]:
+        """The pristine name of each file that was moved, by its name now."""
+        return {
+            keys(each[2])[1]: keys(each[1])[1]
+            for each in self.run.patch.operations
+            if each[0] == "m"
+        }
+
+    @cached_property
+    def touched(self) -> Set[str]:
+        """The names that the patch or the digests mention."""
+        named = {
+            keys(path)[1]
+            for each in self.run.patch.operations
+            for path in (each[1:] if each[0] == "m" else each[1:2])
+            if path.startswith("/fs/")
+        }
+        return named | self.run.content_digests.keys()
+
+    @cached_property
+    def added(self) -> Set[str]:
+        """The names that were not there before the run, without those of moved files."""
+        return {
+            keys(each[1])[1]
+            for each in self.run.patch.operations
+            if each[0] == "a" and len(keys(each[1])) == 2
+        }
+
+    def digest(self, name: str) -> str | None:
+        """The SHA-256 of a file's content; None where it is no regular file, or unknown."""
+        if name in self.run.content_digests:
+            return self.run.content_digests[name]
+        if name in self.added or not str(self.files[name].get("perms")).startswith("-"):
+            return None
+        return self.pristine(self.origins.get(name, name))
+
+    def marks(self, name: str) -> set[tuple[str, object]]:
+        """What tells the file of this name from others: two equal marks are of one file."""
+        marks: set[tuple[str, object]] = set()
+        if name in self.run.inodes:
+            marks.add(("inode", self.run.inodes[name]))
+        if name in self.origins:
+            marks.add(("pristine", self.origins[name]))
+        elif name not in self.touched and name not in self.run.inodes:
+            marks.add(("pristine", name))
+        return marks
+
+
+def _moved(operations: list[Operation], old: _End, new: _End) -> Iterator[tuple[str, str]]:
+    """Each name that is gone, with the name that the same file has now."""
+    gone = [keys(each[1])[1] for each in operations if each[0] == "r" and _is_file(each)]
+    come = [keys(each[1])[1] for each in operations if each[0] == "a" and _is_file(each)]
+    if not gone or not come:
+        return
+    moved = _moved_trees(gone, come, old, new)
+    sources = {mark: name for name in gone if name not in moved for mark in old.marks(name)}
+    for target in sorted({*come} - {*moved.values()}):
+        found = {sources[mark] for mark in new.marks(target) if mark in sources} - moved.keys()
+        source = min(found, default=None)
+        if source is not None and _is_same(old, source, new, target):
+            moved[source] = target
+    yield from moved.items()
+
+
+def _moved_trees(gone: list[str], come: list[str], old: _End, new: _End) -> dict[str, str]:
+    """The names in directories that `mv` copied: those of the system cannot be renamed."""
+    moved: dict[str, str] = {}
+    targets = [name for name in come if _is_directory(new, name)]
+    for top in gone:
+        if top in moved or top in old.added or not _is_directory(old, top):
+            continue
+        tree = _tree(top, gone)
+        for target in targets:
+            pairs = {name: target + name[len(top) :] for name in tree}
+            if sorted(_tree(target, come)) == sorted(pairs.values()) and all(
+                _is_copy(old, name, new, to) for name, to in pairs.items()
+            ):
+                moved |= pairs
+                targets.remove(target)
+                break
+    return moved
+
+
+def _is_file(operation: Operation) -> bool:
+    area, *names = keys(operation[1])
+    return area == "fs" and len(names) == 1
+
+
+def _is_directory(end: _End, name: str) -> bool:
+    return str(end.files[name].get("perms")).startswith("d")
+
+
+def _is_same(old: _End, source: str, new: _End, target: str) -> bool:
+    """Whether a file is as it was, but for its name."""
+    return bool(old.files[source] == new.files[target]) and _has_content_of(
+        old, source, new, target
+    )
+
+
+def _is_copy(old: _End, source: str, new: _End, target: str) -> bool:
+    """Whether a file is as `mv` copies it, whose directories have times and sizes of their own."""
+    operations: list[Operation] = []
+    collect(old.files[source], new.files[target], "", operations)
+    free = _OF_ENTRIES if _is_directory(old, source) else ()
+    return all(each[1][1:] in free for each in operations) and _has_content_of(
+        old, source, new, target
+    )
+
+
+def _has_content_of(old: _End, source: str, new: _End, target: str) -> bool:
+    return _is_directory(new, target) or old.digest(source) == new.digest(target)
+
+
+def _tree(top: str, names: list[str]) -> list[str]:
+    return [name for name in names if name == top or name.startswith(f"{top}/")]
