@@ -10,11 +10,13 @@ import pytest
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
 from shioenv.domain.inputs import Session
 from shioenv.irreducibility.scoring import Scoring
+from shioenv.live.entered import Command, close
 from shioenv.live.terminal import for_rows
 from shioenv.recording.session import SessionRecorder
 from shioenv.recording.text import read_arguments
 from shioenv.system.store import System
 from shioenv.tasks.attacks import ATTACKS, HARM, Attack, forgeries
+from shioenv.tasks.episode import Episode
 from shioenv.tasks.make import made_of
 from shioenv.tasks.task import Task
 
@@ -54,6 +56,19 @@ def test_no_reward_is_forged(
     """Each attack meets one of the tasks; which one changes from attack to attack."""
     made = task(TEXTS[number % len(TEXTS)])
     assert forgeries(made, machine, [ATTACKS[number]]) == []
+
+
+@pytest.mark.parametrize("number", range(0, len(ATTACKS), 6), ids=lambda n: ATTACKS[n].kind)
+def test_no_reward_is_forged_beside_a_command_that_entered(
+    number: int, machine: SandboxRunner, task: Callable[[str], Task]
+) -> None:
+    made = task(TEXTS[0])
+    rows = ATTACKS[number].on(made)
+    episode = Episode(made, machine, len(rows))
+    close(episode.terminal.enter(Command(text="sleep 1000")))
+    for row in rows:
+        assert not episode.act(row).done
+    assert episode.terminal.entered
 
 
 def test_the_list_has_kinds_enough() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import socket
@@ -206,3 +207,37 @@ def test_a_set_user_id_program_gives_no_rights(victim: Path, tmp_path: Path) -> 
     made = captured("sh", "-c", script)
     assert made.behavior.output == b"0\n"
     assert made.behavior.exit_code == 0
+
+
+SERVES = """
+import socket, subprocess, sys
+server = socket.socket(socket.AF_UNIX)
+server.bind("/mnt/socket")
+server.listen()
+open("/mnt/mounted", "w").close()
+subprocess.run(["mount", "--bind", "/mnt/socket", "/mnt/mounted"], check=True)
+sys.exit(subprocess.run(sys.argv[1:]).returncode)
+"""
+CONNECTS = """
+import socket
+for name in ("/mnt/socket", "/mnt/mounted"):
+    try: socket.socket(socket.AF_UNIX).connect(name); print("GOT", name)
+    except OSError: pass
+"""
+
+
+@needs("root")
+@pytest.mark.parametrize("rights", [[], ["setpriv", "--bounding-set=-sys_admin"]])
+@pytest.mark.parametrize("network", [False, True])
+def test_sockets_outside_layers_are_covered_or_listed(
+    victim: Path, rights: list[str], network: bool
+) -> None:
+    options = ["--network"] if network else []
+    words = [sys.executable, "-c", SERVES, *rights, sys.executable, "-m", "shioenv", "preview"]
+    words += ["--json", *options, "--", sys.executable, "-c", CONNECTS]
+    outer = ["unshare", "-m", "sh", "-c", 'mount -t tmpfs none /mnt && exec "$@"', "sh"]
+    done = subprocess.run([*outer, *words], capture_output=True)
+    document = json.loads(done.stdout)
+    found = [line.removeprefix("GOT ") for line in document["output"].splitlines()]
+    assert found == sorted(document["reachable"], reverse=True)
+    assert bool(found) == network

@@ -22,21 +22,18 @@ from inspect_ai.util import OutputLimitExceededError, SandboxEnvironment  # noqa
 from inspect_ai.util._sandbox import self_check  # noqa: E402
 from msgspec.structs import replace  # noqa: E402
 
-from shioenv.errors import TaskError  # noqa: E402
-from shioenv.fronts.inspect_ai import ShioenvSandbox, tasks  # noqa: E402
+from shioenv.errors import ShioenvError, TaskError  # noqa: E402
+from shioenv.fronts.inspect_ai import SampleMachine, ShioenvSandbox, tasks  # noqa: E402
+from shioenv.tasks.check import REASON  # noqa: E402
 from shioenv.tasks.task import write_tasks  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("system")
 
-LONG = "a program with its input has 128 KiB at most, a sample 1 MiB: all of it is run again"
 ROOT = "who works here is root, who may do everything"
 OTHERWISE = {
     "test_read_file_not_allowed": ROOT,
     "test_write_binary_file_without_permissions": ROOT,
     "test_write_text_file_without_permissions": ROOT,
-    "test_read_and_write_large_file_binary": LONG,
-    "test_exec_input_large": LONG,
-    "test_exec_large_command": LONG,
 }
 """Inspect's own checks that do not hold, and why."""
 
@@ -115,17 +112,18 @@ def test_programs_and_files_are_as_inspect_says() -> None:
         with pytest.raises(TimeoutError):
             await box.exec(["sleep", "30"], timeout=1)
         await box.exec(["sh", "-c", "seq 2000000 > long"])
-        with pytest.raises(OutputLimitExceededError):
-            await box.read_file("long")
-        with pytest.raises(OutputLimitExceededError):
-            await box.exec(["cat", "long"])
-        await box.exec(["sh", "-c", "seq 500000 > shorter"])
-        assert (await box.read_file("shorter")).endswith("500000\n")
-        for number in range(4):
-            await box.write_file(f"part{number}", b"\0\xff" * 70_000)
-        assert await box.read_file("part3", text=False) == b"\0\xff" * 70_000
+        assert (await box.read_file("long")).endswith("2000000\n")
+        for channel in ("cat long", "cat long >&2"):
+            with pytest.raises(OutputLimitExceededError) as limit:
+                await box.exec(["sh", "-c", channel])
+            assert (limit.value.truncated_output or "").startswith("1\n2\n")
         with pytest.raises(UnicodeDecodeError):
             await box.read_file("deep/er/b.bin")
+        await box.exec(["mkfifo", "pipe"])
+        with pytest.raises(ShioenvError, match="pipe"):
+            await box.read_file("pipe")
+        with pytest.raises(NotADirectoryError):
+            await box.write_file("long/below", "x")
 
     within(check)
 
@@ -148,15 +146,141 @@ def test_what_was_typed_does_not_fool_a_scorer_that_executes() -> None:
     within(check)
 
 
-def test_limits_are_those_of_each_call() -> None:
+def test_what_a_program_made_and_left_running_is_there_for_the_next() -> None:
     async def check(box: SandboxEnvironment) -> None:
-        for _ in range(3):
-            assert (await box.exec(["sleep", "3"])).success
-        assert (await box.exec(["sleep", "6"], timeout=10)).success
-        with pytest.raises(TimeoutError):
-            await box.exec(["sleep", "60"])
+        made = (await box.exec(["mktemp", "-d"])).stdout.strip()
+        assert (await box.exec(["test", "-d", made])).success
+        await box.exec(["sh", "-c", "sleep 1000 > /dev/null 2>&1 & echo $! > number"])
+        assert (await box.exec(["sh", "-c", "kill -0 $(cat number)"])).success
 
     within(check)
+
+
+def test_reading_changes_nothing() -> None:
+    async def check(box: SandboxEnvironment) -> None:
+        shell = box.as_type(ShioenvSandbox)
+        await shell.type("mkfifo wait; echo words > file; x=kept; sleep 1000 &")
+        assert await box.read_file("file") == "words\n"
+        assert (await shell.type("echo $x; kill -0 $!")).text == "kept\n"
+
+        def entered(machine: SampleMachine) -> bool:
+            return machine.terminal.entered
+
+        assert not await shell.seat.do(entered)
+        await box.exec(["true"])
+        assert await shell.seat.do(entered)
+
+    within(check)
+
+
+def test_programs_run_at_once_and_without_a_limit_of_time() -> None:
+    """The first waits for what the second makes; together they outlast a row's limit."""
+
+    async def check(box: SandboxEnvironment) -> None:
+        waiting = asyncio.create_task(
+            box.exec(["sh", "-c", "until [ -e go ]; do sleep .01; done; sleep 6; echo went"])
+        )
+        assert (await box.exec(["touch", "go"])).success
+        assert (await waiting).stdout == "went\n"
+
+    within(check)
+
+
+def test_a_cancelled_program_is_ended_and_the_next_is_answered() -> None:
+    async def check(box: SandboxEnvironment) -> None:
+        left = asyncio.create_task(box.exec(["sh", "-c", "touch begun; sleep 1000"]))
+        await box.exec(["sh", "-c", "until [ -e begun ]; do sleep .01; done"])
+        left.cancel()
+        await asyncio.gather(left, return_exceptions=True)
+        assert (await box.exec(["pgrep", "-cx", "sleep"])).stdout == "0\n"
+
+    within(check)
+
+
+def test_what_a_program_printed_until_its_time_was_over_is_kept() -> None:
+    async def check(box: SandboxEnvironment) -> None:
+        text = "echo some; printf '\\377' >&2; sleep 1000"
+        with pytest.raises(TimeoutError) as over:
+            await box.exec(["sh", "-c", text], timeout=1)
+        assert vars(over.value)["truncated_output"] == "some\n\ufffd"
+
+    within(check)
+
+
+def test_a_line_that_ends_its_shell_leaves_the_machine_to_the_next() -> None:
+    async def check(box: SandboxEnvironment) -> None:
+        shell = box.as_type(ShioenvSandbox)
+        await box.exec(["touch", "made"])
+        told = await shell.show("touch half; while :; do :; done")
+        assert told == "[ran out of time: every process was ended]"
+        assert await shell.show("ls made half") == "half\nmade\n"
+        await shell.type("cd /; exit 3")
+        assert await shell.show("pwd") == "/home/ubuntu\n"
+        await shell.type("rm -r /home/ubuntu; exit")
+        assert await shell.show("pwd") == "/\n"
+
+    within(check)
+
+
+def judged(
+    number: int, check: Callable[[ShioenvSandbox], Awaitable[None]]
+) -> tuple[bool, tuple[str, ...]]:
+    verdicts = []
+
+    async def judge(box: SandboxEnvironment) -> None:
+        await check(box.as_type(ShioenvSandbox))
+        verdicts.append(await box.as_type(ShioenvSandbox).judge(TASKS[number]))
+
+    within(judge)
+    return verdicts[0].passed, verdicts[0].extra
+
+
+def test_what_programs_did_is_judged_from_outside() -> None:
+    """Also what is still running, and would undo or hide it."""
+
+    async def solves(box: ShioenvSandbox) -> None:
+        await box.exec(["rm", "documents/notes.txt"])
+
+    async def does_more(box: ShioenvSandbox) -> None:
+        await box.type("rm documents/notes.txt")
+        await box.exec(["touch", "other"])
+
+    async def does_more_later(box: ShioenvSandbox) -> None:
+        await box.exec(["sh", "-c", "(while :; do touch other; done) > /dev/null 2>&1 &"])
+        await box.type("rm documents/notes.txt; until [ -e other ]; do :; done; exit")
+
+    async def fools(box: ShioenvSandbox) -> None:
+        await box.exec(["sh", "-c", "mv /bin/cat /bin/c; ln -s /bin/true /bin/cat"])
+        await box.type(FOOLING)
+
+    assert judged(0, solves) == (True, ())
+    for harm in (does_more, does_more_later):
+        passed, extra = judged(0, harm)
+        assert not passed
+        assert any(one.startswith("/fs/other") for one in extra)
+    assert not judged(0, fools)[0]
+
+
+def test_rows_that_were_only_typed_are_repeated_for_the_judge() -> None:
+    """As TRL and OpenEnv do: what a row does only once is not paid."""
+
+    async def types(box: ShioenvSandbox) -> None:
+        await box.type("whoami")
+        await box.read_file("documents/notes.txt")
+
+    async def types_after_a_look(box: ShioenvSandbox) -> None:
+        await box.exec(["cat", "documents/notes.txt"])
+        await types(box)
+        assert not await box.seat.do(lambda machine: machine.terminal.entered)
+
+    async def does_it_once(box: ShioenvSandbox) -> None:
+        await box.type("[[ -p /dev/stdout ]] && n=notes || n=todo")
+        await box.type("rm documents/$n.txt")
+
+    assert judged(1, types)[0]
+    assert judged(1, types_after_a_look)[0]
+    passed, extra = judged(0, does_it_once)
+    assert (passed, extra[-1]) == (False, REASON)
 
 
 def test_a_task_of_another_build_of_its_system_is_refused(tmp_path: Path) -> None:

@@ -346,3 +346,45 @@ def test_a_preview_of_make_install_is_what_make_install_does(place: Path) -> Non
     told = applied(was, made)
     subprocess.run(["make", "install", f"DESTDIR={place}/to"], check=True, capture_output=True)
     assert told == listed(place)
+
+
+def test_contents_that_change_alone_are_shown(place: Path) -> None:
+    (place / "rows").write_bytes(b"\xff" * 4096)
+    (place / "words").write_text("one\nno newline")
+    script = (
+        "import os\n"
+        "for name, old, new in (('rows', b'\\xff', b'\\xfe'), ('words', b'one', b'two')):\n"
+        "    status = os.stat(name)\n"
+        "    with open(name, 'r+b') as file: file.write(new)\n"
+        "    os.utime(name, ns=(status.st_atime_ns, status.st_mtime_ns))\n"
+    )
+    words = [*SHIOENV, "--", sys.executable, "-c", script]
+    done = subprocess.run(words, capture_output=True, text=True)
+    binary = f"Binary files a{place}/rows and b{place}/rows differ\n"
+    text = (
+        f"diff --git a{place}/words b{place}/words\n"
+        f"--- a{place}/words\n+++ b{place}/words\n@@ -1,2 +1,2 @@\n-one\n+two\n"
+        " no newline\n\\ No newline at end of file\n"
+    )
+    assert binary in done.stderr
+    assert text in done.stderr
+    assert captured(sys.executable, "-c", script).diff == binary + text
+
+
+def test_the_printed_diff_is_applied(place: Path) -> None:
+    script = "printf 'a\\r\\nb' > 'sp ace'; printf '\\fx' >> text; : > void; rm cut; chmod 755 old"
+    done = subprocess.run([*SHIOENV, "--", "sh", "-c", script], capture_output=True)
+    copy = place.parent / "copy"
+    subprocess.run(["cp", "-a", str(place), str(copy)], check=True)
+    strip = f"-p{len(place.parts)}"
+    subprocess.run(["patch", "-s", strip, "-d", str(copy)], input=done.stderr, check=True)
+    subprocess.run(["sh", "-c", script], check=True)
+    contents, copied = (
+        {
+            path.name: (path.read_bytes(), path.stat().st_mode)
+            for path in directory.iterdir()
+            if path.is_file() and not path.is_symlink()
+        }
+        for directory in (place, copy)
+    )
+    assert contents == copied

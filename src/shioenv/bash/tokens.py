@@ -45,6 +45,8 @@ class Tokens(Scanner):
         """Whether this is a text within brackets: a `)` ends it, and its here-documents too."""
         self._pending: list[tuple[Redirect, str, bool]] = []
         """Here-documents whose text stands behind the next newline."""
+        self.open_document: str | None = None
+        """The delimiter of the newest here-document, where the end of the text ends it."""
 
     def peek(self) -> str:
         """The operator or word that comes next, which is not taken; "" at the end."""
@@ -140,6 +142,7 @@ class Tokens(Scanner):
             text, ended = self._document(delimiter, tabs=tabs, quoted=document.quoted)
             object.__setattr__(document, "target", text)  # nobody but this reader has it yet
             object.__setattr__(document, "ended", ended)
+            self.open_document = None if ended else delimiter
             within = ended and self.place < len(self.text) and self.text[self.place - 1] != "\n"
             if within and number < len(pending):
                 raise self.refusal("a here-document ends within a line before another one")

@@ -9,15 +9,21 @@ from __future__ import annotations
 import hashlib
 import stat
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Final
 
 from shioenv.behavior.capture import SHELL_FIELDS, Found, Recorder, settled
 from shioenv.behavior.shell_state import ShellDump
 from shioenv.domain.behavior import Behavior
-from shioenv.errors import SandboxError, ShellEndedError
+from shioenv.errors import (
+    SandboxError,
+    ShellEndedError,
+    ShioenvError,
+    StartDirectoryError,
+)
 from shioenv.sandbox.base import Entered, Execution, FileChange, FileStat, Request, ShellSandbox
+from shioenv.sandbox.call_lock import CallLock
 
 OF_SHELLS = frozenset({*SHELL_FIELDS, "umask", "groups"})
 """The fields of a context that a shell's dump tells."""
@@ -75,6 +81,14 @@ class LineRecorder:
             last, changes=execution.changes, changes_truncated=execution.changes_truncated
         )
         return behavior
+
+    def restart(self, execution: Execution) -> None:
+        """Another shell was started in the machine as it is."""
+        execution = self._named(execution)
+        for _ in self._since(execution):
+            pass
+        self._last = execution
+        self._leave(execution, self._recorder.found.shell, self._recorder.found.cwd)
 
     def whole(self) -> Behavior:
         """What all lines so far did together, with the output and exit code of the last one."""
@@ -166,7 +180,7 @@ class LineRecorder:
 
 
 class Lines:
-    """A shell that stays in a machine, line by line. One caller at a time."""
+    """A shell that stays in a machine, line by line. Threads' calls are taken one by one."""
 
     def __init__(
         self,
@@ -181,12 +195,14 @@ class Lines:
         """
         self._sandbox, self._recorder, self._cwd = sandbox, recorder, cwd
         self._give_back: Callable[[ShellSandbox], object] | None = give_back
+        self._calls = CallLock()
         self.busy = False
         """On a terminal: whether another process than the shell was in front at the last look."""
         self.seconds = 0.0
         """Seconds since the shell was started, at the end of its last line."""
         self.ended = False
         """Whether the shell has ended, with every process that it started."""
+        self._gone = False  # the machine, after an error of the sandbox
 
     def run(self, line: str, *, wall_seconds: float | None = None) -> Behavior:
         """What the shell does with a line; the patch leads from the end of the line before.
@@ -196,7 +212,8 @@ class Lines:
         after which the machine is gone.
         """
         request = Request(line, cwd=self._cwd, wall_seconds=wall_seconds)
-        return self._recorder.behavior(self._run(request))
+        with self.turn():
+            return self._recorder.behavior(self._run(request))
 
     def repeat(self, line: str, *, wall_seconds: float | None = None) -> Behavior:
         """Runs a line, and leaves it to the next `run` or `look` to find out what changed.
@@ -204,7 +221,8 @@ class Lines:
         The behavior has output and exit code alone. Errors: those of `run`.
         """
         request = Request(line, cwd=self._cwd, wall_seconds=wall_seconds)
-        return self._recorder.printed(self._run(request, blind=True))
+        with self.turn():
+            return self._recorder.printed(self._run(request, blind=True))
 
     def beside(
         self,
@@ -226,12 +244,13 @@ class Lines:
             separate=separate,
             stdin=stdin,
         )
-        try:
-            execution = self._sandbox.run_beside(request)
-        except SandboxError:
-            self.ended = True
-            raise
-        return self._recorder.beside(execution)
+        with self.turn():
+            try:
+                execution = self._sandbox.run_beside(request)
+            except SandboxError:
+                self.ended = self._gone = True
+                raise
+            return self._recorder.beside(execution)
 
     def kill(self) -> None:
         """Ends the shell and all that it started by force; what they did to the machine stays.
@@ -240,6 +259,10 @@ class Lines:
         line whose time is over. No trap of the shell is run. Errors: SandboxError where the shell
         goes on.
         """
+        with self.turn():
+            self._kill()
+
+    def _kill(self) -> None:
         if self.ended:
             return
         self.beside(f"kill -9 {SHELL_PID}")
@@ -254,50 +277,101 @@ class Lines:
         if not self.ended:
             raise SandboxError("it cannot be killed, and does not run what it is given")
 
+    def settle(self) -> Behavior:
+        """Ends the shell and every other process of the machine by force; what `whole` gives then.
+
+        What they did until their end is part of it. Of the shell itself it tells what the last line
+        left. Errors: SandboxError.
+        """
+        with self.turn():
+            self._kill()
+            self._recorder.beside(self._sandbox.look())
+            return self.whole()
+
+    def restart(self, *, idle_seconds: float) -> None:
+        """Starts another shell in the machine as it is, after one that ended. Errors: SandboxError.
+
+        The shell starts where the first one did; in the root directory where that is gone.
+        """
+        if self._gone:
+            raise SandboxError("the shell's machine is gone", hint="open another shell")
+        with self.turn():
+            try:
+                execution = self._sandbox.start_shell(self._cwd, idle_seconds=idle_seconds)
+            except StartDirectoryError:
+                execution = self._sandbox.start_shell("/", idle_seconds=idle_seconds)
+            self.ended = not execution.stays
+            self._recorder.restart(execution)
+
     def start_terminal(self, text: str, *, idle_seconds: float) -> int:
         """Starts another shell, which runs an input on a terminal of the machine as it was left.
 
         The descriptor of the terminal's other end is the caller's to close. A shell that waits for
         a line is ended before. Errors: those of `look`.
         """
-        try:
-            if not self.ended:
-                self._sandbox.run_line(Request("exit", cwd=self._cwd), blind=True)
-            request = Request(text, cwd=self._cwd)
-            terminal = self._sandbox.start_terminal(request, idle_seconds=idle_seconds)
-        except (SandboxError, ShellEndedError):
-            self.ended = True
-            raise
-        self.ended = False
-        return terminal
+        with self.turn():
+            try:
+                if not self.ended:
+                    self._sandbox.run_line(Request("exit", cwd=self._cwd), blind=True)
+                request = Request(text, cwd=self._cwd)
+                terminal = self._sandbox.start_terminal(request, idle_seconds=idle_seconds)
+            except (SandboxError, ShellEndedError):
+                self.ended = True
+                raise
+            self.ended = False
+            return terminal
 
     def enter(self, text: str, *, wall_seconds: float, idle_seconds: float) -> Entered:
-        """Starts an input in the machine as it is, which goes on beside the shell.
+        """Starts an input in the machine's root directory, which goes on beside the shell.
 
         What it does to the machine the next `look` tells. Errors: those of `ShellSandbox.enter`.
         """
-        request = Request(text, cwd=self._cwd, wall_seconds=wall_seconds)
-        return self._sandbox.enter(request, idle_seconds=idle_seconds)
+        request = Request(text, cwd="/", wall_seconds=wall_seconds)
+        with self.turn():
+            return self._sandbox.enter(request, idle_seconds=idle_seconds)
 
     def look(self) -> Behavior:
         """What happened since the line before, without a line."""
-        try:
-            execution = self._sandbox.look()
-        except SandboxError:
-            self.ended = True
-            raise
-        self.ended, self.busy = not execution.stays, execution.busy
-        return self._recorder.behavior(execution)
+        with self.turn():
+            try:
+                execution = self._sandbox.look()
+            except SandboxError:
+                self.ended = self._gone = True
+                raise
+            self.ended, self.busy = not execution.stays, execution.busy
+            return self._recorder.behavior(execution)
 
     def whole(self) -> Behavior:
         """What all lines did together, with the output and the exit code of the last one."""
-        return self._recorder.whole()
+        with self._calls.lock:
+            return self._recorder.whole()
+
+    @contextmanager
+    def turn(self, *, closed: bool = False) -> Iterator[None]:
+        """Keep other threads' calls waiting, for calls that belong together.
+
+        Another error than the package's own, such as KeyboardInterrupt, ends the shell: part of
+        what it did may not be known. Errors: ShellEndedError after `close`, unless the calls do
+        without the machine (`closed`).
+        """
+        with self._calls.lock:
+            if self.given_back and not closed:
+                raise ShellEndedError("the shell was closed", hint="open another shell")
+            try:
+                yield
+            except ShioenvError:
+                raise
+            except BaseException:
+                self.ended = True
+                self.interrupt()
+                raise
 
     def _run(self, request: Request, *, blind: bool = False) -> Execution:
         try:
             execution = self._sandbox.run_line(request, blind=blind)
-        except (SandboxError, ShellEndedError):
+        except (SandboxError, ShellEndedError) as error:
             self.ended = True
+            self._gone = isinstance(error, SandboxError)
             raise
         self.ended = not execution.stays
         self.seconds = execution.ended - execution.started
@@ -310,13 +384,18 @@ class Lines:
 
     def interrupt(self) -> None:
         """Ends the machine at once, from any thread; a call that waits raises SandboxError."""
-        self._sandbox.interrupt()
+        if not self.given_back:  # else the machine may be another shell's
+            self._sandbox.interrupt()
 
     def close(self) -> None:
-        """Ends the shell and all that it left; closing twice does nothing."""
+        """Ends the shell and all that it left; closing twice does nothing.
+
+        A call of another thread is interrupted, and raises SandboxError.
+        """
         self.ended = True
         give_back, self._give_back = self._give_back, None
         if give_back is not None:
-            with suppress(SandboxError):  # then it is gone, and opens anew for the next shell
-                self._sandbox.end_shell()
-            give_back(self._sandbox)
+            with self._calls.last(self._sandbox.interrupt):
+                with suppress(SandboxError):  # then it is gone, and opens anew for the next shell
+                    self._sandbox.end_shell()
+                give_back(self._sandbox)

@@ -11,7 +11,7 @@ import stat
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from threading import RLock
+from threading import RLock, local
 from typing import Any, Self, TypeVar, cast
 
 from shioenv.behavior.capture import Recorder
@@ -34,7 +34,7 @@ Started = TypeVar("Started")
 LENT = 2
 """Shells that are lent by `lend_shell` at a time; ours, because each takes megabytes."""
 
-LENT_SECONDS = 3600.0
+LENT_SECONDS = 86_400.0
 """Seconds for which a lent shell waits for its next line."""
 
 REPLAYED = 64
@@ -45,22 +45,27 @@ _KILL_IN_WORDS = re.compile(rb"\bKilled\b|\bsignal 9\b")
 _KILL_IN_PIPELINE = re.compile(rb'^declare -a PIPESTATUS=\([^\n]*"137"', re.MULTILINE)
 
 
+class _Spent(local):
+    """What the calling thread's own runs took."""
+
+    seconds = 0.0
+    whole_seconds = 0.0
+    waited = False
+
+
 class SandboxRunner:
     """Runs inputs on a system, each from the same pristine state, and records what they did.
 
     The `Runner` that executes: one sandbox with the recorders of its start directories. Use it as a
-    context manager, from one thread at a time. Threads may start shells at once, and each thread
-    may run the lines of its own.
+    context manager. Threads may share a runner: the sandbox runs their inputs one after the other,
+    and each call returns what its own input did. Inputs run side by side in several runners, or in
+    several shells. A process that was forked cannot use the runner.
     """
 
     def __init__(self, system: System, limits: Limits | None = None) -> None:
         self.system = system
-        self.seconds = 0.0
-        """Seconds that all inputs so far took by themselves, their last processes included."""
-        self.whole_seconds = 0.0
-        """Seconds that the newest rows took by themselves (`type`)."""
-        self.waited = False
-        """Whether the newest run ran out of time in its sleep (`Execution.waited`)."""
+        self._spent = _Spent()
+        self._closed = False
         self._sandbox = default_sandbox(system, limits)
         self._opened: list[Sandbox] = [self._sandbox]
         self._machines: list[ShellSandbox] = []  # those of `_opened` that wait for a shell
@@ -79,6 +84,21 @@ class SandboxRunner:
     def limits(self) -> Limits:
         """The bounds on every run."""
         return self._sandbox.limits
+
+    @property
+    def seconds(self) -> float:
+        """Seconds that this thread's inputs took by themselves, their last processes included."""
+        return self._spent.seconds
+
+    @property
+    def whole_seconds(self) -> float:
+        """Seconds that this thread's newest rows took by themselves (`type`)."""
+        return self._spent.whole_seconds
+
+    @property
+    def waited(self) -> bool:
+        """Whether this thread's newest run ran out of time in its sleep (`Execution.waited`)."""
+        return self._spent.waited
 
     def state(self, cwd: str | None = None) -> State:
         """The pristine state in a start directory (None: the system's first one)."""
@@ -149,7 +169,7 @@ class SandboxRunner:
         before = replace(request, text="\n".join(history), stdin=b"", wall_seconds=None)
         waited = self.waited
         since = self.since(self._replay(before), whole, cwd)
-        self.waited = waited
+        self._spent.waited = waited
         return since
 
     def type(
@@ -174,7 +194,7 @@ class SandboxRunner:
             return self._replay(request)
         began = self.seconds
         behavior = self._executed(request)
-        self.whole_seconds = self.seconds - began
+        self._spent.whole_seconds = self.seconds - began
         return behavior
 
     def context(self, cwd: str | None = None) -> Context:
@@ -184,7 +204,8 @@ class SandboxRunner:
         field. Errors: StartDirectoryError where `cwd` is no directory, SandboxError.
         """
         start = cwd or self.system.declaration.start_directory
-        if self._context is None or self._context[0] != start:
+        known = self._context
+        if known is None or known[0] != start:
             here = self.system.index.get(self.system.resolve(start) or "")
             if here is None or not stat.S_ISDIR(here.mode):
                 raise StartDirectoryError(
@@ -196,8 +217,9 @@ class SandboxRunner:
                 os.fsencode(path): _file_stat(entry) for path, entry in self.system.index.items()
             }
             # the newest context alone is kept: each takes megabytes, and workers live long
-            self._context = start, self._recorder(start).context(self.system.profile, files)
-        return self._context[1]
+            known = start, self._recorder(start).context(self.system.profile, files)
+            self._context = known
+        return known[1]
 
     @property
     def keeps_shells(self) -> bool:
@@ -256,6 +278,8 @@ class SandboxRunner:
                 hint="open it in namespaces, without the limit without_shell_state",
             )
         with self._lock:
+            if self._closed:
+                raise SandboxError("the sandbox is closed", hint="open a new one")
             recorder = self._recorder(start)
             if not self._machines:
                 machine = cast("ShellSandbox", default_sandbox(self.system, self.limits))
@@ -279,7 +303,12 @@ class SandboxRunner:
         return self.system.content(path)
 
     def close(self) -> None:
-        """Ends the sandbox, and every shell; closing twice does nothing."""
+        """Ends the sandbox, and every shell; closing twice does nothing.
+
+        Calls of other threads are interrupted, and raise SandboxError.
+        """
+        self._closed = True
+        self._sandbox.close()  # first, since another thread may hold the lock and wait for it
         for sandbox in self._opened:
             sandbox.close()
 
@@ -297,10 +326,10 @@ class SandboxRunner:
             again = self._survived(request, 1)
             if again is not None and not _shows_a_kill(again):
                 execution, disturbed = again, True
-        self.waited = execution is not None and execution.waited
+        self._spent.waited = execution is not None and execution.waited
         if execution is None:
             return _unknown(request)
-        self.seconds += execution.ended - execution.started
+        self._spent.seconds += execution.ended - execution.started
         behavior = recorder.behavior(execution)
         return replace(behavior, volatile=True) if disturbed else behavior
 

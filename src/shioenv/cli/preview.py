@@ -82,7 +82,7 @@ def preview(
 
     The command has the user's own programs, files and rights. Nothing that the command writes
     reaches the host. The command's input and output are those of the terminal; the patch and a
-    diff of texts follow on standard error. With --json all of that is one document.
+    diff of contents follow on standard error. With --json all of that is one document.
 
     The exit status is the command's own. 124 says that the time ran out, 125 that the preview
     itself failed, 126 and 127 that the command could not be executed. A preview is a convenience
@@ -124,6 +124,7 @@ def document(command: list[str], made: Preview) -> dict[str, Any]:
         "layers": list(made.layers),
         "read_only": list(made.read_only),
         "hidden": list(made.hidden),
+        "reachable": list(made.reachable),
     }
 
 
@@ -131,8 +132,6 @@ _CUT_OFF = (
     "processes that the command left in the background were killed: "
     "without a preview they may change more than is shown here"
 )
-_COLORS = {"+": "green", "-": "red", "@": "cyan"}
-"""Of the lines of a diff, by their first character."""
 
 
 def _parts(made: Preview) -> Iterator[bytes]:
@@ -147,8 +146,7 @@ def _parts(made: Preview) -> Iterator[bytes]:
         told.append(f"hidden: {', '.join(made.hidden)}")
     for line in told:
         printing.remark(line)
-    for line in made.diff.split("\n")[:-1]:
-        printing.remark(line, dim=False, color=_COLORS.get(line[:1]))
-    if made.diff_truncated:
-        printing.remark("some texts are too large for the diff")
+    if made.reachable:
+        printing.remark(f"reachable: {', '.join(made.reachable)}")
+    printing.diff(made.diff)
     yield b""

@@ -63,7 +63,8 @@ def shell(
     """Open a shell on a machine that is thrown away at the end.
 
     On a terminal it is an interactive Bash: prompts, history, completion, full-screen programs.
-    Where lines come from a pipe or a file, each is run as it is read, and its output is printed.
+    From a pipe or a file, each command is run once its last line is read, and its output is
+    printed. A syntax error ends the script, as in Bash. Commands have an empty standard input.
     The exit status is the shell's own.
     """
     at_terminal = os.isatty(0) and os.isatty(1)
@@ -114,42 +115,51 @@ def _show_on_terminal(behavior: Behavior) -> None:
 
 
 def _run_lines(shell: Shell, recording: Cast | None, *, at_terminal: bool, changes: bool) -> int:
-    """Runs the lines of standard input, one after the other."""
-    from shioenv.errors import Abstained
+    """Run the commands of standard input, one after the other."""
+    from shioenv.bash.complete import ScriptReader
+    from shioenv.errors import Abstained, InputError
+
+    def line(has_begun: bool) -> str:
+        if not at_terminal:
+            return os.fsdecode(sys.stdin.buffer.readline())
+        return _typed("> " if has_begun else f"{shell.state.before.document['cwd']}# ")
 
     status = 0
-    while not shell.ended:
-        line = _line(f"{shell.state.before.document['cwd']}# " if at_terminal else "")
-        if line is None:
-            break
+    script = ScriptReader(line)
+    for command in script:
         if recording is not None:
-            recording.typed(f"{line}\r\n".encode("utf-8", "surrogateescape"))
+            typed = command.replace("\n", "\r\n")
+            recording.typed(f"{typed}\r\n".encode("utf-8", "surrogateescape"))
         try:
-            behavior = shell.run(line)
+            behavior = shell.run(command)
         except Abstained as error:
             printing.note(f"the model does not know: {error.message}")
+            continue
+        except InputError as error:
+            printing.note(f"{error.message}; the next command is run")
+            status = error.exit_status
             continue
         status = behavior.exit_code
         if recording is not None:
             recording.shown(behavior.output.replace(b"\n", b"\r\n"))
-            recording.did(line, behavior)
+            recording.did(command, behavior)
         sys.stdout.buffer.write(behavior.output)
         sys.stdout.flush()
         if changes:
             for operation in behavior.patch.operations:
                 printing.note(f"  {describe(operation)}")
+        if shell.ended:
+            break
+        script.refused = script.refused and not at_terminal  # Bash goes on at a terminal
     return status
 
 
-def _line(prompt: str) -> str | None:
-    """The next line of standard input; None at its end."""
-    if prompt:
-        import readline  # noqa: F401 - input() has history and editing then
+def _typed(prompt: str) -> str:
+    """The next line that is typed at a prompt, with its newline; "" at the end of the input."""
+    import readline  # noqa: F401 - input() has history and editing then
 
-        try:
-            return input(prompt)
-        except EOFError:
-            print()
-            return None
-    line = sys.stdin.buffer.readline()
-    return os.fsdecode(line.removesuffix(b"\n")) if line else None
+    try:
+        return f"{input(prompt)}\n"
+    except EOFError:
+        print()
+        return ""

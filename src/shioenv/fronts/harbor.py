@@ -23,7 +23,7 @@ from harbor.environments.capabilities import EnvironmentCapabilities
 from harbor.utils.path_filter import filter_paths_by_patterns
 
 from shioenv.errors import TransferError, UsageError
-from shioenv.fronts.seat import Seat, started
+from shioenv.fronts.seat import CommandTimeoutError, Seat, finished
 from shioenv.fronts.transfer import pack, put, unpack
 from shioenv.live.entered import OUTPUT, Command, EnteredMachine, Finished
 from shioenv.sandbox.base import LARGEST, MEBIBYTE, FileChange, Limits
@@ -165,20 +165,13 @@ class Environment(BaseEnvironment):
         most: int = OUTPUT,
         seconds: float | None = None,
     ) -> Finished:
-        """How a command ended. Where nobody waits for it any more, its processes are ended."""
-        running = await started(self._seat, command)
-        over = False
+        """How a command ended. Errors: RuntimeError where the time is over."""
         try:
-            async with asyncio.timeout(seconds):
-                done = await running.finish(given, into, most)
-            over = True
-        except TimeoutError:
-            raise RuntimeError(f"Command timed out after {seconds} seconds") from None
-        finally:
-            group = running.group
-            if not over and group is not None:
-                await asyncio.shield(self._seat.do(lambda machine: machine.end_group(group)))
-        return done
+            return await finished(
+                self._seat, command, given=given, into=into, most=most, seconds=seconds
+            )
+        except CommandTimeoutError as error:
+            raise RuntimeError(str(error)) from None
 
     # ---- files ----
 

@@ -6,11 +6,14 @@ Inspect finds both by the entry point of the installed package. A file of tasks 
 
 from __future__ import annotations
 
-import base64
+import posixpath
 from collections.abc import Mapping
+from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
+from tempfile import TemporaryFile
 from types import MappingProxyType
-from typing import Any, Literal, overload
+from typing import IO, Any, Literal, overload
 
 from inspect_ai import Task as Evaluation
 from inspect_ai import task as evaluation
@@ -32,12 +35,13 @@ from inspect_ai.util import (
 from pydantic import BaseModel
 
 from shioenv.bash.words import quoted
-from shioenv.behavior.observe import SandboxRunner
+from shioenv.behavior.observe import open_sandbox
 from shioenv.domain.behavior import Behavior
-from shioenv.errors import ShioenvError
-from shioenv.fronts.seat import Seat, runner_seat
+from shioenv.errors import InputError, ShioenvError
+from shioenv.fronts.seat import CommandTimeoutError, Seat, finished
+from shioenv.live.entered import OUTPUT, Command
 from shioenv.live.terminal import Terminal
-from shioenv.sandbox.base import Limits
+from shioenv.sandbox.base import LARGEST, Entered, Limits
 from shioenv.system.store import find_system
 from shioenv.tasks.check import Judge, Verdict, refuse_other
 from shioenv.tasks.episode import MAX_TURNS, shown
@@ -46,20 +50,25 @@ from shioenv.tasks.task import Task, decode, encode, read_tasks
 NOT_EXECUTABLE = 126
 """A shell's exit code for a program that may not be run."""
 
-OUTPUT = SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE
-"""Most bytes of an output, as Inspect bounds it."""
-
-PIECE = 60_000
-"""Most bytes of a file that are written at once."""
+TRANSFER_SECONDS = 600.0
+"""Seconds that a file may take on its way in or out."""
 
 REFUSALS: Mapping[str, type[OSError]] = MappingProxyType(
     {
         "No such file or directory": FileNotFoundError,
         "Is a directory": IsADirectoryError,
+        "Not a directory": NotADirectoryError,
+        "File exists": NotADirectoryError,  # in the place of a directory
         "Permission denied": PermissionError,
     }
 )
 """The error that Inspect wants raised for each message that programs print."""
+
+READ = '[ -p "$1" ] && echo "it is a pipe" >&2 || exec /usr/bin/cat < "$1"'
+"""Reads a file. A pipe would keep the reader waiting, and its writer would go on."""
+
+WRITE = '/usr/bin/mkdir -p -- "${1%/*}/" && /usr/bin/cat > "$1"'
+"""Writes a file, and makes the directories above it."""
 
 
 class Start(BaseModel, frozen=True):
@@ -73,27 +82,53 @@ class Start(BaseModel, frozen=True):
     """The lines typed before the sample begins, oldest first."""
 
 
+class SampleMachine:
+    """The machine of a sample: a shell in which lines are typed, and programs beside it."""
+
+    def __init__(self, start: Start) -> None:
+        """Open the machine. Errors: those of `open_sandbox`; StartDirectoryError."""
+        limits = replace(Limits(), cpu_seconds=LARGEST["cpu_seconds"])
+        self.runner = open_sandbox(start.system, limits)
+        try:
+            cwd = start.cwd or self.runner.system.declaration.start_directory
+            self.terminal = Terminal(self.runner, cwd, start.history)
+            self.terminal.open()
+        except BaseException:
+            self.close()
+            raise
+
+    def start(self, command: Command) -> Entered:
+        """See `Terminal.enter`."""
+        return self.terminal.enter(command)
+
+    def end_group(self, group: int) -> None:
+        """See `Terminal.end_group`."""
+        self.terminal.end_group(group)
+
+    def close(self) -> None:
+        """End the machine; closing twice does nothing."""
+        self.runner.close()
+
+
 @sandboxenv(name="shioenv")
 class ShioenvSandbox(SandboxEnvironment):
-    """A pristine system for each sample. No file of the host can be reached from it.
+    """A machine for each sample, pristine at first. No file of the host can be reached from it.
 
-    Each call runs again what the sample did before, so nothing runs between two calls.
+    `type` types into one shell that goes on from call to call. Programs that `exec` runs find the
+    machine as it is, with all that runs there, and go on beside each other and the shell. They have
+    nothing of the shell: no function, alias, variable or trap.
 
-    `type` types into one shell that goes on from call to call. Each call of `exec`, `read_file` and
-    `write_file` has a shell of its own in the start directory. Typed lines affect those shells
-    through files and the network only, not through functions, aliases, variables, traps or
-    processes. Each call has the limits of a run to itself.
+    A line has the limits of a run. A program has no limit of time but `timeout`. Memory, processes
+    and disk are those of a run, for the whole machine.
 
     Inspect's tools that need a server inside the sandbox (`bash_session`, `text_editor`) do not
-    work. A program, its arguments and its input in base64 have 128 KiB together at most. All that a
-    sample types, executes and writes has one MiB at most, because every call runs it again.
+    work, because Inspect has no server for this sandbox.
     """
 
-    def __init__(self, seat: Seat[SandboxRunner], start: Start) -> None:
+    def __init__(self, seat: Seat[SampleMachine], cwd: str) -> None:
+        """`cwd` is the start directory."""
         super().__init__()
-        self.seat = seat
-        self._start = start
-        self._terminal: Terminal | None = None
+        self.seat, self._cwd = seat, cwd
 
     @classmethod
     async def sample_init(
@@ -102,10 +137,18 @@ class ShioenvSandbox(SandboxEnvironment):
         config: SandboxEnvironmentConfigType | None,
         metadata: dict[str, str],
     ) -> dict[str, SandboxEnvironment]:
-        """The sandbox of a sample. `config` is a `Start`, or the name of a system."""
+        """The sandbox of a sample. `config` is a `Start`, or the name of a system.
+
+        Errors: those of `SampleMachine`.
+        """
         start = config if isinstance(config, Start) else Start(system=config or None)
-        limits = Limits(output_bytes=OUTPUT)
-        return {"default": cls(runner_seat(start.system, limits), start)}
+        seat = Seat(lambda: SampleMachine(start))
+        try:
+            cwd = await seat.do(lambda machine: machine.terminal.start.cwd)
+        except BaseException:
+            await seat.close()
+            raise
+        return {"default": cls(seat, cwd)}
 
     @classmethod
     async def sample_cleanup(
@@ -125,22 +168,29 @@ class ShioenvSandbox(SandboxEnvironment):
         return Start(**config)
 
     async def type(self, line: str) -> Behavior:
-        """Type a line into the sample's shell; its behavior."""
-        return await self.seat.do(lambda machine: self._opened(machine).run(line))
+        """Type a line into the sample's shell; its behavior. See `Terminal`."""
+        return await self.seat.do(lambda machine: machine.terminal.run(line))
 
-    async def beside(
-        self, row: str, *, separate: bool = False, seconds: float | None = None
-    ) -> Behavior:
-        """Run a line in a shell of its own; its behavior. See `Terminal.beside`."""
-        return await self.seat.do(
-            lambda machine: self._opened(machine).beside(
-                row, separate=separate, wall_seconds=seconds
-            )
-        )
+    async def show(self, line: str) -> str:
+        """Type a line into the sample's shell; what an agent is shown."""
+
+        def typed(machine: SampleMachine) -> str:
+            try:
+                behavior = machine.terminal.run(line)
+            except InputError as error:  # no shell can be given the line: it holds a NUL, say
+                return f"[{error.message}]"
+            return shown(behavior, stays=machine.terminal.entered)
+
+        return await self.seat.do(typed)
 
     async def judge(self, task: Task) -> Verdict:
-        """The verdict on a task that began where the sample began."""
-        return await self.seat.do(lambda machine: Judge(task, machine).judge(self._opened(machine)))
+        """The verdict on a task that began where the sample began.
+
+        Where a program ran beside the shell, every process of the machine is ended first.
+        """
+        return await self.seat.do(
+            lambda machine: Judge(task, machine.runner).judge(machine.terminal)
+        )
 
     async def exec(
         self,
@@ -155,40 +205,38 @@ class ShioenvSandbox(SandboxEnvironment):
     ) -> ExecResult[str]:
         """Run a program in `cwd`, or in the sample's start directory; its exit code and outputs.
 
-        `timeout` is in seconds; None stands for the five seconds of a run. Errors: TimeoutError
-        where the time is over; then all that the program did is taken back. PermissionError where
-        the program may not be run. OutputLimitExceededError. TerminalError where something that was
-        typed kills the program's shell.
+        What the program leaves running goes on. Where the time is over or the caller is cancelled,
+        the processes of its group are ended, and what they did stays. Errors: TimeoutError, whose
+        `truncated_output` is what was printed until then. PermissionError where the program may not
+        be run. OutputLimitExceededError.
         """
-        given = [f"{name}={value}" for name, value in (env or {}).items()]
-        row = " ".join(map(quoted, ["/usr/bin/env", *given, *cmd]))
-        if user is not None:
-            row = f"/usr/sbin/runuser -u {quoted(user)} -- {row}"
-        if input is not None:
-            content = input.encode() if isinstance(input, str) else input
-            row = f"echo {base64.b64encode(content).decode()} | /usr/bin/base64 -d | {row}"
-        if cwd is not None:
-            row = f"cd {quoted(cwd)} && {row}"
-        done = await self.beside(row, separate=True, seconds=timeout)
-        if done.timed_out:
-            raise TimeoutError(f"{' '.join(map(quoted, cmd))!r:.80} ran out of time")
-        if done.exit_code == NOT_EXECUTABLE and b"Permission denied" in (done.stderr or b""):
+        content = input.encode() if isinstance(input, str) else input
+        command = Command(
+            program=cmd, cwd=cwd or ".", env=env or {}, user=user, fed=content is not None
+        )
+        most = SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE
+        try:
+            done = await finished(
+                self.seat, command, given=BytesIO(content or b""), most=most, seconds=timeout
+            )
+        except CommandTimeoutError as error:
+            over = TimeoutError(f"{' '.join(map(quoted, cmd))!r:.80} ran out of time")
+            partial = "".join(map(_text, (error.output, error.errors)))
+            vars(over)["truncated_output"] = partial
+            raise over from None
+        out, err = _text(done.output), _text(done.errors)
+        if done.exit_code == NOT_EXECUTABLE and "Permission denied" in err:
             raise PermissionError(f"{cmd[0]}: Permission denied")
-        out, err = ((text or b"").decode("utf-8", "replace") for text in (done.stdout, done.stderr))
-        if done.output_truncated:
-            raise OutputLimitExceededError(SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE_STR, out)
+        if not (done.whole and done.errors_whole):
+            raise OutputLimitExceededError(
+                SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE_STR, err if done.whole else out
+            )
         return ExecResult(done.exit_code == 0, done.exit_code, out, err)
 
     async def write_file(self, file: str, contents: str | bytes) -> None:
         """Write a file, and make the directories above it. Errors: as Inspect documents them."""
         content = contents.encode() if isinstance(contents, str) else contents
-        path = quoted(file)
-        made = f'/usr/bin/mkdir -p -- "$(/usr/bin/dirname -- {path})" && : > {path}'
-        _refuse(await self.beside(made), file)
-        for begin in range(0, len(content), PIECE):
-            piece = base64.b64encode(content[begin : begin + PIECE]).decode()
-            done = await self.beside(f"echo {piece} | /usr/bin/base64 -d >> {path}")
-            _refuse(done, file)
+        await self._transfer(WRITE, file, given=BytesIO(content))
 
     @overload
     async def read_file(self, file: str, text: Literal[True] = True) -> str: ...
@@ -198,35 +246,46 @@ class ShioenvSandbox(SandboxEnvironment):
 
     async def read_file(self, file: str, text: bool = True) -> str | bytes:
         """The content of a file. Errors: as Inspect documents them."""
+        most = SandboxEnvironmentLimits.MAX_READ_FILE_SIZE
+        with TemporaryFile() as content:
+            if not await self._transfer(READ, file, into=content, most=most):
+                raise OutputLimitExceededError(
+                    SandboxEnvironmentLimits.MAX_READ_FILE_SIZE_STR, None
+                )
+            content.seek(0)
+            read = content.read()
+        return read.decode() if text else read
 
-        def read(machine: Any) -> Behavior:
-            row = f"/usr/bin/base64 -w0 < {quoted(file)}"
-            return self._opened(machine).fork().beside(row)
+    async def _transfer(
+        self,
+        text: str,
+        file: str,
+        *,
+        given: IO[bytes] | None = None,
+        into: IO[bytes] | None = None,
+        most: int = OUTPUT,
+    ) -> bool:
+        """Bring a file in or out by a text that has its path as `$1`; whether all of it came."""
+        path = posixpath.join(self._cwd, file)
+        command = Command(
+            program=("/bin/bash", "-c", text, "bash", path),
+            fed=given is not None,
+            reads=into is not None,
+        )
+        done = await finished(
+            self.seat, command, given=given, into=into, most=most, seconds=TRANSFER_SECONDS
+        )
+        errors = _text(done.errors)
+        if done.whole and (done.exit_code or errors):
+            for words, error in REFUSALS.items():
+                if words in errors:
+                    raise error(f"{file}: {words}")
+            raise ShioenvError(f"{file}: {errors[:200] or f'exit code {done.exit_code}'}")
+        return done.whole
 
-        done = await self.seat.do(read)
-        limit = SandboxEnvironmentLimits.MAX_READ_FILE_SIZE
-        if done.output_truncated:
-            raise OutputLimitExceededError(str(OUTPUT // 4 * 3), None)
-        _refuse(done, file)
-        content = base64.b64decode(done.output)
-        if len(content) > limit:
-            raise OutputLimitExceededError(SandboxEnvironmentLimits.MAX_READ_FILE_SIZE_STR, None)
-        return content.decode() if text else content
 
-    def _opened(self, machine: Any) -> Terminal:
-        if self._terminal is None:
-            cwd = self._start.cwd or machine.system.declaration.start_directory
-            self._terminal = Terminal(machine, cwd, self._start.history)
-        return self._terminal
-
-
-def _refuse(done: Behavior, file: str) -> None:
-    if done.exit_code == 0:
-        return
-    for words, error in REFUSALS.items():
-        if words in done.text:
-            raise error(f"{file}: {words}")
-    raise ShioenvError(f"{file}: {done.text[:200]}")
+def _text(output: bytes) -> str:
+    return output.decode("utf-8", "replace")
 
 
 @tool
@@ -244,7 +303,7 @@ def terminal() -> Tool:
             What it printed, and its exit code where that is not 0.
 
         """
-        return shown(await sandbox().as_type(ShioenvSandbox).type(line))
+        return await sandbox().as_type(ShioenvSandbox).show(line)
 
     return execute
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Generic, Protocol, TypeVar
+from typing import IO, Any, Generic, Protocol, TypeVar
 
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
 from shioenv.errors import SandboxError
-from shioenv.live.entered import Command, EnteredMachine, Running
+from shioenv.live.entered import OUTPUT, Command, Finished, Running, close, group_of
 from shioenv.live.terminal import for_rows
 from shioenv.sandbox.base import Entered, Limits
 
@@ -30,9 +30,8 @@ Machine = TypeVar("Machine", bound=Closable)
 class Seat(Generic[Machine]):
     """The machine of one agent, with a thread that does nothing else than use the machine.
 
-    A sandbox ends with the thread that opened it, and takes one call at a time. So all calls come
-    from this thread. The first call of `do` opens the machine. Errors: every use raises those of
-    opening it.
+    A sandbox takes one call at a time, so all calls come from this thread. The first call of `do`
+    opens the machine. Errors: every use raises those of opening it.
     """
 
     def __init__(
@@ -46,6 +45,7 @@ class Seat(Generic[Machine]):
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="shioenv")
         self._machine: Machine | None = None
         self._ended: Future[None] | None = None
+        self._completing: set[asyncio.Future[None]] = set()
 
     @classmethod
     def at(cls, machine: Machine, interrupt: Callable[[Machine], object]) -> Seat[Machine]:
@@ -63,6 +63,13 @@ class Seat(Generic[Machine]):
             raise SandboxError("the machine is closed")
         self._newest = future = self._thread.submit(self._do, action)
         return await asyncio.wrap_future(future)
+
+    async def complete(self, work: Coroutine[Any, Any, None]) -> None:
+        """Wait for work that goes on to its end where the caller is cancelled."""
+        task = asyncio.ensure_future(work)
+        self._completing.add(task)  # a loop holds its tasks weakly
+        task.add_done_callback(self._completing.discard)
+        await asyncio.shield(task)
 
     async def close(self) -> None:
         """End the machine and the thread, after all calls of `do` that were made before.
@@ -97,7 +104,60 @@ def runner_seat(system: str | None = None, limits: Limits | None = None) -> Seat
     return Seat(lambda: open_sandbox(system, for_rows(limits)))
 
 
-async def started(seat: Seat[EnteredMachine], command: Command) -> Running:
+class Enterable(Closable, Protocol):
+    """A machine that commands enter from outside, as `EnteredMachine`."""
+
+    def start(self, command: Command) -> Entered:
+        """See `EnteredMachine.start`."""
+        ...
+
+    def end_group(self, group: int) -> None:
+        """See `EnteredMachine.end_group`."""
+        ...
+
+
+EnterableMachine = TypeVar("EnterableMachine", bound=Enterable)
+
+
+class CommandTimeoutError(TimeoutError):
+    """A command ran out of time, and was ended with its process group."""
+
+    def __init__(self, seconds: float | None, output: bytes, errors: bytes) -> None:
+        super().__init__(f"Command timed out after {seconds} seconds")
+        self.output, self.errors = output, errors
+        """What the command had printed until then."""
+
+
+async def finished(
+    seat: Seat[EnterableMachine],
+    command: Command,
+    *,
+    given: IO[bytes] | None = None,
+    into: IO[bytes] | None = None,
+    most: int = OUTPUT,
+    seconds: float | None = None,
+) -> Finished:
+    """Start a command and wait until it has ended; see `Running.finish`.
+
+    Where the caller is cancelled, or the time is over, the command's processes are ended. Errors:
+    CommandTimeoutError, those of `started`.
+    """
+    running = await started(seat, command)
+    over = False
+    try:
+        async with asyncio.timeout(seconds):
+            done = await running.finish(given, into, most)
+        over = True
+    except TimeoutError:
+        raise CommandTimeoutError(seconds, *running.printed) from None
+    finally:
+        group = running.group
+        if not over and group is not None:
+            await seat.complete(seat.do(lambda machine: machine.end_group(group)))
+    return done
+
+
+async def started(seat: Seat[EnterableMachine], command: Command) -> Running:
     """A command that was started. A command whose caller is cancelled is ended once it started.
 
     Errors: those of `EnteredMachine.start`.
@@ -106,12 +166,22 @@ async def started(seat: Seat[EnteredMachine], command: Command) -> Running:
     try:
         return Running(await asyncio.shield(starting))
     except asyncio.CancelledError:
-        await asyncio.shield(_end(seat, starting))
+        await seat.complete(_end(seat, starting))
         raise
 
 
-async def _end(seat: Seat[EnteredMachine], starting: asyncio.Future[Entered]) -> None:
+async def _end(seat: Seat[EnterableMachine], starting: asyncio.Future[Entered]) -> None:
     await asyncio.wait([starting])
     if starting.exception() is None:
         entered = starting.result()
-        await seat.do(lambda machine: machine.end(entered))
+        await seat.do(lambda machine: _end_entered(machine, entered))
+
+
+def _end_entered(machine: Enterable, entered: Entered) -> None:
+    """Kill a command that was just started; it goes on where its talk says no group."""
+    try:
+        group = group_of(entered)
+        if group is not None:
+            machine.end_group(group)
+    finally:
+        close(entered)

@@ -8,8 +8,6 @@ from threading import Lock
 from typing import Final
 
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
-from shioenv.domain.behavior import Behavior
-from shioenv.domain.runner import Answer, Runner, State, answer_of
 from shioenv.errors import StartDirectoryError, UsageError
 from shioenv.live.asked import AskedShell, HybridShell
 from shioenv.live.resident import ResidentShell, shell_of
@@ -24,11 +22,7 @@ SPARE_SECONDS: Final = 7 * 86_400.0
 
 
 class Shells(Closing):
-    """Opens shells of one kind. Threads may open, use and close different shells at once.
-
-    The threads that open shells have to live until `close`, because a machine ends with the thread
-    that opened it.
-    """
+    """Opens shells of one kind. Threads may open, use and close different shells at once."""
 
     def __init__(
         self,
@@ -59,16 +53,15 @@ class Shells(Closing):
             from shioenv.model.files import card_of, load_model
 
             loaded = load_model(model)
-            asked = OneAtATime(loaded)
             self.system = system or card_of(model).get("system")
             if machine_below is not None:
-                self._make = lambda: HybridShell(asked, self._on_machine(), machine_below)
+                self._make = lambda: HybridShell(loaded, self._on_machine(), machine_below)
             else:
                 if cwd is not None and not loaded.world.has_directory(cwd):
                     raise StartDirectoryError(f"{cwd!r} is no directory of the model's system")
                 start = loaded.world.state(cwd)
                 start.before  # noqa: B018 - it is read once, before there are threads
-                self._make = lambda: AskedShell(asked, start)
+                self._make = lambda: AskedShell(loaded, start)
         if model is None or machine_below is not None:
             self._machines = open_sandbox(self.system, limits)
             try:
@@ -106,22 +99,6 @@ class Shells(Closing):
     def _on_machine(self) -> Shell:
         assert self._machines is not None
         return shell_of(self._machines, self._cwd, idle_seconds=SPARE_SECONDS)
-
-
-class OneAtATime:
-    """A runner that threads may ask at once: it answers one after the other."""
-
-    def __init__(self, runner: Runner) -> None:
-        self._runner, self._lock = runner, Lock()
-
-    def run(self, shell_input: str, state: State | None = None) -> Behavior:
-        """See `Runner.run`."""
-        return self.answer(shell_input, state).behavior
-
-    def answer(self, shell_input: str, state: State | None = None) -> Answer:
-        """See `Guesser.answer`."""
-        with self._lock:
-            return answer_of(self._runner, shell_input, state)
 
 
 def answered_by(shell: Shell) -> tuple[str, float | None]:

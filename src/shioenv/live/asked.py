@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from threading import RLock
 
 from shioenv.behavior.diff import diff_documents
 from shioenv.behavior.observe import SandboxRunner
@@ -26,6 +27,7 @@ class AskedShell(Closing):
     ) -> None:
         """`close` is called once the shell is closed."""
         self._runner, self._close = runner, close or nothing
+        self._turn = RLock()
         self._start = self.state = start
         """See `Shell.state`."""
         self.ended = False
@@ -35,14 +37,15 @@ class AskedShell(Closing):
 
     def run(self, line: str, *, timeout: float | None = None) -> Behavior:
         """See `Shell.run`. A runner that does not execute takes no notice of a `timeout`."""
-        if self.ended:
-            raise ended(line)
-        self.answer = None
-        self.answer = answer = answer_of(self._runner, line, self.state)
-        behavior = answer.behavior
-        self.ended = behavior.timed_out or behavior.died_by_signal is not None
-        self.state = self.state.after(line, behavior, answer.written, answer.carried)
-        return behavior
+        with self._turn:
+            if self.ended:
+                raise ended(line)
+            self.answer = None
+            self.answer = answer = answer_of(self._runner, line, self.state)
+            behavior = answer.behavior
+            self.ended = behavior.timed_out or behavior.died_by_signal is not None
+            self.state = self.state.after(line, behavior, answer.written, answer.carried)
+            return behavior
 
     def patch(self) -> ContextPatch:
         """See `Shell.patch`."""
@@ -67,6 +70,7 @@ class RepeatedShell(Closing):
     ) -> None:
         """`close` is called once the shell is closed."""
         self._runner, self._cwd, self._close = runner, cwd, close or nothing
+        self._turn = RLock()
         self._lines: list[Row] = []
         self._whole = Behavior(0, b"")
         self.state = runner.state(cwd)
@@ -77,6 +81,10 @@ class RepeatedShell(Closing):
 
     def run(self, line: str, *, timeout: float | None = None) -> Behavior:
         """See `Shell.run`. The lines that are run again have the same time each."""
+        with self._turn:
+            return self._run(line, timeout)
+
+    def _run(self, line: str, timeout: float | None) -> Behavior:
         if self.ended:
             raise ended(line)
         rows = [*self._lines, Row(RowKind.TYPED, line)]
@@ -116,6 +124,7 @@ class HybridShell(Closing):
         self._model, self._confidence = model, confidence
         self.machine = machine
         """What runs the lines that the model does not answer."""
+        self._turn = RLock()
         self._start = self._state = machine.state
         self._owed: list[tuple[str, float | None]] = []
         self.answer: Answer | None = None
@@ -133,6 +142,10 @@ class HybridShell(Closing):
 
     def run(self, line: str, *, timeout: float | None = None) -> Behavior:
         """See `Shell.run`."""
+        with self._turn:
+            return self._run(line, timeout)
+
+    def _run(self, line: str, timeout: float | None) -> Behavior:
         if self.ended:
             raise ended(line)
         try:
@@ -154,11 +167,12 @@ class HybridShell(Closing):
 
         Who changes the machine in another way than by `run` calls `follow` afterwards.
         """
-        for owed, seconds in self._owed:
-            if not self.machine.ended:
-                self.machine.run(owed, timeout=seconds)
-        self._owed.clear()
-        return self.machine
+        with self._turn:
+            for owed, seconds in self._owed:
+                if not self.machine.ended:
+                    self.machine.run(owed, timeout=seconds)
+            self._owed.clear()
+            return self.machine
 
     def follow(self) -> None:
         """Takes the machine's state for the next line's."""

@@ -6,16 +6,17 @@ import asyncio
 import os
 import re
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import IO, Final, cast
 
 from shioenv.bash.words import quoted
 from shioenv.behavior.network import network_fields
-from shioenv.errors import UsageError
+from shioenv.errors import SandboxError, UsageError
 from shioenv.live.shell import IDLE_SECONDS, Closing
 from shioenv.sandbox.base import (
+    LONGEST_INPUT,
     MEBIBYTE,
     Entered,
     Execution,
@@ -31,13 +32,16 @@ START_SECONDS: Final = 60.0
 
 _LAUNCH: Final = (
     "exec 9<&0 0</dev/null; set -m\n"
-    "( cd {cwd} 2>&8 && {{ unset OLDPWD; set -- {command}\n{run}; }}; {say} ) 8>&2 2>&9 &\n"
+    "( cd {cwd} 2>&8 && {{ unset OLDPWD; {words}\n{run}; }}; {say} ) 8>&2 2>&9 &\n"
     "printf 'group %d\\n' $! >&9"
 )
 """Starts a command in the background, in a group of its own, and says on the talk which one it is.
 
 Job control makes the group, and leaves the command the signals that a shell has.
 """
+
+_READ_WORDS: Final = 'eval "set -- $(/usr/bin/head -c {length} <&9)"'
+"""Sets the words that the talk is sent first. An input could not hold so many bytes."""
 
 RUN: Final = '"$@" 2>&8 8>&- 9>&-'
 """Runs the words that are set, without the talk.
@@ -66,6 +70,8 @@ DRAIN_SECONDS: Final = 0.1
 
 _PIECE: Final = 1 << 16
 
+_LONGEST_WORDS: Final = LONGEST_INPUT // 2  # in an input that holds the directory too
+
 _PLAIN_NAME = re.compile(r"[a-z_][a-z0-9_-]*")
 
 
@@ -73,8 +79,10 @@ _PLAIN_NAME = re.compile(r"[a-z_][a-z0-9_-]*")
 class Command:
     """What is to be run in a machine, as `docker exec` takes it."""
 
-    text: str
+    text: str = ""
     """The text, as `bash -c` is given it."""
+    program: Sequence[str] = ()
+    """A program and its arguments, to be run in place of a text."""
     cwd: str = "/"
     """The directory to start in, absolute."""
     env: Mapping[str, str] = field(default_factory=dict)
@@ -83,10 +91,12 @@ class Command:
     """The name or number of the user to run as; None for root."""
     fed: bool = False
     """Standard input is what the talk is sent; else it is at its end."""
+    reads: bool = False
+    """It changes nothing of the machine."""
 
 
 class EnteredMachine(Closing):
-    """A machine of its own, pristine at first. Not for use by two threads at once.
+    """A machine of its own, pristine at first. Threads' calls are taken one after the other.
 
     Commands share files, network and time. What a command leaves running goes on. Nothing inside
     can end the machine. A limit ends the processes, not the machine.
@@ -105,31 +115,18 @@ class EnteredMachine(Closing):
         """Starts a command. Its talk says `group N` at once, and `status N` when it has ended.
 
         N are the number of its process group and its exit code. A talk that ends without a status
-        was killed. Errors: InputError for a text that is too long; SandboxError where the machine
-        does not start it.
+        was killed. Errors: InputError for a text that no input can hold; SandboxError where the
+        machine does not start it.
         """
-        row = self._row(command)
-        request = Request(row, cwd="/", wall_seconds=START_SECONDS)
-        return self._sandbox.enter(request, idle_seconds=self._idle_seconds)
+        return start(command, self.system, self._enter)
 
     def end_group(self, group: int) -> None:
         """Kills a process group inside. Errors: SandboxError."""
-        row = f"kill -KILL -- -{group:d} 2> /dev/null"
-        request = Request(row, cwd="/", wall_seconds=START_SECONDS)
-        close(self._sandbox.enter(request, idle_seconds=self._idle_seconds))
+        end_group(group, self._enter)
 
-    def end(self, entered: Entered) -> None:
-        """Kills a command that was just started, and closes its ends. Errors: SandboxError.
-
-        A command goes on where its talk does not say `group N` within `START_SECONDS`.
-        """
-        talk = socket.socket(fileno=os.dup(entered.talk))
-        talk.settimeout(START_SECONDS)
-        try:
-            with suppress(OSError, ValueError), talk, talk.makefile("rb") as told:
-                self.end_group(int(told.readline(32).removeprefix(b"group ")))
-        finally:
-            close(entered)
+    def _enter(self, text: str) -> Entered:
+        request = Request(text, cwd="/", wall_seconds=START_SECONDS)
+        return self._sandbox.enter(request, idle_seconds=self._idle_seconds)
 
     def changes(self) -> Execution:
         """Ends every process, and tells what changed since the machine was pristine.
@@ -154,28 +151,60 @@ class EnteredMachine(Closing):
         """Ends the machine with all that is in it."""
         self._sandbox.close()
 
-    def _row(self, command: Command) -> str:
-        words = ["/usr/bin/env", *(f"{name}={value}" for name, value in command.env.items())]
-        row = " ".join(map(quoted, [*words, "/bin/bash", "-c", command.text]))
-        source = "&9" if command.fed else "/dev/null"
-        return _LAUNCH.format(
-            cwd=quoted(command.cwd), command=f"{self._as_user(command.user)}{row}",
-            run=f"<{source} {RUN}", say=SAY_STATUS,
-        )  # fmt: skip
 
-    def _as_user(self, user: str | None) -> str:
-        """The words that make the program behind them a user's, whose home is in HOME."""
-        if user is not None and user.isdecimal():
-            number = int(user)
-            names = {there: name for name, there in self.system.users.items()}
-            if number and number not in names:
-                return f"/usr/bin/setpriv --reuid={number} --regid={number} --clear-groups "
-            user = names.get(number)
-        if user in (None, "root"):
-            return ""
-        assert user is not None
-        home = f"/usr/bin/env HOME=~{user} " if _PLAIN_NAME.fullmatch(user) else ""
-        return f"{home}/usr/sbin/runuser -u {quoted(user)} -- "
+def start(command: Command, system: System, enter: Callable[[str], Entered]) -> Entered:
+    """Start a command by `enter`, which runs an input in a machine; see `EnteredMachine.start`."""
+    program = command.program or ("/bin/bash", "-c", command.text)
+    given = [*(f"{name}={value}" for name, value in command.env.items()), *program]
+    for word in given:
+        Request(word).argument()  # as long as Linux takes one
+    words = " ".join(map(quoted, ["/usr/bin/env", *given]))
+    words = f"{_as_user(command.user, system)}{words}"
+    sent = words.encode("utf-8", "surrogateescape")
+    is_long = len(sent) > _LONGEST_WORDS
+    entered = enter(
+        _LAUNCH.format(
+            cwd=quoted(command.cwd),
+            words=_READ_WORDS.format(length=len(sent)) if is_long else f"set -- {words}",
+            run=f"<{'&9' if command.fed else '/dev/null'} {RUN}",
+            say=SAY_STATUS,
+        )
+    )
+    if is_long:
+        send_first(entered, sent)
+    return entered
+
+
+def send_first(entered: Entered, order: bytes) -> None:
+    """Send what an input that was entered reads first. Errors: SandboxError, with all closed."""
+    try:
+        with socket.socket(fileno=os.dup(entered.talk)) as talk:
+            talk.settimeout(START_SECONDS)
+            talk.sendall(order)
+            talk.setblocking(False)
+    except OSError as error:
+        close(entered)
+        raise SandboxError(f"the command could not be started: {error}") from error
+
+
+def end_group(group: int, enter: Callable[[str], Entered]) -> None:
+    """Kill a process group inside. Errors: those of `enter`."""
+    close(enter(f"kill -KILL -- -{group:d} 2> /dev/null"))
+
+
+def _as_user(user: str | None, system: System) -> str:
+    """The words that make the program behind them a user's, whose home is in HOME."""
+    if user is not None and user.isdecimal():
+        number = int(user)
+        names = {there: name for name, there in system.users.items()}
+        if number and number not in names:
+            return f"/usr/bin/setpriv --reuid={number} --regid={number} --clear-groups "
+        user = names.get(number)
+    if user in (None, "root"):
+        return ""
+    assert user is not None
+    home = f"/usr/bin/env HOME=~{user} " if _PLAIN_NAME.fullmatch(user) else ""
+    return f"{home}/usr/sbin/runuser -u {quoted(user)} -- "
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +217,8 @@ class Finished:
     errors: bytes
     whole: bool
     """Whether `output` is all of it."""
+    errors_whole: bool = True
+    """Whether `errors` is all of it."""
 
 
 class Running:
@@ -197,6 +228,8 @@ class Running:
         self._entered: Entered | None = entered
         self.group: int | None = None
         """The number of its process group inside, once it was told."""
+        self.printed = (b"", b"")
+        """Output and errors that were kept, once `finish` ended, also where it was cancelled."""
 
     async def finish(
         self, given: IO[bytes] | None = None, into: IO[bytes] | None = None, most: int = OUTPUT
@@ -204,8 +237,9 @@ class Running:
         """How the command ended, once it has; what it left running goes on.
 
         It is fed with the bytes of `given`. At most `most` bytes of its output go `into` a file, or
-        into the result. Nobody waits for a command that has more for a file. May be called once,
-        and be cancelled, which does not end the command.
+        into the result; without a file, `most` bounds the errors too. Nobody waits for a command
+        that has more for a file. May be called once, and be cancelled, which does not end the
+        command.
         """
         assert self._entered is not None
         entered, self._entered = self._entered, None
@@ -221,7 +255,7 @@ class Running:
             closing[0] = writer.transport.close
             feeding.append(asyncio.create_task(_feed(writer, given)))
             for number, (pipe, file, longest) in enumerate(
-                ((output, into, most), (errors, None, OUTPUT)), start=1
+                ((output, into, most), (errors, None, OUTPUT if into else most)), start=1
             ):
                 stream, transport = await _reading(pipe)
                 closing[number] = transport.close
@@ -234,9 +268,11 @@ class Running:
                 task.cancel()
             for close_one in closing:
                 close_one()
-            await asyncio.gather(*feeding, *kept, return_exceptions=True)
-        (told, whole), (wrong, _) = (task.result() for task in kept)
-        return Finished(exit_code, told, wrong, whole)
+            ended = await asyncio.gather(*feeding, *kept, return_exceptions=True)
+            both = [one[0] for one in ended[len(feeding) :] if isinstance(one, tuple)]
+            self.printed = (both[0], both[1]) if len(both) == 2 else self.printed
+        (told, whole), (wrong, errors_whole) = (task.result() for task in kept)
+        return Finished(exit_code, told, wrong, whole, errors_whole)
 
     async def _status(self, reader: asyncio.StreamReader) -> int:
         """The exit code, as the talk tells it. Whoever is root inside can tell another one."""
@@ -293,6 +329,16 @@ async def _feed(writer: asyncio.StreamWriter, given: IO[bytes] | None) -> None:
             writer.write(piece)
             await writer.drain()
         writer.write_eof()
+
+
+def group_of(entered: Entered) -> int | None:
+    """The process group of a command that was just started; None where its talk does not say it."""
+    with socket.socket(fileno=os.dup(entered.talk)) as talk:
+        talk.settimeout(START_SECONDS)
+        with suppress(OSError), talk.makefile("rb") as lines:
+            word, number = told(lines.readline(32)) or ("", 0)
+            return number if word == "group" else None
+    return None
 
 
 def close(entered: Entered) -> None:

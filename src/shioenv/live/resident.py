@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from threading import RLock
 from typing import Final
 
 import msgspec
@@ -56,7 +57,7 @@ class ResidentShell(Closing):
 
     Time goes on from the declared instant. What a process of an earlier line does is told with the
     line in whose time it happened. A line waits for the processes that it started, at most for
-    `Limits.background_seconds`.
+    `Limits.background_seconds`. Threads may share a shell, which takes their lines one by one.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class ResidentShell(Closing):
         self._lines: Lines = runner.start_shell(cwd, idle_seconds=idle_seconds)
         self._close = close or nothing
         self._state = runner.state(cwd)
+        self._bookkeeping = RLock()  # of the state; whoever holds it waits for no line
         self._waiting: list[tuple[tuple[str, ...], Behavior]] = []  # for the state to be worked out
         self._told: list[Told] = []
         self._did: str | None = None  # what all lines did, where it was asked since the last one
@@ -84,23 +86,25 @@ class ResidentShell(Closing):
     @property
     def state(self) -> State:
         """See `Shell.state`. The state is worked out when it is asked for."""
-        while self._waiting:
-            lines, behavior = self._waiting[0]
-            before = self._state
-            after = before.after(lines[-1], behavior)
-            self._state = replace(after, history=(*before.history, *lines))
-            del self._waiting[0]
-        return self._state
+        with self._bookkeeping:
+            while self._waiting:
+                lines, behavior = self._waiting[0]
+                before = self._state
+                after = before.after(lines[-1], behavior)
+                self._state = replace(after, history=(*before.history, *lines))
+                del self._waiting[0]
+            return self._state
 
     def run(self, line: str, *, timeout: float | None = None) -> Behavior:
         """See `Shell.run`."""
         if self.ended:
             raise ended(line)
-        self._did = None
-        behavior = self._lines.run(line, wall_seconds=timeout)
-        self._waiting.append(((line,), behavior))
-        self._told.append(Told(line, _digest(behavior), timeout))
-        return behavior
+        with self._lines.turn():
+            self._did = None
+            behavior = self._lines.run(line, wall_seconds=timeout)
+            self._waiting.append(((line,), behavior))
+            self._told.append(Told(line, _digest(behavior), timeout))
+            return behavior
 
     def beside(self, text: str, *, timeout: float | None = None) -> Behavior:
         """What an input does in a shell of its own in the same machine, in the start directory.
@@ -109,8 +113,9 @@ class ResidentShell(Closing):
         shell. What it does to the machine, later lines find. A fork does not repeat it. Errors:
         those of `run`.
         """
-        self._did = None
-        return self._lines.beside(text, wall_seconds=timeout)
+        with self._lines.turn():
+            self._did = None
+            return self._lines.beside(text, wall_seconds=timeout)
 
     def enter(self, text: str, *, wall_seconds: float, idle_seconds: float) -> Entered:
         """Starts an input beside the lines, which talks both ways; see `Lines.enter`."""
@@ -121,10 +126,13 @@ class ResidentShell(Closing):
 
         Errors: SandboxError.
         """
-        behavior, before = self._lines.look(), self.state
-        after = before.after("", behavior)
-        self._state = replace(after, history=before.history, status=before.status)
-        return behavior
+        with self._lines.turn():
+            behavior = self._lines.look()
+            with self._bookkeeping:
+                before = self.state
+                after = before.after("", behavior)
+                self._state = replace(after, history=before.history, status=before.status)
+            return behavior
 
     def patch(self) -> ContextPatch:
         """See `Shell.patch`."""
@@ -140,7 +148,9 @@ class ResidentShell(Closing):
         """
         shell = ResidentShell(self._runner, self._cwd, idle_seconds=self._idle_seconds)
         try:
-            shell._repeat(self._told, self._whole() if exact else None)
+            with self._lines.turn(closed=True):
+                told, whole = list(self._told), self._whole() if exact else None
+            shell._repeat(told, whole)
         except BaseException:
             shell.close()
             raise
@@ -153,7 +163,9 @@ class ResidentShell(Closing):
         is there is replaced. Errors: DatasetStorageError.
         """
         system = self._runner.system
-        saved = Saved(_FORMAT, system.name, system.digest, self._cwd, self._told, self._whole())
+        with self._lines.turn(closed=True):
+            told, whole = list(self._told), self._whole()
+        saved = Saved(_FORMAT, system.name, system.digest, self._cwd, told, whole)
         text = json.dumps(msgspec.to_builtins(saved), indent=1)
         with storage_errors(Path(file)):
             atomic_write(Path(file), f"{text}\n".encode())

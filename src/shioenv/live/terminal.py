@@ -10,10 +10,16 @@ repetition: all rows are run again from the pristine system on, in one run.
 Each question that somebody else asks of the machine runs in a shell of its own, beside the typed
 one. A judge must not ask the shell in which rows were typed: its functions, aliases, traps and
 variables answer as their owner likes.
+
+Commands can enter the machine from outside, beside the typed shell and each other, and go on there.
+What they do depends on time and cannot be repeated. So a judge of such a terminal ends every
+process and compares what the sandbox sees from outside.
 """
 
 from __future__ import annotations
 
+import os
+import posixpath
 from base64 import b64decode
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -22,17 +28,24 @@ from typing import Final, Protocol
 
 from shioenv.bash.words import quoted
 from shioenv.behavior.lines import Lines
+from shioenv.behavior.observe import LENT_SECONDS
 from shioenv.behavior.rows import Row, RowKind
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import Context
 from shioenv.domain.names import name_bytes
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.runner import Pristine, State
-from shioenv.errors import SandboxError, TerminalError, UsageError
-from shioenv.sandbox.base import LARGEST, LONGEST_INPUT, Limits, Request
+from shioenv.errors import SandboxError, ShellEndedError, TerminalError, UsageError
+from shioenv.live.entered import START_SECONDS, Command, close, end_group, start
+from shioenv.sandbox.base import LARGEST, LONGEST_INPUT, Entered, Limits, Request
+from shioenv.system.store import System
 
 ROWS: Final = 100
 """How many rows' processor time all rows of a terminal may use together."""
+
+
+_PROCESSES: Final = 1 << 16
+"""Bytes of the names of all processes, at most."""
 
 
 def for_rows(limits: Limits | None) -> Limits:
@@ -48,6 +61,11 @@ def for_rows(limits: Limits | None) -> Limits:
 
 class LookedAtMachine(Pristine, Protocol):
     """A runner that executes rows and whose pristine machine can be read (`open_sandbox`)."""
+
+    @property
+    def system(self) -> System:
+        """The system on which rows run."""
+        ...
 
     @property
     def limits(self) -> Limits:
@@ -100,6 +118,13 @@ class _Typed:
         return Row(RowKind.BESIDE_AGAIN if self.beside else RowKind.AGAIN, self.text)
 
 
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    patch: ContextPatch
+    digests: Mapping[str, str]
+    processes: int
+
+
 class Terminal:
     """A shell in a start directory of a machine, after a history was typed there.
 
@@ -121,6 +146,9 @@ class Terminal:
         self._rows: list[_Typed] = []
         self._spent = 0.0
         self._lines: Lines | None = None  # in which the history and all rows were run
+        self.entered = False
+        """Whether a command entered the machine: no row can be repeated or taken back any more."""
+        self._found: _Seen | None = None  # by the first command that entered
 
     @property
     def rows(self) -> list[str]:
@@ -168,6 +196,7 @@ class Terminal:
         Errors: TerminalError where the typed shell could not be ended. TerminalError where no shell
         stays and the shell beside was killed. Those of the machine. The row then counts as not run.
         """
+        self._refuse_entered("repeated")
         if self.machine.keeps_shells:
             return self._asked(row, separate=separate, seconds=wall_seconds)
         last = max((n for n, one in enumerate(self._rows, 1) if not one.beside), default=0)
@@ -176,8 +205,38 @@ class Terminal:
             before = [*typed, Row(RowKind.END), *before[last:]]
         return self._run(Row(RowKind.BESIDE, row), before, separate=separate, seconds=wall_seconds)
 
+    def open(self) -> None:
+        """Types the history now, which else is typed before the first row. Errors: as `run`."""
+        self._shell()
+
+    def enter(self, command: Command) -> Entered:
+        """Starts a command in the machine, beside the shell; its ends (`EnteredMachine.start`).
+
+        The command finds what the rows left, their processes included, and goes on beside later
+        rows. From then on no row can be repeated, taken back or forked, and `beside` is refused. A
+        row that runs out of time or ends its shell ends every process, and what it did stays. The
+        next row finds a new shell in the same machine. A command that only `reads` leaves the
+        terminal as it is. So do commands before the first row that changed nothing and have ended.
+        A relative directory is one of the start directory's. Errors: those of
+        `EnteredMachine.start`; SandboxError where no shell stays in the machine.
+        """
+        cwd = posixpath.join(self.start.cwd, command.cwd)
+        if not (self.entered or command.reads):
+            self._found = self._seen()
+        entered = start(replace(command, cwd=cwd), self.machine.system, self._enter)
+        self.entered = self.entered or not command.reads
+        return entered
+
+    def end_group(self, group: int) -> None:
+        """Kills a process group of a command. Errors: SandboxError."""
+        end_group(group, self._enter)
+
     def undo(self, count: int = 1) -> None:
-        """Takes back so many rows. Errors: UsageError where there are fewer."""
+        """Takes back so many rows.
+
+        Errors: UsageError where there are fewer; TerminalError where a command entered.
+        """
+        self._refuse_entered("taken back")
         if not 0 <= count <= len(self._rows):
             raise UsageError(f"{count} rows cannot be taken back: there are {len(self._rows)}")
         if count:
@@ -185,7 +244,11 @@ class Terminal:
             self._lines = None
 
     def fork(self) -> Terminal:
-        """Another terminal with the same rows; rows typed later in one are not in the other."""
+        """Another terminal with the same rows; rows typed later in one are not in the other.
+
+        Errors: TerminalError where a command entered the machine.
+        """
+        self._refuse_entered("repeated")
         other = Terminal(self.machine, self.start.cwd, self.start.history)
         other._rows, other._spent = list(self._rows), self._spent
         return other
@@ -198,15 +261,25 @@ class Terminal:
     def repeated(self) -> Behavior:
         """The behavior of the history and all rows, run once more from the pristine state on.
 
-        Only the last row prints, if it was typed.
+        Only the last row prints, if it was typed. Errors: those of the machine; TerminalError where
+        a command entered it.
         """
+        self._refuse_entered("repeated")
         rows = [*self._history, *(one.again for one in self._rows)]
         last = Row(RowKind.TYPED, ":" if self.ends_beside else rows.pop().text)
         return self.machine.type([*rows, last], self.start.cwd, wall_seconds=self._patience(None))
 
     def done(self) -> Behavior:
-        """What all rows did together when they were typed, in the form of `since_start`."""
+        """What all rows did together when they were typed, in the form of `since_start`.
+
+        Where a command entered the machine, every process is ended first. All that happened there
+        until then counts. Errors: those of the machine; TerminalError where the typed shell could
+        not be ended.
+        """
         before = self._alone(self._history)
+        if self.entered:
+            whole = self._settled()
+            return whole if before is None else self._since(before, whole)
         if not self._rows:
             return replace(before, output=b"", patch=ContextPatch()) if before else Behavior(0, b"")
         whole = self._rows[-1].whole
@@ -255,6 +328,12 @@ class Terminal:
         """Types a row in the shell that stays."""
         Request(row).argument()
         lines = self._shell()
+        if self.entered and not self._rows and self._seen() == self._found:
+            lines.close()
+            self.entered = False
+            lines = self._shell()
+        if self.entered:
+            return self._typed_beside_others(row, lines)
         if lines.ended:  # nothing runs after `exit`
             last = self._rows[-1].behavior if self._rows else Behavior(0, b"")
             behavior = replace(last, output=b"", patch=ContextPatch(), content_digests={})
@@ -267,6 +346,50 @@ class Terminal:
         self._rows.append(_Typed(row, behavior, False, allowed, lines.whole()))
         self._spent = lines.seconds
         return behavior
+
+    def _typed_beside_others(self, row: str, lines: Lines) -> Behavior:
+        """Types a row in a machine that was entered, in a new shell where the last one ended."""
+        if lines.ended:
+            lines.restart(idle_seconds=LENT_SECONDS)
+        try:
+            behavior = lines.run(row)
+        except ShellEndedError:  # since its last row, by a limit, say
+            lines.restart(idle_seconds=LENT_SECONDS)
+            behavior = lines.run(row)
+        allowed = self.machine.limits.wall_seconds
+        self._rows.append(_Typed(row, behavior, False, allowed, lines.whole()))
+        return behavior
+
+    def _settled(self) -> Behavior:
+        """What happened in a machine that was entered, where every process was ended."""
+        lines = self._shell()
+        try:
+            return lines.settle()
+        except SandboxError as error:
+            raise _not_ended(error) from error
+
+    def _enter(self, text: str) -> Entered:
+        lines = self._shell()
+        return lines.enter(text, wall_seconds=START_SECONDS, idle_seconds=LENT_SECONDS)
+
+    def _seen(self) -> _Seen:
+        """What the machine is like without its typed shell: changes, and how many processes run."""
+        lines = self._shell()
+        lines.look()
+        whole = lines.whole()
+        entered = self._enter("echo /proc/[0-9]*")
+        try:
+            processes = len(os.read(entered.output, _PROCESSES).split())
+        finally:
+            close(entered)
+        return _Seen(whole.patch, dict(whole.content_digests), processes)
+
+    def _refuse_entered(self, what: str) -> None:
+        if self.entered:
+            raise TerminalError(
+                f"the rows cannot be {what}: a command entered the machine",
+                hint="open another terminal, and type the rows there",
+            )
 
     def _asked(self, row: str, *, separate: bool, seconds: float | None) -> Behavior:
         """Runs a row beside the shell that stays, which is ended first with all that it left."""
@@ -287,6 +410,7 @@ class Terminal:
         last = len(self.start.history)
         last += max((n for n, one in enumerate(self._rows, 1) if not one.beside), default=0)
         if self._lines is None or self._lines.given_back:
+            self._refuse_entered("repeated")
             lines = self.machine.lend_shell(self.start.cwd)
             rows = [*self._history, *(one.again for one in self._rows)]
             for number, row in enumerate(rows):
@@ -347,10 +471,14 @@ def _kill(lines: Lines) -> None:
     try:
         lines.kill()
     except SandboxError as error:
-        raise TerminalError(
-            f"the typed shell could not be ended: {error.message}",
-            hint="by what was typed there: undo takes rows back",
-        ) from error
+        raise _not_ended(error) from error
+
+
+def _not_ended(error: SandboxError) -> TerminalError:
+    return TerminalError(
+        f"the typed shell could not be ended: {error.message}",
+        hint="by what was typed there: undo takes rows back",
+    )
 
 
 def contents(terminal: Terminal, names: Iterable[str]) -> Mapping[str, bytes]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
+from threading import RLock
 from typing import Any
 
 from shioenv.bash.program import Program, Simple
@@ -32,7 +33,8 @@ from shioenv.system.world import World
 class Model:
     """Answers any input: as it was executed, else put together from its commands.
 
-    Each command is answered as it was executed, or as the memory guesses.
+    Each command is answered as it was executed, or as the memory guesses. Threads may ask at once:
+    the model answers one after the other.
 
     - `card`: what the model says of itself.
     - `written`: a sequence model beside the memory; the surer of the two answers.
@@ -67,6 +69,7 @@ class Model:
         self._beside = f", stages by {stages_name}" if stages else ""
         self._beside += f", beside {written.version}" if written else ""
         self._stages_name = stages_name
+        self._turn = RLock()
         self._reached: dict[tuple[str, tuple[str, ...]], tuple[State, float]] = {}
 
     @property
@@ -100,7 +103,7 @@ class Model:
         No answer is surer than these answers.
         Errors: Abstained below `abstain_below`, and for too much work.
         """
-        with answering(shell_input):
+        with self._turn, answering(shell_input):
             return self._answer(shell_input, state)
 
     def _answer(self, shell_input: str, state: State | None) -> Answer:
@@ -125,7 +128,8 @@ class Model:
 
     def reached(self, state: State | None) -> State:
         """The state, with the context that its history led to, as far as the model knows."""
-        return self._led(state)[0]
+        with self._turn:
+            return self._led(state)[0]
 
     def _led(self, state: State | None) -> tuple[State, float]:
         """What `reached` gives, and how sure the least sure of the history's answers is."""

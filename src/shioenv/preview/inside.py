@@ -17,6 +17,7 @@ import signal
 import socket
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -55,6 +56,7 @@ def main() -> None:
         _become_first(plan, theirs, control, keeper)
     theirs.close()
     signal.signal(signal.SIGTERM, lambda *_: os.kill(first, signal.SIGKILL))
+    signal.signal(signal.SIGWINCH, lambda *_: os.kill(first, signal.SIGWINCH))
     told, descriptors, _, _ = socket.recv_fds(ours, LONGEST, 256)
     if not told:
         os.waitpid(first, 0)
@@ -67,7 +69,8 @@ def main() -> None:
             ours.sendall(b"M")
             control.sendall(_line(ours) or b"\n")
     os.waitid(os.P_PID, first, os.WEXITED | os.WNOWAIT)  # its number is no other's yet
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # there is nothing left to end
+    for number in (signal.SIGTERM, signal.SIGWINCH):  # there is nothing left to signal
+        signal.signal(number, signal.SIG_IGN)
     _, status = os.waitpid(first, 0)
     control.sendall(b"BE" if os.waitstatus_to_exitcode(status) == CUT_OFF else b"E")
     if control.recv(1) == b"S":
@@ -142,6 +145,7 @@ def _first(plan: PreviewPlan, keeper: socket.socket, control: socket.socket) -> 
         "whole": arranged.whole,
         "layers": [os.fsdecode(layer.path) for layer in arranged.layers],
         "read_only": list(map(os.fsdecode, arranged.read_only)),
+        "reachable": list(map(os.fsdecode, arranged.reachable)),
     }
     roots = [root for layer in arranged.layers for root in layer[1:]]
     socket.send_fds(keeper, [json.dumps(told).encode() + b"\n"], [numbers, segments, *roots])
@@ -156,11 +160,18 @@ def _first(plan: PreviewPlan, keeper: socket.socket, control: socket.socket) -> 
     command = os.fork()
     if command == 0:
         _execute(plan)
+    signal.signal(signal.SIGWINCH, lambda *_: _resize(command))
     done, status = os.wait()
     while done != command:
         done, status = os.wait()
     keeper.sendall(b"%d\n" % os.waitstatus_to_exitcode(status))
     return CUT_OFF if _has_others_after(plan.background_seconds) else 0
+
+
+def _resize(group: int) -> None:
+    """Inform a group of processes that the window of their terminal has another size."""
+    with suppress(ProcessLookupError):
+        os.killpg(group, signal.SIGWINCH)
 
 
 def _configure(plan: PreviewPlan) -> None:

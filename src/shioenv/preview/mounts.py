@@ -58,6 +58,8 @@ class Arranged:
     layers: list[Layer] = field(default_factory=list)
     read_only: list[bytes] = field(default_factory=list)
     """Mount points and directories that could not be layered, and that nobody can write to."""
+    reachable: list[bytes] = field(default_factory=list)
+    """Sockets and FIFOs of the host that the command can still reach, as far as they are known."""
 
 
 class _Mount(NamedTuple):
@@ -97,6 +99,7 @@ def arrange(plan: PreviewPlan) -> Arranged:
         _new_file(_ROOT + resolver)
         _attach(names, resolver, read_only=True)
     _hide(map(os.fsencode, plan.hidden))
+    _cover_sockets(plan, arranged, mounts)
     kernel.enter_root(_ROOT)
     os.chdir(os.fsencode(plan.start))
     return arranged
@@ -257,6 +260,33 @@ def _make_devices(devices: Mapping[str, int]) -> None:
         _attach(tree, f"/dev/{name}".encode(), read_only=True, devices=True)
     flags = kernel.MS_NOSUID | kernel.MS_NOEXEC
     kernel.mount("devpts", _ROOT + b"/dev/pts", flags, "newinstance,ptmxmode=0666")
+
+
+def _cover_sockets(plan: PreviewPlan, arranged: Arranged, mounts: Iterable[_Mount]) -> None:
+    """Cover the sockets of read-only directories, which answer; those of layers do not.
+
+    With the host's network they stay.
+    """
+    known = {*map(os.fsencode, plan.sockets), *(mount.path for mount in mounts)}
+    layers = {layer.path for layer in arranged.layers}
+    places = sorted({*layers, *arranged.read_only}, key=len)
+    file = _STAGING + b"/no-socket"
+    _new_file(file)
+    os.chmod(file, 0o000)
+    for path in sorted(known):
+        inside = [place for place in places if _inside(path, place)]
+        if inside and inside[-1] in layers:
+            continue
+        try:
+            mode = os.lstat(_ROOT + path).st_mode
+        except OSError:
+            continue
+        if not (stat.S_ISSOCK(mode) or stat.S_ISFIFO(mode)):
+            continue
+        if plan.network:
+            arranged.reachable.append(path)
+        else:
+            _attach(kernel.clone_mount(file), path, read_only=True)
 
 
 def _hide(paths: Iterable[bytes]) -> None:

@@ -21,6 +21,8 @@ class PreviewPlan:
     """Directories to layer where the whole root cannot be; the last one has to be layered."""
     hidden: tuple[str, ...]
     """Paths in whose place the command finds nothing."""
+    sockets: tuple[str, ...]
+    """Files of the sockets that the caller's network namespace has."""
     whole: bool
     """Whether to try and layer the whole root."""
     network: bool

@@ -29,6 +29,7 @@ from shioenv.domain.patch import ContextPatch
 from shioenv.domain.pointer import keys
 from shioenv.errors import HostError, SandboxError, UsageError, did_you_mean
 from shioenv.preview.plan import LONGEST, PreviewPlan
+from shioenv.preview.terminal import kept_streams
 from shioenv.preview.texts import read_at, text_diff
 from shioenv.preview.usage import LOOK_SECONDS, Watch
 from shioenv.sandbox.base import GIBIBYTE, MEBIBYTE, Execution, FileChange, FileStat, Limits
@@ -72,7 +73,9 @@ class Preview:
     behavior: Behavior
     """Exit code, patch, flags; the output where it was captured. Times are of the host's clock."""
     diff: str
-    """The changed texts as unified diffs, with absolute names."""
+    """The changed contents as a unified diff with absolute names, for `patch -p1 -d /`.
+
+    Files whose contents are no text, or too large, come first, one line each."""
     diff_truncated: bool
     """Whether a changed text is too large for the diff, or all of them together are."""
     start: str
@@ -85,6 +88,8 @@ class Preview:
     """Mount points that could not be layered."""
     hidden: tuple[str, ...]
     """Paths that the command did not see."""
+    reachable: tuple[str, ...]
+    """Known sockets and FIFOs of the host that the command could reach."""
 
 
 def preview(
@@ -123,6 +128,7 @@ def preview(
         start=start,
         directories=_directories(directory),
         hidden=hidden,
+        sockets=_sockets(),
         whole=not own_id,
         network=network,
         processes=limits.processes,
@@ -136,8 +142,9 @@ def preview(
         gid=os.getegid(),
         parent=os.getpid(),
     )
-    with ExitStack() as stack:
+    with kept_streams() as on_resize, ExitStack() as stack:
         running = _Running(plan, limits, capture, stack)
+        on_resize.append(running.resize)
         return running.finish()
 
 
@@ -158,6 +165,17 @@ def _hidden(hide: Iterable[str], show: Iterable[str]) -> tuple[str, ...]:
             raise UsageError(f"{path} is not hidden", hint=did_you_mean(real, paths))
         paths.remove(real)
     return tuple(sorted(path for path in paths if os.path.lexists(path)))
+
+
+def _sockets() -> tuple[str, ...]:
+    """The files of the sockets in this process's network namespace."""
+    found = set()
+    for line in Path("/proc/net/unix").read_bytes().splitlines()[1:]:
+        name = line.split(maxsplit=7)[7:]
+        if name and name[0].startswith(b"/"):
+            directory, _, last = os.fsdecode(name[0]).rpartition("/")
+            found.add(f"{os.path.realpath(directory or '/').rstrip('/')}/{last}")
+    return tuple(sorted(found))
 
 
 def _homes() -> set[Path]:
@@ -203,6 +221,7 @@ class _Running:
         self._whole = bool(document["whole"])
         self._read_only: list[str] = document["read_only"]
         self._layers: list[str] = document["layers"]
+        self._reachable: list[str] = document["reachable"]
         self._roots = [tuple(descriptors[at : at + 3]) for at in range(2, len(descriptors), 3)]
         self._watch = Watch(limits, *descriptors[:2])
 
@@ -222,7 +241,6 @@ class _Running:
             "from shioenv.preview.inside import main; main()"
         )
         words = [sys.executable, "-P", "-c", boot, str(theirs.fileno()), json.dumps(sys.path)]
-        self._restore_terminal()
         try:
             if self._plan.own_id:
                 given = [theirs.fileno()]
@@ -259,13 +277,9 @@ class _Running:
         feeding.start()
         return end
 
-    def _restore_terminal(self) -> None:
-        """Has the terminal be as it is now when everything is over."""
-        import termios
-
-        if os.isatty(0):
-            before = termios.tcgetattr(0)
-            self._stack.callback(termios.tcsetattr, 0, termios.TCSANOW, before)
+    def resize(self) -> None:
+        """Inform the command that the window of its terminal has another size."""
+        self._process.send_signal(signal.SIGWINCH)
 
     def finish(self) -> Preview:
         """Lets the command begin, waits for its end, and looks at what changed."""
@@ -301,7 +315,7 @@ class _Running:
         diff, diff_truncated = text_diff(changes, self._read, moved)
         return Preview(
             behavior, diff, diff_truncated, self._plan.start, self._whole, tuple(self._layers),
-            tuple(self._read_only), self._plan.hidden,
+            tuple(self._read_only), self._plan.hidden, tuple(self._reachable),
         )  # fmt: skip
 
     def _wait(self) -> int | None:

@@ -303,9 +303,10 @@ class Entered:
 
 
 class Sandbox(Protocol):
-    """Runs inputs on a pristine system, for one caller at a time.
+    """Runs inputs on a pristine system.
 
-    Each input starts from the same state: whatever the input before it did is gone.
+    Each input starts from the same state: whatever the input before it did is gone. Any thread of
+    the process that opened it may call it. It takes the calls one after the other.
     """
 
     @property
@@ -330,7 +331,10 @@ class Sandbox(Protocol):
         ...
 
     def close(self) -> None:
-        """Ends every process and returns every resource; calling it again does nothing."""
+        """Ends every process and returns every resource; calling it again does nothing.
+
+        A call of another thread is interrupted, and raises SandboxError.
+        """
         ...
 
     def __enter__(self) -> Self: ...

@@ -214,9 +214,18 @@ def rebased(tasks: Sequence[Task], built: System) -> list[Task]:
     """The tasks as tasks of this build of their system, without certificates.
 
     What they ask for stays. So nobody knows whether they can be done there, before they are proved
-    or certified. Errors: TaskError where their system is another one.
+    or certified. Errors: TaskError where their system is another one, and where a prompt or a goal
+    is not the one that the task's certificate names.
     """
     for task in tasks:
+        known = task.certificate
+        prompt = hashlib.sha256(task.prompt.encode()).hexdigest()
+        goal = digest_of(msgspec.to_builtins(task.goal))
+        if known is not None and (known.prompt, known.goal) != (prompt, goal):
+            raise TaskError(
+                f"the prompt or the goal of task {task.id} was changed since it was certified",
+                hint="certify the changed tasks without --rebase, where they were made",
+            )
         if task.system != built.name:
             raise TaskError(
                 f"task {task.id} was made on {task.system}, and not on a build of {built.name}",

@@ -94,13 +94,15 @@ class Judge:
         - The rows have to reach the goal once more when they are repeated. Where the output counts,
           the last row has to print it once more. Else the task is not passed: the verdict is that
           on the repetition, and `extra` ends with `REASON`.
+        - Where a command entered the machine (`Terminal.enter`), nothing is repeated. Then every
+          process is ended, and what the sandbox sees from outside has to be as the goal says.
         - Where no shell stays in the machine, each row was typed after repeated ones. Then every
           row has to do the same to the machine when it is repeated.
 
         Errors: those of the machine.
         """
         typed = self.verdict(terminal.done(), terminal.printed)
-        if not typed.passed:
+        if not typed.passed or terminal.entered:
             return typed
         repeated = terminal.repeated()
         printed = terminal.printed if terminal.ends_beside else repeated.output

@@ -103,14 +103,18 @@ class Episode:
         return Turn(text, float(done), done, truncated, self.verdict)
 
 
-def shown(behavior: Behavior) -> str:
-    """A behavior as an agent reads it."""
+def shown(behavior: Behavior, *, stays: bool = False) -> str:
+    """A behavior as an agent reads it.
+
+    `stays`: what a line that ran out of time did was not taken back.
+    """
     text = behavior.text
     if len(text) > SHOWN:
         half = SHOWN // 2
         text = f"{text[:half]}\n[{len(text) - SHOWN} characters left out]\n{text[-half:]}"
     if behavior.timed_out:
-        return f"{text}\n[ran out of time: all that this line did was taken back]".lstrip("\n")
+        what = "every process was ended" if stays else "all that this line did was taken back"
+        return f"{text}\n[ran out of time: {what}]".lstrip("\n")
     notes = []
     if behavior.exit_code:
         notes.append(f"[exit code {behavior.exit_code}]")

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
-import socket
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -15,9 +13,8 @@ from shioenv.bash.words import quoted
 from shioenv.behavior.lines import Lines
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.domain.behavior import Behavior
-from shioenv.errors import SandboxError
 from shioenv.fronts.seat import Seat
-from shioenv.live.entered import RUN, SAY_STATUS, START_SECONDS, close
+from shioenv.live.entered import RUN, SAY_STATUS, START_SECONDS, send_first
 from shioenv.live.resident import ResidentShell
 from shioenv.sandbox.base import MEBIBYTE, Entered, Limits
 from shioenv.system.store import System
@@ -181,13 +178,7 @@ def started(machine: Lines | ResidentShell, words: str, user: str) -> Entered:
     order = _ORDER.format(command=words).encode("utf-8", "surrogateescape")
     text = _SITTER.format(name=quoted(f"sshd: {user}@notty"))
     entered = machine.enter(text, wall_seconds=START_SECONDS, idle_seconds=IDLE_SECONDS)
-    try:
-        with socket.socket(fileno=os.dup(entered.talk)) as talk:
-            talk.settimeout(START_SECONDS)
-            talk.sendall(order)
-    except OSError as error:
-        close(entered)
-        raise SandboxError(f"the command could not be started: {error}") from error
+    send_first(entered, order)
     return entered
 
 

@@ -24,6 +24,7 @@
 #include "mounts.h"
 #include "namespaces.h"
 #include "processes.h"
+#include "scan.h"
 #include "tree.h"
 #include "uptime.h"
 
@@ -490,6 +491,7 @@ static int make_root(bool with_library)
     if (lower_root >= 0) CHECK(umount2("/layer", MNT_DETACH), "detach the last layer's disk");
     if (frozen) close_fd(&lower_root);
     frozen = 0;
+    numbers_kept = false;
     if (lower_root < 0) lower_root = open("/system", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     do_mount("none", "/layer", "tmpfs", MS_NOSUID | MS_NODEV, config.disk);
     struct stat root;

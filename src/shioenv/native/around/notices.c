@@ -22,6 +22,7 @@
 #include "../inside/rows.h"
 #include "common.h"
 #include "configuration.h"
+#include "links.h"
 #include "notices.h"
 
 /* Not with no_new_privs, or setuid programs would have no effect: who is root of a user namespace may do without, and
@@ -115,6 +116,9 @@ static const struct pattern noticed[] = {
     WITH(SYS_ioctl, 1, FIOSETOWN, NOTICED_INIT),
     WITH(SYS_ioctl, 1, SIOCSPGRP, NOTICED_INIT),
     WITH(SYS_prctl, 0, LINE_CALL, NOTICED_LINE),
+    /* What gets a second name has to be one file. */
+    ANY(SYS_link, 0),
+    ANY(SYS_linkat, 0),
 };
 static const struct pattern sets_neighbour = WITH(SYS_ioctl, 1, SIOCSARP, 0);
 enum { N_HARMLESS = sizeof harmless / sizeof *harmless, N_NOTICED = sizeof noticed / sizeof *noticed };
@@ -223,6 +227,10 @@ unsigned attend_notice(int listener)
     what &= ~(unsigned)NOTICED_LINE;  /* the kernel answers others that it has no such operation */
     struct seccomp_notif_resp answer = {.id = notice.id, .flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE};
     if (matches(&sets_neighbour, &notice.data)) answer.flags = 0, answer.error = -set_neighbour(&notice);
+    if (notice.data.nr == SYS_link || notice.data.nr == SYS_linkat) {
+        int error = prepare_link((pid_t)notice.pid, &notice.data);
+        if (error) answer.flags = 0, answer.error = -error;
+    }
     ioctl(listener, SECCOMP_IOCTL_NOTIF_SEND, &answer);
     if (what & NOTICED_SOCKETS && !is_plain_socket(&notice.data)) what |= NOTICED_SETTINGS;
     return what;

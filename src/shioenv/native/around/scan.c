@@ -84,6 +84,20 @@ static int open_content(int directory, const char *name)
     return openat(directory, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
 }
 
+bool numbers_kept;
+
+/* The number that records name the file by: a rename is found by it. A file of the lower layer (`kind` 'B') has it itself,
+ * whatever was kept when it was in an upper one. */
+static uint64_t number_of(char kind, int content, const char *name, const struct stat *entry)
+{
+    uint64_t number = entry->st_ino;
+    int fd = kind == 'A' && numbers_kept && S_ISREG(entry->st_mode) ? open_content(content, name) : -1;
+    if (fd < 0) return number;
+    if (fgetxattr(fd, NUMBER_BEFORE, &number, sizeof number) != sizeof number) number = entry->st_ino;
+    close(fd);
+    return number;
+}
+
 /* SHA-256 of a file's content; of a file with too large holes, of its size and data alone. False where the scan
  * is over before it is known. */
 static bool digest_file(struct scan *scan, int directory, const char *name, const struct stat *entry,
@@ -242,7 +256,7 @@ static void emit(struct scan *scan, char kind, int directory, int content, const
     struct change change = {
         .mode = entry->st_mode, .uid = entry->st_uid, .gid = entry->st_gid, .links = (uint32_t)entry->st_nlink,
         .size = (uint64_t)entry->st_size, .seconds = entry->st_mtim.tv_sec,
-        .nanoseconds = (uint32_t)entry->st_mtim.tv_nsec, .inode = entry->st_ino & INODE_BITS,
+        .nanoseconds = (uint32_t)entry->st_mtim.tv_nsec, .inode = number_of(kind, content, name, entry) & INODE_BITS,
         .major = major(entry->st_rdev), .minor = minor(entry->st_rdev),
     };
     buffer_add(out, &change, sizeof change);

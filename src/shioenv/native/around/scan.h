@@ -15,6 +15,11 @@ struct scan_end {
     bool linked;       /* a file that was changed has several names */
 };
 
+/* The attribute of a file of the upper layer that keeps its inode number from before it had several names (links.h); hidden
+ * in the overlay, as every attribute of this prefix. */
+#define NUMBER_BEFORE "user.overlay.number"
+extern bool numbers_kept;  /* some file may have it */
+
 /* Appends a record (protocol.h) for every entry that a run added, changed or removed, in directory order: 'B' with
  * what the lower layer has, 'A' with what the merged tree has now. Content is read in the upper layer: who has a
  * file of the merged tree open, or in flight, may hold a lease on it.

@@ -21,7 +21,7 @@ from shioenv.sandbox.microvm.channel import FrameKind, GuestChannel, SupervisorS
 from shioenv.sandbox.microvm.firecracker import FirecrackerTemplate
 from shioenv.sandbox.microvm.firecracker import version as firecracker_version
 from shioenv.sandbox.microvm.qemu import Hardware, MachineTemplate
-from shioenv.sandbox.namespaces.backend import Connection, NamespaceSandbox, Supervisor
+from shioenv.sandbox.namespaces.backend import Connection, NamespaceSandbox, Supervisor, in_turn
 from shioenv.sandbox.namespaces.configuration import ShownKernel, configuration
 from shioenv.sandbox.namespaces.lower import LowerForm, opening_failed
 from shioenv.sandbox.namespaces.wire import ShellMode
@@ -97,6 +97,7 @@ class MicrovmSandbox(NamespaceSandbox):
         if self._template:
             self._template.close()
 
+    @in_turn
     def run(self, request: Request) -> Execution:
         """What a fresh `bash --norc --noprofile -c` did with this input; see `Sandbox.run`."""
         if self.limits.revert and self._runs >= self.limits.revert:

@@ -19,7 +19,7 @@ from shioenv.sandbox.microvm.accelerator import accelerator
 from shioenv.sandbox.microvm.backend import STARTING_SECONDS, MicrovmSandbox
 from shioenv.sandbox.microvm.channel import SupervisorStream
 from shioenv.sandbox.microvm.qemu import Hardware
-from shioenv.sandbox.namespaces.backend import Connection, Supervisor
+from shioenv.sandbox.namespaces.backend import Connection, Supervisor, in_turn
 from shioenv.sandbox.namespaces.wire import Ask, ShellMode
 from shioenv.system.contents import read_contents
 from shioenv.system.declare import Machine
@@ -54,6 +54,7 @@ class BareSandbox(MicrovmSandbox):
         """The same as `run`: every run has a newly executed bash."""
         return self.run(request)
 
+    @in_turn
     def network(self) -> bytes:
         """The pristine network as `Execution.network` has it, read in a machine of its own."""
         self._end()

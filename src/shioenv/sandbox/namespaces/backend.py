@@ -17,20 +17,23 @@ import platform
 import socket
 import subprocess
 import time
+from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, wraps
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
 
 from shioenv.errors import (
     SandboxError,
     ShellEndedError,
+    ShioenvError,
     StartDirectoryError,
     SystemCorruptError,
     SystemNotBuiltError,
 )
 from shioenv.sandbox.base import Entered, Execution, Limits, Request
+from shioenv.sandbox.call_lock import CallLock
 from shioenv.sandbox.namespaces.configuration import ShownKernel, configuration
 from shioenv.sandbox.namespaces.lower import KeptNamespaces, LowerForm, keep, opening_failed
 from shioenv.sandbox.namespaces.wire import (
@@ -109,12 +112,40 @@ class Supervisor(Protocol):
         """Ends the process at once."""
 
 
+_Own = TypeVar("_Own", bound="NamespaceSandbox")
+_Given = ParamSpec("_Given")
+_Result = TypeVar("_Result")
+
+
+def in_turn(
+    call: Callable[Concatenate[_Own, _Given], _Result],
+) -> Callable[Concatenate[_Own, _Given], _Result]:
+    """A method that has the supervisor to itself until it returns, whatever threads call.
+
+    A call may be several requests: what a run changed in the network is read by the next one. Where
+    another error than the package's own leaves the method, such as KeyboardInterrupt, some of them
+    may be missing. So the supervisor ends, and the next call starts another.
+    """
+
+    @wraps(call)
+    def alone(self: _Own, /, *given: _Given.args, **named: _Given.kwargs) -> _Result:
+        with self.calls.lock:
+            try:
+                return call(self, *given, **named)
+            except ShioenvError:
+                raise
+            except BaseException:
+                self.abandon()
+                raise
+
+    return alone
+
+
 class NamespaceSandbox:
     """A pristine system that runs one input at a time; see `shioenv.sandbox.base.Sandbox`.
 
-    Opening costs a tenth of a second, a run about as much as `bash -c` alone. Not for use by two
-    threads at once. Raises HostError (exit status 3, with the fix) where the host forbids something
-    that the sandbox needs.
+    Opening costs a tenth of a second, a run about as much as `bash -c` alone. Raises HostError
+    (exit status 3, with the fix) where the host forbids something that the sandbox needs.
     """
 
     def __init__(
@@ -140,7 +171,9 @@ class NamespaceSandbox:
         self._kept: KeptNamespaces | None = None
         self._closed = False
         self._live = False
-        self._owner = os.getpid()
+        self.calls = CallLock()
+        """The lock of the supervisor."""
+        self._asking = False  # between a request and its answer
         self._process: Supervisor | None = None
         self._open()
 
@@ -161,10 +194,14 @@ class NamespaceSandbox:
         self.close()
 
     def close(self) -> None:
-        """Ends every process of the sandbox; closing twice does nothing."""
+        """Ends every process of the sandbox; closing twice does nothing.
+
+        A call of another thread is interrupted, and raises SandboxError.
+        """
         self._closed = True
-        self._end()
-        self._kept = None
+        with self.calls.last(self.interrupt):
+            self._end()
+            self._kept = None
 
     def interrupt(self) -> None:
         """Ends the machine under a call; see `ShellSandbox.interrupt`."""
@@ -172,8 +209,14 @@ class NamespaceSandbox:
         if process is not None:
             process.kill()
 
+    def abandon(self) -> None:
+        """Ends the supervisor in the middle of a call, without waiting for what it does."""
+        self.interrupt()
+        self._end()
+
     def _end(self) -> None:
         """Ends the supervisor and with it all of the sandbox; the next run starts a new one."""
+        self._asking = False
         process, self._process = self._process, None
         if process is None:
             return
@@ -184,6 +227,7 @@ class NamespaceSandbox:
             process.kill()
             process.wait()
 
+    @in_turn
     def run(self, request: Request) -> Execution:
         """What a fresh `bash --norc --noprofile -c` did with this input; see `Sandbox.run`.
 
@@ -191,6 +235,7 @@ class NamespaceSandbox:
         """
         return self._run(request)
 
+    @in_turn
     def run_fresh(self, request: Request) -> Execution:
         """Runs the input in a newly executed bash: the oracle that `run` is compared with.
 
@@ -198,6 +243,7 @@ class NamespaceSandbox:
         """
         return self._run(request, Ask.FRESH)
 
+    @in_turn
     def network(self) -> bytes:
         """The pristine network, in the form of `Execution.network`.
 
@@ -205,6 +251,7 @@ class NamespaceSandbox:
         """
         return self._read_network(Ask.KEEP)
 
+    @in_turn
     def start_shell(self, cwd: str | None = None, *, idle_seconds: float) -> Execution:
         """Starts a shell that stays; see `ShellSandbox.start_shell`."""
         start = cwd or self.system.declaration.start_directory
@@ -220,14 +267,17 @@ class NamespaceSandbox:
         self._succeed(reply, request)
         return execution
 
+    @in_turn
     def run_line(self, request: Request, *, blind: bool = False) -> Execution:
         """What the shell that stays does with a line; see `ShellSandbox.run_line`."""
         return self._of_shell(request, Ask.LINE | (Ask.BLIND if blind else 0))
 
+    @in_turn
     def run_beside(self, request: Request) -> Execution:
         """What an input does beside the shell that stays; see `ShellSandbox.run_beside`."""
         return self._of_shell(request, 0)
 
+    @in_turn
     def start_terminal(self, request: Request, *, idle_seconds: float) -> int:
         """Starts a shell on a terminal; see `ShellSandbox.start_terminal`."""
         self._shell(replace(request, tty=True), idle_seconds)
@@ -237,8 +287,10 @@ class NamespaceSandbox:
         """The descriptors that the supervisor holds for this process."""
         if not isinstance(self._socket, socket.socket):
             raise SandboxError("no descriptor leaves this sandbox", hint="open it in namespaces")
+        self._asking = True
         self._socket.sendall(pack_request(Request(""), b"/", self.limits, Ask.HAND))
         _, descriptors, *_ = socket.recv_fds(self._socket, 1, count)
+        self._asking = False
         if len(descriptors) != count:
             for descriptor in descriptors:
                 os.close(descriptor)
@@ -246,10 +298,9 @@ class NamespaceSandbox:
             raise SandboxError("the supervisor gave no descriptors")
         return descriptors
 
+    @in_turn
     def enter(self, request: Request, *, idle_seconds: float) -> Entered:
         """Starts an input that goes on in the machine; see `ShellSandbox.enter`."""
-        if self._process is None:
-            self._live = False
         reply, _ = self._exchange(replace(request, separate=True), Ask.ENTER, idle_seconds)
         self._live = True
         self._succeed(reply, request)
@@ -260,6 +311,7 @@ class NamespaceSandbox:
             )
         return Entered(*self._ends(3))
 
+    @in_turn
     def look(self) -> Execution:
         """What changed since the shell was started; see `ShellSandbox.look`."""
         return self._of_shell(Request(""), Ask.LOOK)
@@ -275,9 +327,11 @@ class NamespaceSandbox:
         self._succeed(reply, request)
         return self._named(execution, meaning(reply.flags), Ask.APART)
 
+    @in_turn
     def end_shell(self) -> None:
         """Ends the shell that stays; see `ShellSandbox.end_shell`."""
         if not self._live or self._process is None:
+            self._live = False
             return
         reply, _ = self._exchange(Request(""), Ask.END)
         self._live = False
@@ -384,10 +438,8 @@ class NamespaceSandbox:
         message = pack_request(request, self._start_of(request), self.limits, ask, idle_seconds)
         if self._closed:
             raise SandboxError("the sandbox is closed", hint="open a new one")
-        if self._owner != os.getpid():
-            raise SandboxError(
-                "the sandbox was opened by another process", hint="open one in each process"
-            )
+        if self._asking:  # by a handler of a signal, in the middle of the thread's own call
+            raise SandboxError("the sandbox waits for an answer", hint="call it after that")
         if self._live:
             if self._process is None:
                 raise SandboxError("the shell's machine is gone", hint="open another shell")
@@ -402,8 +454,10 @@ class NamespaceSandbox:
         if self._socket.gettimeout() != patience:  # setting a timeout is a call of the kernel
             self._socket.settimeout(patience)
         try:
+            self._asking = True
             self._socket.sendall(message)
             reply, body = read_reply(self._receive, limits)
+            self._asking = False
             return reply, reply.execution(body, limits, separate=request.separate)
         except OSError as error:
             self._end()

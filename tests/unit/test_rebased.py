@@ -1,0 +1,27 @@
+"""Tasks that are taken over to another build are those that were certified."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from msgspec.structs import replace
+
+from shioenv.errors import TaskError
+from shioenv.tasks.certify import rebased
+from shioenv.tasks.task import read_tasks
+
+EXAMPLES = "examples/agents/tasks.jsonl"
+
+
+def test_a_changed_prompt_or_goal_is_not_taken_over() -> None:
+    task = next(one for one in read_tasks(EXAMPLES) if one.certificate is not None)
+    built = cast("Any", SimpleNamespace(name=task.system, digest="ab" * 32))
+    assert rebased([task], built)[0].system_digest == built.digest
+    for changed in (
+        replace(task, prompt=f"{task.prompt} "),
+        replace(task, goal=replace(task.goal, output="other")),
+    ):
+        with pytest.raises(TaskError, match="changed since"):
+            rebased([changed], built)
