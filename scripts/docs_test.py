@@ -10,22 +10,10 @@ and `bash` are scripts, lines of `console` that begin with "$ " are commands, bl
 programs that share their names. A command `shioenv serve …` runs until the page ends, or until the
 next server starts. What is checked is the exit status, and the output that a page shows beneath.
 
-A comment `<!-- docs-test: … -->` before a block, on lines of its own, declares what differs:
+Comments `<!-- docs-test: … -->` before a block declare what differs: CONTRIBUTING.md lists them.
 
-- `--count 5000 -> --count 50`: a smaller number, wherever that text stands in the block. With the
-  word `quick` before it, `--full` runs the number that the page shows.
-- `needs docker, network`: what the block needs. It is not run where that is missing, and is listed.
-- `exit 1`: the exit status of the block, or of its last command.
-- `file NAME`: the block is the content of this file, which the reader writes.
-- `types`, and lines below it: what the reader types into the block.
-- `given`, and lines below it: a script for what the reader has already, run before the block.
-- `at /root/demo`, before an output: the directory that the page runs in there.
-- `shape`, before an output: numbers may differ. The output of a block with a smaller number, too.
-- `example`, before an output: another run's, which is not compared.
-
-A shown output is compared line by line: each line has to be printed, in this order; the page may
-leave lines out. Lines that `transcripts.steady` knows differ in their values. Of JSON each shown
-key has to be printed.
+Each line of a shown output has to be printed, in this order; the page may leave lines out. Lines
+that `transcripts.steady` knows differ in their values. Of JSON each shown key has to be printed.
 """
 
 from __future__ import annotations
@@ -43,7 +31,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from transcripts import ROOT, Done, Fence, Session, fences, printed_lines, steady
@@ -72,6 +60,9 @@ DECLARED = {
     "a file of others": "data that is not part of the clone",
 }
 """What no program can find out; `--have NAMES` declares that it is there."""
+
+LONGEST = 1800
+"""Seconds that a block may take."""
 
 TIME = "more time than was given"
 """What blocks lack once `--within` is over."""
@@ -106,9 +97,6 @@ class Block:
     text: str
     shown: list[str] | None = None
     """The output that the page shows; None where it shows none."""
-
-    json: bool = False
-    """Whether that output is JSON."""
 
     given: list[str] = field(default_factory=list)
     needs: list[str] = field(default_factory=list)
@@ -152,7 +140,7 @@ def _is_met(name: str, full: bool) -> bool:
 
 
 def read_page(page: Path) -> list[Block]:
-    """The blocks of a page. Errors: PageError for a declaration that is wrong."""
+    """The blocks of a page. Errors: PageError for a wrong declaration."""
     blocks: list[Block] = []
     last: Block | None = None
     """The block whose output may follow."""
@@ -161,20 +149,19 @@ def read_page(page: Path) -> list[Block]:
         written = any(one.startswith("file ") for one in declared)
         if last and not text and not written and fence.language in ("text", "json"):
             last.shown = fence.lines
-            last.json = fence.language == "json" or fence.lines[0].startswith('{"')
             _declare(last, declared)
             last = None
             continue
-        found = _commands(page, fence) if fence.language == "console" else [_block(page, fence)]
+        found = _blocks(page, fence)
         for block in found:
             _declare(block, declared)
             _check(block)
             declared = [one for one in declared if not one.startswith(("given", "types"))]
-        for long, _, _ in found[0].reductions if found else ():
+        for long, _, _ in found[0].reductions:
             if not any(_standing(long).search(block.text) for block in found):
                 raise PageError(f"{found[0].place}: {long} stands nowhere in the block")
         blocks += found
-        last = found[0] if found and found[0].runs and fence.language != "console" else None
+        last = found[0] if found[0].runs and fence.language != "console" else None
     return blocks
 
 
@@ -196,19 +183,20 @@ def _between(lines: list[str]) -> tuple[str, list[str]]:
     return text[:end].strip(), declared
 
 
-def _block(page: Path, fence: Fence) -> Block:
-    return Block(page, fence.line, fence.language, "\n".join(fence.lines) + "\n")
-
-
-def _commands(page: Path, fence: Fence) -> list[Block]:
+def _blocks(page: Path, fence: Fence) -> list[Block]:
+    """The fenced block, or each command of a block of `console` with its output."""
+    if fence.language != "console":
+        return [Block(page, fence.line, fence.language, "\n".join(fence.lines) + "\n")]
     blocks: list[Block] = []
     for line, text in enumerate(fence.lines, fence.line):
         if text.startswith("$ "):
             blocks.append(Block(page, line, "console", text.removeprefix("$ ")))
-        elif not blocks:
-            raise PageError(f"{page}:{line}: a console block begins with a command: $ …")
-        else:
+        elif blocks:
             blocks[-1].shown = [*(blocks[-1].shown or []), text]
+        else:
+            break
+    if not blocks:
+        raise PageError(f"{page}:{fence.line}: a console block begins with a command: $ …")
     return blocks
 
 
@@ -232,10 +220,8 @@ def _declare(block: Block, declared: Iterable[str]) -> None:
             block.typed = text.removeprefix("types\n") + "\n"
         elif word == "at" and rest.startswith("/"):
             block.at = rest
-        elif text == "shape":
-            block.shape = True
-        elif text == "example":
-            block.example = True
+        elif text in ("shape", "example"):
+            setattr(block, text, True)
         else:
             raise PageError(f"{block.place}: unknown declaration {text!r}")
 
@@ -245,11 +231,8 @@ def _check(block: Block) -> None:
     if block.language not in RUN | DATA:
         known = ", ".join(sorted(RUN | DATA))
         raise PageError(f"{block.place}: a block of the language {block.language!r}, not {known}")
-    if (
-        not block.runs
-        and not block.file
-        and re.search(r"^(\$ |shioenv )", block.text, re.MULTILINE)
-    ):
+    shows = re.search(r"^(\$ |shioenv )", block.text, re.MULTILINE)
+    if shows and not block.runs and not block.file:
         raise PageError(f"{block.place}: a command in a block of {block.language}; use sh")
     for name in block.needs:
         if name not in DECLARED and name not in NEEDS and name not in PROGRAMS:
@@ -274,9 +257,10 @@ def _numbers(text: str) -> list[float]:
     return [float(number.replace(",", "").rstrip(".")) for number in _NUMBER.findall(text)]
 
 
-_PREAMBLE = """set -eEo pipefail; trap 'echo "$LINENO" > "$DOCS_TEST_LINE"' ERR"""
-"""Ends a script at its first failure, and writes the number of its line, counted from here, to a
-file."""
+_PREAMBLE = """set -eEo pipefail
+trap 'echo "line $((LINENO - 2)) failed: $BASH_COMMAND" >&2' ERR
+"""
+"""Ends a script at its first failure, and prints which line of the block that is."""
 
 
 @dataclass
@@ -285,7 +269,6 @@ class Outcome:
 
     ran: int = 0
     compared: int = 0
-    reduced: int = 0
     lacking: list[tuple[Block, list[str]]] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     seconds: float = 0.0
@@ -300,11 +283,9 @@ class Reader:
         *,
         full: bool,
         have: Collection[str],
-        seconds: float,
         until: float = math.inf,
     ) -> None:
-        self.full, self.have, self.seconds = full, have, seconds
-        self.until = until
+        self.full, self.have, self.until = full, have, until
         """No block begins after this reading of the monotonic clock."""
         for name in ("page", "home", "tmp"):
             (place / name).mkdir()
@@ -316,8 +297,7 @@ class Reader:
             CLONE,
             {
                 "HOME": str(place / "home"), "SHIOENV_CACHE": str(place / "cache"),
-                "TMPDIR": str(place / "tmp"), "DOCS_TEST_LINE": str(place / "line"),
-                **offline,
+                "TMPDIR": str(place / "tmp"), **offline,
             },
         )  # fmt: skip
         self._server: subprocess.Popen[bytes] | None = None
@@ -348,16 +328,13 @@ class Reader:
             if done.status:
                 outcome.failures.append(_failure(block, "what is given fails", script, done))
         text = block.reduced(self.full)
-        outcome.reduced += text != block.text
         if block.file:
             (self.directory / block.file).write_text(text, encoding="utf-8")
         if not block.runs:
             return
         outcome.ran += 1
         if block.language == "python":
-            done = self.session.program(text, block.typed, self.seconds)
-            if lines := re.findall(r'File "page", line (\d+)', done.errors):
-                done = replace(done, line=int(lines[-1]))
+            done = self.session.program(text, block.typed, LONGEST)
         else:
             done = self._script(text, block.typed)
         if done.status != block.exit:
@@ -370,7 +347,7 @@ class Reader:
                 output = output.replace(str(self.directory), block.at)
             printed = printed_lines(output)
             shape = block.shape or text != block.text
-            lost = lacking(printed, block.shown, json_keys=block.json, shape=shape)
+            lost = lacking(printed, block.shown, shape=shape)
             if lost:
                 why = "the page shows what is not printed:\n    " + "\n    ".join(lost)
                 outcome.failures.append(_failure(block, why, text, done))
@@ -380,12 +357,7 @@ class Reader:
         server = lines.pop() if lines and SERVER.match(lines[-1]) else None
         done = Done(0, "")
         if any(lines):
-            script = "\n".join([_PREAMBLE, *lines])
-            failed = self.directory.parent / "line"
-            failed.unlink(missing_ok=True)
-            done = self.session.command(script, typed, self.seconds)
-            if failed.exists():
-                done = replace(done, line=int(failed.read_text()) - 1)
+            done = self.session.command(_PREAMBLE + "\n".join(lines), typed, LONGEST)
         if server is not None and not done.status:
             return self._serve(server)
         return done
@@ -401,7 +373,7 @@ class Reader:
                 env=self.session.environment, start_new_session=True,
                 stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
             )  # fmt: skip
-        until = time.monotonic() + self.seconds
+        until = time.monotonic() + LONGEST
         while READY not in (text := log.read_text(errors="replace")):
             if (status := self._server.poll()) is not None:
                 self._server = None
@@ -430,11 +402,9 @@ class Reader:
         return f"a server ended with status {server.returncode}:\n{log}"
 
 
-def lacking(
-    printed: list[str], shown: list[str], *, json_keys: bool = False, shape: bool = False
-) -> list[str]:
+def lacking(printed: list[str], shown: list[str], *, shape: bool = False) -> list[str]:
     """What of a shown output is not printed: its keys if it is JSON, else its lines, in order."""
-    if json_keys:
+    if shown[0].startswith("{"):
         text = "\n".join(printed)
         keys = dict.fromkeys(re.findall(r'"[\w.-]+":', "\n".join(shown)))
         return [key for key in keys if key not in text]
@@ -456,11 +426,10 @@ def _name(page: Path) -> Path:
 
 def _failure(block: Block, why: str, text: str, done: Done) -> str:
     """The message about a block that failed: where, what was run, and what came out."""
-    place = f"{_name(block.page)}:{block.line + max(done.line - 1, 0)}"
     came = (done.output + done.errors).strip().splitlines()
     cut = [f"… {len(came) - 40} lines …"] if len(came) > 40 else []
     parts = [
-        f"{place}: {why}",
+        f"{block.place}: {why}",
         *(f"  $ {line}" for line in text.strip().splitlines()),
         *(f"  | {line}" for line in [*cut, *came[-40:]]),
     ]
@@ -485,23 +454,18 @@ def share_system(cache: Path) -> None:
 
 
 def changed_since(revision: str) -> list[Path]:
-    """The pages that changed since a revision, the latest change first.
-
-    Uncommitted changes count. Where the clone lacks the revision, every page has changed.
-    """
-    named = _git("diff", "--name-only", revision)
-    if named is None:
+    """The pages that changed since a revision, the latest change first; all if git lacks it."""
+    logged = _git("log", "--format=", "--name-only", "--diff-merges=first-parent", f"{revision}..")
+    if logged is None:
         print(f"{revision} is not in this clone: every page is run", flush=True)
-        named = list(map(str, PAGES))
+        return PAGES
     uncommitted = _git("diff", "--name-only", "HEAD") or []
-    logged = _git("log", "--format=", "--name-only", "--diff-merges=first-parent") or []
-    order = {name: place for place, name in reversed([*enumerate([*uncommitted, *logged])])}
-    pages = [ROOT / name for name in named]
-    return sorted(pages, key=lambda page: order.get(str(_name(page)), len(order)))
+    named = [ROOT / name for name in dict.fromkeys([*uncommitted, *logged])]
+    return [page for page in named if page in PAGES]
 
 
 def _git(*words: str) -> list[str] | None:
-    """The lines that git prints about the pages; None where it fails."""
+    """The names of pages that git prints; None where it fails."""
     command = ["git", *words, "--", *map(str, PAGES)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     return None if done.returncode else done.stdout.split()
@@ -517,7 +481,6 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument(
         "--within", type=float, default=math.inf, help="begin no block after these seconds"
     )
-    parser.add_argument("--seconds", type=float, default=1800, help="time limit of a block")
     asked = parser.parse_args(words)
     have = {name.strip() for name in asked.have.split(",")} - {""}
     pages = [page.resolve() for page in asked.pages] or PAGES
@@ -534,9 +497,7 @@ def main(words: list[str] | None = None) -> int:
     outcomes = {}
     for page, blocks in read.items():
         with tempfile.TemporaryDirectory(prefix="shioenv-docs-") as place:
-            reader = Reader(
-                Path(place), full=asked.full, have=have, seconds=asked.seconds, until=until
-            )
+            reader = Reader(Path(place), full=asked.full, have=have, until=until)
             outcomes[page] = outcome = reader.follow(blocks)
         print(_row(page, outcome), flush=True)
         for failure in outcome.failures:
@@ -547,7 +508,7 @@ def main(words: list[str] | None = None) -> int:
 
 def _row(page: Path, outcome: Outcome) -> str:
     return (
-        f"{_name(page)}: {outcome.ran} run, {outcome.reduced} of them with smaller numbers; "
+        f"{_name(page)}: {outcome.ran} run; "
         f"{outcome.compared} outputs compared; {len(outcome.lacking)} not run; "
         f"{len(outcome.failures)} failed; {outcome.seconds:.0f} s"
     )
@@ -562,7 +523,7 @@ def _sum(outcomes: Collection[Outcome]) -> None:
     needed = ", ".join(f"{name} {count}" for name, count in sorted(counted.items()))
     print(
         f"{len(outcomes)} pages: {sum(one.ran for one in outcomes)} blocks run, "
-        f"{sum(one.reduced for one in outcomes)} with smaller numbers, {len(waiting)} not run"
+        f"{len(waiting)} not run"
         + (f" for want of {needed}" if needed else "")
         + f", {sum(len(one.failures) for one in outcomes)} failed"
     )

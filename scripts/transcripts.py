@@ -134,9 +134,6 @@ class Done:
     errors: str = ""
     """What a program wrote on standard error."""
 
-    line: int = 0
-    """The line that failed, from 1; 0 where it is not known."""
-
 
 class Session:
     """Where the parts of one page run: a directory, an environment, and a Python interpreter.
