@@ -404,7 +404,7 @@ class Reader:
 
 def lacking(printed: list[str], shown: list[str], *, shape: bool = False) -> list[str]:
     """What of a shown output is not printed: its keys if it is JSON, else its lines, in order."""
-    if shown[0].startswith("{"):
+    if shown[:1] and shown[0].startswith("{"):
         text = "\n".join(printed)
         keys = dict.fromkeys(re.findall(r'"[\w.-]+":', "\n".join(shown)))
         return [key for key in keys if key not in text]
