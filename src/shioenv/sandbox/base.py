@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
 from shioenv.domain.runner import Order
-from shioenv.errors import InputError, LimitsError, did_you_mean
+from shioenv.errors import EpisodeError, InputError, LimitsError, did_you_mean
 
 KIBIBYTE = 1024
 MEBIBYTE = 1024 * KIBIBYTE
@@ -197,6 +197,17 @@ class Request:
                 f"the input has {len(text)} bytes; Linux takes {LONGEST_INPUT} at most"
             )
         return text
+
+
+class Uncopied:
+    """Base of what holds an open machine, which a copy would share without knowing it."""
+
+    def __getstate__(self) -> object:
+        """Refuse a copy and a pickle. Errors: EpisodeError."""
+        raise EpisodeError(
+            f"a {type(self).__name__} holds an open machine and cannot be copied or pickled",
+            hint="open another one in the process that uses it",
+        )
 
 
 @dataclass(frozen=True, slots=True)
