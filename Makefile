@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: setup setup-all demo test test-skipped test-fronts test-train fresh check docs site committed filter release grammars-report bench bench-generate bench-serve evaluate scoreboard soak clean help
+.PHONY: setup setup-all demo test test-skipped test-fronts test-train fresh check docs site committed filter release grammars-report docs-test nightly bench bench-generate bench-serve evaluate scoreboard soak clean help
 
 BIN := .venv/bin
 PYTEST = $(BIN)/pytest -n $$(($$(nproc) + 1)) --dist loadgroup  # much of it waits
@@ -121,6 +121,15 @@ soak: setup ## the long checks of truth and safety, at full size: about two hour
 	@for check in sanitizers determinism flags completeness fidelity composition fuzz leaks faults lines forging planted minimal visiting; do \
 		echo "== soak/$$check.py"; $(BIN)/python soak/$$check.py || failed="$$failed $$check"; \
 	done; [ -z "$$failed" ] || { echo "failed:$$failed" >&2; exit 1; }
+
+# PAGES="docs/how-to/policy.md": these. SINCE=REVISION: those that changed since then. WITHIN=SECONDS: begin nothing
+# later. FULL=1: the numbers that pages show. HAVE="mirror, network": what this host has, where no program finds out.
+docs-test: setup ## run the commands and programs of docs/how-to and docs/tutorial
+	@$(BIN)/python scripts/docs_test.py $(if $(SINCE),--since $(SINCE)) $(if $(FULL),--full) \
+		$(if $(WITHIN),--within $(WITHIN)) $(if $(HAVE),--have "$(HAVE)") $(PAGES)
+
+nightly: ## the checks that are too long for .ci/run: every page, with the numbers that it shows
+	@$(MAKE) --no-print-directory docs-test FULL=1 HAVE="$(if $(HAVE),$(HAVE),mirror, an idle machine)"
 
 release: ## build what a package index gets into dist/, try it, and say what to tag
 	@scripts/release.sh

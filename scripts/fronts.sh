@@ -1,6 +1,7 @@
 #!/bin/sh
 # Tests each front against the package it is for, in an environment of its own: they exclude each
 # other. `scripts/fronts.sh openenv` does one; without a name all. Environments are kept in .fronts.
+# The page of docs/ with commands that need the package is run there, too.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -25,8 +26,14 @@ for front in ${*:-openai openenv inspect verifiers trl harbor}; do
     openai) first='openai>=1.50' ;; # the client
     *) first= ;;
     esac
+    case $front in
+    openai) page=docs/how-to/serve.md ;;
+    openenv) page=docs/how-to/agents.md ;;
+    *) page= ;; # others' commands need a language model
+    esac
     scripts/environment.sh "$home" "$front" $first
     echo "== $front"
     "$home/bin/python" -m pytest -q tests/fronts/test_"$front"*.py || failed="$failed $front"
+    [ -z "$page" ] || "$home/bin/python" scripts/docs_test.py "$page" || failed="$failed $page"
 done
 [ -z "$failed" ] || { echo "failed:$failed" >&2; exit 1; }

@@ -11,17 +11,17 @@ README.md to what does not differ between machines.
 
 from __future__ import annotations
 
-import io
+import json
 import os
 import re
+import select
+import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import chdir, redirect_stdout
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
@@ -71,39 +71,196 @@ def parts(page: str) -> Iterator[Part]:
     yield part
 
 
-class Session:
-    """Where the parts of one page run."""
+@dataclass
+class Fence:
+    """A fenced block of a page."""
 
-    def __init__(self, directory: Path) -> None:
+    language: str
+    line: int
+    """The number of the line behind the opening fence."""
+    lines: list[str]
+    before: list[str]
+    """The lines between the fenced block before it and this one."""
+
+
+def fences(page: str) -> Iterator[Fence]:
+    """The fenced blocks of a page, in order."""
+    before: list[str] = []
+    block: Fence | None = None
+    for number, line in enumerate(page.splitlines(), 2):
+        if block is None and line.startswith("```"):
+            block = Fence(line.removeprefix("```").strip(), number, [], before)
+        elif block is None:
+            before.append(line)
+        elif line.startswith("```"):
+            yield block
+            block, before = None, []
+        else:
+            block.lines.append(line)
+
+
+MEASURED = ["time", "executions", "volatile", "executed", "shared"]
+"""Lines of `generate` whose values differ between machines, or from run to run."""
+
+
+def steady(lines: list[str]) -> list[str]:
+    """The lines without what differs between machines."""
+    kept = []
+    for line in lines:
+        word = line.partition(" ")[0]
+        if word != "repeated":  # there where something had to be done again
+            kept.append(word if word in MEASURED else line)
+    return kept
+
+
+def printed_lines(text: str) -> list[str]:
+    """The lines of an output, without those of progress and without empty ones at the end."""
+    lines = [line.rstrip() for line in text.splitlines() if not PROGRESS.match(line)]
+    while lines and not lines[-1]:
+        lines.pop()
+    return lines
+
+
+@dataclass(frozen=True)
+class Done:
+    """What running a command or a program came to."""
+
+    status: int
+    """The exit status; 1 for a program that raised, 124 where the time ran out."""
+
+    output: str
+    """The output; of a command it includes standard error."""
+
+    errors: str = ""
+    """What a program wrote on standard error."""
+
+
+class Session:
+    """Where the parts of one page run: a directory, an environment, and a Python interpreter.
+
+    `clone` names what of the clone the directory shows.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        clone: Sequence[str] = ("examples",),
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self.directory = directory
-        self.names: dict[str, Any] = {}
-        (directory / "examples").symlink_to(ROOT / "examples")
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        self.environment = {**os.environ, "PATH": path, **(environment or {})}
+        self._interpreter: Interpreter | None = None
+        for name in clone:
+            (directory / name).symlink_to(ROOT / name)
 
     def printed(self, part: Part) -> list[str]:
         """The lines that a command or a program prints; those of progress are left out."""
-        text = self._command(part.text) if part.kind == "command" else self._program(part.text)
-        lines = [line.rstrip() for line in text.splitlines() if not PROGRESS.match(line)]
-        while lines and not lines[-1]:
-            lines.pop()
-        return lines
+        if part.kind == "command":
+            return printed_lines(self.command(part.text).output)
+        done = self.program(part.text)
+        if done.status:
+            raise RuntimeError(f"{part.text}\n{done.errors}")
+        return printed_lines(done.output)
 
-    def _command(self, command: str) -> str:
-        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        done = subprocess.run(
-            command, shell=True, cwd=self.directory, env={**os.environ, "PATH": path},
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
+    def command(self, command: str, typed: str = "", seconds: float | None = None) -> Done:
+        """Run a command in a shell of its own; `typed` is its standard input."""
+        with subprocess.Popen(
+            ["bash", "-c", command], cwd=self.directory, env=self.environment, text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            start_new_session=True,
+        ) as process:  # fmt: skip
+            try:
+                output, _ = process.communicate(typed, seconds)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                output, _ = process.communicate()
+                return Done(124, output)
+            except BaseException:  # Ctrl-C, which does not reach the other session
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+                raise
+        return Done(process.returncode, output)
+
+    def program(self, program: str, typed: str = "", seconds: float | None = None) -> Done:
+        """Run a program in the page's interpreter, which keeps its names for the next one."""
+        if self._interpreter is None:
+            self._interpreter = Interpreter(self.directory, self.environment)
+        done = self._interpreter.run(program, typed, seconds)
+        if done.status == 124:
+            self.close()
+        return done
+
+    def close(self) -> None:
+        """End the interpreter."""
+        if self._interpreter is not None:
+            self._interpreter.close()
+            self._interpreter = None
+
+
+_INTERPRETER = """
+import io, json, sys, traceback
+asked, answers = open(int(sys.argv[1])), open(int(sys.argv[2]), "w")
+del sys.argv[1:]
+names = {"__name__": "__main__"}
+for line in asked:
+    program, typed = json.loads(line)
+    sys.stdin = io.StringIO(typed)
+    status = 0
+    try:
+        exec(compile(program, "page", "exec"), names)
+    except BaseException:
+        traceback.print_exc()
+        status = 1
+    sys.stdout.flush()
+    sys.stderr.flush()
+    print(status, file=answers, flush=True)
+"""
+
+
+class Interpreter:
+    """A Python process that executes one program after the other, all with the same names."""
+
+    def __init__(self, directory: Path, environment: Mapping[str, str]) -> None:
+        asked, self._ask = os.pipe()
+        self._answers, answers = os.pipe()
+        self._printed = [tempfile.TemporaryFile() for _ in range(2)]  # noqa: SIM115
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _INTERPRETER, str(asked), str(answers)],
+            cwd=directory, env=environment, pass_fds=(asked, answers), start_new_session=True,
+            stdin=subprocess.DEVNULL, stdout=self._printed[0], stderr=self._printed[1],
         )  # fmt: skip
-        return done.stdout
+        os.close(asked)
+        os.close(answers)
 
-    def _program(self, program: str) -> str:
-        with chdir(self.directory), redirect_stdout(io.StringIO()) as printed:
-            exec(compile(program, "page", "exec"), self.names)
-        return printed.getvalue()
+    def run(self, program: str, typed: str, seconds: float | None) -> Done:
+        """Execute a program; `typed` is what it reads as standard input."""
+        before = [os.fstat(file.fileno()).st_size for file in self._printed]
+        os.write(self._ask, json.dumps([program, typed]).encode() + b"\n")
+        ready, _, _ = select.select([self._answers], [], [], seconds)
+        status = (os.read(self._answers, 64) or b"1") if ready else b"124"
+        output, errors = (
+            os.pread(file.fileno(), 1 << 24, start).decode(errors="replace")
+            for file, start in zip(self._printed, before, strict=True)
+        )
+        return Done(int(status), output, errors)
+
+    def close(self) -> None:
+        """End the process, with every process that it started."""
+        os.close(self._ask)
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+        os.close(self._answers)
+        for file in self._printed:
+            file.close()
 
 
 def main() -> None:
     """Rewrites pages in place."""
-    for page in map(Path, sys.argv[1:] or [README]):
+    for page in [Path(name) for name in sys.argv[1:]] or [README]:
         lines: list[str] = []
         with tempfile.TemporaryDirectory() as directory:
             session = Session(Path(directory))
@@ -111,6 +268,7 @@ def main() -> None:
                 if part.kind == "command":
                     lines.append(f"$ {part.text}")
                 lines += part.lines if part.kind == "plain" else session.printed(part)
+            session.close()
         page.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 

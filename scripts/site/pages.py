@@ -16,6 +16,9 @@ LINK = re.compile(r'(?P<open>\]\(|\bsrc="|\bsrcset=")(?P<target>[^)"#\s]+)(?P<re
 _ROW = re.compile(r"^\| \[(.+?)\]\(([^)#]+\.md)\) \| (.+) \|$")
 _CODE = re.compile(r"`[^`]+`")
 _ITEM = re.compile(r"(?:[-*]|\d+\.) ")
+_DECLARED = re.compile(r"^<!-- docs-test: .*?-->\n", re.DOTALL | re.MULTILINE)
+"""What pages declare to `make docs-test`, which is not for readers."""
+
 _PICTURE = re.compile(
     r'<picture>\s*<source [^>]*srcset="(?P<dark>[^"]+)">\s*'
     r'<img (?P<about>[^>]*)src="(?P<light>[^"]+)">\s*</picture>'
@@ -114,7 +117,7 @@ def _as_site(page: Path, text: str) -> str:
             return found[0]
         return found["open"] + os.path.relpath(placed(target), here) + found["rest"]
 
-    text = LINK.sub(moved, text)
+    text = LINK.sub(moved, _DECLARED.sub("", text))
     text = _PICTURE.sub(
         lambda picture: (
             f'<p><img {picture["about"]}src="{picture["light"]}#only-light">'

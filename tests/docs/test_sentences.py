@@ -30,6 +30,7 @@ LONGEST = 25
 def paragraphs(page: str) -> Iterator[str]:
     """What people read as running text: paragraphs, items of lists, cells of tables."""
     page = re.sub(r"^```.*?^```$", "\n", page, flags=re.DOTALL | re.MULTILINE)
+    page = re.sub(r"^<!--.*?-->$", "\n", page, flags=re.DOTALL | re.MULTILINE)
     page = re.sub(r"</?(?:picture|source|img)[^>]*>", "", page)
     page = re.sub(r"^#+ .*$", "\n", page, flags=re.MULTILINE)
     page = re.sub(r"^(?:[-*]|\d+\.) ", "\n\n", page, flags=re.MULTILINE)

@@ -89,6 +89,16 @@ def test_lists_and_bars_are_written_as_the_generator_reads_them(staged: Path) ->
     assert "`echo 1 >&2 | echo 2 >&2`" in truth
 
 
+def test_what_pages_declare_to_their_test_is_not_on_the_site(staged: Path) -> None:
+    """Not even as comments, which the search of the site would find."""
+    declared = [page for page in DOCS.rglob("*.md") if "<!-- docs-test: " in page.read_text()]
+    assert len(declared) > 15
+    for page in staged.rglob("*.md"):
+        assert not re.search(r"^<!-- docs-test", page.read_text(encoding="utf-8"), re.MULTILINE), (
+            page
+        )
+
+
 def test_the_check_sees_broken_links_and_what_is_loaded_from_outside(tmp_path: Path) -> None:
     (tmp_path / "a.html").write_text('<h1 id="here"></h1><a href="b.html#there">b</a>')
     (tmp_path / "b.html").write_text('<p id="there"></p><a href="a.html#here">a</a>')

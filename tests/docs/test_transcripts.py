@@ -2,44 +2,21 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
+import signal
 import subprocess
-import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+import transcripts
 
 ROOT = Path(__file__).parents[2]
 
 
-def script(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-transcripts = script("transcripts")
 README = transcripts.README.read_text(encoding="utf-8")
 PARTS = list(transcripts.parts(README))
 
-MEASURED = ["time", "executions", "volatile", "executed", "shared"]
-"""Lines of `generate` with what another machine, or the same one another time, does otherwise."""
-
-
-def steady(lines: list[str]) -> list[str]:
-    """The lines without what differs between machines."""
-    kept = []
-    for line in lines:
-        word = line.partition(" ")[0]
-        if word != "repeated":  # there where something had to be done again
-            kept.append(word if word in MEASURED else line)
-    return kept
+steady = transcripts.steady
 
 
 @pytest.mark.usefixtures("system")
@@ -50,6 +27,7 @@ def test_everything_prints_what_the_page_shows(tmp_path: Path) -> None:
     assert {part.kind for part in shown} == {"command", "python"}
     for part in shown:
         assert steady(session.printed(part)) == steady(part.lines), part.text
+    session.close()
 
 
 def test_nothing_that_the_page_shows_is_left_unrun() -> None:
@@ -124,5 +102,17 @@ def test_a_page_that_shows_something_else_is_seen(tmp_path: Path) -> None:
     ]:
         found = session.printed(transcripts.Part(kind, text))
         assert [sorted(line) for line in found] == [sorted(line) for line in printed]
+    session.close()
     assert steady(["records  2", "time  1 s"]) != steady(["records  3", "time  1 s"])
     assert steady(["records  2", "time  1 s"]) == steady(["records  2", "time  2 s", "repeated  1"])
+
+
+def test_an_interrupted_page_leaves_no_process_behind(tmp_path: Path) -> None:
+    session = transcripts.Session(tmp_path, ())
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            session.command("read; echo $$ > pid; kill -INT $PPID; exec sleep 99", "go\n")
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert not Path("/proc", (tmp_path / "pid").read_text().strip()).exists()
