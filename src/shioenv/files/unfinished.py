@@ -50,40 +50,47 @@ def unfinished(what: str, plan: object) -> Iterator[Path]:
 class Parts(Generic[Value]):
     """The finished parts of some work by key, in a journal; a context manager.
 
-    `encode` turns a part into JSON and `decode` turns it back. A line that is torn or damaged, or
-    that `decode` refuses, is left out, so that its part is made again. Errors: DatasetStorageError.
+    `encode` turns a part into JSON and `decode` turns it back. The journal lies in `directory`;
+    None: the parts are kept in memory alone, and nothing is to be entered. A line that is torn or
+    damaged, or that `decode` refuses, is left out, so that its part is made again. Errors:
+    DatasetStorageError.
     """
 
     def __init__(
         self,
-        directory: Path,
+        directory: Path | None,
         name: str,
         encode: Callable[[Value], Any],
         decode: Callable[[Any], Value],
     ) -> None:
-        self._path = directory / f"{name}.ndjson"
+        self._path = None if directory is None else directory / f"{name}.ndjson"
+        self._journal: Journal[None] | None = None
         self._encode, self._decode = encode, decode
         self._numbers = count()
         self.values: dict[str, Value] = {}
         """The finished parts, those of an earlier call among them."""
+        self.kept = 0
+        """How many parts an earlier call left."""
 
     def __enter__(self) -> Self:
-        with storage_errors(self._path):
-            self._journal = Journal[None](self._path, self._read)
-        self.kept = len(self.values)
-        """How many parts an earlier call left."""
+        if self._path is not None:
+            with storage_errors(self._path):
+                self._journal = Journal(self._path, self._read)
+            self.kept = len(self.values)
         return self
 
     def __exit__(self, *exception: object) -> None:
-        with storage_errors(self._path):
-            self._journal.close()
+        if self._journal is not None:
+            with storage_errors(self._journal.path):
+                self._journal.close()
 
     def add(self, key: str, part: Value) -> Value:
         """Keep a part. Return it as the next call reads it, so that both go on with the same."""
         content = json.dumps([key, self._encode(part)]).encode()
         read = self._decode(json.loads(content)[1])
-        with storage_errors(self._path):
-            self._journal.append(next(self._numbers), None, content)
+        if self._journal is not None:
+            with storage_errors(self._journal.path):
+                self._journal.append(next(self._numbers), None, content)
         self.values[key] = read
         return read
 
