@@ -6,20 +6,28 @@ import hashlib
 import json
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
+
+from msgspec import MsgspecError
 
 from shioenv.errors import DatasetBusyError, ShioenvError
 from shioenv.files.cache import cache_directory
 from shioenv.files.durable import atomic_write, locked, sha256_of, storage_errors
 from shioenv.files.journal import Journal
 
+Task = TypeVar("Task")
 Value = TypeVar("Value")
 
 _SUMS = "sums.json"
+
+
+def digest_of(plan: object) -> str:
+    """SHA-256 (hex) of a plan, which is JSON."""
+    return hashlib.sha256(json.dumps(plan, sort_keys=True).encode()).hexdigest()
 
 
 @contextmanager
@@ -31,9 +39,7 @@ def unfinished(what: str, plan: object) -> Iterator[Path]:
     the process is killed, it stays for the next call. A call beside another one with the same plan
     gets an empty directory, which is removed in any case. Errors: DatasetStorageError.
     """
-    text = json.dumps(plan, sort_keys=True, ensure_ascii=True)
-    digest = hashlib.sha256(text.encode()).hexdigest()
-    directory = cache_directory() / "unfinished" / f"{what}-{digest[:24]}"
+    directory = cache_directory() / "unfinished" / f"{what}-{digest_of(plan)[:24]}"
     with ExitStack() as opened:
         with storage_errors(directory):
             directory.mkdir(parents=True, exist_ok=True)
@@ -94,11 +100,29 @@ class Parts(Generic[Value]):
         self.values[key] = read
         return read
 
+    def completed(
+        self,
+        run: Callable[[Iterator[tuple[int, Task]]], Iterable[tuple[int, Value]]],
+        tasks: Iterable[tuple[int, Task]],
+    ) -> Iterator[tuple[int, Value]]:
+        """The part of each numbered task: first those that are there, then those that `run` makes.
+
+        Errors: those of `run`; DatasetStorageError.
+        """
+        missing = []
+        for number, task in tasks:
+            if str(number) in self.values:
+                yield number, self.values[str(number)]
+            else:
+                missing.append((number, task))
+        for number, part in run(iter(missing)) if missing else ():
+            yield number, self.add(str(number), part)
+
     def _read(self, content: bytes) -> tuple[int, None] | None:
         try:
             key, part = json.loads(content)
             self.values[str(key)] = self._decode(part)
-        except (ValueError, TypeError, KeyError, LookupError, ShioenvError):
+        except (ValueError, TypeError, LookupError, ShioenvError, MsgspecError):
             return None
         return next(self._numbers), None
 

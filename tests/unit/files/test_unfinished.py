@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -109,3 +110,19 @@ def test_kept_files_are_taken_whole_or_not_at_all(tmp_path: Path) -> None:
     (taken / "index").unlink()
     assert not take_files(kept_files, taken)
     assert not list(taken.iterdir())
+
+
+def test_only_missing_parts_are_made(tmp_path: Path) -> None:
+    made: list[int] = []
+
+    def squared(tasks: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+        for number, task in tasks:
+            made.append(number)
+            yield number, task**2
+
+    tasks = [(number, number) for number in range(5)]
+    with parts(tmp_path) as first:
+        assert dict(first.completed(squared, tasks[1:3])) == {1: 1, 2: 4}
+    with parts(tmp_path) as second:
+        assert dict(second.completed(squared, tasks)) == {0: 0, 1: 1, 2: 4, 3: 9, 4: 16}
+    assert made == [1, 2, 0, 3, 4]
