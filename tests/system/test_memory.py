@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -88,8 +89,8 @@ def test_training_that_was_killed_goes_on(
 
     kept = tmp_path / "cache" / "unfinished"
     for what, at in (("the distance", 5), ("the trees", 9)):
-        words = [dataset, tmp_path / "killed", tmp_path / "cache", what, at]
-        words = [sys.executable, "-c", KILLED, *map(str, words)]
+        given = [dataset, tmp_path / "killed", tmp_path / "cache", what, at]
+        words = [sys.executable, "-c", KILLED, *map(str, given)]
         assert subprocess.run(words, check=False).returncode == -signal.SIGKILL
     assert len(list(kept.iterdir())) == 2
     monkeypatch.setattr("shioenv.files.unfinished.cache_directory", lambda: tmp_path / "cache")
@@ -97,8 +98,17 @@ def test_training_that_was_killed_goes_on(
     asked: list[int] = []
     told: list[tuple[str, int, int]] = []
     write, ask = training.write_memory, training._asked
-    monkeypatch.setattr(training, "write_memory", lambda *a: (written.append(a), write(*a)))
-    monkeypatch.setattr(training, "_asked", lambda m, n: (asked.append(n), ask(m, n))[1])
+
+    def noted_write(*given: Any) -> int:
+        written.append(given)
+        return write(*given)
+
+    def noted_ask(memory: Any, number: int) -> Any:
+        asked.append(number)
+        return ask(memory, number)
+
+    monkeypatch.setattr(training, "write_memory", noted_write)
+    monkeypatch.setattr(training, "_asked", noted_ask)
 
     def train(directory: Path, questions: int = 40, seed: int = 0) -> dict[str, bytes]:
         written.clear()
@@ -126,8 +136,8 @@ def test_training_by_another_plan_takes_no_questions_over(
 ) -> None:
     from shioenv.training import memory as training
 
-    words = [dataset, tmp_path / "killed", tmp_path / "cache", "the trees", 9]
-    words = [sys.executable, "-c", KILLED, *map(str, words)]
+    given = [dataset, tmp_path / "killed", tmp_path / "cache", "the trees", 9]
+    words = [sys.executable, "-c", KILLED, *map(str, given)]
     assert subprocess.run(words, check=False).returncode == -signal.SIGKILL
     monkeypatch.setattr("shioenv.files.unfinished.cache_directory", lambda: tmp_path / "cache")
     told: list[tuple[str, int, int]] = []
