@@ -16,14 +16,23 @@ from typer.testing import CliRunner
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.cli.main import app
 from shioenv.domain.inputs import Session
-from shioenv.errors import TaskError
+from shioenv.errors import StartDirectoryError, TaskError
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.live.terminal import Terminal
 from shioenv.recording.session import SessionRecorder
 from shioenv.recording.text import read_arguments
 from shioenv.tasks import certify
+from shioenv.tasks.attacks import ATTACKS
 from shioenv.tasks.certificate import Certificate, JudgeCertificate
-from shioenv.tasks.certify import certificate_of, certify_tasks, faults_now, judge_digests
+from shioenv.tasks.certify import (
+    SEALED,
+    UNSEALED,
+    certificate_of,
+    certify_tasks,
+    faults_now,
+    judge_digests,
+    sealed,
+)
 from shioenv.tasks.check import Judge, Verdict
 from shioenv.tasks.make import made_of
 from shioenv.tasks.task import Task, read_tasks, write_tasks
@@ -32,7 +41,7 @@ pytestmark = [pytest.mark.usefixtures("system"), pytest.mark.xdist_group("tasks"
 
 HOME = "/home/ubuntu"
 JUDGE, CHANNEL = judge_digests()
-STOOD = JudgeCertificate(judge=JUDGE, channel=CHANNEL, attacks=60, tasks=50)
+STOOD = JudgeCertificate(judge=JUDGE, channel=CHANNEL, attacks=len(ATTACKS), tasks=50)
 TEXTS = (
     "chmod --verbose 600 data/numbers.txt",
     "sort -r documents/names.txt",
@@ -160,7 +169,7 @@ def test_what_was_changed_since_is_found(
 ) -> None:
     text = "sort -r documents/names.txt"
     found = replace(certified(text), loaded=2)
-    task = replace(tasks[text], certificate=found)
+    task = sealed(tasks[text], found)
     assert faults_now(task, observer) == ()
     assert faults_now(tasks[text], observer) == ("there is no certificate",)
     prompt = replace(task, prompt=task.prompt + "\n")
@@ -168,8 +177,117 @@ def test_what_was_changed_since_is_found(
     output = replace(task, goal=replace(task.goal, output="x\n"))
     assert "the goal was changed since" in faults_now(output, observer)
     assert any(fault.startswith("right answers fail") for fault in faults_now(output, observer))
-    judge = replace(task, certificate=replace(found, judged_by=replace(STOOD, channel="0")))
+    judge = sealed(task, replace(found, judged_by=replace(STOOD, channel="0")))
     assert faults_now(judge, observer) == ("the judge was changed since",)
+
+
+def _edited(value: Any) -> Any:
+    """Another value of the same type."""
+    match value:
+        case bool():
+            return not value
+        case int():
+            return value + 1
+        case float():
+            return value / 2 or 0.25
+        case str():
+            return f"{value}0"
+        case tuple():
+            return (*value, "true")
+        case list():
+            return [*value, "true"]
+        case dict():
+            return {**value, "names": True}
+    assert value is None
+    return 0.25
+
+
+@pytest.fixture(scope="module")
+def small(observer: SandboxRunner, tasks: dict[str, Task]) -> Task:
+    """A certified task whose certificate is checked in few runs."""
+    task = tasks[TEXTS[2]]
+    whole = certificate_of(task, (), observer, k=2, judged_by=STOOD)
+    misses, right = whole.near_misses[:1], whole.alternatives[:1]
+    trial = certify.Trial(task, observer)
+    found = replace(
+        whole, near_misses=misses, alternatives=right, loaded=2, **trial.digests((*misses, *right))
+    )
+    done = sealed(replace(task, necessary=1.0), found)
+    assert faults_now(done, observer) == ()
+    return done
+
+
+def test_an_edit_of_any_field_is_found(small: Task, observer: SandboxRunner) -> None:
+    known = small.certificate
+    assert known is not None
+    edits: dict[str, Task] = {}
+    for name in Certificate.__struct_fields__:
+        if name != "judged_by":
+            changed = replace(known, **{name: _edited(getattr(known, name))})
+            edits[name] = replace(small, certificate=changed)
+    for name in JudgeCertificate.__struct_fields__:
+        judged_by = replace(STOOD, **{name: _edited(getattr(STOOD, name))})
+        edits[f"judged_by.{name}"] = replace(small, certificate=replace(known, judged_by=judged_by))
+    for name in Task.__struct_fields__:
+        if name not in {"certificate", "goal", "system_digest"}:
+            value = _edited(getattr(small, name))
+            edits[f"task {name}"] = replace(small, **{name: value})
+    for name, value in {"patch": [], "digests": {}, "output": "true\n"}.items():
+        edits[f"goal {name}"] = replace(small, goal=replace(small.goal, **{name: value}))
+    unseen = {name for name, task in edits.items() if not _is_refused(task, observer)}
+    assert unseen == {f"task {name}" for name in UNSEALED}
+    with pytest.raises(TaskError, match="was made on"):
+        faults_now(replace(small, system_digest="ab" * 32), observer)
+
+
+def _is_refused(task: Task, observer: SandboxRunner) -> bool:
+    try:
+        return bool(faults_now(task, observer))
+    except StartDirectoryError:
+        return True
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        {"k": 3},
+        {"solved": 3},
+        {"idle": 1},
+        {"loaded": 3},
+        {"mistaken": ("true",)},
+        {"refused": ("true",)},
+        {"untold": ("/cwd",)},
+        {"leaks": ("prompt",)},
+        {"near_misses": ("cp data/ids.txt logs/copy",)},
+        {"alternatives": ("true",)},
+        {"judged_by": replace(STOOD, attacks=1)},
+        {"judged_by": replace(STOOD, forged=("000000: a trap",))},
+        {"judged_by": replace(STOOD, judge="0")},
+    ],
+)
+def test_what_a_check_finds_out_is_not_taken_from_a_digest(
+    edit: dict[str, Any], small: Task, observer: SandboxRunner
+) -> None:
+    assert small.certificate is not None
+    forged = sealed(small, replace(small.certificate, **edit))
+    assert faults_now(forged, observer)
+
+
+def test_the_solution_is_run_as_often_as_the_certificate_says(
+    small: Task, observer: SandboxRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    typed: list[str] = []
+    passes = certify.Trial.passes
+
+    def counted(trial: certify.Trial, text: str) -> bool:
+        typed.append(text)
+        return passes(trial, text)
+
+    monkeypatch.setattr(certify.Trial, "passes", counted)
+    assert small.certificate is not None
+    many = sealed(small, replace(small.certificate, k=50, solved=50))
+    assert faults_now(many, observer, k=4) == ()
+    assert (typed.count(small.solution), typed.count(certify.NOTHING)) == (4, 4)
 
 
 @pytest.fixture
@@ -195,6 +313,7 @@ def test_tasks_are_certified_and_checked_by_a_command(
     assert not list(tmp_path.glob("*.partial"))
     checked = CliRunner().invoke(app, ["tasks", "certify", str(out), "--check", "--workers", "1"])
     assert (checked.exit_code, "2 of 2 tasks are certified" in checked.stdout) == (0, True)
+    assert all(name in checked.stdout for name in (*SEALED, *UNSEALED))
     worse = tmp_path / "worse.jsonl"
     write_tasks([shipped[0], replace(shipped[1], prompt="Copy it.")], worse)
     checked = CliRunner().invoke(app, ["tasks", "certify", str(worse), "--check", "--workers", "1"])

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from itertools import permutations
 from random import Random
 from unittest.mock import patch
 
 import pytest
+from msgspec.structs import replace
 
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.domain.inputs import Session
 from shioenv.irreducibility.scoring import Scoring
+from shioenv.live.entered import Command, Running
 from shioenv.live.terminal import Terminal
 from shioenv.recording.session import SessionRecorder
 from shioenv.recording.text import read_arguments
@@ -131,4 +134,81 @@ def test_rows_are_not_run_again_until_the_goal_is_reached(
             episode.act(":")
         assert runs.call_count == 0
         assert episode.act("chmod 600 data/numbers.txt").done
-        assert runs.call_count == 1
+        repeated = [one for one in runs.call_args_list if len(one.args[0]) == 7]
+        assert len(repeated) == 1
+
+
+QUEUE = "import ctypes; ctypes.CDLL(None).mq_open(b'/left', 66, 0o600, None)"
+UNASKED = (
+    ("ip neigh add 192.168.100.8 lladdr 02:00:00:00:00:08 dev eth0 nud permanent", "neighbours"),
+    ("ip neigh add proxy 192.168.100.9 dev eth0", "proxies of neighbours"),
+    ("ip mptcp endpoint add 192.168.100.2 dev eth0", "MPTCP endpoints"),
+    ("ip mptcp limits set subflow 4", "MPTCP limits"),
+    ("ip addrlabel add prefix 2001:db8::/32 label 77", "labels of addresses"),
+    ("ip nexthop add id 5 blackhole", "next hops"),
+    ("ipcmk -Q", "IPC objects"),
+    ("ipcmk -M 64", "IPC objects"),
+    ("ipcmk -S 1", "IPC objects"),
+    (f'python3 -c "{QUEUE}"', "message queues"),
+    ("pkill -9 -x cron; while pgrep -x cron > /dev/null; do :; done", "services"),
+)
+
+
+@pytest.fixture(scope="module")
+def chmod(task: Callable[[str], Task | None]) -> Task:
+    made = task("chmod 600 data/numbers.txt")
+    assert made is not None
+    return made
+
+
+@pytest.mark.parametrize(("row", "name"), UNASKED)
+def test_state_that_no_patch_names_has_to_stay(
+    row: str, name: str, observer: SandboxRunner, chmod: Task
+) -> None:
+    terminal = Terminal(observer, HOME)
+    assert terminal.run(row).exit_code == 0
+    terminal.run(chmod.solution)
+    verdict = Judge(chmod, observer).judge(terminal)
+    assert (verdict.passed, verdict.missing, verdict.extra) == (False, (), (name,))
+
+
+@pytest.mark.parametrize("last", ["exit", ":", "sleep 60 > /dev/null 2>&1 &"])
+def test_state_that_was_put_back_does_not_count(
+    last: str, observer: SandboxRunner, chmod: Task
+) -> None:
+    terminal = Terminal(observer, HOME)
+    terminal.run(UNASKED[0][0])
+    terminal.run("ip neigh del 192.168.100.8 dev eth0; ipcrm -q $(ipcmk -Q | grep -o '[0-9]*$')")
+    terminal.run(chmod.solution)
+    terminal.run(last)
+    assert Judge(chmod, observer).judge(terminal).passed
+
+
+def test_no_program_that_a_row_replaced_reads_this_state(
+    observer: SandboxRunner, chmod: Task
+) -> None:
+    judge = Judge(chmod, observer)
+    terminal = Terminal(observer, HOME)
+    terminal.run(f"{UNASKED[0][0]}; mv /usr/sbin/ip /usr/sbin/ip.old; ln -s /bin/true /usr/sbin/ip")
+    terminal.run(f"{chmod.solution}; rm /usr/sbin/ip; mv /usr/sbin/ip.old /usr/sbin/ip")
+    assert "neighbours" in judge.judge(terminal).extra
+
+
+def test_this_state_is_that_of_where_the_task_begins(observer: SandboxRunner, chmod: Task) -> None:
+    begun = replace(chmod, history=[UNASKED[0][0], UNASKED[-1][0]])
+    judge = Judge(begun, observer)
+    terminal = Terminal(observer, HOME, begun.history)
+    terminal.run(chmod.solution)
+    assert judge.judge(terminal).passed
+    terminal.run("ip neigh del 192.168.100.8 dev eth0")
+    assert judge.judge(terminal).extra == ("neighbours",)
+
+
+def test_commands_that_entered_have_to_leave_this_state(
+    observer: SandboxRunner, chmod: Task
+) -> None:
+    for row, extra in ((":", ()), *((row, (name,)) for row, name in UNASKED[-2:])):
+        terminal = Terminal(observer, HOME)
+        entered = terminal.enter(Command(text=f"{row}; {chmod.solution}", cwd=HOME))
+        asyncio.run(Running(entered).finish())
+        assert Judge(chmod, observer).judge(terminal).extra == extra

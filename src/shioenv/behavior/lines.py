@@ -244,9 +244,22 @@ class Lines:
             separate=separate,
             stdin=stdin,
         )
+        return self._beside(self._sandbox.run_beside, request)
+
+    def apart(self, text: str, *, wall_seconds: float | None = None) -> Behavior:
+        """As `beside`, in the root directory and on the pristine system's files.
+
+        Network, processes and IPC objects are those that the lines left, and no program that a line
+        replaced runs. Errors: those of `beside`.
+        """
+        return self._beside(
+            self._sandbox.run_apart, Request(text, cwd="/", wall_seconds=wall_seconds)
+        )
+
+    def _beside(self, run: Callable[[Request], Execution], request: Request) -> Behavior:
         with self.turn():
             try:
-                execution = self._sandbox.run_beside(request)
+                execution = run(request)
             except SandboxError:
                 self.ended = self._gone = True
                 raise

@@ -213,7 +213,13 @@ def certify(
     ] = None,
     k: Annotated[
         int,
-        typer.Option("--k", min=1, metavar="N", help="Runs of the solution, and of nothing."),
+        typer.Option(
+            "--k",
+            min=1,
+            metavar="N",
+            help="Runs of the solution, and of nothing; with --check at most, else as many as the "
+            "certificate names.",
+        ),
     ] = 20,
     check: Annotated[
         bool,
@@ -232,13 +238,14 @@ def certify(
     a near miss passes, or another right answer does not. It fails where its prompt leaves the goal
     open, and where its solution can be read. The judge is attacked first, once for each build. A
     folder of Harbor is judged by its own files, and gets the file `certificate.json`. A command
-    that was stopped goes on where it was. The exit status is 1 where a checked certificate no
-    longer holds, else 0.
+    that was stopped goes on where it was. --check runs again what the certificates name, and lists
+    the fields that it cannot find out. The exit status is 1 where a checked certificate no longer
+    holds, else 0.
     """
     from functools import partial
 
     from shioenv.errors import UsageError
-    from shioenv.tasks.certify import certify_file, recheck_tasks
+    from shioenv.tasks.certify import SEALED, UNSEALED, certify_file, recheck_tasks
     from shioenv.tasks.harbor.certify import certify_folders, recheck_folders
     from shioenv.tasks.task import read_tasks
 
@@ -257,7 +264,7 @@ def certify(
             )
             found = [task.certificate.faults if task.certificate else () for task in tasks]
         else:
-            again = partial(recheck_tasks, system=system, workers=workers, report=report)
+            again = partial(recheck_tasks, k=k, system=system, workers=workers, report=report)
             if file.is_dir():
                 tasks, found = recheck_folders(file, again)
             else:
@@ -271,6 +278,10 @@ def certify(
     lines = list(_faulty(faulty))
     lines.append(f"{len(tasks) - len(faulty):,} of {len(tasks):,} tasks are certified")
     document = {"tasks": len(tasks), "certified": len(tasks) - len(faulty), "faulty": faulty}
+    if check:
+        document |= {"by_digest_alone": list(SEALED), "unchecked": list(UNSEALED)}
+        lines.append(f"checked by the certificate's digest alone: {', '.join(SEALED)}")
+        lines.append(f"not checked: {', '.join(UNSEALED)}")
     return shared.Printout(document, lines, indent=2, status=1 if check and faulty else 0)
 
 

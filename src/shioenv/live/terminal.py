@@ -30,6 +30,7 @@ from shioenv.bash.words import quoted
 from shioenv.behavior.lines import Lines
 from shioenv.behavior.observe import LENT_SECONDS
 from shioenv.behavior.rows import Row, RowKind
+from shioenv.behavior.unrecorded import PROBE, SECONDS, unrecorded
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import Context
 from shioenv.domain.names import name_bytes
@@ -311,6 +312,21 @@ class Terminal:
         pristine = self.machine.context(self.start.cwd)
         before = self._alone(self._history)
         return Context(before.patch.apply(pristine.document)) if before else pristine
+
+    def unrecorded(self) -> Mapping[str, bytes] | None:
+        """What the rows left that no patch names (`behavior.unrecorded`); None: it is unreadable.
+
+        It is read from outside, beside the shell, by the pristine system's programs. Errors: those
+        of the machine; SandboxError where no shell stays in it.
+        """
+        printed = self._shell().apart(PROBE, wall_seconds=SECONDS).output
+        return unrecorded(printed, self.machine.system.declaration)
+
+    def unrecorded_before(self) -> Mapping[str, bytes] | None:
+        """The same where the terminal began, after its history was typed there."""
+        rows = [*self._history, Row(RowKind.BESIDE, PROBE)]
+        asked = self.machine.type(rows, self.start.cwd, wall_seconds=SECONDS)
+        return unrecorded(asked.output, self.machine.system.declaration)
 
     def _since(self, before: Behavior, whole: Behavior) -> Behavior:
         """What was done after the history, with digests of moved files too."""

@@ -60,14 +60,16 @@ class Certificate(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """The system's digest."""
     tests: str
     """SHA-256 (hex) of all that was run: solution, near misses, alternatives."""
+    digest: str = ""
+    """SHA-256 (hex) of the task, without its id and `solved_by`, and of every other field here."""
 
     @property
     def faults(self) -> tuple[str, ...]:
         """Why the task is not shipped, a line for each; empty where nothing is wrong."""
         lines = (
-            (self.solved < self.k, f"the solution passed {self.solved} of {self.k} times"),
+            (self.solved != self.k, f"the solution passed {self.solved} of {self.k} times"),
             (self.idle > 0, f"doing nothing passed {self.idle} of {self.k} times"),
-            (self.loaded < 2, f"under load the solution passed {self.loaded} of 2 times"),
+            (self.loaded != 2, f"under load the solution passed {self.loaded} of 2 times"),
             (bool(self.mistaken), f"near misses pass: {_shown(self.mistaken)}"),
             (bool(self.refused), f"right answers fail: {_shown(self.refused)}"),
             (bool(self.untold), f"underspecified: {_shown(self.untold)}"),

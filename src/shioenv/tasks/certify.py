@@ -36,7 +36,7 @@ from shioenv.tasks.certificate import Certificate, JudgeCertificate, digest_of
 from shioenv.tasks.check import Judge, refuse_other
 from shioenv.tasks.determined import leaks, lines_of, untold
 from shioenv.tasks.make import Report, sandbox_of
-from shioenv.tasks.task import Task, read_tasks, write_tasks
+from shioenv.tasks.task import Task, bare, read_tasks, write_tasks
 from shioenv.tasks.variants import ALTERNATIVES, candidates, near_misses, neighbours, reaches
 
 ATTACKED: Final = 50
@@ -44,6 +44,19 @@ ATTACKED: Final = 50
 
 NOTHING: Final = ":"
 """The row of who does nothing."""
+
+RUNS: Final = 20
+"""Runs of the solution, and of nothing, by default."""
+
+SEALED: Final = (
+    "commands", "irreducibility", "necessary", "n_arguments", "record", "judged_by.forged",
+    "judged_by.tasks",
+)  # fmt: skip
+"""Fields of a task and its certificate that a check does not find out again. An edit of one shows
+in the certificate's digest, unless that is computed anew."""
+
+UNSEALED: Final = ("id", "solved_by")
+"""Fields of a task that may change after it was certified, and that no check looks at."""
 
 BATCH: Final = 256
 """Tasks between two changes from an idle machine to a loaded one."""
@@ -191,7 +204,19 @@ def certify_tasks(
                     if journal is not None:
                         content = msgspec.json.encode([number, certificate])
                         journal.append(number, certificate, content)
-    return [replace(task, certificate=found[number]) for number, task in enumerate(tasks)]
+    return [sealed(task, found[number]) for number, task in enumerate(tasks)]
+
+
+def sealed(task: Task, certificate: Certificate) -> Task:
+    """The task with this certificate, whose `digest` is filled in."""
+    return replace(task, certificate=replace(certificate, digest=_seal(task, certificate)))
+
+
+def _seal(task: Task, certificate: Certificate) -> str:
+    fields = msgspec.to_builtins(bare(task))
+    for name in UNSEALED:
+        del fields[name]
+    return digest_of([fields, msgspec.to_builtins(replace(certificate, digest=""))])
 
 
 def certify_file(
@@ -214,16 +239,22 @@ def rebased(tasks: Sequence[Task], built: System) -> list[Task]:
     """The tasks as tasks of this build of their system, without certificates.
 
     What they ask for stays. So nobody knows whether they can be done there, before they are proved
-    or certified. Errors: TaskError where their system is another one, and where a prompt or a goal
-    is not the one that the task's certificate names.
+    or certified. Errors: TaskError where their system is another one, and where a task is not the
+    one that its certificate names.
     """
     for task in tasks:
         known = task.certificate
         prompt = hashlib.sha256(task.prompt.encode()).hexdigest()
         goal = digest_of(msgspec.to_builtins(task.goal))
-        if known is not None and (known.prompt, known.goal) != (prompt, goal):
+        if known is None:
+            changed = ""
+        elif (known.prompt, known.goal) != (prompt, goal):
+            changed = "the prompt or the goal of "
+        else:
+            changed = "" if known.digest in {"", _seal(task, known)} else "the certificate or "
+        if changed:
             raise TaskError(
-                f"the prompt or the goal of task {task.id} was changed since it was certified",
+                f"{changed}task {task.id} was changed since it was certified",
                 hint="certify the changed tasks without --rebase, where they were made",
             )
         if task.system != built.name:
@@ -255,6 +286,7 @@ def certify_into(
 def recheck_tasks(
     tasks: Iterable[Task],
     *,
+    k: int = RUNS,
     court: Court = OURS,
     system: str | None = None,
     workers: int | None = None,
@@ -262,17 +294,26 @@ def recheck_tasks(
 ) -> list[tuple[str, ...]]:
     """What is wrong with each task's certificate now, in order; empty for nothing.
 
-    Each line of the certificate is found out once more, with all inputs that it names, each once. A
+    `faults_now` says what is found out once more; the runs under load are made again as well. A
     task without a certificate has that fault. Errors: as `certify_tasks` raises them.
     """
     tasks = list(tasks)
     built = _system_of(tasks, system)
     faults: dict[int, tuple[str, ...]] = {}
-    with LocalExecutor(workers) as executor:
-        job = _job(partial(_rechecked, court=court), system or built.name, built)
+    name = system or built.name
+    loaded = _job(partial(_loaded, court=court), name, built)
+    with LocalExecutor(workers) as executor, LocalExecutor(workers) as second:
+        job = _job(partial(_rechecked, court=court, k=k), name, built)
         for done, (number, found) in enumerate(executor.map(job, enumerate(tasks)), 1):
             faults[number] = found
             report(done, len(tasks))
+        left = [(number, task) for number, task in enumerate(tasks) if not faults[number]]
+        if left:
+            with _load():
+                for number, passed in second.map(loaded, left):
+                    known = tasks[number].certificate
+                    assert known is not None
+                    faults[number] = replace(known, loaded=passed).faults
     return [faults[number] for number in range(len(tasks))]
 
 
@@ -365,8 +406,20 @@ def certificate_of(
     )
 
 
-def faults_now(task: Task, machine: SandboxRunner, court: Court = OURS) -> tuple[str, ...]:
-    """What is wrong with a task's certificate, found out once more. Errors: those of `Judge`."""
+def faults_now(
+    task: Task, machine: SandboxRunner, court: Court = OURS, *, k: int = RUNS
+) -> tuple[str, ...]:
+    """What is wrong with a task's certificate, found out once more. Errors: those of `Judge`.
+
+    - Each fault that the certificate itself tells of is one.
+    - Its digests are computed anew: an edit of the task or of the certificate is a fault.
+    - The solution and nothing are run `k` times, or as often as the certificate says where that is
+      less. The part of the solution and all inputs that the certificate names are run once.
+    - Prompt, leaks and the folder's files are read once more.
+
+    `loaded` is taken from the certificate (`recheck_tasks` runs that again), and so is what the
+    attacks found.
+    """
     known = task.certificate
     if known is None:
         return ("there is no certificate",)
@@ -375,20 +428,30 @@ def faults_now(task: Task, machine: SandboxRunner, court: Court = OURS) -> tuple
     faults = [
         f"the {name} was changed since" for name in digests if digests[name] != getattr(known, name)
     ]
+    if not known.digest:
+        faults.append("the certificate has no digest")
+    elif not faults and known.digest != _seal(task, known):
+        faults.append("the task or its certificate was changed since")
     if (known.judged_by.judge, known.judged_by.channel) != court.digests():
         faults.append("the judge was changed since")
+    elif known.judged_by.attacks != len(ATTACKS):
+        faults.append("the number of attacks was changed since")
+    if trial.passes(task.reduced):
+        faults.append("a part of the solution passes")
+    runs = min(known.k, k)
     now = replace(
         known,
-        k=1,
-        solved=int(trial.passes(task.solution)),
-        idle=int(trial.passes(NOTHING)),
+        k=runs,
+        solved=sum(trial.passes(task.solution) for _ in range(runs)),
+        idle=sum(trial.passes(NOTHING) for _ in range(runs)),
+        loaded=2,
         mistaken=tuple(text for text in known.near_misses if trial.passes(text)),
         refused=tuple(text for text in known.alternatives if not trial.passes(text)),
         untold=tuple(trial.untold()),
         leaks=tuple(leaks(task, _lines_of(machine))),
         altered=tuple(trial.altered()),
     )
-    return (*faults, *now.faults)
+    return tuple(dict.fromkeys((*faults, *now.faults, *known.faults)))
 
 
 _lines: dict[str, Mapping[str, str]] = {}
@@ -434,8 +497,8 @@ def _loaded(lane: Lane, task: tuple[int, Task], *, court: Court) -> int:
     return sum(trial.passes(task[1].solution) for _ in range(2))
 
 
-def _rechecked(lane: Lane, task: tuple[int, Task], *, court: Court) -> tuple[str, ...]:
-    return faults_now(task[1], sandbox_of(lane), court)
+def _rechecked(lane: Lane, task: tuple[int, Task], *, court: Court, k: int) -> tuple[str, ...]:
+    return faults_now(task[1], sandbox_of(lane), court, k=k)
 
 
 @contextmanager

@@ -37,6 +37,9 @@ OWN: Final = frozenset({"cwd", "umask", "groups", *SHELL_FIELDS})
 REASON: Final = "the rows, which did something else when they were repeated"
 """Why a terminal that has reached the goal does not pass."""
 
+UNREADABLE: Final = "what no patch names: it could not be read"
+"""Why a terminal does not pass where a process hinders whoever reads that."""
+
 SESSION: Final = timedelta(hours=1)
 """Time from the system's instant on. A file time within it is the session's own."""
 
@@ -57,7 +60,8 @@ class Verdict:
     missing: tuple[str, ...]
     """What does not hold: JSON Pointers, `content of NAME`, `output`."""
     extra: tuple[str, ...]
-    """What was changed though the goal does not say so, in the same form; also `REASON`."""
+    """What was changed though the goal does not say so, in the same form; also names
+    of `UNRECORDED`, `UNREADABLE` and `REASON`."""
 
 
 class Judge:
@@ -74,6 +78,7 @@ class Judge:
         self._pristine = machine.context(task.cwd).document
         self._before = Terminal(machine, task.cwd, task.history).before().document
         self._goal = task.patch
+        self._unrecorded: Mapping[str, bytes] | None = None
         self._unasked = OWN - {_area(operation) for operation in self._goal.operations}
 
     def judge(self, terminal: Terminal) -> Verdict:
@@ -96,12 +101,16 @@ class Judge:
           on the repetition, and `extra` ends with `REASON`.
         - Where a command entered the machine (`Terminal.enter`), nothing is repeated. Then every
           process is ended, and what the sandbox sees from outside has to be as the goal says.
-        - Where no shell stays in the machine, each row was typed after repeated ones. Then every
-          row has to do the same to the machine when it is repeated.
+        - Where the goal is reached, what no patch names (`UNRECORDED`) has to be as it was.
+        - Where no shell stays in the machine, that is not compared, and each row was typed after
+          repeated ones. Then every row has to do the same to the machine when it is repeated.
 
         Errors: those of the machine.
         """
         typed = self.verdict(terminal.done(), terminal.printed)
+        if typed.passed and self._machine.keeps_shells:
+            typed = replace(typed, extra=self._beyond_patches(terminal))
+            typed = replace(typed, passed=not typed.extra)
         if not typed.passed or terminal.entered:
             return typed
         repeated = terminal.repeated()
@@ -112,6 +121,15 @@ class Judge:
         if self._machine.keeps_shells or not self._otherwise(terminal, repeated):
             return typed
         return replace(typed, passed=False, extra=(REASON,))
+
+    def _beyond_patches(self, terminal: Terminal) -> tuple[str, ...]:
+        """What of the state that no patch names is not as it was at the start."""
+        if self._unrecorded is None:
+            self._unrecorded = terminal.unrecorded_before()
+        before, now = self._unrecorded, terminal.unrecorded()
+        if before is None or now is None:
+            return (UNREADABLE,)
+        return tuple(name for name in before if before[name] != now[name])
 
     def _otherwise(self, terminal: Terminal, repeated: Behavior) -> bool:
         """Whether a row did something else to the machine when it was repeated.
@@ -371,4 +389,4 @@ def _printed(output: bytes) -> list[str]:
 
 
 def _lines(text: str) -> list[str]:
-    return "\n".join(" ".join(line.split()) for line in text.splitlines()).rstrip().split("\n")
+    return "\n".join(" ".join(line.split()) for line in text.split("\n")).rstrip().split("\n")

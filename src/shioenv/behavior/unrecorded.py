@@ -1,0 +1,60 @@
+"""State of a machine that no patch names: read from outside, for whoever compares final states."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Final
+
+from shioenv.system.declare import SystemDeclaration
+
+UNRECORDED: Final = (
+    "services", "IPC objects", "message queues", "neighbours", "proxies of neighbours",
+    "MPTCP endpoints", "MPTCP limits", "labels of addresses", "next hops",
+)  # fmt: skip
+"""What `unrecorded` reads, in the order in which `PROBE` prints it."""
+
+PROBE: Final = r"""cd /proc || exit
+echo [1-9]*
+printf '\0'
+for each in msg sem shm; do
+    while read -r _ id perms size _; do echo "$each $id $perms $size"; done < sysvipc/$each
+done
+printf '\0'
+for each in /dev/mqueue/*; do echo "$each"; done
+printf '\0'
+ip -json -force -batch - 2> /dev/null << 'X'
+neigh show nud permanent
+neigh show proxy
+mptcp endpoint show
+mptcp limits show
+addrlabel show
+nexthop show
+X
+:"""
+"""An input that prints this state. Of IPC objects it prints numbers, permissions and sizes, since
+keys of `ipcmk` are drawn."""
+
+SECONDS: Final = 30.0
+"""Seconds that the probe may take; it needs a thousandth of it where the host is idle."""
+
+_OF_IP: Final = 6
+
+
+def unrecorded(printed: bytes, declaration: SystemDeclaration) -> Mapping[str, bytes] | None:
+    """The state by its names in `UNRECORDED`, from what `PROBE` printed; None where that is no
+    such output.
+
+    Of processes only those count that the machine declares. What a system has no program for is
+    empty.
+    """
+    parts = printed.split(b"\0")
+    if len(parts) != 4:
+        return None
+    processes, ipc, queues, network = parts
+    running = {os.fsencode(str(one.pid)) for one in declaration.machine.processes}
+    services = b" ".join(pid for pid in processes.split() if pid in running)
+    lines = network.split(b"\n")
+    if len(lines) <= _OF_IP:
+        lines = [network, *[b""] * (_OF_IP - 1)]
+    return dict(zip(UNRECORDED, (services, ipc, queues, *lines[:_OF_IP]), strict=True))
