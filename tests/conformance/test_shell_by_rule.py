@@ -53,6 +53,11 @@ printf 'f() { local a=$1; echo $a; return 2; }\nf 1\necho $?\n' > f.sh; bash f.s
 printf 'echo one\n' > a.sh; printf 'bash a.sh\necho two\n' > b.sh; bash b.sh
 printf 'touch made; mkdir -p q/r\n' > m.sh; bash m.sh; ls -d made q/r
 printf 'echo $((1/0)); echo no\necho yes\n' > d.sh; bash d.sh
+printf 'while getopts ab: o; do echo $o $OPTARG $OPTIND; done\n' > g.sh; bash g.sh -a -bx -b y -z w
+getopts ab: o -ab x ⏎ echo $o $OPTIND ${OPTARG-unset}
+set -- -xv file ⏎ while getopts xv o; do echo $o; done; shift $((OPTIND - 1)); echo $1 $OPTIND
+getopts :a o -z; echo $o $OPTARG; OPTIND=1; getopts :a: o -a; echo $o $OPTARG
+getopts a o word; echo $? $o $OPTIND ⏎ OPTIND=1; getopts a o -a; echo $? $o $OPTIND
 """.strip().splitlines()
 
 VARIABLES = r"""

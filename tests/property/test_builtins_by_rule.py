@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from random import Random
 
@@ -287,6 +288,37 @@ def printf(random: Random) -> str:
     return " ".join(["printf", *map(quoted, [shape, *values])])
 
 
+OPTION_WORDS = (
+    *("-a", "-b", "-c", "-x", "-ab", "-ba", "-bx", "-cb", "-axb", "-abc", "-bvalue", "-a-", "-:"),
+    *("--", "-", "", "word", "two words", "--long", "-b", "-ab", "-?", "+a"),
+)
+SHOWN = 'echo "$?:$o:$OPTIND:${OPTARG-unset}:${OPTARG+set}"'
+
+
+def options(random: Random) -> str:
+    """A loop of `getopts`, or a few calls, over parameters or given words."""
+    letters = random.choice(("ab:c", ":ab:c", "a", ":", "b:", ":b:", "abcx", "a:b:", "?a", "ab-"))
+    words = [quoted(random.choice(OPTION_WORDS)) for _ in range(random.randrange(5))]
+    given = " ".join(words)
+    silent = random.choice(("", "", "OPTERR=0; "))
+    if random.random() < 0.5:
+        asked, parameters = f"getopts {quoted(letters)} o", f"set -- {given}; "
+    else:
+        asked, parameters = f"getopts {quoted(letters)} o {given}", "set -- -c; "
+    between = random.choice(("", "OPTIND=1; ", "OPTIND=2; ", "unset OPTARG; "))
+    kind = random.randrange(4)
+    if kind == 0:
+        body = f"{asked}; {SHOWN}; {between}{asked}; {SHOWN}; {asked}; {SHOWN}"
+    elif kind == 1:
+        function = f"f() {{ local OPTIND o; while {asked}; do {SHOWN}; done; echo $OPTIND; }}"
+        body = f"{function}; f {given}; f -a -c; echo $OPTIND"
+    else:
+        body = f'while {asked}; do {SHOWN}; done; {SHOWN}; shift $((OPTIND - 1)); echo $# "$@"'
+        if kind == 3:
+            body += f"; OPTIND=1; set -- -c -a; while {asked}; do {SHOWN}; done"
+    return f"{silent}{parameters}{body}"
+
+
 def by_bash(
     observer: SandboxRunner, texts: list[str], before: str = ""
 ) -> Iterator[tuple[int, str]]:
@@ -343,6 +375,28 @@ class Nobody:
 
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
         raise Abstained("it knows nothing")
+
+
+class ByRule:
+    """A runner that knows the rules for single commands, and nothing else."""
+
+    def run(self, shell_input: str, state: State | None = None) -> Behavior:
+        said = ruled(Call(shell_input), state) if state else None
+        if said is None:
+            raise Abstained("no rule knows it")
+        return said
+
+
+def test_getopts_takes_the_options_that_bash_takes(observer: SandboxRunner, start: State) -> None:
+    random = Random(7)
+    texts = [options(random) for _ in range(1000)]
+    found = 0
+    for text, right in zip(texts, by_bash(observer, texts), strict=True):
+        with suppress(Abstained):
+            said = Walk(ByRule(), start, text).answer(read_program(text)).behavior
+            assert (said.exit_code, os.fsdecode(said.output)) == right, text
+            found += 1
+    assert found >= 800
 
 
 def test_conditional_expressions_are_decided(observer: SandboxRunner, start: State) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -268,3 +269,53 @@ def test_rounds_are_executed_by_the_same_processes(system: System) -> None:
 def children() -> set[str]:
     """The processes that this one has started and that run."""
     return set(Path("/proc/thread-self/children").read_text().split())
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from shioenv.evaluation.conform import truth
+from shioenv.evaluation.conform.comparison import compare
+from shioenv.evaluation.conform.truth import Choice
+from shioenv.files import unfinished
+program, cache, what, at = sys.argv[1:]
+truth.cache_directory = unfinished.cache_directory = lambda: Path(cache)
+seen = []
+def progress(doing, done, total):
+    seen.append(doing)
+    if seen.count(what) == int(at):
+        os.kill(os.getpid(), signal.SIGKILL)
+compare(program, choice=Choice(("wc",), 20), workers=1, progress=progress)
+"""
+
+
+def test_a_comparison_that_was_killed_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed among the answers, then while differences are made smaller; nothing is asked twice."""
+    cache = tmp_path / "cache"
+    questions = tmp_path / "questions"
+    asks = f"open({str(questions)!r}, 'a').write(line); said = {{'output': ''}}"
+    other = program(tmp_path, asks)
+    monkeypatch.setattr("shioenv.files.unfinished.cache_directory", lambda: cache)
+
+    def asked() -> list[str]:
+        lines = questions.read_text().splitlines() if questions.exists() else []
+        questions.unlink(missing_ok=True)
+        return lines
+
+    for what, at in (("answers", 6), ("differences", 3)):
+        words = [sys.executable, "-c", KILLED, other, str(cache), what, str(at)]
+        assert subprocess.run(words, check=False).returncode == -signal.SIGKILL
+    asked()
+    assert len(list((cache / "unfinished").iterdir())) == 1
+    told: list[str] = []
+    choice = Choice(("wc",), 20)
+    went_on = compare(other, choice=choice, workers=1, tell=told.append)
+    kept = [int(one.split()[5]) for one in told if "of its answers are used" in one]
+    rest = asked()
+    assert not list((cache / "unfinished").iterdir())
+    whole = compare(other, choice=choice, workers=1)
+    assert went_on.document == whole.document
+    assert kept[0] > len(whole.verdicts)
+    assert len(rest) == len(asked()) - kept[0]

@@ -122,8 +122,15 @@ CHANGES = (
     "rmdir /media; rm -r /home /srv",
     "rmdir /media; touch /media",
     "echo x > /etc/motd; rm /etc/passwd; mkdir -p /var/new/deep; chmod 000 /root /tmp",
+    "echo x > /usr/local/notes; chmod 700 /usr/share; rm /usr/lib/os-release",
+    "echo x > /lib/notes; mkdir /boot/grub; touch /boot/grub/grub.cfg",
+    "echo x > /sbin/tool",
+    "echo x > ${PATH%%:*}/tool",
+    "cd /; cd u*; mkdir here",
 )
-LISTED = "find /home /root /tmp /etc /var /srv /run /media -printf '%p %y %m %s %T@ %l\\n'"
+LISTED = (
+    "find /home /root /tmp /etc /var /srv /run /media /boot /usr -printf '%p %y %m %s %T@ %l\\n'"
+)
 
 
 @pytest.fixture(scope="module")
@@ -188,6 +195,8 @@ def test_many_questions_at_once_are_answered_as_each_by_itself(pool: PredictorPo
         (("echo x > /etc/zz", "cat /etc/zz; rm /etc/zz"), HOME),
         (("echo x > zz", "cat zz; rm zz"), "/var"),
         (("cd /; cd e*; echo x > zz", "cd ..; cd ../etc; cat zz; rm zz"), HOME),
+        (("echo x > /lib/zz", "cat /usr/lib/zz; rm /usr/lib/zz"), HOME),
+        (("echo x > zz", "cat zz; rm zz"), "/usr/share"),
     ],
 )
 def test_a_question_does_not_see_what_another_wrote_far_away(
@@ -199,6 +208,15 @@ def test_a_question_does_not_see_what_another_wrote_far_away(
     assert alone[0].patch.operations
     assert alone[1] is not None
     assert alone[1].exit_code == 1
+
+
+def test_a_change_that_no_name_announces_is_found_behind_all_questions() -> None:
+    made = make_predictor("bashkit", "debian-12", HOME)
+    assert isinstance(made, Bashkit)
+    hidden = r"for d in 'us\162' 'et\143'; do echo x > $(printf '\057'$d)/zz; done"
+    done = made.together(made.run, [hidden, "cat /usr/zz /etc/zz"])
+    assert len(done[0].patch.operations) >= 2
+    assert done[1].exit_code == 1
 
 
 def test_bashkit_is_called_on_real_files(tmp_path: Path) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -63,6 +66,47 @@ def test_the_wait_before_the_last_runs_is_told(tmp_path: Path) -> None:
     record_suite(tmp_path / "inputs", seconds_apart=1.5, workers=1, runs=2, waits=told.append)
     assert len(told) == 1
     assert 1 < told[0] <= 1.5
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from shioenv.evaluation.record import record_suite
+from shioenv.files import unfinished
+inputs, cache, at = sys.argv[1:]
+unfinished.cache_directory = lambda: Path(cache)
+def report(done, total):
+    if done == int(at):
+        os.kill(os.getpid(), signal.SIGKILL)
+record_suite(inputs, seconds_apart=0, workers=1, runs=3, report=report)
+"""
+
+
+def test_a_recording_that_was_killed_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed among the first runs, then among the last ones."""
+    inputs, cache = tmp_path / "inputs", tmp_path / "cache"
+    inputs.write_text("pwd\nmv documents/notes.txt moved\ncat nowhere\nls | wc -l\n")
+    for at in (4, 10):
+        words = [sys.executable, "-c", KILLED, str(inputs), str(cache), str(at)]
+        assert subprocess.run(words, check=False).returncode == -signal.SIGKILL
+    monkeypatch.setattr("shioenv.files.unfinished.cache_directory", lambda: cache)
+    told: list[tuple[int, int]] = []
+
+    def record(name: str) -> bytes:
+        told.clear()
+        suite = record_suite(
+            inputs, seconds_apart=0, workers=1, runs=3, report=lambda *counts: told.append(counts)
+        )
+        write_suite(suite, tmp_path / name)
+        return (tmp_path / name).read_bytes()
+
+    went_on = record("went-on")
+    assert told == [(10, 12), (11, 12), (12, 12)]
+    assert not list((cache / "unfinished").iterdir())
+    assert record("whole") == went_on
+    assert told[0] == (0, 12)
 
 
 def test_the_machine_itself_reaches_the_ceiling(suite: Suite) -> None:

@@ -12,11 +12,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from needs import needs
 
 from shioenv.dataset.generate import generate
-from shioenv.errors import GenerationError
+from shioenv.errors import DatasetMismatchError, GenerationError
 from shioenv.evaluation.record import record_suite
 from shioenv.evaluation.suite import write_suite
 from shioenv.execution.job import NumberedJob
@@ -169,7 +170,7 @@ def test_regimes_of_sequence_models(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     plan = training.TrainingPlan(size="tiny", steps=2, every=1, batch_tokens=512)
     setting = ExperimentSetting(out=tmp_path / "out", executor=LocalExecutor(1))
 
-    def run(device: str = "cpu") -> tuple[list[str], list[int]]:
+    def run(device: str = "cpu", plan: training.TrainingPlan = plan) -> tuple[list[str], list[int]]:
         results = regimes.run(
             setting, suites=[suite], pools=dict.fromkeys(("ucs", "gcs", "people"), pool),
             sizes=[150], questions=30, training=regimes.RegimeTraining(plan, 1, device),
@@ -184,6 +185,10 @@ def test_regimes_of_sequence_models(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert first[0] == ["memory", "seq2seq tiny"]
     assert len(first[1]) == 1
     assert run() == first  # nothing is trained again
+    longer = msgspec.structs.replace(plan, steps=3)
+    for device in ("cpu", regimes.ELSEWHERE):
+        with pytest.raises(DatasetMismatchError, match="steps: 2 there, 3 asked for"):
+            run(device, longer)
     (weights,) = setting.data.glob("regimes/*/seq2seq-tiny/model/model.safetensors")
     weights.unlink()
     assert run(regimes.ELSEWHERE) == first, "answers that came home are judged without the model"

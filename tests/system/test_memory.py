@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import signal
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -62,6 +66,86 @@ def remembered(
     assert card["system"] == "debian-12"
     setting = Setting(str(directory), "debian-12", HOME)
     return memory(setting), plain_memory(setting)
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from shioenv.files import unfinished
+from shioenv.training.memory import train_memory
+dataset, directory, cache, what, at = sys.argv[1:]
+unfinished.cache_directory = lambda: Path(cache)
+def report(doing, done, total):
+    if (doing, done) == (what, int(at)):
+        os.kill(os.getpid(), signal.SIGKILL)
+train_memory([Path(dataset)], Path(directory), name="small", questions=40, seed=0, report=report)
+"""
+
+
+def test_training_that_was_killed_goes_on(
+    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from shioenv.training import memory as training
+
+    kept = tmp_path / "cache" / "unfinished"
+    for what, at in (("the distance", 5), ("the trees", 9)):
+        given = [dataset, tmp_path / "killed", tmp_path / "cache", what, at]
+        words = [sys.executable, "-c", KILLED, *map(str, given)]
+        assert subprocess.run(words, check=False).returncode == -signal.SIGKILL
+    assert len(list(kept.iterdir())) == 2
+    monkeypatch.setattr("shioenv.files.unfinished.cache_directory", lambda: tmp_path / "cache")
+    written: list[object] = []
+    asked: list[int] = []
+    told: list[tuple[str, int, int]] = []
+    write, ask = training.write_memory, training._asked
+
+    def noted_write(*given: Any) -> int:
+        written.append(given)
+        return write(*given)
+
+    def noted_ask(memory: Any, number: int) -> Any:
+        asked.append(number)
+        return ask(memory, number)
+
+    monkeypatch.setattr(training, "write_memory", noted_write)
+    monkeypatch.setattr(training, "_asked", noted_ask)
+
+    def train(directory: Path, questions: int = 40, seed: int = 0) -> dict[str, bytes]:
+        written.clear()
+        asked.clear()
+        told.clear()
+        training.train_memory(
+            [dataset], directory, name="small", questions=questions, seed=seed,
+            report=lambda *counts: told.append(counts),
+        )  # fmt: skip
+        return {path.name: path.read_bytes() for path in directory.iterdir()}
+
+    again = train(tmp_path / "again")
+    assert not written
+    trees = [one for one in told if one[0] == "the trees"]
+    assert trees[0][1] == 9
+    assert len(asked) == trees[0][2] - 9
+    assert not list(kept.iterdir())
+    assert train(tmp_path / "whole") == again
+    assert written
+    assert len(asked) == trees[0][2] + 13
+
+
+def test_training_by_another_plan_takes_no_questions_over(
+    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from shioenv.training import memory as training
+
+    given = [dataset, tmp_path / "killed", tmp_path / "cache", "the trees", 9]
+    words = [sys.executable, "-c", KILLED, *map(str, given)]
+    assert subprocess.run(words, check=False).returncode == -signal.SIGKILL
+    monkeypatch.setattr("shioenv.files.unfinished.cache_directory", lambda: tmp_path / "cache")
+    told: list[tuple[str, int, int]] = []
+    training.train_memory(
+        [dataset], tmp_path / "other", name="small", questions=40, seed=1,
+        report=lambda *counts: told.append(counts),
+    )  # fmt: skip
+    assert ("the trees", 0) in {one[:2] for one in told}
 
 
 def test_records_are_added_to_a_model(

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +19,13 @@ from shioenv.dataset.manifest import read_manifest
 from shioenv.dataset.read import read_records
 from shioenv.dataset.verify import verify
 from shioenv.domain.record import NAMES
-from shioenv.errors import SystemNotBuiltError
+from shioenv.errors import GenerationError, SystemNotBuiltError
+from shioenv.execution.job import NumberedJob
+from shioenv.execution.lanes import LANES, Lane
 from shioenv.execution.local import LocalExecutor
 from shioenv.execution.ray_executor import RayExecutor
 from shioenv.irreducibility.scoring import Scoring
+from shioenv.sandbox.base import Limits
 from shioenv.synthesis.drawing import Drawing
 
 COUNT, SEED, BUDGET = 24, 11, 4
@@ -197,6 +200,36 @@ def test_a_killed_node_costs_no_record_and_one_that_comes_later_goes_on(
             make(tmp_path / "b", cluster)
     finally:
         cluster.remove_node(bad)
+
+
+DEADLY = 3
+
+
+def kills_its_node(lane: Lane, task: tuple[int, str]) -> int:
+    """Ends the actor of the node, which is the parent of the node's workers."""
+    if task[0] == DEADLY:
+        os.kill(os.getppid(), signal.SIGKILL)
+    return task[0]
+
+
+def open_nothing(system: str, limits: Limits) -> Any:
+    """Stands in for a sandbox that no task uses."""
+    return nullcontext()
+
+
+def test_a_task_that_kills_its_node_each_time_is_the_one_that_is_named(cluster: Any) -> None:
+    node = cluster.add_node(**NODE, env_vars={"PYTHONPATH": str(Path(__file__).parent)})
+    job = NumberedJob(kills_its_node, lanes=LANES)
+    tasks = [(number, f"input {number}") for number in range(3 * LANES)]
+    done: set[int] = set()
+    try:
+        with RayExecutor(address=cluster.address, opener=open_nothing) as executor:
+            with pytest.raises(GenerationError, match=rf"task {DEADLY} could not be made") as error:
+                done.update(number for number, _ in executor.map(job, tasks))
+            assert error.value.hint == f"its input: input {DEADLY}"
+    finally:
+        cluster.remove_node(node)
+    assert DEADLY not in done
 
 
 def test_ctrl_c_ends_everything_loses_nothing_and_another_engine_goes_on(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from shioenv.errors import TaskError
 from shioenv.execution.local import SerialExecutor
+from shioenv.files.journal import sound_lines
 from shioenv.report.solved import draw_results
 from shioenv.tasks import agents, certify, compose, make, sets
 from shioenv.tasks.agents import attempts
@@ -24,12 +26,13 @@ pytestmark = [pytest.mark.usefixtures("system"), pytest.mark.xdist_group("tasks"
 
 JUDGE, CHANNEL = judge_digests()
 STOOD = JudgeCertificate(judge=JUDGE, channel=CHANNEL, attacks=64, tasks=50)
+STEPS = ("records", "records as tasks", "longer tasks", "certificates", "tries of facts")
 PLAN = SetPlan(count=3, seed=3, k=1, share=1.0, agents=("facts",))
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
-    """A small set, whose making was stopped once in the middle of its records."""
+    """A small set, whose making was stopped in the middle of each of its steps."""
     directory = tmp_path_factory.mktemp("set") / "made"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(certify, "certified_judge", lambda *given: STOOD)
@@ -37,16 +40,24 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]
         patch.setattr(sets, "BARREN", 1)
         for module in (agents, certify, compose, make, sets):  # no processes: each takes a second
             patch.setattr(module, "LocalExecutor", lambda workers: SerialExecutor())
-        with pytest.raises(KeyboardInterrupt):
-            make_set(directory, PLAN, workers=1, tell=_stops)
-        assert not (directory / "manifest.json").exists()
+        for step in STEPS:
+            with pytest.raises(KeyboardInterrupt):
+                make_set(directory, PLAN, workers=1, tell=partial(_stops, step))
+            assert not (directory / "manifest.json").exists()
+            assert_nothing_twice(directory)
         manifest = dict(make_set(directory, PLAN, workers=1).manifest)
     return directory, manifest
 
 
-def _stops(label: str, done: int, total: int) -> None:
-    if label == "records" and done:
+def _stops(step: str, label: str, done: int, total: int) -> None:
+    if label == step and done:
         raise KeyboardInterrupt
+
+
+def assert_nothing_twice(directory: Path) -> None:
+    for journal in directory.glob("rounds/*/parts/*.ndjson"):
+        names = [json.loads(line)[0] for line in sound_lines(journal)]
+        assert len(names) == len({*names})
 
 
 @pytest.fixture(scope="module")

@@ -51,13 +51,15 @@ def record(
 
     The last run is in another sandbox, and at least 61 seconds after the others. A JSON line holds
     `input`, and perhaps `id`, `cwd`, `kind`, `steps` and `history`. `steps` is single or multi;
-    `history` holds the inputs before it in the same shell. Other fields are kept.
+    `history` holds the inputs before it in the same shell. Other fields are kept. A command that
+    was stopped goes on where it is run again.
     """
     from shioenv.evaluation.record import record_suite
     from shioenv.evaluation.suite import write_suite
 
     inputs = shared.given(inputs)
-    with Meter("runs") as meter:
+    stopped = "stopped; what was run is kept: run this again"
+    with Meter("runs", lasting=True, stopped=stopped) as meter:
 
         def waits(seconds: float) -> None:
             meter.say(f"waits {seconds:.0f} s, so that the last runs see other clocks")

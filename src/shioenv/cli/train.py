@@ -124,7 +124,8 @@ def memory(
 ) -> shared.Printout:
     """Make a model that answers by the nearest executed inputs, rewritten.
 
-    Making a model needs the extra shioenv[train], but for --onto; asking the model does not.
+    Making a model needs the extra shioenv[train], but for --onto; asking the model does not. A
+    call that was stopped goes on where the same command is run again, but for --onto.
     """
     import tempfile
 
@@ -134,7 +135,9 @@ def memory(
 
     found = [each for directory in datasets for each in datasets_in(directory)]
     name = out.name.partition(".")[0]
-    with tempfile.TemporaryDirectory(prefix="shioenv-train-") as making, Meter() as meter:
+    stopped = "stopped; what was found is kept: run this again"
+    making_in = tempfile.TemporaryDirectory(prefix="shioenv-train-")
+    with making_in as making, Meter(lasting=True, stopped=stopped) as meter:
         directory = Path(making) / "model"
         if onto:
             base = opened(located(onto))

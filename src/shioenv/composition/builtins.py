@@ -78,6 +78,88 @@ def shift(here: Environment, values: list[str]) -> None:
         here.carry(arguments=tuple(here.arguments[by:]))
 
 
+def getopts(here: Environment, rest: list[str]) -> None:
+    """`getopts LETTERS NAME [WORD…]`: takes the next option of the words, or of the parameters.
+
+    `OPTIND` is the number of the next word, and `Own.cluster` the place in it. Errors: Abstained
+    for a name that is none, for letters that begin with `-`, and where the place is not known.
+    """
+    letters, name, *words = rest if len(rest) > 1 else ("-", "")
+    if letters.startswith("-") or not name.isidentifier() or here.place.is_dash:
+        raise Abstained("getopts without letters and a name")
+    if here.own.cluster < 0:
+        raise Abstained("nobody knows where in a word getopts is")
+    silent = letters.startswith(":") or not (count(here.variable("OPTERR") or "0") or 0)
+    asked = letters.removeprefix(":")
+    taken = _next_option(here, asked, words or list(here.arguments))
+    here.assign("OPTIND", str(taken.index))
+    here.own.cluster = taken.place
+    here.status = int(taken.letter is None)
+    said, value = taken.letter or "?", taken.value
+    if taken.fault:
+        if not silent:
+            text = f"{here.own.name}: {taken.fault} -- {taken.letter}\n"
+            here.write(here.streams.fds[2], os.fsencode(text))
+        missing = taken.fault == _MISSING and letters.startswith(":")
+        said, value = ":" if missing else "?", taken.letter if letters.startswith(":") else None
+    old = Value.of(here.state.before.document, "OPTARG")
+    if value is not None:
+        here.assign("OPTARG", value)
+    elif taken.fault or taken.letter is None:
+        if old is not None:
+            here.store("OPTARG", None)
+    else:  # it is declared, and has no value
+        here.store("OPTARG", Value(None, None, old.flags if old else frozenset()))
+    here.assign(name, said)
+
+
+_ILLEGAL, _MISSING = "illegal option", "option requires an argument"
+
+
+@dataclass(frozen=True, slots=True)
+class _Option:
+    """What `getopts` takes; `letter` is None at the end of the options."""
+
+    index: int
+    """The number of the next word, from 1."""
+    place: int = 0
+    """The place of the next letter in that word; 0 at its beginning."""
+    letter: str | None = None
+    value: str | None = None
+    fault: str = ""
+
+
+def _next_option(here: Environment, letters: str, words: list[str]) -> _Option:
+    """The next option of the words. Errors: Abstained where the words were changed meanwhile."""
+    said = here.variable("OPTIND") or ""
+    index, place = max(1, int(said) if re.fullmatch(r"-?\d{1,9}", said) else 1), here.own.cluster
+    if index > len(words):
+        return _Option(len(words) + 1)
+    word = words[index - 1]
+    if not place:
+        if word == "--":
+            return _Option(index + 1)
+        if not word.startswith("-") or word == "-":
+            return _Option(index)
+        place = 1
+    if place >= len(word) or not word[place].isascii():
+        raise Abstained("getopts in other words than before")
+    letter, place = word[place], place + 1
+    rest = word[place:]
+    if not rest:
+        index, place = index + 1, 0
+    known = letters.find(letter)
+    if known < 0 or letter == ":":
+        return _Option(index, place, letter, fault=_ILLEGAL)
+    if letters[known + 1 : known + 2] != ":":
+        return _Option(index, place, letter)
+    if rest:
+        return _Option(index + 1, 0, letter, rest)
+    if index > len(words):
+        return _Option(index, 0, letter, fault=_MISSING)
+    return _Option(index + 1, 0, letter, words[index - 1])
+
+
 _COLUMNS = 80
 """The width of a screen that no variable tells."""
 

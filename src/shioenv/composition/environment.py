@@ -97,6 +97,7 @@ class Environment:
         self.streams = Streams({1: self.output, 2: self.output}, stdin)
         self.own, self.place = Own(state.carried), Position()
         self.own.last = None if state.history else self.own.name
+        self.own.cluster = -1 if any("getopts" in line for line in state.history) else 0
         self.result = Result(statuses=(state.status,))
         self.status = state.status
         """The last status."""
@@ -266,6 +267,9 @@ class Environment:
         text = f"unset -v {name}" if value is None else f"declare -g {value.declaration(name)[8:]}"
         if value is not None and not value.flags and value.array is None:
             text = f"{name}={quoted(value.text or '')}"
+        if name == "OPTIND":  # 1 has getopts begin anew; another number leaves it in its word
+            begins = value is not None and value.text == "1"
+            self.own.cluster = -1 if self.own.cluster and not begins else 0
         patch = stored(document, name, value)
         self.advance(text, Behavior(exit_code=0, output=b"", patch=patch))
 

@@ -66,6 +66,10 @@ class Own:
     """`$0`."""
     frames: list[dict[str, Value | None]] = field(default_factory=list)
     """What the local variables of each function hide, by name; the newest function is last."""
+    cluster: int = 0
+    """The place where `getopts` goes on in the word of `OPTIND`; 0: at its beginning.
+
+    Below 0: nobody knows."""
     files: dict[str, str] = field(default_factory=dict)
     """The file that each function stands in, where it was defined in this input."""
 

@@ -52,7 +52,7 @@ _DECLARING = DECLARING - {"local"}
 """Builtins whose operands are assignments: their values are not split."""
 
 _ENDING = frozenset({"break", "continue", "return", "exit", "exec"})
-_RULED = frozenset({"eval", "shift", "read", "let", "mapfile", "readarray"}) | STACKING
+_RULED = frozenset({"eval", "getopts", "let", "mapfile", "read", "readarray", "shift"}) | STACKING
 _WALKED = DECLARING | _RULED | _ENDING | {"set"}
 """Builtins that the walk does itself, or whose effect no context tells."""
 
@@ -423,6 +423,8 @@ class SimpleCommands(ABC):
             builtins.leave_loop(name, rest)
         elif name == "read":
             builtins.read(self._here, command, rest)
+        elif name == "getopts" and not command.assignments:
+            builtins.getopts(self._here, rest)
         elif name in STACKING:
             stack(self._here, values)
         elif name == "echo":
@@ -433,6 +435,8 @@ class SimpleCommands(ABC):
             builtins.fill(self._here, rest)
         elif name in ("set", "shift"):
             builtins.shift(self._here, values)
+        elif name == "getopts":
+            raise Abstained("getopts with an assignment before it")
         else:
             builtins.end(self._here, name, values)
 

@@ -237,9 +237,9 @@ def _answers_file(directory: Path, name: str) -> Path:
     return directory / "answers" / f"{slug}-{digest}.ndjson"
 
 
-def _encoded(place: int, said: Said) -> bytes:
-    document = {
-        "number": place,
+def said_json(said: Said) -> dict[str, Any]:
+    """What a predictor said of an input, as JSON."""
+    return {
         "status": said.status.value,
         "confidence": said.confidence,
         "milliseconds": said.milliseconds,
@@ -248,13 +248,12 @@ def _encoded(place: int, said: Said) -> bytes:
         "cost": said.cost,
         "answer": None if said.behavior is None else behavior_json(said.behavior),
     }
-    return json.dumps(document).encode()
 
 
-def _decoded(line: bytes) -> tuple[int, Said] | None:
-    document = json.loads(line)
+def said_of(document: Mapping[str, Any]) -> Said:
+    """What `said_json` wrote. Errors: KeyError, ValueError, TypeError, AnswerError."""
     answer = document["answer"]
-    return document["number"], Said(
+    return Said(
         Status(document["status"]),
         None if answer is None else behavior_of(answer),
         document["confidence"],
@@ -263,6 +262,15 @@ def _decoded(line: bytes) -> tuple[int, Said] | None:
         tuple(document["tokens"]),
         document.get("cost", 0.0),  # answers that earlier releases kept have no cost
     )
+
+
+def _encoded(place: int, said: Said) -> bytes:
+    return json.dumps({"number": place, **said_json(said)}).encode()
+
+
+def _decoded(line: bytes) -> tuple[int, Said] | None:
+    document = json.loads(line)
+    return document["number"], said_of(document)
 
 
 def _note(

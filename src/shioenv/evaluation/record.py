@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any, Self
 
 from shioenv.behavior.observe import open_sandbox
+from shioenv.domain.answers import behavior_json, behavior_of
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import State
 from shioenv.errors import UsageError
@@ -17,6 +19,8 @@ from shioenv.evaluation.suite import Head, Suite, SuiteCase, digest_of, moved_in
 from shioenv.execution.job import NumberedJob
 from shioenv.execution.lanes import LANES, Lane
 from shioenv.execution.local import LocalExecutor
+from shioenv.files.unfinished import Parts, unfinished
+from shioenv.recording.cache import executor_digest
 from shioenv.sandbox.base import Limits
 from shioenv.system.store import find_system
 
@@ -44,9 +48,10 @@ def record_suite(
     """A suite of the inputs of a file (`read_questions`), each run `runs` times from its own state.
 
     Once every input was run `runs - 1` times, `seconds_apart` seconds pass before the last runs.
-    `report` is told how many runs are done, and of how many. `waits` is told for how many seconds
-    nothing runs, before that begins. Errors: those of `read_questions`, `find_system` and
-    sandboxes; UsageError for fewer than two runs.
+    What was run is kept in the cache directory until the end: the same call goes on where an
+    earlier one was killed. `report` is told how many runs are done, and of how many. `waits` is
+    told for how many seconds nothing runs, before that begins. Errors: those of `read_questions`,
+    `find_system` and sandboxes; UsageError for fewer than two runs.
     """
     if runs < 2:
         raise UsageError("one run shows nothing of what varies", hint="two at least")
@@ -55,33 +60,10 @@ def record_suite(
     limits = limits or Limits()
     start = built.declaration.start_directory
     tasks = [(one.input, State(cwd=one.cwd or start, history=one.history)) for one in questions]
-    done: list[list[Behavior]] = [[] for _ in tasks]
-    total = runs * len(tasks)
-    first = 0.0
-    for times in (runs - 1, 1):
-        job = NumberedJob(
-            partial(_executed, times=times),
-            system=system or built.name,
-            limits=limits,
-            digest=built.digest,
-            lanes=LANES,
-            what="input",
-            made="the suite",
-        )
-        if first:
-            left = max(0.0, first + seconds_apart - time.monotonic())
-            waits(left)
-            time.sleep(left)
-        with LocalExecutor(workers) as executor:
-            for number, behaviors in executor.map(job, enumerate(tasks)):
-                done[number] += behaviors
-                report(sum(map(len, done)), total)
-        first = time.monotonic()
-    name = Path(inputs).name
     bounds = asdict(limits)
     settings = {"runs": runs, "seconds_apart": seconds_apart, "limits": bounds}
     head = Head(
-        name=name,
+        name=Path(inputs).name,
         system=built.name,
         system_digest=built.digest,
         start=start,
@@ -90,7 +72,60 @@ def record_suite(
         limits=bounds,
         digest=digest_of(questions, built.digest, settings),
     )
+    done: list[list[Behavior]] = [[] for _ in tasks]
+    total = runs * len(tasks)
+    plan = {"suite": head.digest, "tasks": len(tasks), "sources": executor_digest()}
+    with (
+        unfinished("suite", plan) as kept,
+        Parts(kept, "runs", _Runs.to_json, _Runs.from_json) as parts,
+    ):
+        report(sum(len(one.behaviors) for one in parts.values.values()), total)
+        ended = 0.0
+        for times, part in ((runs - 1, "first"), (1, "last")):
+            names = [f"{part} {number}" for number in range(len(tasks))]
+            missing = [number for number, name in enumerate(names) if name not in parts.values]
+            if part == "last" and missing:
+                firsts = [parts.values[f"first {number}"].when for number in missing]
+                newest = max(*firsts, ended)
+                left = min(seconds_apart, max(0.0, newest + seconds_apart - time.time()))
+                waits(left)
+                time.sleep(left)
+            job = NumberedJob(
+                partial(_executed, times=times),
+                system=system or built.name,
+                limits=limits,
+                digest=built.digest,
+                lanes=LANES,
+                what="input",
+                made="the suite",
+            )
+            with LocalExecutor(workers) as executor:
+                for number, behaviors in executor.map(job, ((n, tasks[n]) for n in missing)):
+                    parts.add(names[number], _Runs(time.time(), behaviors))
+                    report(sum(len(one.behaviors) for one in parts.values.values()), total)
+            if missing:
+                ended = time.time()
+            for number, name in enumerate(names):
+                done[number] += parts.values[name].behaviors
     return Suite(head, tuple(_cases(questions, done, tasks, system)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Runs:
+    """Runs of one input in one sandbox, and the time at their end, in seconds of the Unix epoch."""
+
+    when: float
+    behaviors: list[Behavior]
+
+    def to_json(self) -> Any:
+        """The runs as a suite keeps them."""
+        return [self.when, [behavior_json(one) for one in self.behaviors]]
+
+    @classmethod
+    def from_json(cls, document: Any) -> Self:
+        """What `to_json` wrote. Errors: ValueError, TypeError, AnswerError."""
+        when, behaviors = document
+        return cls(float(when), [behavior_of(one) for one in behaviors])
 
 
 def _executed(lane: Lane, task: tuple[int, Task], times: int) -> list[Behavior]:

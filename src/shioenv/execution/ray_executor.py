@@ -321,14 +321,19 @@ class RayExecutor:
     # tasks
 
     def _hand_out(self, schedule: Schedule[Any]) -> None:
-        """Gives each node that owes no answer as many tasks as it has room for."""
+        """Give each node that owes no answer as many tasks as it has room for.
+
+        A task that a lost node may have begun is given to a node that has no other task. So a task
+        that kills its node each time is the one whose attempts are counted.
+        """
         assert self._job is not None
         for node in self._nodes.values():
             if not node.ready or node.call is not None:
                 continue
             given: list[tuple[int, Any]] = []
-            while len(node.tasks) < (self._job.lanes + 1 + STAND_BY) * node.workers:
-                if (task := schedule.take()) is None:
+            most = (self._job.lanes + 1 + STAND_BY) * node.workers
+            while len(node.tasks) < most and not schedule.alone(node.tasks):
+                if (task := schedule.take(beside=bool(node.tasks))) is None:
                     break
                 node.tasks[task[0]] = None
                 given.append(task)
@@ -377,7 +382,7 @@ class RayExecutor:
         self._looked = float("-inf")
 
     def _bury(self, node: _Node, error: Exception, schedule: Schedule[Any]) -> None:
-        """Removes a node that is gone, or whose actor is gone; its tasks go to others."""
+        """Remove a node that is gone, or whose actor is gone; its tasks go to others."""
         del self._nodes[node.name]
         self._kill(node)
         first, *_, last = [*str(error).strip().splitlines(), ""]
@@ -386,12 +391,16 @@ class RayExecutor:
             moved = f"{len(node.tasks)} {schedule.what}s go to others"
             self._tell(f"node {node.address} is lost, {moved}: {why}")
             self.restarts += node.workers
-        for place, number in enumerate(node.tasks):
-            if place < node.workers:
-                schedule.again(number, why)
-            else:
-                schedule.back(number)
-        self._dead_starts[node.name] += 1
+        assert self._job is not None
+        alone = schedule.alone(node.tasks)
+        begun = self._job.lanes * node.workers
+        tasks = sorted(node.tasks)  # the order in which the node begins them
+        for number in tasks[begun:]:
+            schedule.back(number)
+        for number in tasks[:begun]:
+            schedule.again(number, why)
+        if not alone:  # else it is the task's fault, whose attempts are counted
+            self._dead_starts[node.name] += 1
         if self._dead_starts[node.name] >= STARTS:
             self._refused[node.name] = GenerationError(f"node {node.address} fails: {why}")
             self._tell(f"node {node.address} is left out: {why}")

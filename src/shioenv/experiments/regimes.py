@@ -7,6 +7,7 @@ a score are drawn from one pool of GCS.
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,12 +29,12 @@ from shioenv.evaluation.evaluate import answers_beneath, evaluate, read_evaluati
 from shioenv.evaluation.results import JudgedPredictor
 from shioenv.evaluation.statistics import Resampled
 from shioenv.evaluation.suite import Suite, read_suite
-from shioenv.experiments.results import Findings, agree, columns, experiment
+from shioenv.experiments.results import Findings, agree, columns, compare, experiment
 from shioenv.experiments.scores import made
 from shioenv.experiments.setting import ExperimentSetting
 from shioenv.experiments.training_sets import COMPOSITES
 from shioenv.irreducibility.scoring import THE_PAPERS, UNSCORED, Scoring
-from shioenv.model.files import CARD, write_card
+from shioenv.model.files import CARD, read_card, write_card
 from shioenv.model.memory.index import Index
 from shioenv.report.drawing import require_libraries
 from shioenv.report.tables import Table
@@ -41,6 +42,7 @@ from shioenv.synthesis.drawing import Drawing
 from shioenv.system.store import find_system
 from shioenv.system.world import World, world_of
 from shioenv.training.examples import Examples
+from shioenv.training.material import described
 from shioenv.training.memory import learn, write_memory
 
 if TYPE_CHECKING:
@@ -53,6 +55,9 @@ ELSEWHERE = "elsewhere"
 
 Their examples are made here. Their answers are judged once they are here.
 """
+
+ASKED = "asked.json"
+"""The file in a sequence model's run that says how the model was to be trained."""
 
 SIZES = (10_000, 30_000)
 QUESTIONS = 2000
@@ -174,8 +179,9 @@ def run(
 
     A model or an answer that is there is not made again. Errors: those of `experiment`, `made`,
     reading and evaluation. DatasetMismatchError for a pool of another system than a suite's, and
-    where a memory that is there has another pool or other `questions`. MissingExtraError without
-    the extra `train`.
+    where a memory that is there has another pool or other `questions`. DatasetMismatchError where
+    a sequence model that is there has another plan, other minutes or other examples.
+    MissingExtraError without the extra `train`.
     """
     needed = ("sklearn", "torch", "transformers") if training else ("sklearn",)
     for library in needed:
@@ -279,7 +285,7 @@ def _check(pool: Path, suites: Sequence[Suite]) -> None:
 
 
 def _origin(pool: Path) -> dict[str, Any]:
-    """What decides what is in a pool."""
+    """What decides the records of a pool; two lists of inputs differ in their digest alone."""
     manifest = finished_manifest(pool)
     drawing = manifest.plan.drawing
     return {
@@ -287,9 +293,14 @@ def _origin(pool: Path) -> dict[str, Any]:
         "policy": drawing.policy,
         "seed": drawing.seed,
         "records": manifest.records,
+        "inputs": _digest_of([shard.inputs_sha256 for shard in manifest.shards]),
         "system digest": manifest.plan.system_digest,
         "version": manifest.plan.version,
     }
+
+
+def _digest_of(values: Sequence[str]) -> str:
+    return hashlib.sha256("".join(values).encode()).hexdigest()
 
 
 def _memory(
@@ -357,27 +368,48 @@ def _written(
     seed: int,
 ) -> Path:
     """The directory of a sequence model's run, of the same records as `memory` and beneath it."""
-    from shioenv.training.preparing import Shape, prepare
-    from shioenv.training.sequence import train
-
     plan = msgspec.structs.replace(training.plan, seed=seed)
     run = memory / f"{SEQ2SEQ}-{plan.size}"
     examples = memory / "examples"
+    trains_here = training.device != ELSEWHERE
+    agree_on_training(run, msgspec.to_builtins(plan), training.minutes if trains_here else None)
 
     def told(what: str, done: int, total: int) -> None:
         setting.report(f"{what} of {memory.name}", done, total)
 
+    from shioenv.training.preparing import Shape, prepare
+    from shioenv.training.sequence import train
+
+    shape = Shape()
     if not examples.exists():
         making = memory / "examples.new"
         shutil.rmtree(making, ignore_errors=True)
-        prepare([pool], making, Shape(), chosen=choose(), report=told)
+        prepare([pool], making, shape, chosen=choose(), report=told)
         making.rename(examples)
-    if training.device != ELSEWHERE and not (run / "model" / CARD).exists():
+    facts = Examples(examples).facts
+    made_of = {"shape": msgspec.to_builtins(shape), "material": [described(pool)]}
+    compare(examples / "examples.json", facts, made_of)
+    if trains_here and not (run / "model" / CARD).exists():
         train(
             run, Examples(examples), plan,
             device=training.device, minutes=training.minutes, report=told,
         )  # fmt: skip
     return run
+
+
+def agree_on_training(run: Path, plan: Mapping[str, Any], minutes: float | None) -> None:
+    """Compare the plan of a sequence model with what was trained in its run's directory.
+
+    `plan` holds the fields of a `TrainingPlan`. `minutes` are those of `RegimeTraining`. They are
+    kept in the directory, which is created. None: another machine trains. Errors:
+    DatasetMismatchError for another plan or other minutes.
+    """
+    trained = run / "model"
+    if (trained / CARD).exists():
+        compare(trained / CARD, read_card(trained).get("plan"), plan)
+    if minutes is not None:
+        run.mkdir(parents=True, exist_ok=True)
+        agree(run / ASKED, {"plan": plan, "minutes": minutes})
 
 
 def _world(pool: Path) -> World:

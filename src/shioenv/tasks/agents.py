@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, partial
+from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -23,7 +24,9 @@ from shioenv.evaluation.endpoint import Endpoint
 from shioenv.execution.job import NumberedJob
 from shioenv.execution.lanes import Lane
 from shioenv.execution.local import LocalExecutor
+from shioenv.files.unfinished import Parts, digest_of
 from shioenv.live.terminal import for_rows
+from shioenv.recording.cache import executor_digest, sources_digest
 from shioenv.tasks.episode import Episode
 from shioenv.tasks.make import Report, sandbox_of
 from shioenv.tasks.prompt import CHANGED, MADE, REMOVED
@@ -38,6 +41,10 @@ Agent: TypeAlias = Callable[[Task], Callable[[Sequence[str]], str | None]]
 
 What was said is the prompt, then in turn a line and what it printed. None: the agent gives up.
 """
+
+
+_SOURCES = ("bash", "composition", "evaluation", "live", "model", "tasks")
+"""The packages whose code decides, beside what executes, what an agent reaches."""
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -74,23 +81,33 @@ def attempts(
     turns: int = TURNS,
     system: str | None = None,
     workers: int | None = None,
+    kept: Path | None = None,
     report: Report = lambda done, total: None,
 ) -> list[Attempt]:
     """What an agent reaches of each task, in order, on pristine machines.
 
-    `agent` is the one of that name by default (`AGENTS`). Errors: TaskError for a task of another
-    build of its system; those of sandboxes, and of the agent.
+    `agent` is the one of that name by default (`AGENTS`). `kept` is as for `make_tasks`. Errors:
+    TaskError for a task of another build of its system; those of sandboxes, and of the agent.
     """
     found: dict[int, Attempt] = {}
     do = partial(_attempted, name=name, agent=agent or AGENTS[name], turns=turns)
-    with LocalExecutor(workers) as executor:
+    plan = [msgspec.to_builtins(list(tasks)), name, turns, executor_digest()]
+    digest = digest_of([plan, sources_digest(_SOURCES)])
+    with (
+        LocalExecutor(workers) as executor,
+        Parts(kept, f"tried-{digest[:24]}", msgspec.to_builtins, _attempt) as parts,
+    ):
         for one in dict.fromkeys(system or task.system for task in tasks):
             own = [(n, task) for n, task in enumerate(tasks) if (system or task.system) == one]
             job = NumberedJob(do, system=one, limits=for_rows(None))
-            for number, attempt in executor.map(job, own):
+            for number, attempt in parts.completed(partial(executor.map, job), own):
                 found[number] = attempt
                 report(len(found), len(tasks))
     return [found[number] for number in range(len(tasks))]
+
+
+def _attempt(document: Any) -> Attempt:
+    return msgspec.convert(document, Attempt)
 
 
 def _attempted(

@@ -10,9 +10,11 @@ from base64 import b64encode
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from random import Random
 from typing import Any, Final
 
+import msgspec
 from msgspec.structs import replace
 
 from shioenv.bash.words import plain_words, quoted
@@ -38,6 +40,7 @@ from shioenv.tasks.make import (
     Report,
     digests_of,
     made_files,
+    parts_of,
     prompt_of,
     proved_with_part,
     sandbox_of,
@@ -71,14 +74,15 @@ def composed_tasks(
     seed: int = 0,
     system: str | None = None,
     workers: int | None = None,
+    kept: Path | None = None,
     report: Report = lambda done, total: None,
 ) -> MadeTasks:
     """At most `lines` tasks of several lines and at most `broken` ones of broken machines.
 
     They are made of the tasks about a state that have no history. Each is proved: its solution
     passes, doing nothing fails, and so does the solution without one of its lines, whichever. The
-    tasks depend on `seed` and on the given ones alone. Errors: TaskError for a task of another
-    build; those of `find_system` and sandboxes.
+    tasks depend on `seed` and on the given ones alone. `kept` is as for `make_tasks`. Errors:
+    TaskError for a task of another build; those of `find_system` and sandboxes.
     """
     chosen = [one for one in tasks if one.kind is GoalKind.STATE and not one.history]
     if not chosen:
@@ -95,15 +99,15 @@ def composed_tasks(
         partial(_composed, tasks=chosen, harms=harms, seed=seed),
         system=name, digest=built.digest, what="task",
     )  # fmt: skip
-    made: dict[int, Task] = {}
-    refused: Counter[str] = Counter()
-    with LocalExecutor(workers) as executor:
-        for done, (number, found) in enumerate(executor.map(job, enumerate(asked)), 1):
-            if isinstance(found, Task):
-                made[number] = found
-            else:
-                refused[found] += 1
-            report(done, len(asked))
+    answered: dict[int, Task | str] = {}
+    plan = [built.digest, msgspec.to_builtins(chosen), asked, seed]
+    with LocalExecutor(workers) as executor, parts_of(kept, "composed", plan) as parts:
+        for number, found in parts.completed(partial(executor.map, job), enumerate(asked)):
+            answered[number] = found
+            report(len(answered), len(asked))
+    in_order = [answered[number] for number in sorted(answered)]
+    refused = Counter(why for why in in_order if isinstance(why, str))
+    made = {number: task for number, task in answered.items() if isinstance(task, Task)}
     several = [made[number] for number in range(lines) if number in made]
     mended = [made[number] for number in range(lines, len(asked)) if number in made][:broken]
     first = "n{:06}", "b{:06}"

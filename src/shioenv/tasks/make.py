@@ -7,7 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
+from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.domain.context import Context
@@ -15,10 +18,13 @@ from shioenv.domain.inputs import Input
 from shioenv.domain.patch import ContextPatch, without_contents
 from shioenv.domain.pointer import keys, pointer
 from shioenv.domain.record import Record
+from shioenv.domain.record import encode as encode_record
 from shioenv.execution.job import NumberedJob
 from shioenv.execution.lanes import Lane
 from shioenv.execution.local import LocalExecutor
+from shioenv.files.unfinished import Parts, digest_of
 from shioenv.live.terminal import Terminal, contents
+from shioenv.recording.cache import executor_digest, sources_digest
 from shioenv.recording.session import ROW_END
 from shioenv.sandbox.base import Limits
 from shioenv.system.store import find_system
@@ -35,6 +41,9 @@ from shioenv.tasks.check import (
 )
 from shioenv.tasks.prompt import MADE, Content, family, gives_away, shows_output, told, written
 from shioenv.tasks.task import Goal, Task
+
+_SOURCES = ("bash", "live", "tasks")
+"""The packages whose code decides, beside what executes, which tasks are made."""
 
 LONGEST_OUTPUT: Final = 4000
 """Most bytes of an output that is asked for."""
@@ -96,6 +105,7 @@ def make_tasks(
     system: str | None = None,
     limits: Limits | None = None,
     workers: int | None = None,
+    kept: Path | None = None,
     report: Report = lambda done, total: None,
 ) -> MadeTasks:
     """The tasks of all records that make one, in the records' order, and why others make none.
@@ -108,8 +118,9 @@ def make_tasks(
     - The task is proved: the recorded input passes, doing nothing fails, and so does the input
       without one of its arguments.
 
-    A goal is about the machine, about the output, or about both. Errors: those of `find_system` and
-    sandboxes.
+    A goal is about the machine, about the output, or about both. What is made is kept in the
+    directory `kept`, where a later call with the same arguments goes on. Errors: those of
+    `find_system` and sandboxes.
     """
     built = find_system(system)
     refused: Counter[str] = Counter()
@@ -127,16 +138,28 @@ def make_tasks(
         digest=built.digest,
         what="record",
     )
-    made: dict[int, Task] = {}
-    with LocalExecutor(workers) as executor:
-        answers = executor.map(job, enumerate(chosen))
-        for done, (number, task) in enumerate(answers, 1):
-            if isinstance(task, Task):
-                made[number] = task
-            else:
-                refused[task] += 1
-            report(done, len(chosen))
-    return MadeTasks([made[number] for number in sorted(made)], dict(refused.most_common()))
+    found: dict[int, Task | str] = {}
+    plan = [built.digest, [encode_record(one).decode() for one in chosen], repr(limits)]
+    with LocalExecutor(workers) as executor, parts_of(kept, "made", plan) as parts:
+        answers = parts.completed(partial(executor.map, job), enumerate(chosen))
+        for number, task in answers:
+            found[number] = task
+            report(len(found), len(chosen))
+    in_order = [found[number] for number in sorted(found)]
+    refused.update(why for why in in_order if isinstance(why, str))
+    made = [task for task in in_order if isinstance(task, Task)]
+    return MadeTasks(made, dict(refused.most_common()))
+
+
+def parts_of(kept: Path | None, name: str, plan: object) -> Parts[Task | str]:
+    """Tasks that were made in an earlier call by the same plan and the same code, by number."""
+    digest = digest_of([plan, executor_digest(), sources_digest(_SOURCES)])
+    return Parts(
+        kept,
+        f"{name}-{digest[:24]}",
+        msgspec.to_builtins,
+        lambda part: msgspec.convert(part, Task | str),
+    )
 
 
 def prove_tasks(

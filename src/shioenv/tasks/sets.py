@@ -292,6 +292,9 @@ def _played(
 ) -> tuple[list[tuple[str, Task]], _Round]:
     """The tasks that a round adds, each with its part and tried by the agents, and its counts."""
     plan = gathered.plan
+    kept = place / "parts"
+    with storage_errors(kept):
+        kept.mkdir(parents=True, exist_ok=True)
     seed = plan.seed * 100_003 + number
     refused: dict[str, Counter[str]] = {}
     drafts: list[tuple[str, Task]] = []
@@ -300,13 +303,13 @@ def _played(
     lacking = max(gathered.left(LENGTHS[0]), gathered.left(LENGTHS[2]))
     if lacking > 0 and gathered.wanted_commands():
         records = min(RECORDS, YIELD * lacking + SPARE * (number + 1))
-        made = _of_records(place / "records", records, seed, gathered, means)
+        made = _of_records(place, records, seed, gathered, means)
         refused["records"] = Counter(made.refused)
         fresh = [(PARTS.part_of(group_of_input(x.solution), plan.seed), x) for x in made.tasks]
         refused["tasks of one line"] = Counter()
         drafts += gathered.chosen(fresh, refused["tasks of one line"])
     refused["longer tasks"] = Counter()
-    longer = list(_longer(gathered, fresh, number, seed, refused, means))
+    longer = list(_longer(gathered, fresh, number, seed, refused, means, kept))
     drafts += gathered.chosen(longer, refused["longer tasks"])
     if not drafts:
         return [], _counted(records, 0, refused)
@@ -338,6 +341,7 @@ def _played(
             agent=means.agents[one],
             system=means.system,
             workers=means.workers,
+            kept=kept,
             report=partial(means.tell, f"tries of {one}"),
         )
         tasks = [_with(task, attempt) for task, attempt in zip(tasks, tried, strict=True)]
@@ -371,7 +375,7 @@ def _of_records(
             means.tell("records", progress.done, progress.count)
 
     generate(
-        Destination(place),
+        Destination(place / "records"),
         count=count,
         drawing=Drawing(seed=seed, commands=gathered.wanted_commands()),
         system=means.system,
@@ -379,9 +383,10 @@ def _of_records(
         report=report,
     )
     return make_tasks(
-        read_records(place),
+        read_records(place / "records"),
         system=means.system,
         workers=means.workers,
+        kept=place / "parts",
         report=partial(means.tell, "records as tasks"),
     )
 
@@ -393,6 +398,7 @@ def _longer(
     seed: int,
     refused: Mapping[str, Counter[str]],
     means: _Means,
+    kept: Path,
 ) -> Iterator[tuple[str, Task]]:
     """Longer tasks of each part, composed of its tasks of one line.
 
@@ -424,6 +430,7 @@ def _longer(
             seed=seed,
             system=means.system,
             workers=means.workers,
+            kept=kept,
             report=partial(means.tell, "longer tasks"),
         )
         refused["longer tasks"].update(composed.refused)

@@ -5,7 +5,9 @@ Everything is learned by leaving out: a record is asked about as if it had not b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+import base64
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -18,19 +20,22 @@ from shioenv.composition.call import Call
 from shioenv.composition.inputs import is_asked_whole
 from shioenv.composition.opening import given
 from shioenv.dataset.contexts import read_contexts
-from shioenv.dataset.manifest import read_manifest
+from shioenv.dataset.manifest import MANIFEST, read_manifest
 from shioenv.dataset.read import read_records
 from shioenv.domain.inputs import without_start
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.record import Record
 from shioenv.domain.runner import State
 from shioenv.errors import MissingExtraError, ModelError
+from shioenv.files.durable import sha256_of, storage_errors
+from shioenv.files.unfinished import Parts, keep_files, take_files, unfinished
 from shioenv.model.files import read_card, write_card
 from shioenv.model.forms import Forms
 from shioenv.model.memory.index import Index, write_index
 from shioenv.model.memory.memory import Memory, kept_of, taken
 from shioenv.model.memory.rank import PAIR, WEIGHTS, Numbers, Ranker, features
 from shioenv.model.memory.rewrite import Kept, Taken
+from shioenv.recording.cache import sources_digest
 from shioenv.system.store import find_system
 from shioenv.system.world import World, read_world, world_of
 from shioenv.training.material import described
@@ -49,6 +54,12 @@ Mistakes are too rare for learning how much they weigh.
 """
 
 _TREES = {"max_iter": 200, "learning_rate": 0.07, "max_leaf_nodes": 24, "l2_regularization": 1.0}
+RANKER = "ranker.npz"
+"""The file of what a memory learned."""
+
+_SOURCES = ("bash", "composition", "domain", "model", "training")
+"""The packages whose code decides what is found for a record."""
+
 _FOR_FIGURES = 0.3
 """Share of the questions from which only the calibration and the figures are made."""
 
@@ -100,21 +111,34 @@ def train_memory(
     name: str,
     questions: int,
     seed: int,
-    chosen: Container[int] | None = None,
+    chosen: frozenset[int] | None = None,
     report: Report = lambda what, done, of: None,
 ) -> dict[str, Any]:
     """Makes a model's directory of datasets of one system, and gives the model's card.
 
     The directory holds a memory, what the memory learned, and the card. `chosen` holds the places,
     in all datasets one behind the other, of the records that are taken (default: all). The same
-    datasets, choice, questions and seed give the same files.
+    datasets, choice, questions and seed give the same files. What a killed call found is kept in
+    the cache directory, and the next call with the same arguments goes on with it.
 
     Errors: ModelError for datasets of several systems, or where the first dataset has no context;
     those of reading; MissingExtraError without scikit-learn.
     """
     material = _Material.read(datasets)
-    kept = write_memory(directory, material.records(report, chosen), material.world)
-    figures = learn(directory, questions, seed, report)
+    plan = {
+        "datasets": [sha256_of(each / MANIFEST) for each in datasets],
+        "chosen": None if chosen is None else sorted(chosen),
+        "sources": sources_digest(_SOURCES),
+    }
+    with unfinished("records", plan) as parts:
+        if take_files(parts / "records", directory):
+            report("records", material.total, material.total)
+        else:
+            write_memory(directory, material.records(report, chosen), material.world)
+            with storage_errors(parts):
+                keep_files(directory, parts / "records")
+        figures = learn(directory, questions, seed, report)
+    kept = len(Index(directory))
     card = {
         "name": name,
         "kind": "memory",
@@ -165,7 +189,7 @@ def extend_memory(
             yield entry.cwd, entry.text, apart, known.behavior(entry.behavior)
 
     write_index(directory, chain(remembered(), _apart(material.records(report), world, forms)))
-    for file in (base / each for each in ("world.json", "ranker.npz")):
+    for file in (base / each for each in ("world.json", RANKER)):
         if file.exists():
             (directory / file.name).write_bytes(file.read_bytes())
     more = [described(each) for each in datasets]
@@ -208,7 +232,7 @@ class _Material:
         total = sum(each.records for each in manifests)
         return cls(datasets, system, digest, world_of(built, context), total)
 
-    def records(self, report: Report, chosen: Container[int] | None = None) -> Iterator[Record]:
+    def records(self, report: Report, chosen: frozenset[int] | None = None) -> Iterator[Record]:
         """The records that a memory takes, each reported; see `train_memory` for `chosen`."""
         # a memory answers for the pristine machine: records with a history tell nothing of it
         everything = chain.from_iterable(read_records(each) for each in self.datasets)
@@ -226,13 +250,31 @@ LIMITS = (
 """What every card says of the memory's limits."""
 
 
-@dataclass
+@dataclass(frozen=True, slots=True)
 class _Asked:
-    """What was found for the records that were asked about."""
+    """What was found for a record that was asked about: a row for each candidate."""
 
-    pairs: list[list[list[float]]]
-    rows: list[Numbers]
-    right: list[npt.NDArray[np.bool_]]
+    pairs: Numbers
+    rows: Numbers
+    right: npt.NDArray[np.bool_]
+
+    def to_json(self) -> list[Any]:
+        """The arrays, each as its shape and its compressed bytes."""
+        arrays = (self.pairs, self.rows, self.right.astype(np.float64))
+        return [[each.shape, base64.b64encode(zlib.compress(each.tobytes(), 1)).decode()]
+                for each in arrays]  # fmt: skip
+
+    @classmethod
+    def from_json(cls, document: Any) -> _Asked:
+        """What `to_json` wrote. Errors: ValueError, TypeError."""
+        try:
+            pairs, rows, right = (
+                np.frombuffer(zlib.decompress(base64.b64decode(text))).reshape(shape)
+                for shape, text in document
+            )
+        except zlib.error as error:
+            raise ValueError(str(error)) from None
+        return cls(pairs, rows, right.astype(bool))
 
 
 def learn(
@@ -240,9 +282,25 @@ def learn(
 ) -> dict[str, Any]:
     """Learns from a memory, writes the result into the memory's directory, and gives its figures.
 
-    At most `questions` of the memory's records are asked about, chosen by the seed. Nothing is
-    written where no record is like another. Errors: MissingExtraError without scikit-learn.
+    At most `questions` of the memory's records are asked about, chosen by the seed. What a killed
+    call found is kept in the cache directory. It is taken over where memory, questions and seed are
+    the same. Nothing is written where no record is like another. Errors: MissingExtraError without
+    scikit-learn.
     """
+    (directory / RANKER).unlink(missing_ok=True)
+    plan = {
+        "memory": {path.name: sha256_of(path) for path in directory.iterdir() if path.is_file()},
+        "questions": questions,
+        "seed": seed,
+        "sources": sources_digest(_SOURCES),
+    }
+    with unfinished("memory", plan) as parts:
+        return _learned(directory, questions, seed, report, parts)
+
+
+def _learned(
+    directory: Path, questions: int, seed: int, report: Report, parts: Path
+) -> dict[str, Any]:
     try:
         from sklearn.ensemble import HistGradientBoostingClassifier
         from sklearn.isotonic import IsotonicRegression
@@ -250,17 +308,16 @@ def learn(
         from threadpoolctl import threadpool_limits
     except ImportError:
         raise MissingExtraError("training a memory", "train", "scikit-learn") from None
-    (directory / "ranker.npz").unlink(missing_ok=True)
     memory = Memory(directory)
     rng = np.random.default_rng(seed)
     numbers = [
         number
-        for number in rng.permutation(len(memory.index))
-        if memory.taken(int(number)) is not None
+        for number in rng.permutation(len(memory.index)).tolist()
+        if memory.taken(number) is not None
     ][:questions]
-    asked = _ask(memory, numbers[: questions // 3], report, "the distance")
-    pairs = np.array([pair for pairs in asked.pairs for pair in pairs]).reshape(-1, len(PAIR))
-    right = np.concatenate([*asked.right, np.zeros(0)]).astype(bool)
+    asked = _ask(memory, numbers[: questions // 3], report, "the distance", parts)
+    pairs = np.concatenate([np.zeros((0, len(PAIR))), *(one.pairs for one in asked)])
+    right = np.concatenate([np.zeros(0, dtype=bool), *(one.right for one in asked)])
     weights = np.array(WEIGHTS)
     if 0 < right.sum() < len(right):
         model = LogisticRegression(max_iter=500, C=1.0).fit(pairs, ~right)
@@ -269,50 +326,62 @@ def learn(
         weights[MISTAKEN] = max(weights[MISTAKEN], WEIGHTS[MISTAKEN])
     none = np.zeros(0)
     memory.ranker = Ranker(weights, memory.ranker.trees, none, none)
-    asked = _ask(memory, numbers, report, "the trees")
-    if not any(map(len, asked.rows)):  # none is like another: the weights stay by hand
+    asked = _ask(memory, numbers, report, "the trees", parts)
+    if not any(len(one.rows) for one in asked):  # none is like another: the weights stay by hand
         figures = {"questions": len(numbers), "held_back": 0, "right": 0.0}
         return {**figures, "right_among_candidates": 0.0, "weights": {}}
-    split = max(1, round(len(asked.rows) * (1 - _FOR_FIGURES)))
+    split = max(1, round(len(asked) * (1 - _FOR_FIGURES)))
+    first, held = asked[:split], asked[split:]
     trees = HistGradientBoostingClassifier(random_state=seed, **_TREES)
     with threadpool_limits(limits=1):  # so few rows take longer in several threads
-        trees.fit(np.concatenate(asked.rows[:split]), np.concatenate(asked.right[:split]))
+        trees.fit(
+            np.concatenate([one.rows for one in first]),
+            np.concatenate([one.right for one in first]),
+        )
     ranker = Ranker(weights, arrays_of(trees), none, none)
     scores, rights = [], []
-    for rows, good in zip(asked.rows[split:], asked.right[split:], strict=True):
-        if len(rows):
-            found = ranker.probability(rows)
+    for one in held:
+        if len(one.rows):
+            found = ranker.probability(one.rows)
             best = int(found.argmax())
             scores.append(found[best])
-            rights.append(bool(good[best]))
+            rights.append(bool(one.right[best]))
     shares = IsotonicRegression(y_min=0.0, y_max=1.0, out_of_bounds="clip").fit(scores, rights)
     knots = np.quantile(scores, np.linspace(0, 1, 21))
     knots = np.unique(knots)
     ranker = Ranker(weights, arrays_of(trees), knots, shares.predict(knots))
-    ranker.save(directory / "ranker.npz")
-    held = asked.right[split:]
+    ranker.save(directory / RANKER)
     return {
         "questions": len(numbers),
         "held_back": len(held),
         "right": round(float(np.mean(rights)), 4) if rights else 0.0,
-        "right_among_candidates": round(float(np.mean([good.any() for good in held])), 4),
+        "right_among_candidates": round(float(np.mean([one.right.any() for one in held])), 4),
         "weights": {name: round(float(each), 3) for name, each in zip(PAIR, weights, strict=True)},
     }
 
 
-def _ask(memory: Memory, numbers: list[int], report: Report, what: str) -> _Asked:
-    asked = _Asked([], [], [])
-    for done, number in enumerate(map(int, numbers)):
-        report(what, done, len(numbers))
-        ours = memory.taken(number)
-        entry = memory.index.entry(number)
-        assert ours is not None
-        candidates = memory.candidates(ours, memory.world.state(entry.cwd), without=number)
-        truth = memory.index.behavior(entry.behavior)
-        asked.pairs.append([list(each.pair) for each in candidates])
-        asked.rows.append(features(ours, candidates))
-        asked.right.append(np.array([_same(each.kept, truth) for each in candidates], dtype=bool))
-    return asked
+def _ask(memory: Memory, numbers: list[int], report: Report, what: str, kept: Path) -> list[_Asked]:
+    """What is found for each record, in order; parts of an earlier call are taken over."""
+    with Parts(kept, what.replace(" ", "-"), _Asked.to_json, _Asked.from_json) as parts:
+        report(what, parts.kept, len(numbers))
+        for number in map(str, numbers):
+            if number not in parts.values:
+                parts.add(number, _asked(memory, int(number)))
+                report(what, len(parts.values), len(numbers))
+        return [parts.values[str(number)] for number in numbers]
+
+
+def _asked(memory: Memory, number: int) -> _Asked:
+    ours = memory.taken(number)
+    entry = memory.index.entry(number)
+    assert ours is not None
+    candidates = memory.candidates(ours, memory.world.state(entry.cwd), without=number)
+    truth = memory.index.behavior(entry.behavior)
+    return _Asked(
+        np.array([list(each.pair) for each in candidates], dtype=float).reshape(-1, len(PAIR)),
+        features(ours, candidates),
+        np.array([_same(each.kept, truth) for each in candidates], dtype=bool),
+    )
 
 
 def _same(said: Kept, truth: Kept) -> bool:

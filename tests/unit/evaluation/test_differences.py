@@ -143,7 +143,8 @@ def test_a_difference_stays_in_its_class() -> None:
             self, tasks: Iterable[tuple[int, tuple[str, State]]]
         ) -> Iterator[tuple[int, Said]]:
             for number, (text, _) in tasks:
-                yield number, Said(behavior=Behavior(text == "ls", b"" if text == "ls" else b"!"))
+                fails = text == "ls"
+                yield number, Said(behavior=Behavior(int(fails), b"" if fails else b"!"))
 
     assert left_of(Failing(lambda text, history: b""), "ls", "a", "b").input.text == "ls b"
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
@@ -17,7 +17,7 @@ from shioenv.evaluation.conform.findings import (
     findings_of,
     script,
 )
-from shioenv.evaluation.conform.shrink import Files, Sides
+from shioenv.evaluation.conform.shrink import Files, Sides, name_of
 from shioenv.evaluation.conform.truth import CaseMachine, Choice, TruthCase, truth_of
 from shioenv.evaluation.conform.verdicts import (
     CaseVerdict,
@@ -27,12 +27,17 @@ from shioenv.evaluation.conform.verdicts import (
 from shioenv.evaluation.metrics import PatchLevel, Said
 from shioenv.evaluation.predictor import predictor_names
 from shioenv.execution.job import Tell, processes_here, silent
+from shioenv.files.unfinished import unfinished
+from shioenv.recording.cache import executor_digest, sources_digest
 from shioenv.report.text import rounded
 from shioenv.synthesis.cases import KINDS
 from shioenv.system.store import System, find_system
 
 USUAL = Bounds()
 EVERYTHING = Choice()
+
+_SOURCES = ("bash", "composition", "evaluation", "grammar", "model", "synthesis")
+"""The packages whose code decides, beside what executes, which cases are asked and what is said."""
 
 Progress = Callable[[str, int, int], None]
 """Called with what is being counted, how many of it are done, and of how many."""
@@ -169,25 +174,45 @@ def compare(
             truth = truth_of(
                 machine, choice, lambda done, total: progress("cases executed", done, total)
             )
-            steady = [(number, one) for number, one in enumerate(truth) if one.behavior is not None]
-            said: dict[int, Said] = {}
-            for number, answer in pool.said([(number, one.asked.task) for number, one in steady]):
-                said[number] = answer
-                progress("answers", len(said), len(steady))
-            verdicts = tuple(_verdict(one, said[number], level) for number, one in steady)
-            sides = Sides(machine, pool, level)
-            files = Files(built)
-            findings = findings_of(
-                sides, verdicts, files, lambda done, total: progress("differences", done, total)
-            )
+            plan = {
+                "system": built.digest,
+                "against": name,
+                "version": pool.ready.version,
+                "level": level.value,
+                "cases": asdict(choice),
+                "seconds": asdict(bounds),
+                "sources": [executor_digest(), sources_digest(_SOURCES)],
+            }
+            with (
+                unfinished("conform", plan) as kept,
+                Sides(machine, pool, level, kept) as sides,
+            ):
+                if sides.kept:
+                    tell(f"an earlier call was stopped: {sides.kept} of its answers are used")
+                verdicts = tuple(_verdicts(truth, sides, level, progress))
+                findings = findings_of(
+                    sides,
+                    verdicts,
+                    Files(built),
+                    lambda done, total: progress("differences", done, total),
+                )
             return CaseComparison(
                 built, name, pool.ready, level, choice.seed, tuple(truth), verdicts, tuple(findings)
             )
 
 
-def _verdict(case: TruthCase, said: Said, level: PatchLevel) -> CaseVerdict:
-    assert case.behavior is not None
-    return CaseVerdict(case, said, classes_of(case.behavior, said, level))
+def _verdicts(
+    truth: Sequence[TruthCase], sides: Sides, level: PatchLevel, progress: Progress
+) -> Iterator[CaseVerdict]:
+    """The verdict of each steady case, in their order."""
+    steady = {name_of(one.asked): one for one in truth if one.behavior is not None}
+    said: dict[str, Said] = {}
+    for key, answer in sides.answers({key: one.asked for key, one in steady.items()}):
+        said[key] = answer
+        progress("answers", len(said), len(steady))
+    for key, case in steady.items():
+        assert case.behavior is not None
+        yield CaseVerdict(case, said[key], classes_of(case.behavior, said[key], level))
 
 
 def _level(level: PatchLevel | None, known: PatchLevel, name: str) -> PatchLevel:

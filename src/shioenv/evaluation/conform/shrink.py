@@ -7,20 +7,31 @@ they differ elsewhere.
 
 from __future__ import annotations
 
+import json
 import posixpath
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from pathlib import Path
+from typing import Self
 
 from shioenv.bash.words import quoted
 from shioenv.domain.argument import Argument
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import REDIRECTIONS, SEPARATORS, Input, Role
 from shioenv.evaluation.asking import PredictorPool
-from shioenv.evaluation.conform.truth import AskedCase, CaseMachine
+from shioenv.evaluation.conform.truth import (
+    AskedCase,
+    CaseMachine,
+    behavior_of_truth,
+    truth_json,
+)
 from shioenv.evaluation.conform.verdicts import Classes, classes_of
+from shioenv.evaluation.evaluate import said_json, said_of
 from shioenv.evaluation.metrics import PatchLevel, Said
+from shioenv.files.unfinished import Parts
 from shioenv.system.store import IndexEntry, System
 
 
@@ -63,24 +74,66 @@ class Reduced:
 
 
 class Sides:
-    """The machine and the other side, asked about the same; every answer is remembered."""
+    """The machine and the other side, asked about the same; every answer is remembered.
 
-    def __init__(self, machine: CaseMachine, other: PredictorPool, level: PatchLevel) -> None:
+    `kept` is a directory of `unfinished`, where the answers are kept for the next call. A context
+    manager, which is to be entered where `kept` is given.
+    """
+
+    def __init__(
+        self,
+        machine: CaseMachine,
+        other: PredictorPool,
+        level: PatchLevel,
+        kept: Path | None = None,
+    ) -> None:
         self._machine, self._other, self._level = machine, other, level
+        self._truths = Parts[Behavior | None](kept, "truths", truth_json, behavior_of_truth)
+        self._answers = Parts[Said](kept, "answers", said_json, said_of)
         self.known: dict[tuple[str, tuple[str, ...], str], Compared | None] = {}
         """What was compared, by `AskedCase.key`; None where the machine's own runs disagree."""
 
+    def __enter__(self) -> Self:
+        with ExitStack() as opened:
+            for parts in (self._truths, self._answers):
+                opened.enter_context(parts)
+            self._opened = opened.pop_all()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._opened.close()
+
+    @property
+    def kept(self) -> int:
+        """How many answers of the other side an earlier call left."""
+        return self._answers.kept
+
     def compare(self, asked: Iterable[AskedCase]) -> None:
         """Asks both sides about what is not known yet. Errors: those of executors and pools."""
-        new = list({one.key: one for one in asked if one.key not in self.known}.values())
-        truths: dict[int, Behavior] = {}
-        for number, behavior in self._machine.behaviors(enumerate(new)):
-            self.known[new[number].key] = None
-            if behavior is not None:
-                truths[number] = behavior
-        for number, said in self.said({number: new[number] for number in truths}).items():
-            classes = self.classes(truths[number], said)
-            self.known[new[number].key] = Compared(truths[number], said, classes)
+        new = {name_of(one): one for one in asked if one.key not in self.known}
+        truths = self._truths.values
+        left = [name for name in new if name not in truths]
+        tasks = ((number, new[name]) for number, name in enumerate(left))
+        for number, behavior in self._machine.behaviors(tasks):
+            self._truths.add(left[number], behavior)
+        steady = {name: new[name] for name in new if truths[name] is not None}
+        self.known |= {one.key: None for one in new.values()}
+        for name, said in self.answers(steady):
+            truth = truths[name]
+            assert truth is not None
+            self.known[new[name].key] = Compared(truth, said, self.classes(truth, said))
+
+    def answers(self, asked: Mapping[str, AskedCase]) -> Iterator[tuple[str, Said]]:
+        """What the other side says of each, asked unless it is kept; the kept answers come first.
+
+        Errors: those of `PredictorPool.said`.
+        """
+        found = self._answers.values
+        left = [name for name in asked if name not in found]
+        yield from [(name, found[name]) for name in asked if name in found]
+        tasks = [(number, asked[name].task) for number, name in enumerate(left)]
+        for number, said in self._other.said(tasks):
+            yield left[number], self._answers.add(left[number], said)
 
     def classes(self, truth: Behavior, said: Said) -> Classes:
         """Where an answer differs, at the level of the comparison."""
@@ -89,6 +142,11 @@ class Sides:
     def said(self, asked: Mapping[int, AskedCase]) -> dict[int, Said]:
         """What the other side says of each, asked anew. Errors: those of `PredictorPool.said`."""
         return dict(self._other.said([(number, one.task) for number, one in asked.items()]))
+
+
+def name_of(asked: AskedCase) -> str:
+    """The name under which answers about a case are kept."""
+    return json.dumps(asked.key)
 
 
 ROUND = 64

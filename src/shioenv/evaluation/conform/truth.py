@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -201,6 +201,25 @@ def _kept(system: System, choice: Choice) -> Path:
     return cache_directory() / "truths" / digest[:24] / "cases.ndjson"
 
 
+def truth_json(behavior: Behavior | None) -> dict[str, Any]:
+    """What the machine did, as JSON; with its channels where it wrote on standard error."""
+    document = {"behavior": None if behavior is None else behavior_json(behavior)}
+    if behavior is not None and behavior.stderr and behavior.stdout is not None:
+        channels = behavior.stdout, behavior.stderr
+        return {**document, "channels": [base64.b64encode(one).decode() for one in channels]}
+    return document
+
+
+def behavior_of_truth(document: Mapping[str, Any]) -> Behavior | None:
+    """What `truth_json` wrote. Errors: KeyError, ValueError, TypeError, AnswerError."""
+    said = document["behavior"]
+    behavior = None if said is None else behavior_of(said)
+    if behavior is not None and "channels" in document:
+        stdout, stderr = map(base64.b64decode, document["channels"])
+        behavior = replace(behavior, stdout=stdout, stderr=stderr)
+    return behavior
+
+
 def _encoded(number: int, case: TruthCase) -> bytes:
     drawn, behavior = case.drawn, case.behavior
     document: dict[str, Any] = {
@@ -211,11 +230,8 @@ def _encoded(number: int, case: TruthCase) -> bytes:
         "cwd": drawn.cwd,
         "options": drawn.options,
         "history": drawn.history,
-        "behavior": None if behavior is None else behavior_json(behavior),
+        **truth_json(behavior),
     }
-    if behavior is not None and behavior.stderr and behavior.stdout is not None:
-        channels = behavior.stdout, behavior.stderr
-        document["channels"] = [base64.b64encode(one).decode() for one in channels]
     return json.dumps(document).encode()
 
 
@@ -223,11 +239,7 @@ def _decoded(line: bytes) -> tuple[int, TruthCase] | None:
     """The case of a journal's line; None for a line that holds none."""
     try:
         document = json.loads(line)
-        said = document["behavior"]
-        behavior = None if said is None else behavior_of(said)
-        if behavior is not None and "channels" in document:
-            stdout, stderr = map(base64.b64decode, document["channels"])
-            behavior = replace(behavior, stdout=stdout, stderr=stderr)
+        behavior = behavior_of_truth(document)
         drawn = DrawnCase(
             document["kind"],
             document["command"],

@@ -26,14 +26,23 @@ from shioenv.system.store import IndexEntry, find_system
 BUILT_IN = frozenset({"/", "/bin", "/dev", "/proc", "/sys"})
 """Directories that bashkit has of its own, or does not let be made."""
 
-FAR = ("/etc", "/var")
-"""Directories that hold most files and seldom change: many inputs are looked at together there."""
+FAR = {"/etc": ("etc",), "/usr": ("usr", "lib", "sbin", "PATH"), "/var": ("var",)}
+"""Directories that hold most files and seldom change, and what names them in a text.
 
-NEAR = ("/home", "/tmp", "/root", "/srv", "/opt", "/mnt", "/media", "/run")
+Inputs that come together are checked there together.
+"""
+
+VAST = ("/usr",)
+"""Directories `FAR` that take half a second to list: an input that cannot reach them is not checked
+there, even alone."""
+
+NEAR = ("/home", "/tmp", "/root", "/srv", "/opt", "/mnt", "/media", "/run", "/boot")
 """Directories where changes of each input are looked for.
 
-Changes in what is neither `NEAR` nor `FAR` are not seen.
+Changes in what is neither `NEAR` nor `FAR` are not seen, and end with the interpreter.
 """
+
+_ALONE = tuple(top for top in FAR if top not in VAST)
 
 _AROUND = re.compile(
     r"\.\.|\b(?:cd|pushd|popd|eval|source)\b"
@@ -80,14 +89,8 @@ class _Mount:
         for entry in self._files.read_dir("/"):  # it begins with some of bashkit's own
             self._files.remove(f"/{entry['name']}", True)
         self._write(self._entries)
-        self._pristine: Shown | None = None
-
-    @property
-    def pristine(self) -> Shown:
+        self.pristine = self.shown()
         """The files as they were laid out; what changes the files puts them back."""
-        if self._pristine is None:
-            self._pristine = self.shown()
-        return self._pristine
 
     def give(self, bash: Any) -> None:
         """Mounts the files in an interpreter."""
@@ -173,13 +176,15 @@ class Bashkit:
             top: _Mount(bashkit, top, files) for top, files in beneath.items()
             if top not in BUILT_IN and stat.S_ISDIR(files[top][0].mode)
         }  # fmt: skip
-        self._together = False
+        self._always = _ALONE
+        """The directories `FAR` that are checked whatever the input is."""
 
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
         """What the input does in bashkit, after the history in the same interpreter."""
         cwd = state.cwd if state else self._start
         history = state.history if state else ()
-        watched = NEAR + (_reached((cwd, *history, shell_input)) if self._together else FAR)
+        reached = _reached((cwd, *history, shell_input))
+        watched = NEAR + tuple(top for top in FAR if top in self._always or top in reached)
         bash = self._fresh(cwd)
         before = self._pristine(watched)
         try:
@@ -205,16 +210,17 @@ class Bashkit:
         they were is not seen.
         """
         self._mounts["/home"].lay_out()
-        self._together = True
         try:
+            self._always = ()
             said = [ask(question) for question in questions]
+            far = self._shown(FAR)
+            if far == self._pristine(FAR):
+                return said
+            self._put_back(far)
+            self._always = tuple(FAR)
+            return [ask(question) for question in questions]
         finally:
-            self._together = False
-        far = self._shown(FAR)
-        if far == self._pristine(FAR):
-            return said
-        self._put_back(far)
-        return [ask(question) for question in questions]
+            self._always = _ALONE
 
     def _fresh(self, cwd: str) -> Any:
         """A new interpreter over the system's files as they were built, in directory `cwd`."""
@@ -257,8 +263,10 @@ def _shown(facts: Mapping[str, Any]) -> ShownFile:
 def _reached(texts: Sequence[str]) -> tuple[str, ...]:
     """The directories `FAR` that texts may lead to."""
     if any(map(_AROUND.search, texts)):
-        return FAR
-    return tuple(top for top in FAR if any(top.strip("/") in text for text in texts))
+        return tuple(FAR)
+    return tuple(
+        top for top, names in FAR.items() if any(name in text for name in names for text in texts)
+    )
 
 
 def _differing(before: Mapping[str, Shown], after: Mapping[str, Shown]) -> tuple[Shown, Shown]:

@@ -1,0 +1,158 @@
+"""Parts of long work that a killed call leaves behind, for the next call with the same plan."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any, Generic, Self, TypeVar
+
+from msgspec import MsgspecError
+
+from shioenv.errors import DatasetBusyError, ShioenvError
+from shioenv.files.cache import cache_directory
+from shioenv.files.durable import atomic_write, locked, sha256_of, storage_errors
+from shioenv.files.journal import Journal
+
+Task = TypeVar("Task")
+Value = TypeVar("Value")
+
+_SUMS = "sums.json"
+
+
+def digest_of(plan: object) -> str:
+    """SHA-256 (hex) of a plan, which is JSON."""
+    return hashlib.sha256(json.dumps(plan, sort_keys=True).encode()).hexdigest()
+
+
+@contextmanager
+def unfinished(what: str, plan: object) -> Iterator[Path]:
+    """A directory for the parts of some work, below the cache directory.
+
+    `what` names the work. `plan` is everything that decides the parts, as JSON: another plan gets
+    another directory. At the end of the block the directory is removed. After an error, or where
+    the process is killed, it stays for the next call. A call beside another one with the same plan
+    gets an empty directory, which is removed in any case. Errors: DatasetStorageError.
+    """
+    directory = cache_directory() / "unfinished" / f"{what}-{digest_of(plan)[:24]}"
+    with ExitStack() as opened:
+        with storage_errors(directory):
+            directory.mkdir(parents=True, exist_ok=True)
+            try:
+                opened.enter_context(locked(directory))
+            except DatasetBusyError:
+                given = tempfile.TemporaryDirectory(prefix=f"shioenv-{what}-")
+                directory = Path(opened.enter_context(given))
+            directory.mkdir(exist_ok=True)  # the call that had the lock may just have ended
+        yield directory
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+class Parts(Generic[Value]):
+    """The finished parts of some work by key, in a journal; a context manager.
+
+    `encode` turns a part into JSON and `decode` turns it back. The journal lies in `directory`;
+    None: the parts are kept in memory alone, and nothing is to be entered. A line that is torn or
+    damaged, or that `decode` refuses, is left out, so that its part is made again. Errors:
+    DatasetStorageError.
+    """
+
+    def __init__(
+        self,
+        directory: Path | None,
+        name: str,
+        encode: Callable[[Value], Any],
+        decode: Callable[[Any], Value],
+    ) -> None:
+        self._path = None if directory is None else directory / f"{name}.ndjson"
+        self._journal: Journal[None] | None = None
+        self._encode, self._decode = encode, decode
+        self._numbers = count()
+        self.values: dict[str, Value] = {}
+        """The finished parts, those of an earlier call among them."""
+        self.kept = 0
+        """How many parts an earlier call left."""
+
+    def __enter__(self) -> Self:
+        if self._path is not None:
+            with storage_errors(self._path):
+                self._journal = Journal(self._path, self._read)
+            self.kept = len(self.values)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self._journal is not None:
+            with storage_errors(self._journal.path):
+                self._journal.close()
+
+    def add(self, key: str, part: Value) -> Value:
+        """Keep a part. Return it as the next call reads it, so that both go on with the same."""
+        content = json.dumps([key, self._encode(part)]).encode()
+        read = self._decode(json.loads(content)[1])
+        if self._journal is not None:
+            with storage_errors(self._journal.path):
+                self._journal.append(next(self._numbers), None, content)
+        self.values[key] = read
+        return read
+
+    def completed(
+        self,
+        run: Callable[[Iterator[tuple[int, Task]]], Iterable[tuple[int, Value]]],
+        tasks: Iterable[tuple[int, Task]],
+    ) -> Iterator[tuple[int, Value]]:
+        """The part of each numbered task: first those that are there, then those that `run` makes.
+
+        Errors: those of `run`; DatasetStorageError.
+        """
+        missing = []
+        for number, task in tasks:
+            if str(number) in self.values:
+                yield number, self.values[str(number)]
+            else:
+                missing.append((number, task))
+        for number, part in run(iter(missing)) if missing else ():
+            yield number, self.add(str(number), part)
+
+    def _read(self, content: bytes) -> tuple[int, None] | None:
+        try:
+            key, part = json.loads(content)
+            self.values[str(key)] = self._decode(part)
+        except (ValueError, TypeError, LookupError, ShioenvError, MsgspecError):
+            return None
+        return next(self._numbers), None
+
+
+def keep_files(source: Path, kept: Path) -> None:
+    """Copy the files of a directory to `kept`, whole or not at all. Errors: OSError."""
+    making = kept.with_name(f"{kept.name}.new")
+    shutil.rmtree(making, ignore_errors=True)
+    making.mkdir()
+    sums = {}
+    for path in sorted(source.iterdir()):
+        shutil.copyfile(path, making / path.name)
+        sums[path.name] = sha256_of(path)
+    atomic_write(making / _SUMS, json.dumps(sums).encode())
+    making.rename(kept)
+
+
+def take_files(kept: Path, directory: Path) -> bool:
+    """Copy the files that `keep_files` kept into a directory.
+
+    Return False where there are none, or where they were damaged; then nothing is copied.
+    """
+    try:
+        sums = json.loads((kept / _SUMS).read_bytes())
+        if any(sha256_of(kept / name) != digest for name, digest in sums.items()):
+            raise ValueError
+    except (OSError, ValueError, AttributeError, ShioenvError):
+        shutil.rmtree(kept, ignore_errors=True)
+        return False
+    directory.mkdir(parents=True, exist_ok=True)
+    for name in sums:
+        shutil.copyfile(kept / name, directory / name)
+    return True
