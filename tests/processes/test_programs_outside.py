@@ -379,9 +379,7 @@ def test_a_program_that_starts_others_all_the_time_is_ended(mark: str) -> None:
     assert marked(mark) == []
 
 
-def test_a_pause_of_everything_takes_no_time_from_an_answer(
-    tmp_path: Path, mark: str
-) -> None:
+def test_a_pause_of_everything_takes_no_time_from_an_answer(tmp_path: Path, mark: str) -> None:
     path, seen = tmp_path / "made.suite", tmp_path / "seen"
     write_suite(suite("a"), path)
     answers = f"""read -r line; echo '{{}}'; read -r line; touch {seen}; sleep 0.5; {ANSWER}"""
