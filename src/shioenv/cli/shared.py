@@ -545,9 +545,14 @@ def _but_for(
     revert: str,
 ) -> Limits:
     from shioenv.errors import UsageError
-    from shioenv.sandbox.base import MACHINES
-    from shioenv.sandbox.namespaces.host import inherited_priority
+    from shioenv.sandbox.base import LARGEST, MACHINES
+    from shioenv.sandbox.default import inherited_by_inputs
 
+    if timeout is not None and not 0 < timeout <= LARGEST["wall_seconds"]:
+        raise UsageError(
+            f"--timeout is {timeout:g} seconds",
+            hint=f"above 0 and at most {LARGEST['wall_seconds']:,}; leave it out for the default",
+        )
     runs = {"input": "1", "never": "0"}.get(revert, revert)
     if not runs.isdecimal() or (runs == "0" and revert != "never"):
         raise UsageError(f"--revert is input, never or a number above 0, not {revert!r}")
@@ -563,7 +568,7 @@ def _but_for(
     )
     if sandbox == "firecracker":
         note(UNTRIED)
-    if sandbox not in MACHINES and (shown := inherited_priority()):
+    if shown := inherited_by_inputs(limits):
         note(
             f"warning: inputs inherit {shown} and show it (nice, renice, ps -o ni, chrt -p), which "
             "an ordinary user cannot put back: start shioenv without nice and chrt"

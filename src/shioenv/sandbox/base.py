@@ -115,12 +115,21 @@ class Limits:
             value = getattr(self, name)
             if isinstance(value, bool | str):
                 continue
-            most = LARGEST.get(name, GIBIBYTE * MEBIBYTE)
-            if not 0 <= value <= most or (value == 0 and name not in _MAY_BE_0):
-                raise LimitsError(
-                    f"the limit {name} is {value!r}",
-                    hint=f"limits are above 0 and at most {most:,}; leave it out for the default",
-                )
+            refuse_limit(name, value, LARGEST.get(name, GIBIBYTE * MEBIBYTE))
+
+
+def refuse_limit(name: str, value: object, most: float = LARGEST["wall_seconds"]) -> None:
+    """Raise LimitsError where a value is no number above 0 and up to `most`.
+
+    `background_seconds` and `revert` may be 0. NaN is no such number.
+    """
+    number = isinstance(value, int | float)
+    if number and 0 <= value <= most and (value or name in _MAY_BE_0):  # type: ignore[operator]
+        return
+    raise LimitsError(
+        f"the limit {name} is {value!r}",
+        hint=f"limits are above 0 and at most {most:,}; leave it out for the default",
+    )
 
 
 def limits_from(document: Mapping[str, Any]) -> Limits:
@@ -138,7 +147,7 @@ class Request:
     """One run to be made: an input, and what the input finds.
 
     Raises InputError for a terminal with separate channels or with standard input, and for standard
-    input that is too long.
+    input that is too long. LimitsError for a `wall_seconds` that `Limits` does not take.
     """
 
     text: str | bytes
@@ -164,6 +173,8 @@ class Request:
     input is at its end. A shell that is executed anew for each input cannot run rows."""
 
     def __post_init__(self) -> None:
+        if self.wall_seconds is not None:
+            refuse_limit("wall_seconds", self.wall_seconds)
         if self.tty and self.separate:
             raise InputError("a terminal has one output channel", hint="separate or tty, not both")
         if self.tty and self.stdin:
