@@ -65,7 +65,7 @@ def are_gone(processes: list[int]) -> bool:
                 os.kill(each, signal.SIGKILL)
 
 
-ROLES = {
+ROLES: dict[str, Callable[[str, list[bytes]], bool]] = {
     "supervisor": lambda name, words: name == "shioenv-sandbox",
     "init": lambda name, words: name == "init",
     "fork server": lambda name, words: name == "bash" and b"--norc" in words,
