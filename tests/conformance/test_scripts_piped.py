@@ -63,7 +63,7 @@ def test_the_commands_of_a_script_do_what_bash_does(runner: SandboxRunner, scrip
     output, status = b"", 0
     lines = iter(script.splitlines(keepends=True))
     with ResidentShell(runner, runner.state().cwd) as shell:
-        for command in ScriptReader(lambda has_begun: next(lines, "")):
+        for command in ScriptReader().commands(lambda has_begun: next(lines, "")):
             behavior = shell.run(command)
             output += b"".join(
                 line
@@ -84,7 +84,7 @@ def test_no_line_is_read_before_the_commands_above_it_were_taken() -> None:
         given.append(f"{has_begun:d}")
         return next(lines, "")
 
-    read = [("".join(given), command) for command in ScriptReader(line)]
+    read = [("".join(given), command) for command in ScriptReader().commands(line)]
     assert read == [("0", "echo a"), ("0011", "for i in 1\ndo echo\ndone"), ("00110", "echo b")]
 
 
@@ -92,7 +92,7 @@ def test_a_long_document_is_read_in_one_pass() -> None:
     body = "a line of the document\n" * 20_000
     script = f"cat <<END\n{body}END\necho behind\n"
     lines = iter(script.splitlines(keepends=True))
-    assert [*ScriptReader(lambda has_begun: next(lines, ""))] == [
+    assert [*ScriptReader().commands(lambda has_begun: next(lines, ""))] == [
         f"cat <<END\n{body}END",
         "echo behind",
     ]

@@ -159,7 +159,8 @@ def script(tmp_path: Path, text: str) -> str:
     return f"command:sh {path}"
 
 
-ANSWERS = """while read -r line; do echo '{"output": "x"}'; done\n"""
+ANSWER = """echo '{"output": "x"}'"""
+ANSWERS = f"""while read -r line; do {ANSWER}; done\n"""
 
 BANNERS = {
     "a line": "echo 'Loading the model'",
@@ -376,3 +377,25 @@ def test_a_program_that_starts_others_all_the_time_is_ended(mark: str) -> None:
     assert until(lambda: len(marked(mark)) > 20)
     assert ended(process) == -signal.SIGKILL
     assert marked(mark) == []
+
+
+def test_a_pause_of_everything_takes_no_time_from_an_answer(tmp_path: Path, mark: str) -> None:
+    path, seen = tmp_path / "made.suite", tmp_path / "seen"
+    write_suite(suite("a"), path)
+    answers = f"""read -r line; echo '{{}}'; read -r line; touch {seen}; sleep 0.5; {ANSWER}"""
+    words = [sys.executable, "-m", "shioenv.cli.main", "evaluate", "--suite", str(path)]
+    words += ["--predictor", script(tmp_path, answers), "--workers", "1", "--timeout", "2"]
+    with subprocess.Popen(
+        [*words, "--json", "--out", str(tmp_path / "out")], stdout=subprocess.DEVNULL
+    ) as process:
+        assert until(seen.exists)
+        paused = marked(mark)
+        assert process.pid in paused
+        for number, seconds in ((signal.SIGSTOP, 3.5), (signal.SIGCONT, 0.0)):
+            for pid in paused:
+                os.kill(pid, number)
+            time.sleep(seconds)
+    assert process.returncode == 0
+    (answers_file,) = (tmp_path / "out" / "answers").glob("*.ndjson")
+    assert '"timed_out"' not in answers_file.read_text()
+    assert "answered" in answers_file.read_text()

@@ -126,6 +126,52 @@ def test_a_command_has_its_outputs_and_exit_code(served: tuple[str, Server]) -> 
         assert done.stderr == missing
 
 
+SCRIPT = b"""cat > /tmp/notes <<'END'
+rm -r /etc
+exit 9
+END
+for i in 1 2
+do
+  echo "$i
+of two"
+done
+greet() {
+  echo hello $1
+}
+greet \\
+you
+cat /tmp/notes; test -d /etc && echo there
+(exit 5)
+echo 'never closed
+"""
+
+
+def test_a_script_on_standard_input_is_read_by_commands(served: tuple[str, Server]) -> None:
+    _, server = served
+    done = server.ssh("-T", "root@127.0.0.1", input=SCRIPT)
+    lines = ["1", "of two", "2", "of two", "hello you", "rm -r /etc", "exit 9", "there"]
+    assert done.stdout.decode().splitlines()[-8:] == lines
+    done = server.ssh("-T", "root@127.0.0.1", input=b"true\n(exit 5)")
+    assert done.returncode == 5
+    done = server.ssh("-T", "root@127.0.0.1", input=b"echo before\nfi\necho never\n")
+    assert (done.stdout.decode().splitlines()[-1], done.returncode) == ("before", 2)
+
+
+def test_a_command_of_several_lines_is_typed(served: tuple[str, Server]) -> None:
+    _, server = served
+    with Sitting(server, "root@127.0.0.1", rows=50, columns=200) as sitting:
+        sitting.read(PROMPT)
+        for line in ("cat <<END | tr a-z A-Z", "exit 3", "echo body"):
+            sitting.type(f"{line}\r", r"\n> $")
+        shown = sitting.type("END\r", rf"\n.*{PROMPT}")
+        assert "EXIT 3\r\nECHO BODY\r\n" in shown
+        sitting.type("for i in 1\r", r"\n> $")
+        sitting.type("\x03", PROMPT)
+        assert "here\r\n" in sitting.type("echo here\r", rf"\nhere\r\n.*{PROMPT}")
+        sitting.type("exit 4\r", "logout")
+        assert sitting.leave() == 4
+
+
 def test_a_command_that_exits_ends_no_other_channel(
     served: tuple[str, Server], tmp_path: Path
 ) -> None:

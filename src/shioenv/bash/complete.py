@@ -17,44 +17,60 @@ _CLOSING = re.compile(r"[)\]}'\"`]")
 class ScriptReader:
     """Groups the lines of a script into commands, as Bash does that reads a script from a pipe.
 
-    Iterate over it for the commands, each without its last newline. `line` returns the next line
-    with its newline, or "" at the end of the script. Its argument says whether a command has begun
-    before that line. No line is read before the commands above it were taken. The end of the script
-    ends the last command. NUL bytes are dropped, as Bash does, and so are lines without a command.
+    `add` takes the next line, `end` the end of the script, which ends the last command. Each
+    returns a command without its last newline, or None where no command is complete. NUL bytes are
+    dropped, as Bash does, and so are lines without a command.
     """
 
-    def __init__(self, line: Callable[[bool], str]) -> None:
-        self._line = line
+    def __init__(self) -> None:
+        self._text, self._wanted = "", _ANY
         self.refused = False
         """Whether Bash refuses the newest command, and reads no other one after it."""
+        self.parsed = 0
+        """Characters that were parsed to find the end of the command that has begun."""
 
-    def __iter__(self) -> Iterator[str]:
-        """The commands."""
-        text, wanted = "", _ANY
-        while line := self._line(bool(text)):
-            line = line.removesuffix("\n").replace("\0", "") + "\n"
-            text += line
-            if not wanted.search(text, max(0, len(text) - len(line) - 2)):
-                continue
-            missing = _missing(text)
-            if missing is None:
-                yield from self._command(text)
-                text = ""
-            wanted = missing or _ANY
-            if self.refused:
-                return
-        yield from self._command(text)
+    @property
+    def begun(self) -> int:
+        """The length of the command that has begun and is not complete, in characters."""
+        return len(self._text)
 
-    def _command(self, text: str) -> Iterator[str]:
+    def add(self, line: str) -> str | None:
+        """The command that a line completes; the line may lack its newline."""
+        line = line.removesuffix("\n").replace("\0", "") + "\n"
+        self._text += line
+        text = self._text
+        if not self._wanted.search(text, max(0, len(text) - len(line) - 2)):
+            return None
+        self.parsed += len(text)
+        missing = _missing(text)
+        self._wanted = missing or _ANY
+        return self.end() if missing is None else None
+
+    def end(self) -> str | None:
+        """The command that has begun, as the end of the script leaves it."""
+        text, self._text, self._wanted, self.parsed = self._text, "", _ANY, 0
         try:
             if not Reader(text).whole():
-                return
+                return None
         except Refused as refused:
             self.refused = not _is_too_deep(refused)
         except RecursionError:
             pass
         # a backslash in front of the end of the script is dropped with the newline behind it
-        yield text if _CONTINUED.search(text) else text.removesuffix("\n")
+        return text if _CONTINUED.search(text) else text.removesuffix("\n")
+
+    def commands(self, next_line: Callable[[bool], str]) -> Iterator[str]:
+        """The commands of a script, up to one that Bash refuses.
+
+        `next_line` returns the next line with its newline, or "" at the end of the script. Its
+        argument says whether a command has begun before that line. No line is read before the
+        commands above it were taken.
+        """
+        while not self.refused and (line := next_line(self.begun > 0)):
+            if (command := self.add(line)) is not None:
+                yield command
+        if not self.refused and (command := self.end()) is not None:
+            yield command
 
 
 def _missing(text: str) -> re.Pattern[str] | None:

@@ -267,6 +267,7 @@ class Reader(Tokens):
 
     def _parenthesis(self, start: int, line: int) -> Command:
         if self.text.startswith("((", start) and self._last in BEFORE_RESERVED:
+            self._closed(start + 2, "(", ")")  # Bash reads so far before it knows what this is
             end = self.arithmetic_end(start + 2)
             if end:
                 self._took(self.text[start:end], "((…))")
@@ -339,6 +340,7 @@ class Reader(Tokens):
         return self._body("done" if token == "do" else "}")
 
     def _counting(self, start: int, line: int) -> Counting:
+        self._closed(self.place + 2, "(", ")")
         end = self.arithmetic_end(self.place + 2)
         parts = self._expressions(self.place + 2, end - 2) if end else []
         if len(parts) != 3:
@@ -544,8 +546,10 @@ class Reader(Tokens):
         while (token := inner.peek()) != ")":
             if token == "\n":
                 inner.place += 1
-            elif not token or inner._operator():
+            elif not token:
                 raise inner.refusal("an array is never closed")
+            elif inner._operator():
+                raise inner.refusal(f"{token!r} among the elements of an array")
             else:
                 end = inner.place
                 if inner.text[end] == "[":

@@ -27,6 +27,7 @@ def main() -> None:
     subcommand, Ctrl-C ends the process at once. Before `main` is called, Python itself handles
     Ctrl-C.
     """
+    _open_standard_streams()
     try:
         import gc
         import signal
@@ -56,6 +57,23 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         print(f"error: cannot write to standard output: {error.strerror}", file=sys.stderr)
         sys.exit(1)
+
+
+def _open_standard_streams() -> None:
+    """Open /dev/null in place of each standard stream that the caller closed.
+
+    Else the next files and sockets get the numbers 0 to 2, which child processes replace by their
+    own streams.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # gets the lowest free number
+        if getattr(sys, name) is None:
+            mode = "r" if number == 0 else "w"
+            stream = open(number, mode, errors="backslashreplace", closefd=False)  # noqa: SIM115
+            setattr(sys, name, stream)
 
 
 def __getattr__(name: str) -> Any:

@@ -125,8 +125,8 @@ def _run_lines(shell: Shell, recording: Cast | None, *, at_terminal: bool, chang
         return _typed("> " if has_begun else f"{shell.state.before.document['cwd']}# ")
 
     status = 0
-    script = ScriptReader(line)
-    for command in script:
+    script = ScriptReader()
+    for command in script.commands(line):
         if recording is not None:
             typed = command.replace("\n", "\r\n")
             recording.typed(f"{typed}\r\n".encode("utf-8", "surrogateescape"))

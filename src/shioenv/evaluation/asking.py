@@ -25,6 +25,7 @@ from shioenv.evaluation.predictor import (
 )
 from shioenv.execution.job import STARTING
 from shioenv.execution.process import CLOSING_SECONDS, WorkerProcess
+from shioenv.system import stopped
 
 READY_SECONDS = 900.0
 """Seconds in which a predictor has to be ready by default.
@@ -163,10 +164,9 @@ class PredictorPool:
 
     def _answers(self) -> Iterator[tuple[int, Said]]:
         """Waits until a worker says something or is too late; the answers that came."""
-        now = time.monotonic()
         until = min(worker.deadline for worker in self._workers)
         open_ = [worker.connection for worker in self._workers if not worker.resting]
-        said = wait(open_, max(0.0, until - now)) if open_ else []
+        said = self._wait(open_, until) if open_ else []
         for worker in list(self._workers):
             if worker.connection in said:
                 try:
@@ -188,6 +188,21 @@ class PredictorPool:
                 and not worker.connection.poll()  # it spoke while another's answer was taken
             ):
                 yield from self._lost(worker, Status.TIMED_OUT)
+
+    def _wait(self, connections: list[Connection[Any, Any]], until: float) -> list[Any]:
+        """The connections that say something until then, or within a second.
+
+        The time in which this process was stopped (Ctrl-Z) counts for no answer: the workers may
+        have been stopped too.
+        """
+        began = time.monotonic()
+        patience = min(stopped.LOOK_SECONDS, max(0.0, until - began))
+        said = wait(connections, patience)
+        late = time.monotonic() - began - patience
+        if late > stopped.LOOK_SECONDS:
+            for worker in self._workers:
+                worker.deadline += late
+        return said
 
     def _lost(self, worker: _Worker, status: Status) -> Iterator[tuple[int, Said]]:
         """Removes a worker that died or is late: the input that it was asked has no answer."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import tempfile
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from multiprocessing.connection import wait
@@ -26,6 +27,7 @@ from shioenv.execution.lanes import Lane
 from shioenv.execution.process import CLOSING_SECONDS, WorkerProcess
 from shioenv.execution.schedule import STARTS, Schedule
 from shioenv.execution.worker import BROKEN, DONE, READY
+from shioenv.system import stopped
 from shioenv.system.host import OPEN_FILES, allow_open_files
 
 T = TypeVar("T")
@@ -176,6 +178,7 @@ class Crew:
         self._workers: list[_Worker] = []
         self._dead_starts = 0
         self._door, self._room = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115
+        self._next_look = time.monotonic() + stopped.LOOK_SECONDS
         self.restarts = 0
 
     def start(self) -> None:
@@ -184,7 +187,9 @@ class Crew:
             self.take(Schedule())
 
     def take(self, schedule: Schedule[Any]) -> list[tuple[int, Any]]:
-        """Hand tasks out and wait until workers send something; the answers among it, if any.
+        """Hand tasks out and wait, for a second at most, until workers send something.
+
+        The result has the answers among it, if any. A worker that somebody stopped is replaced.
 
         Errors: GenerationError where a task fails in every attempt, or where workers in a row do
         not start. ShioenvErrors of the job and of opening a sandbox.
@@ -195,7 +200,11 @@ class Crew:
             self._workers.append(_Worker(self._given, gate, self._free_processor()))
         self._hand_out(schedule)
         answers = []
-        said = wait([worker.connection for worker in self._workers])
+        said = wait([worker.connection for worker in self._workers], stopped.LOOK_SECONDS)
+        if time.monotonic() >= self._next_look:
+            self._next_look = time.monotonic() + stopped.LOOK_SECONDS
+            for worker in self._workers:
+                worker.kill_if_stopped()  # its connection ends then
         for worker in [worker for worker in self._workers if worker.connection in said]:
             try:
                 kind, number, what = worker.connection.recv()

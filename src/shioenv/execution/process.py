@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import socket
+import struct
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from contextlib import suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import IO, Any
 
 from shioenv.execution.supervised import LAST_WORDS, ended, supervised
+from shioenv.system.stopped import StopWatch
+
+_MESSAGE_SECONDS = 60
+"""Seconds for which a worker may be silent in the middle of a message (ours)."""
 
 CLOSING_SECONDS = 10.0
 """Seconds in which a worker at rest has to end once its connection is closed (ours)."""
@@ -35,9 +41,13 @@ class WorkerProcess:
             f"from {module} import main; main()"
         )
         self._programs = programs
+        self._watch = StopWatch()
         self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long
         self.connection: Connection[Any, Any]
         self.connection, theirs = Pipe()
+        with socket.socket(fileno=os.dup(self.connection.fileno())) as ours:
+            for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+                ours.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", _MESSAGE_SECONDS, 0))
         paths, file = json.dumps(sys.path), theirs.fileno()
         words = [sys.executable, "-c", boot, paths, str(file), *arguments]
         with theirs:
@@ -55,9 +65,16 @@ class WorkerProcess:
                 )
 
     def send(self, content: bytes) -> None:
-        """Send bytes; nothing to a dead worker, of which the end of its connection tells."""
-        with suppress(OSError):
+        """Send bytes; a worker that does not take them is killed, and its connection ends."""
+        try:
             self.connection.send_bytes(content)
+        except OSError:
+            self._process.kill()
+
+    def kill_if_stopped(self) -> None:
+        """Kill a worker that somebody stopped, once enough calls of this method have seen that."""
+        if self._watch.is_lost(self._process.pid):
+            self._process.kill()
 
     def end(self, patience: float) -> tuple[int, str]:
         """Close the connection, and kill a worker that has not ended after `patience` seconds.
@@ -65,6 +82,7 @@ class WorkerProcess:
         The results are the worker's exit status and the last 2,000 bytes of its output, as text.
         """
         self.connection.close()
+        self._process.send_signal(signal.SIGCONT)  # a stopped worker would not notice
         if self._programs:
             status = ended(self._process, patience)
         else:

@@ -6,8 +6,9 @@ supervisor the parent of every process of the program whose own parent is gone. 
 away by a session of its own.
 
 The outer and the inner supervisor watch each other: where one is killed, the other ends the
-program. Only where both are killed in one instant do two things stay: the processes that the
-program started, and its temporary directory. The next start removes the directory.
+program. A supervisor that somebody stopped is woken at the end of the asking process. Only where
+both are killed in one instant do two things stay: the processes that the program started, and its
+temporary directory. The next start removes the directory.
 
 The supervisors run this file, so it uses only the standard library.
 """
@@ -94,6 +95,7 @@ def supervised(
 
 def ended(process: subprocess.Popen[bytes], patience: float = 0.0) -> int:
     """The exit status of a supervised program, which is killed after `patience` seconds."""
+    process.send_signal(signal.SIGCONT)  # a stopped supervisor would not notice
     with suppress(subprocess.TimeoutExpired):
         return process.wait(patience)
     process.terminate()
@@ -243,6 +245,15 @@ class _Supervisor:
             return False
 
 
+def wake_at_end_of_caller() -> None:
+    """Have the kernel wake this process, if it is stopped, once the process that started it ends.
+
+    The signal, SIGCONT, does nothing to a running process. The kernel sends it at the end of the
+    thread that started this process as well.
+    """
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGCONT, 0, 0, 0)
+
+
 def _signal(process: int, number: int) -> None:
     with suppress(ProcessLookupError, PermissionError):
         os.kill(process, number)
@@ -277,6 +288,7 @@ def _main() -> None:
         shutil.rmtree(scratch, ignore_errors=True)
         return
     this = os.pidfd_open(os.getpid())
+    wake_at_end_of_caller()
     outer = _Supervisor(asker, [int(lock)], mode == "last-words")
 
     def inner() -> None:

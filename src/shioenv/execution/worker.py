@@ -21,6 +21,7 @@ from shioenv.errors import SandboxError
 from shioenv.execution.job import NumberedJob, Opener
 from shioenv.execution.lanes import Lane, Lanes, Turns
 from shioenv.execution.schedule import Failure
+from shioenv.execution.supervised import wake_at_end_of_caller
 
 READY, DONE, BROKEN, FAILED = range(4)
 """The kinds of messages that a worker sends, each with a number and a content.
@@ -40,6 +41,7 @@ def main() -> None:
     """
     _, _, connection, door, room, *processor = sys.argv
     os.set_inheritable(int(connection), False)
+    wake_at_end_of_caller()
     if processor:
         with suppress(OSError):  # the processor may have been taken away meanwhile
             os.sched_setaffinity(0, set(map(int, processor)))

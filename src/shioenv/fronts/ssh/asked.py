@@ -12,6 +12,7 @@ import time
 from functools import partial
 from typing import cast
 
+from shioenv.bash.complete import ScriptReader
 from shioenv.behavior.diff import diff_documents
 from shioenv.domain.behavior import Behavior
 from shioenv.errors import Abstained
@@ -28,9 +29,14 @@ from shioenv.fronts.ssh.uploads import PROTOCOL, tap_of
 from shioenv.live.asked import AskedShell, HybridShell
 from shioenv.live.resident import ResidentShell
 from shioenv.live.shell import Shell
+from shioenv.sandbox.base import LONGEST_INPUT
 
 _ENDS = re.compile(r"\b(?:exit|exec|logout)\b")
 """What may end the shell that answers: a command with it runs in a subshell of that shell."""
+
+MOST_PARSED = 4_000_000
+"""Characters parsed at most to find the end of one command of standard input (ours). Finding it
+takes longer with each line, up to seconds of a processor."""
 
 _EXIT = re.compile(r"\s*(?:exit|logout)(?:\s+(\d{1,3}))?\s*")
 
@@ -48,21 +54,26 @@ class AskedChannel(SshChannel):
         if self._call.command is not None:
             return await self._answer(self._call.command), None
         await self._show(self._greeting)
-        status = 0
+        script, status = ScriptReader(), 0
         await self._shell.do(self._look)
         while not self._ended:
-            await self._show(self._prompt())
+            await self._show(b"> " if script.begun else self._prompt())
             line = await self._line()
             if line is None:
                 await self._show(b"logout\n")
                 break
-            self.entered(line, False)
-            if leaves := _EXIT.fullmatch(line):
+            if not line or self._is_too_long(script):  # Ctrl-C drops what was begun
+                script = ScriptReader()
+                continue
+            self.entered(line.rstrip("\n"), False)
+            if not script.begun and (leaves := _EXIT.fullmatch(line)):
                 await self._show(b"logout\n")
                 status = int(leaves[1] or status) & 255
                 break
-            if line.strip():
-                status = await self._answer(line)
+            command = await asyncio.to_thread(script.add, line)
+            script.refused = False  # Bash goes on at a terminal
+            if command is not None:
+                status = await self._answer(command)
         return status, None
 
     async def _run(self) -> Ended:
@@ -72,14 +83,33 @@ class AskedChannel(SshChannel):
             if protocol := PROTOCOL.match(command):
                 return await self._speak(command, protocol[1])
             return await self._answer(command), None
-        status, kept = 0, b""
-        while not self._ended and (data := await wires.read(self._call.fds[0])):
+        return await self._read_script(), None
+
+    async def _read_script(self) -> int:
+        """Answers the commands of standard input; the last one's exit code."""
+        script, status, kept = ScriptReader(), 0, b""
+        while not self._ended and not script.refused:
+            data = await wires.read(self._call.fds[0])
             self.typed(data)
-            *lines, kept = (kept + data).split(b"\n")
-            kept = kept[:LONGEST]
+            *lines, kept = (kept + data).split(b"\n") if data else [kept, b""]
             for line in lines:
-                status = await self._piped(line, status)
-        return await self._piped(kept, status), None
+                command = await asyncio.to_thread(script.add, _text(line))
+                status = await self._piped(command, status)
+                if self._ended or script.refused:
+                    return status
+            if not data:
+                return await self._piped(await asyncio.to_thread(script.end), status)
+            if self._is_too_long(script, kept):
+                return status
+        return status
+
+    def _is_too_long(self, script: ScriptReader, kept: bytes = b"") -> bool:
+        """Whether a command that has begun, with `kept`, is too long; the log tells of it."""
+        if script.begun + len(kept) <= LONGEST_INPUT and script.parsed <= MOST_PARSED:
+            return False
+        reason = "a command of more than one line is too long to be answered"
+        self._tell("shioenv.abstained", input=_text(kept)[:LONGEST], reason=reason)
+        return True
 
     async def _speak(self, command: str, protocol: str) -> Ended:
         """Has the machine below a model speak a protocol, or answers from what the model knows."""
@@ -130,16 +160,15 @@ class AskedChannel(SshChannel):
 
         return await self._shell.do(look)
 
-    async def _piped(self, line: bytes, status: int) -> int:
-        """Answers a line of standard input; the exit code, or `status` where none is answered."""
-        text = line.decode("utf-8", "surrogateescape")
-        if self._ended or not text.strip():
+    async def _piped(self, command: str | None, status: int) -> int:
+        """Answers a command of standard input; its exit code, or `status` where there is none."""
+        if command is None:
             return status
-        self.entered(text, False)
-        return await self._answer(text)
+        self.entered(command, False)
+        return await self._answer(command)
 
     async def _line(self) -> str | None:
-        """The next line, without its end; empty after Ctrl-C, None at the end."""
+        """The next line with its newline; empty after Ctrl-C, None at the end."""
         reading = asyncio.create_task(wires.read(self._call.fds[0]))
         heard = asyncio.create_task(self._interrupted())
         try:
@@ -151,7 +180,7 @@ class AskedChannel(SshChannel):
         finally:
             await end(reading, heard)
         self.typed(data)
-        return data.decode("utf-8", "surrogateescape").rstrip("\n") if data else None
+        return f"{_text(data).rstrip(chr(10))}\n" if data else None
 
     async def _interrupted(self) -> bool:
         """Whether Ctrl-C came; False where the visitor is gone."""
@@ -203,6 +232,10 @@ class AskedChannel(SshChannel):
     async def _show(self, data: bytes) -> None:
         self.shown(data.replace(b"\n", b"\r\n"))
         await wires.write(self._call.fds[1], data)
+
+
+def _text(line: bytes) -> str:
+    return line.decode("utf-8", "surrogateescape")
 
 
 def _resident(shell: HybridShell) -> ResidentShell:

@@ -1,10 +1,13 @@
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <poll.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -64,6 +67,51 @@ void die(const char *format, ...)
     line[length++] = '\n';
     write_all(control, line, (size_t)length);
     _exit(125);
+}
+
+static pid_t caller;
+
+static void end_without_caller(int number)
+{
+    (void)number;
+    if (getppid() != caller) _exit(0);
+}
+
+/* The signal is SIGCONT, which wakes a stopped process and does nothing to others: the kernel sends it at the end of a thread,
+ * whose process may go on. */
+void end_with_caller(void)
+{
+    if (!caller) caller = getppid();
+    sigaction(SIGCONT, &(struct sigaction){.sa_handler = end_without_caller, .sa_flags = SA_RESTART}, NULL);
+    prctl(PR_SET_PDEATHSIG, SIGCONT);
+    if (getppid() != caller) _exit(0);
+}
+
+/* By a signal. Where a debugger holds a process, its state is `t`. */
+static bool is_stopped(int process)
+{
+    char path[32], text[512];
+    snprintf(path, sizeof path, "%d/stat", process);
+    int fd = openat(host_proc, path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    close_fd(&fd);
+    if (n <= 0) return false;
+    text[n] = 0;
+    const char *name_end = strrchr(text, ')');  /* a process names itself */
+    return name_end && name_end[1] && name_end[2] == 'T';
+}
+
+bool await_answer(int fd, int process)
+{
+    enum { LOOKS = 4, LOOK_MS = 1000 };
+    for (int stopped = 0; stopped < LOOKS;) {
+        struct pollfd watched[2] = {{fd, POLLIN, 0}, {control, POLLRDHUP, 0}};
+        poll(watched, 2, LOOK_MS);
+        if (watched[0].revents) return true;
+        if (watched[1].revents) _exit(0);
+        stopped = is_stopped(process) ? stopped + 1 : 0;
+    }
+    return false;
 }
 
 void close_fd(int *fd)

@@ -18,6 +18,14 @@ extern pid_t needed;  /* the child whose death explains what fails, or 0 */
 
 #define CHECK(call, ...) do { if ((call) < 0) die(__VA_ARGS__); } while (0)
 
+/* Has the end of the process that started this one end it too, whatever it waits for, and even while it is stopped. To be
+ * called again after the rights of this process changed: the kernel forgets it then. */
+void end_with_caller(void);
+
+/* Waits until a descriptor can be read on which a process answers. False where the process is stopped, and stays so. Ends
+ * this process where the peer is gone. */
+bool await_answer(int fd, int process);
+
 void close_fd(int *fd);
 void write_file(int directory, const char *path, const char *text);
 void do_mount(const char *source, const char *target, const char *type, unsigned long flags, const char *data);

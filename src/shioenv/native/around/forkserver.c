@@ -20,6 +20,7 @@
 #include "notices.h"
 #include "processes.h"
 
+static pid_t server_process;
 int server_socket = -1, shared_fd = -1, notices = -1, mounts_copy = -1;
 
 void move_server(int kind, int fd, const char *what)
@@ -84,14 +85,17 @@ pid_t start_server(const int pair[2])
     close(pair[1]);
     close(last_pid);
     server_socket = pair[0];
+    server_process = server;
     return server;
 }
+
+bool await_server(void) { return await_answer(server_socket, server_process); }
 
 void give_layers(int library_layer, int layer)
 {
     char byte = 0;
     int fds[DESCRIPTORS] = {library_layer, layer};
-    if (!send_with(server_socket, &byte, 1, fds, 2) || receive_with(server_socket, &byte, 1, fds) != 1) { errno = EPIPE; die("listen to system calls (seccomp)"); }
+    if (!send_with(server_socket, &byte, 1, fds, 2) || !await_server() || receive_with(server_socket, &byte, 1, fds) != 1) { errno = EPIPE; die("listen to system calls (seccomp)"); }
     notices = fds[0];
     struct server_reply ready = hear_server();
     if (ready.error) { errno = ready.error; die("start the fork server (%s)", config.shell_mode); }
@@ -100,7 +104,9 @@ void give_layers(int library_layer, int layer)
 struct server_reply hear_server(void)
 {
     struct server_reply word;
-    if (recv(server_socket, &word, sizeof word, 0) != sizeof word) word = (struct server_reply){.error = EPIPE};
+    ssize_t n = recv(server_socket, &word, sizeof word, MSG_DONTWAIT);
+    if (n < 0 && errno == EAGAIN && await_server()) n = recv(server_socket, &word, sizeof word, 0);
+    if (n != sizeof word) word = (struct server_reply){.error = EPIPE};
     return word;
 }
 

@@ -21,6 +21,9 @@ void give_layers(int library_layer, int layer);
 /* Has the fork server join a namespace, for itself or, with pids, for its children. */
 void move_server(int kind, int fd, const char *what);
 
+/* Waits for its next word; false where somebody stopped it. */
+bool await_server(void);
+
 /* Its next word; an error of its own where there is none. */
 struct server_reply hear_server(void);
 

@@ -145,6 +145,7 @@ void start_web(void)
         return;
     }
     prctl(PR_SET_NAME, "gateway");
+    signal(SIGCONT, SIG_DFL);
     CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs");
     if (chroot("/empty") || chdir("/") || setns(ns_user, CLONE_NEWUSER)) _exit(125);
     end_with(supervisor);
@@ -201,7 +202,10 @@ static void __attribute__((noreturn)) run_init(int socket)
     prctl(PR_SET_DUMPABLE, 0);
     setsid();
     signal(SIGCHLD, SIG_IGN);
-    if (read(0, &byte, 1) != 1 || chroot("/empty") || chdir("/") || write(0, &byte, 1) != 1) _exit(0);
+    signal(SIGCONT, SIG_DFL);
+    if (read(0, &byte, 1) != 1) _exit(0);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);  /* whoever stopped it: its parent is the supervisor by now */
+    if ( chroot("/empty") || chdir("/") || write(0, &byte, 1) != 1) _exit(0);
     for (;;) {
         if (receive_with(0, &byte, 1, fds) != 1) _exit(0);
         if (fds[0] >= 0) {
@@ -216,10 +220,16 @@ static void __attribute__((noreturn)) run_init(int socket)
     }
 }
 
+/* Whether init answers what it was sent. */
+static bool init_answers(bool sent)
+{
+    char byte;
+    return sent && await_answer(init_socket, init_pid) && read(init_socket, &byte, 1) == 1;
+}
+
 void ask_init(void)
 {
-    char byte = 0;
-    if (send(init_socket, &byte, 1, MSG_NOSIGNAL) != 1 || read(init_socket, &byte, 1) != 1) init_alive = false;
+    init_alive = init_alive && init_answers(send(init_socket, "", 1, MSG_NOSIGNAL) == 1);
 }
 
 /* Link-local addresses at once and by the hardware address alone, no solicitations, and no word of
@@ -408,7 +418,7 @@ int renew_network(void)
     waitpid(child, NULL, 0);
     configure_network(net, gateway);
     start_web();
-    if (!send_with(init_socket, &byte, 1, &net, 1) || read(init_socket, &byte, 1) != 1) init_alive = false;
+    init_alive = init_alive && init_answers(send_with(init_socket, &byte, 1, &net, 1));
     watch_network();
     return net;
 }

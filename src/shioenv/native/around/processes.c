@@ -218,6 +218,7 @@ static void __attribute__((noreturn)) be_process(const struct declared_process *
 {
     static const int other_meanings[] = {SIGHUP, SIGUSR1, SIGUSR2, SIGPIPE};  /* than an end, to most of them */
     for (unsigned i = 0; i < sizeof other_meanings / sizeof *other_meanings; i++) signal(other_meanings[i], SIG_IGN);
+    signal(SIGCONT, SIG_DFL);
     prctl(PR_SET_NAME, who->name);
     if (setgroups(0, NULL) || setresgid(who->gid, who->gid, who->gid) || setresuid(who->uid, who->uid, who->uid)) _exit(125);
     prctl(PR_SET_DUMPABLE, 0);

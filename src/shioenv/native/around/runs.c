@@ -26,6 +26,7 @@
 #include "uptime.h"
 #include "usage.h"
 
+enum { PAUSE_NS = 1000000000 };  /* longer than the host is ever late */
 enum { LONG_NS = 1000000 };  /* freezing a layer takes as long */
 
 int64_t now_ns(int clock)
@@ -212,6 +213,8 @@ unsigned watch(struct watched *run)
         int64_t now = now_ns(CLOCK_MONOTONIC), wake = deadline < next_look ? deadline : next_look;
         int wait_ms = wake <= now ? 0 : (int)((wake - now + 999999) / 1000000);
         int n = poll(watched, 8, killed ? 1000 : wait_ms);
+        int64_t late = now_ns(CLOCK_MONOTONIC) - now - wait_ms * 1000000ll;
+        if (late > PAUSE_NS) deadline += late;  /* all of this was stopped: nor had the input this time */
         if (watched[3].revents & (POLLHUP | POLLRDHUP | POLLERR)) _exit(0);
         for (int i = 0; i < 2; i++)
             if (watched[i].revents && !read_channel(&channels[i], request->output_max)) close_fd(&channels[i].fd);
@@ -233,8 +236,10 @@ unsigned watch(struct watched *run)
             noticed |= attend_notice(notices);
         }
         if (killed) {
-            if (n == 0) return noticed;  /* a descriptor escaped every kill: give up on more output */
-            continue;
+            if (n) continue;
+            if (!shell_ended && await_server()) continue;
+            if (!shell_ended) reply->error = ETIMEDOUT;  /* somebody stopped the fork server: what came of the input is unknown */
+            return noticed;  /* a descriptor escaped every kill: give up on more output */
         }
         if (noticed & NOTICED_LINE && run->stays) {
             if (request->flags & REQUEST_LINE) noticed |= settle(run);

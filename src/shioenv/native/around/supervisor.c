@@ -130,6 +130,7 @@ static int keep(char **argv, const char *plain, int user, int mounts)
     if (!geteuid()) make_device_nodes((uid_t)atol(argv[3]), (gid_t)atol(argv[4]));
     if (shares) join_user_namespace(user);
     else enter_user_namespace();
+    end_with_caller();
     own_mounts();
     int tree = shares ? tree_of(mounts) : -1;
     int kept[] = {open("/proc/self/ns/user", O_RDONLY | O_CLOEXEC), open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC)};
@@ -202,9 +203,12 @@ int main(int argc, char **argv)
     if (!strcmp(argv[1], "own")) return argc < 4 ? 2 : execute(argv, true);
     if (!strcmp(argv[1], "scan")) return argc < 4 ? 2 : scan(argc, argv);
     if (argc != 7) return 2;
+    setpgid(0, 0);  /* Ctrl-Z stops the Python side alone: meanwhile inputs would run out of time */
+    end_with_caller();
     forget_caller();
     int user = take(argv[3]), mounts = take(argv[4]);
     join_user_namespace(user);
+    end_with_caller();
     close(user);
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     shared_fd = memfd_create("shioenv", MFD_CLOEXEC);
@@ -237,6 +241,7 @@ int main(int argc, char **argv)
     close(library_layer);
     watch_processes(server);
     watch_for_traces();
+    end_with_caller();
     write_all(control, "R\n", 2);
     serving_inputs = true;
     serve_requests();

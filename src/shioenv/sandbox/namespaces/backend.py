@@ -14,10 +14,11 @@ import errno
 import json
 import os
 import platform
-import socket
+import signal
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache, wraps
 from pathlib import Path
@@ -35,6 +36,7 @@ from shioenv.errors import (
 from shioenv.sandbox.base import Entered, Execution, Limits, Request, Uncopied
 from shioenv.sandbox.call_lock import CallLock
 from shioenv.sandbox.namespaces.configuration import ShownKernel, configuration
+from shioenv.sandbox.namespaces.connection import SupervisorSocket
 from shioenv.sandbox.namespaces.lower import KeptNamespaces, LowerForm, keep, opening_failed
 from shioenv.sandbox.namespaces.wire import (
     LONGEST_PATH,
@@ -221,6 +223,8 @@ class NamespaceSandbox(Uncopied):
         if process is None:
             return
         self._socket.close()  # the end of file ends the supervisor, whose end ends everything else
+        with suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGCONT)  # a stopped one would not notice
         try:
             process.wait(timeout=_GRACE_SECONDS)
         except subprocess.TimeoutExpired:
@@ -290,11 +294,11 @@ class NamespaceSandbox(Uncopied):
 
     def _ends(self, count: int) -> list[int]:
         """The descriptors that the supervisor holds for this process."""
-        if not isinstance(self._socket, socket.socket):
+        if not isinstance(self._socket, SupervisorSocket):
             raise SandboxError("no descriptor leaves this sandbox", hint="open it in namespaces")
         self._asking = True
         self._socket.sendall(pack_request(Request(""), b"/", self.limits, Ask.HAND))
-        _, descriptors, *_ = socket.recv_fds(self._socket, 1, count)
+        descriptors = self._socket.receive_descriptors(count)
         self._asking = False
         if len(descriptors) != count:
             for descriptor in descriptors:
@@ -400,7 +404,7 @@ class NamespaceSandbox(Uncopied):
                     f"shioenv system build {self.system.name} makes them anew",
                 )
         kept = self._kept
-        return spawn(
+        process, connection = spawn(
             ["run", str(kept.user), str(kept.mounts), kept.form, str(kept.number)],
             descriptors=(kept.user, kept.mounts),
             cwd=directory,
@@ -408,6 +412,7 @@ class NamespaceSandbox(Uncopied):
             stdout=subprocess.DEVNULL,
             env={},
         )
+        return process, SupervisorSocket(connection, process.pid)
 
     def _configure(self) -> str:
         """Configures the supervisor and returns its answer: "R" where it is ready."""

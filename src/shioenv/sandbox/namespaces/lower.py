@@ -161,6 +161,9 @@ def keep(
         except OSError as error:
             said = f"E{error.errno or errno.ETIMEDOUT} talk to the supervisor"
             process.kill()
+        except BaseException:  # such as KeyboardInterrupt
+            process.kill()
+            raise
         finally:
             process.wait()
     for descriptor in descriptors:

@@ -1,0 +1,42 @@
+"""Commands that are started without some of the standard streams work as with /dev/null."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+SCRIPT = shlex.quote(str(Path(sys.executable).with_name("shioenv")))
+
+ALL = ["".join(each) for each in product(("", "<&- "), (">&- ", ""), ("2>&- ", ""))]
+SOME = ["2>&- ", "<&- >&- ", "<&- >&- 2>&- "]
+
+COMMANDS = [
+    *(("run 'echo from the input'", closed) for closed in ALL),
+    *(("--help", closed) for closed in SOME),
+    *(("sample --count 1 --command ls", closed) for closed in SOME),
+    *(("generate {} --count 2 --workers 1 --command true", closed) for closed in SOME),
+]
+
+
+@pytest.mark.parametrize(("command", "closed"), COMMANDS)
+@pytest.mark.usefixtures("system")
+def test_a_command_works_whichever_standard_streams_are_closed(
+    tmp_path: Path, command: str, closed: str
+) -> None:
+    words = command.format(shlex.quote(str(tmp_path / "dataset")))
+    done = subprocess.run(
+        ["bash", "-c", f"{SCRIPT} {words} {closed}"],
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    assert (">&- " in closed.replace("2>&- ", "")) == (done.stdout == "")
+    if command.startswith("run") and done.stdout:
+        assert done.stdout == "from the input\n"
+    if command.startswith("generate"):
+        assert (tmp_path / "dataset" / "manifest.json").exists()
