@@ -371,6 +371,7 @@ def test_contents_that_change_alone_are_shown(place: Path) -> None:
     assert captured(sys.executable, "-c", script).diff == binary + text
 
 
+@needs("patch")
 def test_the_printed_diff_is_applied(place: Path) -> None:
     script = "printf 'a\\r\\nb' > 'sp ace'; printf '\\fx' >> text; : > void; rm cut; chmod 755 old"
     done = subprocess.run([*SHIOENV, "--", "sh", "-c", script], capture_output=True)
