@@ -304,8 +304,9 @@ def test_who_is_interrupted_leaves_nothing_behind(place: Path, ending: int, stat
         assert process.stdout.readline() == b"ready\n"
         left = [os.pidfd_open(pid) for pid in running("sleep", "7541")]
         process.send_signal(ending)
-        process.communicate()
+        _, said = process.communicate()
     assert process.returncode == status
+    assert said == (b"interrupted\n" if ending == signal.SIGINT else b"")
     for descriptor in left:  # readable once the process has ended
         assert select.select([descriptor], [], [], 30)[0]
         os.close(descriptor)
