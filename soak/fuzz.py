@@ -37,7 +37,6 @@ from common import Drawn, Progress, drawn, parser, report
 
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.inputs import started
 from shioenv.errors import InputError, SandboxError
 from shioenv.sandbox.base import LONGEST_INPUT, MEBIBYTE, Execution, Limits, Request
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
@@ -90,9 +89,6 @@ _NOISE = "$`'\"\\(){}[]<>|&;!#*?~=%@^+-/:, \t\n019azAZ_\u00e9\u2028"
 HOME = "/home/ubuntu"
 """Where inputs run that do not say where."""
 
-LONGEST_TEXT = LONGEST_INPUT - len(started(HOME, ""))
-"""Bytes of the longest input that can be run there."""
-
 
 @dataclass(frozen=True, slots=True)
 class Hostile:
@@ -111,8 +107,7 @@ class Hostile:
             data = os.fsencode(self.text)
         except UnicodeEncodeError:
             return False
-        room = LONGEST_INPUT - len(os.fsencode(started(self.cwd or HOME, "")))
-        return b"\0" not in data and len(data) <= room
+        return b"\0" not in data and len(data) <= LONGEST_INPUT
 
 
 class Inputs:
@@ -240,7 +235,7 @@ def mutate(rng: Random, text: str) -> str:
 def _bytes(rng: Random) -> str:
     size = rng.choice((1, 3, 10, 40, 200))
     if rng.random() < 0.02:
-        size = LONGEST_TEXT + rng.choice((-1, 0, 1, 2))
+        size = LONGEST_INPUT + rng.choice((-1, 0, 1, 2))
         return "x" * size if rng.random() < 0.5 else ": " + "a" * (size - 2)
     if rng.random() < 0.1:
         return "echo " + rng.choice(("\ud800", "\udfff", "a\udc7f"))

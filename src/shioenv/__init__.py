@@ -1,15 +1,14 @@
 """ShIOEnv: shell inputs synthesised from grammars, executed on a pristine system, recorded, scored.
 
 `import shioenv` loads none of the package's libraries: a public name is imported when it is first
-asked for. Where Gymnasium is loaded already, `import shioenv` registers the environments' ids.
-`import shioenv.env` always registers the ids.
+asked for. The environments' ids are registered whether Gymnasium is imported before or after.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
 
-from shioenv.registration import register_where_loaded
+from shioenv.registration import register_when_loaded
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -96,7 +95,7 @@ __all__ = [
     "score",
 ]
 
-register_where_loaded()
+register_when_loaded()
 
 
 if not TYPE_CHECKING:  # a type checker would take any name for one of ours
@@ -108,7 +107,6 @@ if not TYPE_CHECKING:  # a type checker would take any name for one of ours
             return version("shioenv")
         if name not in _HOMES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        register_where_loaded()
         value = getattr(import_module(_HOMES[name]), name)
         globals()[name] = value
         return value

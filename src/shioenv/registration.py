@@ -1,19 +1,22 @@
 """The environments' Gymnasium ids.
 
-Gymnasium has no entry points for plugins: an id exists once somebody has called `register`.
-Gymnasium's own idiom names the module that registers: `gymnasium.make("shioenv.env:ShIOEnv-v0")`
-works whatever was imported before. `import shioenv` does not load Gymnasium; it registers the ids
-where Gymnasium is loaded already. This module needs only the standard library.
+Gymnasium has no entry points for plugins since 1.0: an id exists once somebody has called
+`register`. `import shioenv` does not load Gymnasium. Where Gymnasium is loaded already, the ids are
+registered at once; otherwise as soon as somebody imports it, so the order of the two imports does
+not matter. This module needs only the standard library.
 """
 
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from types import MappingProxyType
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
 
 GYMNASIUM = "gymnasium"
 
@@ -35,10 +38,12 @@ VECTOR_ENTRY_POINTS: Mapping[str, str] = MappingProxyType(
 """By id, where it has a vector of its own: the class, which `gymnasium.make_vec` imports."""
 
 
-def register_where_loaded() -> None:
-    """Register the ids if Gymnasium is loaded, else do nothing; any number of calls."""
+def register_when_loaded() -> None:
+    """Register the ids now if Gymnasium is loaded, otherwise when it is; any number of calls."""
     if GYMNASIUM in sys.modules:
         register()
+    elif _WHEN_LOADED not in sys.meta_path:
+        sys.meta_path.insert(0, _WHEN_LOADED)
 
 
 def register() -> None:
@@ -49,3 +54,41 @@ def register() -> None:
         if name not in registration.registry:
             vector = VECTOR_ENTRY_POINTS.get(name)
             registration.register(id=name, entry_point=entry_point, vector_entry_point=vector)
+
+
+class _WhenLoaded:
+    """A finder that finds nothing itself: it notices the import of Gymnasium, then leaves."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """What the other finders find; for Gymnasium with a loader that registers the ids."""
+        if name != GYMNASIUM:
+            return None
+        others = [finder for finder in sys.meta_path if finder is not self]
+        for find in [getattr(finder, "find_spec", None) for finder in others]:
+            spec: ModuleSpec | None = find(name, path, target) if find else None
+            if spec is not None:
+                _register_after(spec)
+                return spec
+        return None
+
+
+_WHEN_LOADED = _WhenLoaded()
+
+
+def _register_after(spec: ModuleSpec) -> None:
+    """Have the loader of a specification register the ids once it has executed the module."""
+    loader = spec.loader
+    execute = getattr(loader, "exec_module", None)
+    if execute is None:
+        return
+
+    def execute_and_register(module: ModuleType) -> None:
+        execute(module)
+        register()
+        with suppress(ValueError):
+            sys.meta_path.remove(_WHEN_LOADED)
+
+    with suppress(AttributeError):  # a loader of another kind may not take it
+        loader.exec_module = execute_and_register  # type: ignore[union-attr, method-assign]

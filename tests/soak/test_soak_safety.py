@@ -15,6 +15,7 @@ import pytest
 from known_tasks import known_tasks
 from needs import MICROVM, needs
 
+from shioenv.sandbox.base import LONGEST_INPUT
 from shioenv.system.microvm import build_microvm
 from shioenv.system.store import System
 from shioenv.tasks.task import write_tasks
@@ -124,7 +125,7 @@ def test_what_is_no_argument_is_an_input_error(
     system: System, fuzz: Any, inputs: Any, tmp_path: Path
 ) -> None:
     fuzzer = fuzz.Fuzzer(system, inputs, 0.5, 0, tmp_path)
-    texts = ("a\0b", "\ud800", "x" * fuzz.LONGEST_TEXT, "x" * (fuzz.LONGEST_TEXT + 1), "\udcff")
+    texts = ("a\0b", "\ud800", "x" * LONGEST_INPUT, "x" * (LONGEST_INPUT + 1), "\udcff")
     hostile = [fuzz.Hostile(number, "bytes", text, None) for number, text in enumerate(texts)]
     assert [each.is_argument for each in hostile] == [False, False, True, False, True]
     tally = fuzz.Tally()

@@ -546,7 +546,7 @@ def _but_for(
 ) -> Limits:
     from shioenv.errors import UsageError
     from shioenv.sandbox.base import MACHINES
-    from shioenv.sandbox.namespaces.host import inherited_priority
+    from shioenv.sandbox.default import inherited_by_inputs
 
     runs = {"input": "1", "never": "0"}.get(revert, revert)
     if not runs.isdecimal() or (runs == "0" and revert != "never"):
@@ -563,7 +563,7 @@ def _but_for(
     )
     if sandbox == "firecracker":
         note(UNTRIED)
-    if sandbox not in MACHINES and (shown := inherited_priority()):
+    if shown := inherited_by_inputs(limits):
         note(
             f"warning: inputs inherit {shown} and show it (nice, renice, ps -o ni, chrt -p), which "
             "an ordinary user cannot put back: start shioenv without nice and chrt"

@@ -271,9 +271,6 @@ OTHERWISE: Final[dict[Script, str]] = {
         _LEFT,
     ("sleep 9 &", "disown", "jobs", "kill $!", "echo $?"): _LEFT,
     ("read -t .1 x < <(sleep 1)", "echo $?", "wait", "read -n 2 y <<< abc", "echo $y"): _LEFT,
-    ("useradd tom", "grep ^tom /etc/passwd", "id tom", "userdel tom", "id tom"): (
-        "a file that has its pristine content again is told by a shell that stays, with its digest"
-    ),
 }  # fmt: skip
 """Scripts that a shell that stays runs otherwise, each with the reason."""
 

@@ -39,6 +39,36 @@ IDIOMS = {
         MAKE,
     ),
     "a public name": ("import gymnasium", "from shioenv import Limits", MAKE),
+    "shioenv first": ("import shioenv", "import gymnasium", MAKE),
+    "shioenv first, a name of gymnasium": (
+        "import shioenv",
+        "from gymnasium.wrappers import TimeLimit",
+        "import gymnasium",
+        MAKE,
+    ),
+    "shioenv first, a part of gymnasium": (
+        "import shioenv",
+        "import gymnasium.envs.registration",
+        MAKE,
+    ),
+    "gymnasium imported anew": (
+        "import shioenv, gymnasium, sys",
+        "for name in [name for name in sys.modules if name.split('.')[0] == 'gymnasium']:",
+        "    del sys.modules[name]",
+        "shioenv.registration.register_when_loaded()",
+        "import gymnasium",
+        MAKE,
+    ),
+    "both in threads": (
+        "import shioenv, threading",
+        "def load():",
+        "    import gymnasium",
+        "threads = [threading.Thread(target=load) for _ in range(8)]",
+        "[thread.start() for thread in threads]",
+        "[thread.join() for thread in threads]",
+        "import gymnasium",
+        MAKE,
+    ),
 }
 
 
@@ -51,23 +81,45 @@ def test_gymnasiums_own_idioms_work(idiom: str) -> None:
     "line",
     ["import shioenv", "import shioenv; shioenv.Limits", "import shioenv.cli.main"],
 )
-def test_importing_leaves_the_machinery_of_imports_as_it_was(line: str) -> None:
+def test_importing_loads_no_library(line: str) -> None:
+    printed = python("import sys", line, "print({'gymnasium', 'numpy'} & set(sys.modules))")
+    assert printed == "set()\n"
+
+
+def test_imports_are_found_as_before_once_gymnasium_is_loaded() -> None:
     printed = python(
         "import sys, importlib._bootstrap as importing",
         "before = list(sys.meta_path), list(sys.path_hooks), __import__, importing._gcd_import",
-        line,
-        "now = list(sys.meta_path), list(sys.path_hooks), __import__, importing._gcd_import",
-        "print(before == now, 'gymnasium' in sys.modules, 'numpy' in sys.modules)",
-    )
-    assert printed.split() == ["True", "False", "False"]
-
-
-def test_gymnasium_imported_later_is_told_by_register() -> None:
-    python(
         "import shioenv, gymnasium",
-        "assert 'ShIOEnv-v0' not in gymnasium.registry",
-        "from shioenv.registration import register",
-        "register()",
+        "now = list(sys.meta_path), list(sys.path_hooks), __import__, importing._gcd_import",
+        "print(before == now)",
+    )
+    assert printed == "True\n"
+
+
+def test_where_gymnasium_is_missing_its_import_says_so() -> None:
+    printed = python(
+        "import sys, shioenv",
+        "sys.path[:] = [entry for entry in sys.path if 'site-packages' not in entry]",
+        "try:",
+        "    import gymnasium",
+        "except ModuleNotFoundError as error:",
+        "    print(error)",
+    )
+    assert printed == "No module named 'gymnasium'\n"
+
+
+def test_a_failed_import_of_gymnasium_may_be_repeated(tmp_path: Path) -> None:
+    (tmp_path / "gymnasium.py").write_text("raise ImportError('broken')")
+    python(
+        "import sys, shioenv",
+        f"sys.path.insert(0, {str(tmp_path)!r})",
+        "try:",
+        "    import gymnasium",
+        "except ImportError as error:",
+        "    assert str(error) == 'broken'",
+        "del sys.path[0]",
+        "import gymnasium",
         MAKE,
     )
 
