@@ -27,7 +27,7 @@ from shioenv.grammar.library import PAPER, load_grammars
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.recording.line import Line
 from shioenv.synthesis.drawing import Drawing
-from shioenv.synthesis.sample import sample_on
+from shioenv.synthesis.sample import sample
 from shioenv.system.store import find_system
 
 Batch: TypeAlias = list[tuple[int, Wanted]]
@@ -87,7 +87,7 @@ def prepared(
         scoring=Scoring(budget=asked.budget),
     )
     count = (asked.pairs + 1) * asked.records
-    samples = sample_on(system, plan.drawing, count, grammars=grammars)
+    samples = sample(plan.drawing, system=system, count=count, grammars=grammars)
     numbered = enumerate(map(Wanted.of, samples))
     batches = iter(lambda: list(islice(numbered, asked.records)), [])
     return recording(plan, system.name), batches

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shioenv.synthesis.drawing import Drawing
-from shioenv.synthesis.sample import sample_on
+from shioenv.synthesis.sample import sample
 from shioenv.synthesis.traces import Sample
 from shioenv.system.store import System, find_system
 
@@ -51,7 +51,7 @@ def drawn(*, system: str | System | None = None, seed: int = 0, count: int) -> I
     Errors: those of `find_system` and `sample`.
     """
     built = system if isinstance(system, System) else find_system(system)
-    stream = sample_on(built, Drawing(seed=seed), count)
+    stream = sample(Drawing(seed=seed), system=built, count=count)
     for one in stream:
         commands = tuple(part.grammar for part in one.trace)
         yield Drawn(one.input.text, one.cwd, one.volatile, commands, one)

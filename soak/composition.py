@@ -31,7 +31,7 @@ from shioenv.domain.behavior import Behavior
 from shioenv.errors import Abstained
 from shioenv.sandbox.base import MEBIBYTE, Limits
 from shioenv.synthesis.drawing import Drawing
-from shioenv.synthesis.sample import sample_on
+from shioenv.synthesis.sample import sample
 from shioenv.system.store import System
 
 RUNS = 3
@@ -98,7 +98,7 @@ def main() -> int:
 
 def drawn(system: System, seed: int) -> Iterator[tuple[str, str | None]]:
     """Composites as `gcs` writes them, with their start directories."""
-    for one in sample_on(system, Drawing(seed=seed, composite_share=1.0), 10**6):
+    for one in sample(Drawing(seed=seed, composite_share=1.0), system=system, count=10**6):
         if one.input.operators:
             yield one.input.text, one.cwd
 

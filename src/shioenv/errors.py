@@ -278,7 +278,7 @@ class ActionError(ShioenvError):
 
 
 class EpisodeError(ShioenvError):
-    """A step while no episode is running, or a copy of an environment that was already reset.
+    """A step while no episode is running, or a copy of what holds an open machine.
 
     No episode runs before the first reset, nor after the end of an episode until the next reset.
     """

@@ -26,7 +26,7 @@ from shioenv.domain.names import name_text
 from shioenv.errors import InputError, SandboxError
 from shioenv.sandbox.base import Execution, Limits
 from shioenv.synthesis.drawing import Drawing
-from shioenv.synthesis.sample import sample_on
+from shioenv.synthesis.sample import sample
 from shioenv.system.store import System
 
 ROOT = Path(__file__).parents[2]
@@ -174,7 +174,7 @@ def test_patches_of_hostile_inputs_give_the_contexts_that_follow(
 
 
 def test_patches_of_drawn_inputs_give_the_contexts_that_follow(runner: SandboxRunner) -> None:
-    for drawn in islice(sample_on(runner.system, Drawing(seed=9)), 150):
+    for drawn in islice(sample(Drawing(seed=9), system=runner.system), 150):
         check(runner, drawn.input.text)
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import random
+import re
 import signal
 import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,6 +24,7 @@ from shioenv.domain.inputs import Session
 from shioenv.domain.scripted import ScriptedRunner
 from shioenv.errors import (
     ForkError,
+    LimitsError,
     SandboxError,
     SavedShellError,
     ShellEndedError,
@@ -35,7 +40,7 @@ from shioenv.sandbox.base import Limits
 from shioenv.sandbox.namespaces.probe import ServingVerdict, proven_shell
 from shioenv.sandbox.namespaces.wire import ShellMode
 from shioenv.synthesis.drawing import Drawing
-from shioenv.synthesis.sample import sample_on
+from shioenv.synthesis.sample import sample
 from shioenv.system.store import System
 
 HOME = "/home/ubuntu"
@@ -177,7 +182,7 @@ def test_nothing_is_frozen_where_there_is_no_room(system: System) -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_drawn_inputs_do_the_same_in_both(runner: SandboxRunner, seed: int) -> None:
-    drawn = sample_on(runner.system, Drawing(seed=seed, start_directories=(HOME,)), count=6)
+    drawn = sample(Drawing(seed=seed, start_directories=(HOME,)), system=runner.system, count=6)
     recorder = SessionRecorder(scoring=UNSCORED)
     script: list[str] = []
     for one in drawn:
@@ -385,6 +390,47 @@ def test_a_saved_shell_is_made_again(shell: ResidentShell, tmp_path: Path) -> No
             restore(file)
     with pytest.raises(SavedShellError):
         restore(tmp_path / "nothing")
+
+
+def test_what_a_saved_shell_may_take_is_bounded(shell: ResidentShell, tmp_path: Path) -> None:
+    shell.run("sleep 1", timeout=3)
+    shell.run("sleep 2", timeout=4)
+    file = tmp_path / "shell.json"
+    shell.save(file)
+    with pytest.raises(SavedShellError, match=r"lines 1 to 2 of 2 took over 1\.5 s"):
+        restore(file, seconds=1.5)
+    document = json.loads(file.read_text())
+    for timeout in (-1, 0, 1e308, "3", True):
+        document["lines"][0]["timeout"] = timeout
+        file.write_text(json.dumps(document))
+        with pytest.raises(SavedShellError, match="timeout"):
+            restore(file)
+    for seconds in IMPOSSIBLE:
+        with pytest.raises(LimitsError, match="limit seconds is"):
+            restore(file, seconds=seconds)
+
+
+IMPOSSIBLE: list[Any] = [-1, -0.001, 0, math.nan, math.inf, 1e308, 86_401, "3", None]
+
+
+def test_an_impossible_time_is_one_error_and_changes_nothing(
+    runner: SandboxRunner, shell: ResidentShell
+) -> None:
+    shell.run("x=kept")
+    for seconds in IMPOSSIBLE:
+        for ask in (shell.run, shell.beside, RepeatedShell(runner, HOME).run):
+            if seconds is not None:
+                with pytest.raises(
+                    LimitsError, match=re.escape(f"limit wall_seconds is {seconds!r}")
+                ):
+                    ask("echo hi", timeout=seconds)
+        with pytest.raises(LimitsError, match=re.escape(f"limit idle_seconds is {seconds!r}")):
+            ResidentShell(runner, HOME, idle_seconds=seconds)
+        if seconds is not None:
+            with pytest.raises(LimitsError, match=re.escape(f"limit wall_seconds is {seconds!r}")):
+                runner.execute("echo hi", wall_seconds=seconds)
+    assert shell.run("echo $x").output == b"kept\n"
+    assert runner.run("echo $x").output == b"\n"
 
 
 def test_a_model_answers_what_it_is_sure_of_and_the_machine_the_rest(runner: SandboxRunner) -> None:

@@ -14,7 +14,7 @@ from shioenv.irreducibility.scoring import Scoring
 from shioenv.recording.session import SessionRecorder
 from shioenv.recording.text import read_arguments
 from shioenv.synthesis.drawing import Drawing
-from shioenv.synthesis.sample import sample_on
+from shioenv.synthesis.sample import sample
 
 
 def recorded(observer: SandboxRunner, shell_input: Input, cwd: str) -> float | None:
@@ -46,7 +46,7 @@ def test_texts_of_a_sampler_score_as_its_records_do(observer: SandboxRunner) -> 
     compared = 0
     for sampler in ("gcs", "ucs"):
         drawing = Drawing(sampler=sampler, seed=4, horizon=4)
-        for drawn in islice(sample_on(observer.system, drawing), 25):
+        for drawn in islice(sample(drawing, system=observer.system), 25):
             reading = read_arguments(drawn.input.text, observer.system)
             if drawn.volatile or reading.input != drawn.input:
                 continue

@@ -14,7 +14,7 @@ from shioenv.grammar.library import load_grammar, load_grammars, names_of_gramma
 from shioenv.grammar.parse import InputParser, parse_input
 from shioenv.grammar.recognise import Recogniser
 from shioenv.synthesis.drawing import Drawing
-from shioenv.synthesis.sample import sample
+from shioenv.synthesis.sample import draw_samples
 
 CATALOGUE = {
     **stand_in_catalogue(),
@@ -31,7 +31,7 @@ def test_single_inputs_parse_back_and_are_derived(name: str, policy: str) -> Non
         catalogue["File"] = CATALOGUE["File"][:-1]
     parser, recogniser = InputParser([grammar]), Recogniser(bind(grammar, catalogue))
     drawing = Drawing(policy=policy, seed=7, start_directories=("/home/ubuntu",), composite_share=0)
-    stream = sample(drawing, catalogue=catalogue, grammars=[grammar])
+    stream = draw_samples(drawing, catalogue=catalogue, grammars=[grammar])
     drawn = 0
     try:
         for one in islice(stream, 200 if policy == "paper" else 60):
@@ -52,7 +52,7 @@ def test_composite_inputs_parse_back(policy: str) -> None:
     drawing = Drawing(
         policy=policy, seed=11, start_directories=("/home/ubuntu",), composite_share=1
     )
-    stream = sample(drawing, count=600, catalogue=CATALOGUE, grammars=grammars)
+    stream = draw_samples(drawing, count=600, catalogue=CATALOGUE, grammars=grammars)
     for one in stream:
         assert parser.parse(one.input.text) == one.input
 

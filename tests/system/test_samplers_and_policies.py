@@ -17,7 +17,7 @@ from shioenv.errors import UsageError
 from shioenv.execution.local import SerialExecutor
 from shioenv.synthesis.drawing import DEFAULT_POLICY, Drawing
 from shioenv.synthesis.policy import POLICIES
-from shioenv.synthesis.sample import sample_on
+from shioenv.synthesis.sample import sample
 from shioenv.synthesis.samplers import SAMPLERS
 from shioenv.system.store import System
 
@@ -86,9 +86,9 @@ def test_python_draws_the_same_or_names_both(
     assert first == later
     if first.chosen_policy in FREE and sampler != "gcs":
         with pytest.raises(UsageError, match=f"{first.chosen_policy} .* {sampler}"):
-            sample_on(system, later, 1)
+            sample(later, system=system, count=1)
         return
-    texts = [one.input.text for one in sample_on(system, later, 3)]
+    texts = [one.input.text for one in sample(later, system=system, count=3)]
     printed = call("sample", *options(sampler, policy), "--count", "3")
     assert [line.partition("; ")[2] for line in printed.stdout.splitlines()] == texts
 

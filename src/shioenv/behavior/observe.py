@@ -24,7 +24,15 @@ from shioenv.domain.names import name_bytes
 from shioenv.domain.pointer import keys
 from shioenv.domain.runner import Order, State
 from shioenv.errors import Abstained, SandboxError, StartDirectoryError
-from shioenv.sandbox.base import Execution, FileStat, Limits, Request, Sandbox, ShellSandbox
+from shioenv.sandbox.base import (
+    Execution,
+    FileStat,
+    Limits,
+    Request,
+    Sandbox,
+    ShellSandbox,
+    Uncopied,
+)
 from shioenv.sandbox.default import default_sandbox
 from shioenv.system.image import device_mode
 from shioenv.system.store import DEVICES, IndexEntry, System, find_system
@@ -53,7 +61,7 @@ class _Spent(local):
     waited = False
 
 
-class SandboxRunner:
+class SandboxRunner(Uncopied):
     """Runs inputs on a system, each from the same pristine state, and records what they did.
 
     The `Runner` that executes: one sandbox with the recorders of its start directories. Use it as a

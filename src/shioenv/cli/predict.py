@@ -126,12 +126,13 @@ def _asked(card: Mapping[str, Any], name: str) -> World | None:
 
 def _inputs(path: Path) -> Iterator[str]:
     from shioenv.errors import UsageError
+    from shioenv.files.regular import LARGEST_LIST, lines_of, read_regular
 
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = read_regular(path, LARGEST_LIST).decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} cannot be read: {error}") from None
-    yield from (line for line in text.splitlines() if line.strip())
+    yield from (line for line in lines_of(text) if line.strip())
 
 
 def _document(text: str, cwd: str, model: Model, answer: Answer) -> dict[str, Any]:

@@ -110,14 +110,10 @@ def preview(
 
 def document(command: list[str], made: Preview) -> dict[str, Any]:
     """What `shioenv preview --json` prints."""
-    from shioenv.domain.answers import executed_json
-
-    behavior = made.behavior
     return {
         "command": command,
         "cwd": made.start,
-        **executed_json(behavior),
-        "died_by_signal": behavior.died_by_signal,
+        **made.behavior.to_json(),
         "diff": made.diff,
         "diff_truncated": made.diff_truncated,
         "whole_root": made.whole,

@@ -59,17 +59,7 @@ def _opened(system: str | None, limits: Limits) -> SandboxRunner:
 
 def document(text: str, cwd: str, system: str, behavior: Behavior) -> dict[str, Any]:
     """What `shioenv run --json` prints."""
-    from shioenv.domain.answers import executed_json
-
-    return {
-        "input": text,
-        "cwd": cwd,
-        "system": system,
-        **executed_json(behavior),
-        "shell_state_known": behavior.shell_state_known,
-        "died_by_signal": behavior.died_by_signal,
-        "volatile": behavior.volatile,
-    }
+    return {"input": text, "cwd": cwd, "system": system, **behavior.to_json()}
 
 
 def _parts(behavior: Behavior) -> Iterator[bytes]:

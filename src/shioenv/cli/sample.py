@@ -26,14 +26,14 @@ def sample(
 ) -> Iterator[shared.Printout]:
     """Write inputs with a sampler, without executing them; one a line."""
     from shioenv.domain.inputs import Session
-    from shioenv.synthesis.sample import notes_on, sample_on
+    from shioenv.synthesis.sample import notes_on, sample
     from shioenv.system.store import find_system
 
     built = find_system(system)
     drawing = replace(drawing, sampler=sampler, seed=seed)
     for note in notes_on(built, drawing):
         printing.note(note)
-    for drawn in sample_on(built, drawing, count):
+    for drawn in sample(drawing, system=built, count=count):
         text = Session(drawn.cwd, (drawn.input,)).text
         document = {
             "input": text,

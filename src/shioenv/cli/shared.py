@@ -545,9 +545,14 @@ def _but_for(
     revert: str,
 ) -> Limits:
     from shioenv.errors import UsageError
-    from shioenv.sandbox.base import MACHINES
+    from shioenv.sandbox.base import LARGEST, MACHINES
     from shioenv.sandbox.default import inherited_by_inputs
 
+    if timeout is not None and not 0 < timeout <= LARGEST["wall_seconds"]:
+        raise UsageError(
+            f"--timeout is {timeout:g} seconds",
+            hint=f"above 0 and at most {LARGEST['wall_seconds']:,}; leave it out for the default",
+        )
     runs = {"input": "1", "never": "0"}.get(revert, revert)
     if not runs.isdecimal() or (runs == "0" and revert != "never"):
         raise UsageError(f"--revert is input, never or a number above 0, not {revert!r}")

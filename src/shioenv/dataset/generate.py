@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -41,7 +42,7 @@ from shioenv.sandbox.base import Limits
 from shioenv.sandbox.default import kernel_of
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.policy import policy_label
-from shioenv.synthesis.sample import grammars_for, notes_on, sample_on
+from shioenv.synthesis.sample import grammars_for, notes_on, sample
 from shioenv.synthesis.traces import Sample
 from shioenv.system.catalogue import catalogue
 from shioenv.system.store import System, find_system
@@ -125,16 +126,52 @@ def _silent(progress: Progress) -> None:
     """Reports to nobody."""
 
 
+def shown_progress() -> Callable[[Progress], None]:
+    """What shows progress on standard error, where that is a terminal or belongs to a notebook.
+
+    It writes one line again and again. Elsewhere it shows nothing.
+    """
+    notebook = "ipykernel" in sys.modules
+    if sys.stderr is None or not (notebook or sys.stderr.isatty()):
+        return _silent
+    longest, last = 0, -math.inf
+
+    def show(progress: Progress) -> None:
+        nonlocal longest, last
+        ended, now = progress.done >= progress.count, time.monotonic()
+        if progress.note is None and not ended and now - last < _SHOWN_EACH:
+            return
+        last = now
+        new = progress.done - progress.kept
+        speed = f", {new / progress.seconds:.1f}/s" if new and progress.seconds else ""
+        line = progress.note or f"{progress.done}/{progress.count} records{speed}"
+        print("\r" + line.ljust(longest), end="", file=sys.stderr)
+        longest = len(line)
+        if ended or progress.note is not None:
+            longest = 0
+            print(file=sys.stderr)
+        sys.stderr.flush()
+
+    return show
+
+
+_SHOWN_EACH = 0.2
+"""Seconds between two lines of progress, at least."""
+
+
 def generate(
     directory: str | Path | Destination,
     *,
     count: int,
+    seed: int | None = None,
+    commands: str | Sequence[str] | None = None,
+    policy: str | None = None,
+    system: str | None = None,
     drawing: Drawing = Drawing(),
     scoring: Scoring | None = None,
-    system: str | None = None,
     limits: Limits | None = None,
     executor: Executor | None = None,
-    report: Callable[[Progress], None] = _silent,
+    report: Callable[[Progress], None] | None = None,
 ) -> Summary:
     """Make a dataset of `count` executed and scored inputs in `directory`.
 
@@ -145,10 +182,12 @@ def generate(
     the run was killed. Volatile records only have the same number, input and arguments. Without an
     `executor` processes of this machine do the work, one a processor.
 
-    `system` is a name or file as `open_sandbox` takes it. `limits` bounds each execution (None:
-    `LIMITS`, 2 seconds of wall time). `scoring` says how inputs are scored. Its None stands for the
-    scoring of an existing dataset, in a new dataset for `USUAL`. `report` is called with the
-    progress.
+    `seed`, `commands` and `policy` stand for those of the `drawing`, which has further settings of
+    what is drawn. `system` is a name or file as `open_sandbox` takes it. `limits` bounds each
+    execution (None: `LIMITS`, 2 seconds of wall time). `scoring` says how inputs are scored. Its
+    None stands for the scoring of an existing dataset, in a new dataset for `USUAL`. `report` is
+    called with the progress. Without one, a line on standard error shows it where a person looks:
+    on a terminal and in a notebook.
 
     Errors before anything is written: UsageError, and those of `find_system`, `sample` and
     `open_sandbox`. Later errors: DatasetBusyError, DatasetMismatchError (which names what differs),
@@ -156,12 +195,13 @@ def generate(
     on. KeyboardInterrupt passes through once everything finished is on the disk.
     """
     place = directory if isinstance(directory, Destination) else Destination(directory)
+    drawing = drawing.but(seed=seed, commands=commands, policy=policy)
     built = find_system(system)
     grammars = grammars_for(built, drawing)
     scoring = scoring or scoring_there(place.directory)
     plan = plan_of(built, grammars, drawing, scoring, limits)
-    samples = sample_on(
-        built, replace(plan.drawing, policy=drawing.policy), count, grammars=grammars
+    samples = sample(
+        replace(plan.drawing, policy=drawing.policy), system=built, count=count, grammars=grammars
     )
     return run(
         place.directory,
@@ -170,7 +210,7 @@ def generate(
         count=count,
         system=system or built.name,
         executor=executor,
-        report=report,
+        report=report or shown_progress(),
         notes=tuple(notes_on(built, drawing)),
     )
 

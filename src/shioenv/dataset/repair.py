@@ -33,7 +33,7 @@ from shioenv.execution.local import LocalExecutor
 from shioenv.files.compressed import lines, reading, sha256_of
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.recording.line import Line
-from shioenv.synthesis.sample import grammars_for, sample_on
+from shioenv.synthesis.sample import grammars_for, sample
 from shioenv.synthesis.traces import Sample
 from shioenv.system.store import find_system
 
@@ -126,7 +126,7 @@ def repair(
         raise DatasetMismatchError(str(directory), differences)
     return repair_with(
         directory,
-        lambda count: sample_on(built, drawing, count, grammars=grammars),
+        lambda count: sample(drawing, system=built, count=count, grammars=grammars),
         system=system or plan.system,
         executor=executor,
         report=report,

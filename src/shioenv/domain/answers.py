@@ -49,6 +49,9 @@ def executed_json(behavior: Behavior) -> dict[str, Any]:
         "output_truncated": behavior.output_truncated,
         "limits_hit": list(behavior.limits_hit),
         "patch_truncated": behavior.patch_truncated,
+        "shell_state_known": behavior.shell_state_known,
+        "died_by_signal": behavior.died_by_signal,
+        "volatile": behavior.volatile,
     }
 
 

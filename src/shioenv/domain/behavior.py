@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from shioenv.domain.patch import ContextPatch
 
@@ -62,6 +63,12 @@ class Behavior:
     Empty where nobody looked. They tell a moved file from a copied one after a history, and are no
     part of what the input did.
     """
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object with the keys of `shioenv run --json`, but for its input and its place."""
+        from shioenv.domain.answers import executed_json
+
+        return executed_json(self)
 
     @property
     def text(self) -> str:

@@ -13,7 +13,7 @@ from shioenv.bash.normal import is_single
 from shioenv.errors import SuiteError, UsageError
 from shioenv.evaluation.utilities import utilities
 from shioenv.files.documents import parse_json
-from shioenv.files.regular import LARGEST_LIST, read_regular
+from shioenv.files.regular import LARGEST_LIST, lines_of, read_regular
 
 PUBLIC = "public"
 """The inputs that come with the package; `public-dev` and `public-test` are its halves."""
@@ -122,7 +122,7 @@ def _lines(path: Any, name: str) -> list[str]:
     try:
         own = not isinstance(path, Path)  # in an archive that holds the package
         content = path.read_bytes() if own else read_regular(path, LARGEST_LIST)
-        return content.decode("utf-8-sig").splitlines()
+        return lines_of(content.decode("utf-8-sig"))
     except OSError as error:
         raise SuiteError(f"{name} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:

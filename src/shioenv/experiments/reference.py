@@ -37,7 +37,7 @@ from shioenv.grammar.library import chosen_grammars, load_grammars
 from shioenv.irreducibility.score import Behave, Contrast, SegmentScore
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.seeding import generator
-from shioenv.synthesis.sample import sample_on
+from shioenv.synthesis.sample import sample
 from shioenv.synthesis.traces import Sample
 
 RULES = ("R*", "rewritten", "strict", "failures", "smoothed", "all four")
@@ -246,7 +246,7 @@ def scores_by_rule(
     with InputJournal(directory / "rules", described, Decoder(Rescored).decode) as journal:
         missing = wanted - journal.tried.keys()
         count = max(missing, default=-1) + 1
-        samples = sample_on(system, plan.drawing, count, grammars=grammars)
+        samples = sample(plan.drawing, system=system, count=count, grammars=grammars)
         for _, answer in answers(
             setting.executor,
             setting.job(

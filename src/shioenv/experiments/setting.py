@@ -14,7 +14,7 @@ from shioenv.grammar.library import chosen_grammars, load_grammars
 from shioenv.recording.bounds import LIMITS
 from shioenv.sandbox.base import Limits
 from shioenv.synthesis.drawing import Drawing
-from shioenv.synthesis.sample import sample_on
+from shioenv.synthesis.sample import sample
 from shioenv.synthesis.traces import Sample
 from shioenv.system.store import System, find_system
 
@@ -119,4 +119,4 @@ def stream_of(system: System, drawing: Drawing, count: int) -> Stream:
         "grammar digest": plan.grammar_digest,
         "version": plan.version,
     }
-    return Stream(sample_on(system, drawing, count, grammars=grammars), origin)
+    return Stream(sample(drawing, system=system, count=count, grammars=grammars), origin)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from shioenv.errors import DatasetBusyError, DatasetStorageError, OutputExistsError, UsageError
-from shioenv.files.regular import open_regular
+from shioenv.files.regular import open_regular, refuse_to_replace
 
 TEMPORARY = ".tmp-"
 """The beginning of the names of unfinished files and directories.
@@ -33,8 +33,9 @@ def replacing(path: Path) -> Iterator[Any]:
     """A new file, open for writing, that gets the name `path` at the end of the block.
 
     By then all of the file is on the disk. After an error in the block the file is removed,
-    and `path` stays as it was.
+    and `path` stays as it was. OSError where `path` is something else than a regular file.
     """
+    refuse_to_replace(path)
     temporary = path.with_name(f"{TEMPORARY}{path.name}")
     try:
         with temporary.open("wb") as file:

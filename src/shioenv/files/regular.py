@@ -20,6 +20,7 @@ _KINDS = {
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
     stat.S_IFSOCK: "a socket",
+    stat.S_IFLNK: "a link",
 }
 
 
@@ -55,6 +56,27 @@ def read_regular(path: str | Path, most: int = LARGEST) -> bytes:
     if known > most or len(content) > most:
         raise OSError(errno.EFBIG, f"it is larger than {most:,} bytes", str(path))
     return content
+
+
+def lines_of(text: str) -> list[str]:
+    """The lines of a text, which end in a newline or in a carriage return and a newline.
+
+    `str.splitlines` also splits at form feeds, U+2028 and the like, which may stand in an input.
+    """
+    lines = text.replace("\r\n", "\n").split("\n")
+    return lines[:-1] if lines[-1] == "" else lines
+
+
+def refuse_to_replace(path: str | Path) -> None:
+    """Raise OSError as `open_regular` does, where a file of that name is no regular file.
+
+    A link is refused as well: what would be written is not where the link leads.
+    """
+    try:
+        status = os.lstat(path)
+    except FileNotFoundError:
+        return
+    refuse_other(status, path)
 
 
 def _opened(path: str, flags: int) -> int:

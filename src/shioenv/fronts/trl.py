@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
@@ -40,6 +41,15 @@ class TaskEnvironment:
         self._tasks, self._max_turns, self._limits = tasks, max_turns, limits
         self._machine: SandboxRunner | None = None
         self._episode: Episode | None = None
+
+    def __getstate__(self) -> object:
+        """What a copy is made of. Errors: EpisodeError after the first reset."""
+        if self._machine is not None:
+            raise EpisodeError(
+                "an environment that was reset cannot be copied",
+                hint="copy it before its first reset, or make another one",
+            )
+        return super().__getstate__()
 
     def reset(self, task: str, **row: Any) -> None:
         """Begin the task of a row. Errors: TaskError for an id that no task has."""
@@ -76,9 +86,9 @@ class TaskEnvironment:
 def environments(
     tasks: Sequence[Task], *, max_turns: int = MAX_TURNS, limits: Limits | None = None
 ) -> Callable[[], TaskEnvironment]:
-    """A function that makes environments of these tasks, for `environment_factory`."""
+    """What makes environments of these tasks, for `environment_factory`; it can be pickled."""
     named = {task.id: task for task in tasks}
-    return lambda: TaskEnvironment(named, max_turns, limits)
+    return partial(TaskEnvironment, named, max_turns, limits)
 
 
 def rows(tasks: Sequence[Task]) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from shioenv.domain.argument import Argument
 from shioenv.errors import InputError
+from shioenv.files.regular import lines_of
 from shioenv.grammar.faults import Fault, FaultKind, suggestion
 from shioenv.grammar.kinds import CLOSED, KINDS
 from shioenv.grammar.notation import (
@@ -116,7 +117,7 @@ class LineParser:
         self.open: Definition | Block | list[PlacedAlternative] | str | None = None
         self.expectations: dict[str, list[str]] = {}
         self.example: tuple[int, list[NotationWord]] | None = None
-        for number, line in enumerate(text.splitlines(), start=1):
+        for number, line in enumerate(lines_of(text), start=1):
             stripped = line.strip()
             if not stripped or stripped.startswith("#"):
                 continue

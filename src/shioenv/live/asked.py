@@ -13,7 +13,7 @@ from shioenv.domain.patch import ContextPatch
 from shioenv.domain.runner import Answer, Runner, State, answer_of
 from shioenv.errors import Abstained
 from shioenv.live.shell import Closing, Shell, ended, nothing
-from shioenv.sandbox.base import LARGEST
+from shioenv.sandbox.base import LARGEST, refuse_limit
 
 
 class AskedShell(Closing):
@@ -88,6 +88,8 @@ class RepeatedShell(Closing):
         if self.ended:
             raise ended(line)
         rows = [*self._lines, Row(RowKind.TYPED, line)]
+        if timeout is not None:
+            refuse_limit("wall_seconds", timeout)
         own = timeout or self._runner.limits.wall_seconds
         seconds = min(own * len(rows), LARGEST["wall_seconds"])
         whole = self._runner.type(rows, self._cwd, wall_seconds=seconds)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,17 +19,20 @@ from shioenv.behavior.observe import SandboxRunner, open_sandbox
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.runner import State
-from shioenv.errors import ForkError, SavedShellError
+from shioenv.errors import ForkError, LimitsError, SavedShellError
 from shioenv.files.documents import parse_json
 from shioenv.files.durable import atomic_write, storage_errors
 from shioenv.files.regular import read_regular
 from shioenv.live.asked import RepeatedShell
 from shioenv.live.shell import IDLE_SECONDS, Closing, ended, nothing
-from shioenv.sandbox.base import MEBIBYTE, Entered, Limits
+from shioenv.sandbox.base import MEBIBYTE, Entered, Limits, refuse_limit
 from shioenv.system.store import System
 
 LARGEST_SAVED: Final = 64 * MEBIBYTE
 """Bytes of the largest saved shell; ours, because its lines are typed by people and agents."""
+
+RESTORE_SECONDS: Final = 600.0
+"""Seconds that the lines of a saved shell may take together; ours, because a file says how many."""
 
 _FORMAT = "shioenv shell 1"
 
@@ -180,14 +185,20 @@ class ResidentShell(Closing):
         close, self._close = self._close, nothing
         close()
 
-    def _repeat(self, lines: list[Told], whole: str | None) -> None:
+    def _repeat(self, lines: list[Told], whole: str | None, seconds: float = math.inf) -> None:
         """Runs lines of another shell; with `whole`, each has to do what it did there."""
         behavior = Behavior(0, b"")
+        end = time.monotonic() + seconds
         for number, told in enumerate(lines, 1):
             if self.ended:
                 raise ForkError(f"the shell had ended before line {number}: {told.line!r:.60}")
             run = self._lines.run if number == len(lines) else self._lines.repeat
-            behavior = run(told.line, wall_seconds=told.timeout)
+            allowed = told.timeout or self._runner.limits.wall_seconds
+            left = end - time.monotonic()
+            if left > 0:
+                behavior = run(told.line, wall_seconds=min(allowed, left))
+            if time.monotonic() >= end:
+                raise ForkError(f"lines 1 to {number} of {len(lines)} took over {seconds:g} s")
             if whole and _digest(behavior) != told.did:
                 raise ForkError(
                     f"line {number} did something else when it was run again: {told.line!r:.60}",
@@ -248,14 +259,20 @@ def open_shell(
 
 
 def restore(
-    file: str | Path, system: str | System | None = None, limits: Limits | None = None
+    file: str | Path,
+    system: str | System | None = None,
+    limits: Limits | None = None,
+    *,
+    seconds: float = RESTORE_SECONDS,
 ) -> ResidentShell:
     """The shell that `ResidentShell.save` wrote, made again by running its lines.
 
-    `system` is the system to make it on (None: the one that the file names). Errors:
-    SavedShellError for a damaged file, a file of another system, and lines that do something else
-    now; those of `open_shell`.
+    `system` is the system to make it on (None: the one that the file names). The lines may take
+    `seconds` together, above 0 and at most a day. Errors: SavedShellError for a damaged file, one
+    of more than 64 MiB or of another system, for lines that do something else now and for those
+    that take too long; LimitsError for `seconds`; those of `open_shell`.
     """
+    refuse_limit("seconds", seconds)
     path = Path(file)
     saved = _read(path)
     shell = open_shell(system or saved.system, saved.cwd, limits)
@@ -266,7 +283,7 @@ def restore(
                 f"{path} is of another system: {saved.system} {saved.system_digest[:16]}",
                 hint=f"the system here is {here.name} {here.digest[:16]}",
             )
-        shell._repeat(saved.lines, saved.whole)
+        shell._repeat(saved.lines, saved.whole, seconds)
     except ForkError as error:
         shell.close()
         raise SavedShellError(f"{path}: {error.message}") from None
@@ -279,7 +296,10 @@ def restore(
 def _read(path: Path) -> Saved:
     try:
         saved = msgspec.convert(parse_json(read_regular(path, LARGEST_SAVED)), Saved)
-    except (OSError, ValueError) as error:
+        for told in saved.lines:
+            if told.timeout is not None:
+                refuse_limit("timeout", told.timeout)
+    except (OSError, ValueError, LimitsError) as error:
         raise SavedShellError(f"{path} is no saved shell: {error}") from None
     if saved.format != _FORMAT:
         raise SavedShellError(f"{path} is of another format: {saved.format!r:.60}")

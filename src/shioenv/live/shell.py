@@ -9,6 +9,7 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.runner import State
 from shioenv.errors import ShellEndedError
+from shioenv.sandbox.base import Uncopied
 
 IDLE_SECONDS: Final = 3600.0
 """Seconds for which a shell waits for its next line; ours, because nobody looks longer."""
@@ -45,7 +46,7 @@ class Shell(Protocol):
         ...
 
 
-class Closing:
+class Closing(Uncopied):
     """What is closed at the end of its `with` block."""
 
     def close(self) -> None:

@@ -24,7 +24,7 @@ from shioenv.grammar.symbols import count as size_of
 from shioenv.report.tables import Table, grouped
 from shioenv.report.text import count
 from shioenv.synthesis.drawing import Drawing
-from shioenv.synthesis.sample import sample_on
+from shioenv.synthesis.sample import sample
 from shioenv.synthesis.traces import Sample
 from shioenv.system.store import System, find_system
 
@@ -256,7 +256,7 @@ def _stream(sampler: str, system: System, seed: int, number: int) -> Iterator[Sa
     drawing = Drawing(
         sampler=sampler, policy="paper", seed=seed, commands=("all",), composite_share=0.0
     )
-    return islice(sample_on(system, drawing), number)
+    return islice(sample(drawing, system=system), number)
 
 
 def _parsed_otherwise(samples: list[Sample], executor: Executor) -> int:

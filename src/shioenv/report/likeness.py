@@ -17,7 +17,7 @@ from shioenv.grammar.spelling import SHOWN, plain
 from shioenv.grammar.symbols import Grammar
 from shioenv.report.tables import Table
 from shioenv.synthesis.drawing import Drawing
-from shioenv.synthesis.sample import grammars_on, sample_on
+from shioenv.synthesis.sample import grammars_on, sample
 from shioenv.synthesis.usage import Usage, count_usage, operands, option_names, shipped_usage
 from shioenv.system.store import find_system
 
@@ -171,7 +171,7 @@ def compare(
     """People's inputs beside what the policies draw on a built system, by the shipped usage table.
 
     `draws` inputs are drawn by each policy, at least one; nothing is executed. Errors: those of
-    `find_system` and of `sample_on`.
+    `find_system` and of `sample`.
     """
     built = find_system(system)
     grammars = grammars_on(built)
@@ -182,7 +182,7 @@ def compare(
     commands = max(1, len(segments))
     made, milliseconds = {}, {}
     for policy in policies:
-        stream = sample_on(built, Drawing(policy=policy, seed=seed), draws)
+        stream = sample(Drawing(policy=policy, seed=seed), system=built, count=draws)
         inputs = [next(stream).input]
         began = time.process_time()
         inputs += [one.input for one in stream]

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
 from shioenv.domain.runner import Order
-from shioenv.errors import InputError, LimitsError, did_you_mean
+from shioenv.errors import EpisodeError, InputError, LimitsError, did_you_mean
 
 KIBIBYTE = 1024
 MEBIBYTE = 1024 * KIBIBYTE
@@ -115,12 +115,21 @@ class Limits:
             value = getattr(self, name)
             if isinstance(value, bool | str):
                 continue
-            most = LARGEST.get(name, GIBIBYTE * MEBIBYTE)
-            if not 0 <= value <= most or (value == 0 and name not in _MAY_BE_0):
-                raise LimitsError(
-                    f"the limit {name} is {value!r}",
-                    hint=f"limits are above 0 and at most {most:,}; leave it out for the default",
-                )
+            refuse_limit(name, value, LARGEST.get(name, GIBIBYTE * MEBIBYTE))
+
+
+def refuse_limit(name: str, value: object, most: float = LARGEST["wall_seconds"]) -> None:
+    """Raise LimitsError where a value is no number above 0 and up to `most`.
+
+    `background_seconds` and `revert` may be 0. NaN is no such number.
+    """
+    number = isinstance(value, int | float)
+    if number and 0 <= value <= most and (value or name in _MAY_BE_0):  # type: ignore[operator]
+        return
+    raise LimitsError(
+        f"the limit {name} is {value!r}",
+        hint=f"limits are above 0 and at most {most:,}; leave it out for the default",
+    )
 
 
 def limits_from(document: Mapping[str, Any]) -> Limits:
@@ -138,7 +147,7 @@ class Request:
     """One run to be made: an input, and what the input finds.
 
     Raises InputError for a terminal with separate channels or with standard input, and for standard
-    input that is too long.
+    input that is too long. LimitsError for a `wall_seconds` that `Limits` does not take.
     """
 
     text: str | bytes
@@ -164,6 +173,8 @@ class Request:
     input is at its end. A shell that is executed anew for each input cannot run rows."""
 
     def __post_init__(self) -> None:
+        if self.wall_seconds is not None:
+            refuse_limit("wall_seconds", self.wall_seconds)
         if self.tty and self.separate:
             raise InputError("a terminal has one output channel", hint="separate or tty, not both")
         if self.tty and self.stdin:
@@ -186,6 +197,17 @@ class Request:
                 f"the input has {len(text)} bytes; Linux takes {LONGEST_INPUT} at most"
             )
         return text
+
+
+class Uncopied:
+    """Base of what holds an open machine, which a copy would share without knowing it."""
+
+    def __getstate__(self) -> object:
+        """Refuse a copy and a pickle. Errors: EpisodeError."""
+        raise EpisodeError(
+            f"a {type(self).__name__} holds an open machine and cannot be copied or pickled",
+            hint="open another one in the process that uses it",
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from shioenv.seeding import generator
 from shioenv.synthesis.compose import PIPE, command_tokens, token
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.policy import settings_named
-from shioenv.synthesis.sample import place_of, sample_on
+from shioenv.synthesis.sample import place_of, sample
 from shioenv.synthesis.samplers import HORIZON, Sampler
 from shioenv.synthesis.traces import DrawingPlace
 from shioenv.synthesis.usage import shipped_usage
@@ -295,7 +295,7 @@ class CaseStream:
             LINES: replace(usual, composite_share=0.1, session_length=SESSION_LENGTH),
         }[kind]
         try:
-            for one in sample_on(self._system, drawing, grammars=self._grammars):
+            for one in sample(drawing, system=self._system, grammars=self._grammars):
                 about = {MISTAKE: one.mistake, COMPOSITE: one.input.operators, LINES: one.history}
                 if about[kind] and not one.volatile:
                     command = one.trace[0].grammar

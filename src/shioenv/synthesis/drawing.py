@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from shioenv.synthesis.samplers import HORIZON
 
@@ -59,3 +60,19 @@ class Drawing:
         if self.policy != DEFAULT_POLICY:
             return self.policy
         return "mixed" if self.sampler == "gcs" else "paper"
+
+    def but(
+        self,
+        *,
+        seed: int | None = None,
+        commands: str | Sequence[str] | None = None,
+        policy: str | None = None,
+    ) -> Drawing:
+        """The drawing with other settings where they are given. `commands` may be one name."""
+        names = (commands,) if isinstance(commands, str) else commands
+        return replace(
+            self,
+            seed=self.seed if seed is None else seed,
+            commands=self.commands if names is None else tuple(names),
+            policy=self.policy if policy is None else policy,
+        )

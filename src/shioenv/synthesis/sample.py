@@ -31,7 +31,7 @@ from shioenv.synthesis.traces import Catalogue, DrawingPlace, Sample, SegmentTra
 from shioenv.synthesis.usage import CommandUsage
 from shioenv.synthesis.writer import Written
 from shioenv.system.catalogue import catalogue as system_catalogue
-from shioenv.system.store import System
+from shioenv.system.store import System, find_system
 
 USED_UP = 200
 """Draws of one command in a row that gave nothing new, after which it leaves the draw."""
@@ -124,29 +124,37 @@ def notes_on(system: System, drawing: Drawing) -> Iterator[str]:
         yield f"in place of shipped grammars, from {own.directory}: {', '.join(sorted(replaced))}"
 
 
-def sample_on(
-    system: System,
-    drawing: Drawing,
-    count: int | None = None,
+def sample(
+    drawing: Drawing = Drawing(),
     *,
+    count: int | None = None,
+    seed: int | None = None,
+    commands: str | Sequence[str] | None = None,
+    policy: str | None = None,
+    system: str | System | None = None,
     grammars: Sequence[Grammar] | None = None,
 ) -> Iterator[Sample]:
-    """`sample` with a built system's names, package versions and start directories.
+    """`count` different inputs drawn from grammars for a system; none of them is executed.
 
-    Start directories that the drawing names are used instead. `grammars` replaces those that
-    `grammars_for` gives. Errors: those of `sample` and `grammars_for`.
+    The system's names, package versions and start directories are used, which `system` names as
+    `open_sandbox` takes it. Start directories that the drawing names are used instead. `seed`,
+    `commands` and `policy` stand for those of the drawing. `grammars` replaces those that
+    `grammars_for` gives. `draw_samples` says how they are drawn, and its errors; others are those
+    of `find_system` and `grammars_for`.
     """
-    directories = drawing.start_directories or system.declaration.session.start_directories
-    return sample(
+    drawing = drawing.but(seed=seed, commands=commands, policy=policy)
+    built = system if isinstance(system, System) else find_system(system)
+    directories = drawing.start_directories or built.declaration.session.start_directories
+    return draw_samples(
         replace(drawing, start_directories=directories),
         count=count,
-        catalogue=lambda directory: system_catalogue(system, directory),
-        versions=system.versions,
-        grammars=grammars_for(system, drawing) if grammars is None else grammars,
+        catalogue=lambda directory: system_catalogue(built, directory),
+        versions=built.versions,
+        grammars=grammars_for(built, drawing) if grammars is None else grammars,
     )
 
 
-def sample(
+def draw_samples(
     drawing: Drawing,
     *,
     count: int | None = None,

@@ -371,4 +371,4 @@ def _printed(output: bytes) -> list[str]:
 
 
 def _lines(text: str) -> list[str]:
-    return "\n".join(" ".join(line.split()) for line in text.splitlines()).rstrip().split("\n")
+    return "\n".join(" ".join(line.split()) for line in text.split("\n")).rstrip().split("\n")

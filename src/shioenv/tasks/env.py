@@ -124,6 +124,15 @@ class TaskEnv(gymnasium.Env[str, str]):
         self._episode: Episode | None = None
         self._lines: list[str] = []
 
+    def __getstate__(self) -> object:
+        """What a copy is made of. Errors: EpisodeError after the first reset."""
+        if self._episode is not None:
+            raise EpisodeError(
+                "an environment that was reset cannot be copied",
+                hint="copy it before its first reset, or make another one",
+            )
+        return super().__getstate__()
+
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, dict[str, Any]]:

@@ -28,11 +28,12 @@ from shioenv.errors import ModelError, UnknownDatasetError, did_you_mean
 from shioenv.execution.job import Executor
 from shioenv.files.documents import parse_toml
 from shioenv.files.durable import atomic_write, storage_errors
+from shioenv.files.regular import LARGEST_LIST, lines_of, read_regular
 from shioenv.files.schema import fault
 from shioenv.grammar.library import load_grammars
 from shioenv.irreducibility.scoring import THE_PAPERS, UNSCORED
 from shioenv.synthesis.drawing import Drawing
-from shioenv.synthesis.sample import sample_on
+from shioenv.synthesis.sample import sample
 from shioenv.synthesis.samplers import HORIZON
 from shioenv.system.store import System, find_system
 from shioenv.training.samplers import CROSSED, PIPED, behind_pipes, crossed, stage_inputs
@@ -243,7 +244,7 @@ def _listed(beside: Path, part: MaterialPart) -> list[str]:
             f"{part.name} is made of {part.inputs}, which is not there",
             hint="shioenv suite adapt FILE --out FILE makes one of anybody's commands",
         )
-    lines = found[0].read_text(encoding="utf-8").splitlines()
+    lines = lines_of(read_regular(found[0], LARGEST_LIST).decode())
     return [line for line in lines if line.strip()][: part.count]
 
 
@@ -314,8 +315,8 @@ def filters(system: System, count: int, seed: int) -> list[str]:
     files = _files(system)
     rng = random.Random(seed)
     made: dict[str, None] = {}
-    for sample in sample_on(system, Drawing(policy="people", composite_share=1.0, seed=seed)):
-        for command in behind_pipes(sample.input):
+    for drawn in sample(Drawing(policy="people", composite_share=1.0, seed=seed), system=system):
+        for command in behind_pipes(drawn.input):
             plain = all(token.role is not Role.OPERATOR for token in command.tokens)
             if plain and command.tokens[0].argument.text != "xargs":  # xargs is unrolled by rule
                 made[f"{command.text} < {rng.choice(files)}"] = None

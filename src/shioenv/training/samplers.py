@@ -32,7 +32,7 @@ from shioenv.grammar.symbols import reachable
 from shioenv.seeding import generator
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.mistakes import slip
-from shioenv.synthesis.sample import sample_on
+from shioenv.synthesis.sample import sample
 from shioenv.system.catalogue import catalogue, quoted
 from shioenv.system.store import System
 
@@ -108,8 +108,8 @@ def _sources(datasets: Iterable[Path]) -> Iterator[tuple[str, str]]:
 def _stages(system: System, count: int, seed: int, policy: str) -> Iterator[str]:
     drawing = Drawing(policy=policy, seed=seed, composite_share=1.0)
     seen: set[str] = set()
-    for sample in sample_on(system, drawing, _EACH + _DRAWN_PIPED * count):
-        for command in behind_pipes(sample.input):
+    for drawn in sample(drawing, system=system, count=_EACH + _DRAWN_PIPED * count):
+        for command in behind_pipes(drawn.input):
             text = command.text
             if text not in seen and _is_command(text):
                 seen.add(text)
@@ -189,12 +189,12 @@ def crossed(system: System, count: int, seed: int, policy: str) -> list[str]:
     made: dict[str, None] = {}
     kinds: set[str] = set()
     drawing = Drawing(policy=policy, seed=seed, composite_share=0.0)
-    for sample in sample_on(system, drawing, _DRAWN * count):
-        kind = normal(sample.input.text)
-        if kind is None or kind in kinds or sample.cwd != start:
+    for drawn in sample(drawing, system=system, count=_DRAWN * count):
+        kind = normal(drawn.input.text)
+        if kind is None or kind in kinds or drawn.cwd != start:
             continue
         kinds.add(kind)
-        for text in variants(sample.input, names, generator(seed, CROSSED, kind)):
+        for text in variants(drawn.input, names, generator(seed, CROSSED, kind)):
             made[text] = None
             if len(made) == count:
                 return list(made)

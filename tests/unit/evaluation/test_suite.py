@@ -166,3 +166,9 @@ def test_the_digest_is_of_inputs_system_and_settings(tmp_path: Path) -> None:
         digest_of(questions, "a", {"runs": 6}),
     ):
         assert other != digest
+
+
+def test_an_input_may_hold_what_python_takes_for_the_end_of_a_line(tmp_path: Path) -> None:
+    texts = ["printf 'a\fb'", "echo a\u2028b", "echo '\x1d' \x85"]
+    (tmp_path / "list.txt").write_text("\n".join([*texts, "ls"]), encoding="utf-8")
+    assert [one.input for one in read_questions(tmp_path / "list.txt")] == [*texts, "ls"]

@@ -140,7 +140,7 @@ def _system(monkeypatch: pytest.MonkeyPatch) -> None:
         return [one for _, one in zip(range(count), samples(), strict=False)]
 
     monkeypatch.setattr(reference, "read_manifest", lambda path: SimpleNamespace(plan=Plan()))
-    monkeypatch.setattr(reference, "sample_on", some)
+    monkeypatch.setattr(reference, "sample", some)
     monkeypatch.setattr(reference, "load_grammars", lambda names, versions: [])
     monkeypatch.setattr(ExperimentSetting, "system", SYSTEM)
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import errno
 import os
 import socket
+import stat
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from shioenv.files.regular import LARGEST, open_regular, read_regular
+from shioenv.files.durable import atomic_write
+from shioenv.files.regular import LARGEST, lines_of, open_regular, read_regular
 
 
 def fifo(place: Path) -> Path:
@@ -85,3 +87,59 @@ def test_a_file_with_a_hole_of_a_terabyte_is_refused(tmp_path: Path) -> None:
 
 def test_what_the_kernel_calls_empty_is_read() -> None:
     assert b"Name:" in read_regular("/proc/self/status")
+
+
+def link_to_file(place: Path) -> Path:
+    (place / "target").write_text("kept\n")
+    (place / "link").symlink_to("target")
+    return place / "link"
+
+
+def link_to_nothing(place: Path) -> Path:
+    (place / "link").symlink_to("nothing")
+    return place / "link"
+
+
+def null(place: Path) -> Path:
+    os.mknod(place / "null", 0o666 | stat.S_IFCHR, Path("/dev/null").stat().st_rdev)
+    return place / "null"
+
+
+@pytest.mark.parametrize(
+    ("made", "kind"),
+    [
+        (fifo, "a named pipe"), (listening, "a socket"), (link_to_fifo, "a link"),
+        (link_to_file, "a link"), (link_to_nothing, "a link"), (null, "a device"),
+    ],
+)  # fmt: skip
+def test_what_is_no_regular_file_is_not_replaced(
+    tmp_path: Path, made: Callable[[Path], Path], kind: str
+) -> None:
+    if made is null and os.geteuid():
+        pytest.skip("only root makes devices")
+    path = made(tmp_path)
+    before = {each: each.lstat() for each in tmp_path.iterdir()}
+    with pytest.raises(OSError, match=f"it is {kind}, not a regular file") as caught:
+        atomic_write(path, b"new")
+    assert caught.value.filename == str(path)
+    assert {each: each.lstat().st_ino for each in tmp_path.iterdir()} == {
+        each: status.st_ino for each, status in before.items()
+    }
+
+
+def test_a_directory_is_not_replaced(tmp_path: Path) -> None:
+    with pytest.raises(IsADirectoryError):
+        atomic_write(tmp_path, b"new")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("", []), ("\n", [""]), ("a", ["a"]), ("a\nb\n", ["a", "b"]), ("a\r\nb\r\n", ["a", "b"]),
+        ("a\n\nb\n\n", ["a", "", "b", ""]), ("a\rb\n", ["a\rb"]),
+        *((f"a{other}b\n", [f"a{other}b"]) for other in "\f\v\x1c\x1d\x1e\x85\u2028\u2029"),
+    ],
+)  # fmt: skip
+def test_lines_end_in_newlines_alone(text: str, lines: list[str]) -> None:
+    assert lines_of(text) == lines

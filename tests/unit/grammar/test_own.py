@@ -14,7 +14,7 @@ from shioenv.grammar.library import check_grammars, load_grammars, names_of_gram
 from shioenv.grammar.own import LARGEST, MOST, VARIABLE, own_grammars
 from shioenv.recording.text import read_arguments
 from shioenv.synthesis.drawing import Drawing
-from shioenv.synthesis.sample import sample
+from shioenv.synthesis.sample import draw_samples
 
 GRAMMAR = """# Says a word.
 command   {name}
@@ -51,7 +51,7 @@ def test_inputs_are_drawn_from_an_own_grammar_and_taken_apart_by_it(tmp_path: Pa
     own = own_grammars(write(tmp_path / "mine", "say"))
     grammars = load_grammars(["say"], own=own)
     drawing = Drawing(start_directories=("/",), composite_share=0)
-    drawn = sample(drawing, count=5, catalogue=stand_in_catalogue(), grammars=grammars)
+    drawn = draw_samples(drawing, count=5, catalogue=stand_in_catalogue(), grammars=grammars)
     assert all(one.input.text.startswith("say ") for one in drawn)
     assert read_arguments("say -l 3", own=own).notes == []
     assert read_arguments("say -l 3").notes == ["say has no grammar: every word is an argument"]

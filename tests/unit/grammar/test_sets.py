@@ -9,7 +9,7 @@ from shioenv.grammar.bind import stand_in_catalogue
 from shioenv.grammar.library import PAPER, SETS, choosable, chosen_grammars, names_of_grammars
 from shioenv.grammar.own import OwnGrammars
 from shioenv.synthesis.drawing import Drawing
-from shioenv.synthesis.sample import sample
+from shioenv.synthesis.sample import draw_samples
 
 OWN = OwnGrammars(Path("mine"), ("say", "ls"), "")
 
@@ -44,7 +44,7 @@ def test_the_default_draws_the_papers_commands_alone() -> None:
         drawing = Drawing(
             seed=3, commands=chosen, composite_share=0, start_directories=("/home/ubuntu",)
         )
-        drawn = sample(drawing, count=700, catalogue=stand_in_catalogue())
+        drawn = draw_samples(drawing, count=700, catalogue=stand_in_catalogue())
         return {part.grammar for one in drawn for part in one.trace}
 
     assert commands() == commands("paper") <= set(PAPER)

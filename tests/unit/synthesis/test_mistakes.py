@@ -17,7 +17,7 @@ from shioenv.grammar.parse import InputParser
 from shioenv.grammar.symbols import Grammar
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.mistakes import MISTAKES, mistaken
-from shioenv.synthesis.sample import sample
+from shioenv.synthesis.sample import draw_samples
 from shioenv.synthesis.traces import Sample
 from shioenv.system.store import System
 
@@ -33,7 +33,7 @@ def known() -> dict[str, Grammar]:
 
 def draw(count: int, mistakes: float, **options: object) -> list[Sample]:
     drawing = Drawing(mistakes=mistakes, start_directories=HERE, seed=6, **options)  # type: ignore[arg-type]
-    return list(sample(drawing, count=count, catalogue=CATALOGUE))
+    return list(draw_samples(drawing, count=count, catalogue=CATALOGUE))
 
 
 def made(text: str) -> dict[str, set[str]]:

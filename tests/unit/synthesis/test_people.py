@@ -26,7 +26,7 @@ from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.nested import may_run, run_by, substituted
 from shioenv.synthesis.people import LONGEST_SHAPE, OTHERS
 from shioenv.synthesis.policy import NAMED, PolicySettings, settings_named
-from shioenv.synthesis.sample import sample
+from shioenv.synthesis.sample import draw_samples
 from shioenv.synthesis.samplers import Sampler
 from shioenv.synthesis.traces import Sample
 from shioenv.synthesis.usage import (
@@ -76,7 +76,7 @@ def draw(policy: str, count: int | None = None, **options: object) -> Iterator[S
     names = options.pop("commands", None)
     grammars = None if names is None else [loaded(name) for name in names]  # type: ignore[attr-defined]
     drawing = Drawing(policy=policy, start_directories=HERE, **options)  # type: ignore[arg-type]
-    return sample(drawing, count=count, catalogue=CATALOGUE, grammars=grammars)
+    return draw_samples(drawing, count=count, catalogue=CATALOGUE, grammars=grammars)
 
 
 def policy_file(path: Path, usage: Usage, **settings: object) -> str:

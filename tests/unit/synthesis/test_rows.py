@@ -18,7 +18,7 @@ from shioenv.grammar.symbols import Grammar
 from shioenv.grammar.traits import Traits
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.rows import CHANGE, ENTER, LOOK, MAKE, OTHER, REMOVE, TypedSoFar
-from shioenv.synthesis.sample import LONGEST_HISTORY, sample
+from shioenv.synthesis.sample import LONGEST_HISTORY, draw_samples
 from shioenv.synthesis.traces import Sample
 
 HERE = ("/home/ubuntu", "/etc")
@@ -61,7 +61,9 @@ def threaded(row: TypedSoFar, text: str) -> set[str]:
 def draw(count: int, history: int, **options: object) -> list[Sample]:
     drawing = Drawing(session_length=history, start_directories=HERE, seed=6, **options)  # type: ignore[arg-type]
     grammars = None if drawing.commands else usual()
-    return list(sample(drawing, count=count, catalogue=stand_in_catalogue(), grammars=grammars))
+    return list(
+        draw_samples(drawing, count=count, catalogue=stand_in_catalogue(), grammars=grammars)
+    )
 
 
 @pytest.mark.parametrize(

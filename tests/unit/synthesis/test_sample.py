@@ -15,7 +15,7 @@ from shioenv.grammar.load import read_grammar
 from shioenv.grammar.symbols import Grammar
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.policy import LengthPolicy, WeightedPolicy
-from shioenv.synthesis.sample import sample
+from shioenv.synthesis.sample import draw_samples
 from shioenv.synthesis.samplers import Sampler
 from shioenv.synthesis.traces import Sample
 
@@ -41,7 +41,7 @@ def draw(count: int, **options: object) -> list[Sample]:
     } | options
     names = {item.name for item in fields(Drawing)} - {"policy"}
     drawing = Drawing(**{key: arguments.pop(key) for key in names & arguments.keys()})  # type: ignore[arg-type]
-    return list(sample(drawing, count=count, **arguments))  # type: ignore[arg-type]
+    return list(draw_samples(drawing, count=count, **arguments))  # type: ignore[arg-type]
 
 
 def test_the_same_seed_gives_the_same_stream_and_another_one_another() -> None:
@@ -85,7 +85,7 @@ def test_when_nothing_new_is_left_the_stream_says_so() -> None:
 
 def test_a_stream_without_count_goes_on() -> None:
     drawing = Drawing(seed=1, start_directories=HERE, commands=("ls",))
-    stream = sample(drawing, catalogue=stand_in_catalogue())
+    stream = draw_samples(drawing, catalogue=stand_in_catalogue())
     assert len(list(islice(stream, 50))) == 50
 
 
@@ -153,7 +153,7 @@ def test_every_length_is_filled_equally() -> None:
 
 def test_every_length_is_filled_equally_where_every_production_may_follow() -> None:
     drawing = Drawing(sampler="ucs-universal", seed=1, start_directories=HERE, composite_share=0)
-    stream = sample(
+    stream = draw_samples(
         drawing, count=1200, catalogue=stand_in_catalogue(), policy=LengthPolicy(range(1, 13))
     )
     lengths = Counter(one.input.n_arguments for one in stream)

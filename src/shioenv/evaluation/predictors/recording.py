@@ -14,7 +14,7 @@ from shioenv.errors import Abstained, PredictorError
 from shioenv.evaluation.metrics import PatchLevel
 from shioenv.evaluation.predictor import Setting
 from shioenv.files.documents import parse_json
-from shioenv.files.regular import LARGEST_LIST, read_regular
+from shioenv.files.regular import LARGEST_LIST, lines_of, read_regular
 
 Key = tuple[str, str | None, tuple[str, ...]]
 
@@ -71,7 +71,7 @@ def recording(setting: Setting) -> RecordedPredictor:
     }
     facts["training"] = ""
     answers: dict[Key, str] = {}
-    for number, line in enumerate(content.decode("utf-8", "replace").splitlines(), 1):
+    for number, line in enumerate(lines_of(content.decode("utf-8", "replace")), 1):
         if not line.strip():
             continue
         try:

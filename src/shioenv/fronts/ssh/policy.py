@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from shioenv.errors import UsageError
-from shioenv.files.regular import LARGEST_LIST, read_regular
+from shioenv.files.regular import LARGEST_LIST, lines_of, read_regular
 
 REMEMBERED: Final = 10_000
 """Addresses that a policy remembers at most, the newest; ours, because each takes a kilobyte."""
@@ -85,7 +85,7 @@ def policy_of(text: str) -> PasswordPolicy:
 
 def _pairs(file: Path) -> frozenset[tuple[str, str]]:
     try:
-        lines = read_regular(file, LARGEST_LIST).decode().splitlines()
+        lines = lines_of(read_regular(file, LARGEST_LIST).decode())
     except (OSError, ValueError) as error:
         raise UsageError(f"{file} cannot be read: {error}") from None
     pairs = set()

@@ -32,7 +32,7 @@ from shioenv.errors import (
     SystemCorruptError,
     SystemNotBuiltError,
 )
-from shioenv.sandbox.base import Entered, Execution, Limits, Request
+from shioenv.sandbox.base import Entered, Execution, Limits, Request, Uncopied
 from shioenv.sandbox.call_lock import CallLock
 from shioenv.sandbox.namespaces.configuration import ShownKernel, configuration
 from shioenv.sandbox.namespaces.lower import KeptNamespaces, LowerForm, keep, opening_failed
@@ -141,7 +141,7 @@ def in_turn(
     return alone
 
 
-class NamespaceSandbox:
+class NamespaceSandbox(Uncopied):
     """A pristine system that runs one input at a time; see `shioenv.sandbox.base.Sandbox`.
 
     Opening costs a tenth of a second, a run about as much as `bash -c` alone. Raises HostError

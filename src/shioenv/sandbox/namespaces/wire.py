@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from shioenv.domain.runner import Order
-from shioenv.sandbox.base import MEBIBYTE, Execution, Limits, Request
+from shioenv.sandbox.base import MEBIBYTE, Execution, Limits, Request, refuse_limit
 from shioenv.sandbox.scanned import parse_changes, unreadable
 
 
@@ -191,6 +191,8 @@ def pack_request(
     if request.rows:
         ask |= Ask.ROWS
     ask |= _ORDERS[request.order]
+    if ask & (Ask.SHELL | Ask.ENTER):
+        refuse_limit("idle_seconds", idle_seconds)
     seconds = limits.wall_seconds if request.wall_seconds is None else request.wall_seconds
     head = REQUEST.pack(
         ask,

@@ -126,7 +126,7 @@ def verdict(
 
 def lines(text: str) -> list[str]:
     """Lines with runs of blanks as one, without blank lines at the end."""
-    return "\n".join(" ".join(line.split()) for line in text.splitlines()).rstrip().split("\n")
+    return "\n".join(" ".join(line.split()) for line in text.split("\n")).rstrip().split("\n")
 
 
 def read(path: str) -> str | None:
