@@ -28,6 +28,7 @@ e2fsprogs mkfs.ext4
 nodejs node
 npm npm
 openssh-client ssh
+patch patch
 qemu-system-x86 qemu-system-x86_64
 xfsprogs mkfs.xfs
 zstd zstd'

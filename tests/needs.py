@@ -77,6 +77,7 @@ PROGRAMS = {
     "mkfs.xfs": "xfsprogs",
     "node": "nodejs",
     "npm": "npm",
+    "patch": "patch",
     "qemu-system-x86_64": "qemu-system-x86",
     "ssh": "openssh-client",
     "zstd": "zstd",

@@ -210,34 +210,77 @@ def test_a_set_user_id_program_gives_no_rights(victim: Path, tmp_path: Path) -> 
 
 
 SERVES = """
-import socket, subprocess, sys
-server = socket.socket(socket.AF_UNIX)
-server.bind("/mnt/socket")
-server.listen()
-open("/mnt/mounted", "w").close()
+import os, socket, subprocess, sys
+start = os.getcwd()
+os.chdir("/mnt")
+for name in ("inner", "beside"): os.mkdir(name)
+subprocess.run(["mount", "-t", "tmpfs", "none", "inner"], check=True)
+held = []
+for place in (".", "inner", "beside"):
+    os.mkfifo(f"{place}/fifo")
+    held.append(os.open(f"{place}/fifo", os.O_RDWR))
+    for name in (f"/mnt/{place}/socket", f"{place}/relative"):
+        held.append(socket.socket(socket.AF_UNIX))
+        held[-1].bind(os.path.normpath(name))
+        held[-1].listen()
+open("mounted", "w").close()
 subprocess.run(["mount", "--bind", "/mnt/socket", "/mnt/mounted"], check=True)
-sys.exit(subprocess.run(sys.argv[1:]).returncode)
+other = "import socket; s = socket.socket(1); s.bind('/mnt/other'); s.listen(); "
+other += "print(flush=True); input()"
+words = ["unshare", "--net", sys.executable, "-c", other]
+pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+with subprocess.Popen(words, **pipes) as process:
+    process.stdout.readline()
+    status = subprocess.run(sys.argv[1:], cwd=start).returncode
+    process.stdin.write(b"\\n")
+sys.exit(status)
 """
 CONNECTS = """
-import socket
-for name in ("/mnt/socket", "/mnt/mounted"):
-    try: socket.socket(socket.AF_UNIX).connect(name); print("GOT", name)
-    except OSError: pass
+import os, socket
+for directory, _, names in os.walk("/mnt"):
+    for path in (f"{directory}/{name}" for name in sorted(names)):
+        try:
+            if path.endswith("fifo"): os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+            else: socket.socket(socket.AF_UNIX).connect(path)
+            print(path)
+        except OSError: pass
 """
+LISTED = ["/mnt/beside/socket", "/mnt/inner/socket", "/mnt/mounted", "/mnt/socket"]
+ORDINARY = ["setpriv", "--bounding-set=-sys_admin"]
 
 
 @needs("root")
-@pytest.mark.parametrize("rights", [[], ["setpriv", "--bounding-set=-sys_admin"]])
-@pytest.mark.parametrize("network", [False, True])
-def test_sockets_outside_layers_are_covered_or_listed(
-    victim: Path, rights: list[str], network: bool
+@pytest.mark.parametrize(
+    ("rights", "options", "reached"),
+    [([], [], []), (ORDINARY, [], []), (ORDINARY, ["--network"], LISTED)],
+)
+def test_sockets_and_fifos_outside_layers_are_covered_or_listed(
+    victim: Path, rights: list[str], options: list[str], reached: list[str]
 ) -> None:
-    options = ["--network"] if network else []
     words = [sys.executable, "-c", SERVES, *rights, sys.executable, "-m", "shioenv", "preview"]
     words += ["--json", *options, "--", sys.executable, "-c", CONNECTS]
     outer = ["unshare", "-m", "sh", "-c", 'mount -t tmpfs none /mnt && exec "$@"', "sh"]
     done = subprocess.run([*outer, *words], capture_output=True)
     document = json.loads(done.stdout)
-    found = [line.removeprefix("GOT ") for line in document["output"].splitlines()]
-    assert found == sorted(document["reachable"], reverse=True)
-    assert bool(found) == network
+    assert sorted(document["output"].splitlines()) == reached
+    assert sorted(name for name in document["reachable"] if name.startswith("/mnt")) == reached
+
+
+@needs("root")
+@pytest.mark.parametrize("mounts", ["", "mkdir own/inner; mount -t tmpfs none own/inner;"])
+def test_the_runtime_directory_is_writable_and_answers_nobody(victim: Path, mounts: str) -> None:
+    script = (
+        f"set -e; mount -t tmpfs none /mnt; cd /mnt; mkdir -m 700 own; {mounts} "
+        'mkfifo own/fifo; exec 9<> own/fifo; export XDG_RUNTIME_DIR=/mnt/own; exec "$@"'
+    )
+    tried = (
+        'cd "$XDG_RUNTIME_DIR"; stat -c %a .; echo x > new; '
+        "test ! -p fifo || dd if=/dev/null of=fifo oflag=nonblock conv=notrunc"
+    )
+    words = [*ORDINARY, sys.executable, "-m", "shioenv", "preview", "--json"]
+    words += ["--root", str(victim.parent), "--", "sh", "-c", tried]
+    done = subprocess.run(["unshare", "-m", "sh", "-c", script, "sh", *words], capture_output=True)
+    document = json.loads(done.stdout)
+    assert document["exit_code"] == (0 if mounts else 1)  # the host has a reader
+    nobody = "dd: failed to open 'fifo': No such device or address\n"
+    assert document["output"] == "700\n" + ("" if mounts else nobody)

@@ -18,8 +18,10 @@ with open_sandbox({system!r}) as sandbox:
 """
 SHOWN = (
     "nice; ionice; chrt -p $$; umask; trap; ulimit -aS; setarch -R true; "
-    "cat /proc/self/{oom_score_adj,personality,timerslack_ns,coredump_filter,cgroup}; "
-    "grep -E '^(THP|Sig[BI]|Cap|Groups|Umask)' /proc/self/status; env; tty; id; "
+    "cat /proc/self/{oom_score_adj,personality,timerslack_ns,coredump_filter,cgroup,limits}; "
+    "grep -vE '^(Vm|Rss|.*ctxt)' /proc/self/status; env; tty; id; pwd; ls /proc/self/fd; "
+    "cat /proc/self/{setgroups,uid_map,gid_map,cpuset,sessionid}; setpriv --dump; taskset -p $$; "
+    "cut -d' ' -f3-9,18-20,31-34,38-44 /proc/self/stat; set -o; shopt; locale; cat /proc/keys; "
     "ps -o ni=,pri=,cls=,stat=,sid=,flags= -p $$; perl -e 'printf q(%x), syscall 135, 0xffffffff'"
 )
 CALLERS = {
@@ -38,6 +40,18 @@ CALLERS = {
     "an orphanage": "libc.prctl(36, 1, 0, 0, 0)",
     "low soft limits": "[resource.setrlimit(kind, (least, resource.getrlimit(kind)[1])) "
     "for kind, least in ((3, 1 << 20), (4, 0), (7, 400))]",
+    "small files": "resource.setrlimit(1, (1000, resource.getrlimit(1)[1]))",
+    "processors": "os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})",
+    "a group of processes": "os.setpgid(0, 0)",
+    "a closed standard input": "os.close(0)",
+    "open descriptors": "[os.dup2(2, number) for number in range(3, 40)]",
+    "a working directory that is gone": "os.mkdir('gone'); os.chdir('gone'); os.rmdir('../gone')",
+    "no dumps": "libc.prctl(4, 0, 0, 0, 0)",
+    "a keyring": "libc.syscall(250, 1, 0)",
+    "no speculation": "libc.prctl(53, 0, 4, 0, 0)",
+    "no time stamp counter": "libc.prctl(26, 1)",
+    "merged pages": "libc.prctl(67, 1, 0, 0, 0)",
+    "a parent's end": "libc.prctl(1, 10)",
     "a session": "os.setsid()",
     "an environment": "os.environ.update(LC_ALL='C', BASH_ENV='/x', POSIXLY_CORRECT='1')",
 }
@@ -68,6 +82,28 @@ def test_inputs_of_a_nice_caller_have_the_declared_priorities(system: System) ->
     nice = ("nice", "-n", "5", "ionice", "-c", "3", "choom", "-n", "300", "--")
     assert shown(system, text, *nice) == plain
     assert shown(system, text, "chrt", "-i", "0") == plain
+
+
+def run_by(*prefix: str) -> subprocess.CompletedProcess[str]:
+    """What an input shows where an ordinary user starts the command line."""
+    ordinary = ("setpriv", "--bounding-set=-sys_nice") if os.geteuid() == 0 else ()
+    words = [*prefix, *ordinary, sys.executable, "-m", "shioenv"]
+    text = "nice; grep NoNewPrivs /proc/self/status"
+    return subprocess.run([*words, "run", text], capture_output=True, text=True, check=True)
+
+
+def test_a_nice_value_that_stays_is_warned_of(system: System) -> None:
+    done = run_by("nice", "-n", "5")
+    assert done.stdout == "5\nNoNewPrivs:\t0\n"
+    assert done.stderr.startswith("warning: inputs inherit a nice value of 5 and show it (nice, ")
+    assert "warning" not in run_by().stderr
+
+
+@needs("root")  # an ordinary user's ids are mapped by a set-user-id program
+def test_that_set_user_id_programs_have_no_effect_is_warned_of(system: System) -> None:
+    done = run_by("setpriv", "--no-new-privs")
+    assert done.stdout == "0\nNoNewPrivs:\t1\n"
+    assert done.stderr.startswith("warning: set-user-id programs of inputs have no effect (")
 
 
 @pytest.mark.parametrize(

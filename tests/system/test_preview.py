@@ -304,8 +304,9 @@ def test_who_is_interrupted_leaves_nothing_behind(place: Path, ending: int, stat
         assert process.stdout.readline() == b"ready\n"
         left = [os.pidfd_open(pid) for pid in running("sleep", "7541")]
         process.send_signal(ending)
-        process.communicate()
+        _, said = process.communicate()
     assert process.returncode == status
+    assert said == (b"interrupted\n" if ending == signal.SIGINT else b"")
     for descriptor in left:  # readable once the process has ended
         assert select.select([descriptor], [], [], 30)[0]
         os.close(descriptor)
@@ -351,26 +352,33 @@ def test_a_preview_of_make_install_is_what_make_install_does(place: Path) -> Non
 def test_contents_that_change_alone_are_shown(place: Path) -> None:
     (place / "rows").write_bytes(b"\xff" * 4096)
     (place / "words").write_text("one\nno newline")
+    (place / "long").write_text("one\n" * 20_000)
     script = (
         "import os\n"
-        "for name, old, new in (('rows', b'\\xff', b'\\xfe'), ('words', b'one', b'two')):\n"
+        "for name, new in (('rows', b'\\xfe'), ('words', b'two'), ('long', b'two')):\n"
         "    status = os.stat(name)\n"
         "    with open(name, 'r+b') as file: file.write(new)\n"
         "    os.utime(name, ns=(status.st_atime_ns, status.st_mtime_ns))\n"
     )
     words = [*SHIOENV, "--", sys.executable, "-c", script]
     done = subprocess.run(words, capture_output=True, text=True)
-    binary = f"Binary files a{place}/rows and b{place}/rows differ\n"
+    large = "too large for a diff: 80000 and 80000 bytes"
+    without_diff = f"Files a{place}/long and b{place}/long differ: {large}\n"
+    without_diff += f"Binary files a{place}/rows and b{place}/rows differ\n"
     text = (
         f"diff --git a{place}/words b{place}/words\n"
         f"--- a{place}/words\n+++ b{place}/words\n@@ -1,2 +1,2 @@\n-one\n+two\n"
         " no newline\n\\ No newline at end of file\n"
     )
-    assert binary in done.stderr
+    assert without_diff in done.stderr
     assert text in done.stderr
-    assert captured(sys.executable, "-c", script).diff == binary + text
+    made = captured(sys.executable, "-c", script)
+    assert made.diff == without_diff + text
+    named = {operation[1] for operation in made.behavior.patch.operations}
+    assert {"/fs/rows", "/fs/words", "/fs/long"} <= named
 
 
+@needs("patch")
 def test_the_printed_diff_is_applied(place: Path) -> None:
     script = "printf 'a\\r\\nb' > 'sp ace'; printf '\\fx' >> text; : > void; rm cut; chmod 755 old"
     done = subprocess.run([*SHIOENV, "--", "sh", "-c", script], capture_output=True)

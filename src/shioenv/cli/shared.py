@@ -568,11 +568,8 @@ def _but_for(
     )
     if sandbox == "firecracker":
         note(UNTRIED)
-    if shown := inherited_by_inputs(limits):
-        note(
-            f"warning: inputs inherit {shown} and show it (nice, renice, ps -o ni, chrt -p), which "
-            "an ordinary user cannot put back: start shioenv without nice and chrt"
-        )
+    for sentence in inherited_by_inputs(limits):
+        note(f"warning: {sentence}")
     return limits
 
 

@@ -67,12 +67,14 @@ def main() -> None:
         if ours.recv(1) == b"U":
             _map_ids(plan, first)
             ours.sendall(b"M")
-            control.sendall(_line(ours) or b"\n")
+            with suppress(BrokenPipeError):  # whoever asked was interrupted
+                control.sendall(_line(ours) or b"\n")
     os.waitid(os.P_PID, first, os.WEXITED | os.WNOWAIT)  # its number is no other's yet
     for number in (signal.SIGTERM, signal.SIGWINCH):  # there is nothing left to signal
         signal.signal(number, signal.SIG_IGN)
     _, status = os.waitpid(first, 0)
-    control.sendall(b"BE" if os.waitstatus_to_exitcode(status) == CUT_OFF else b"E")
+    with suppress(BrokenPipeError):
+        control.sendall(b"BE" if os.waitstatus_to_exitcode(status) == CUT_OFF else b"E")
     if control.recv(1) == b"S":
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         _scan(plan, control, descriptors[2:])

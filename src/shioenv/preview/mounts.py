@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -37,7 +37,9 @@ _LINKS = {
 _READ_ONLY_IN_PROC = ("acpi", "bus", "fs", "irq", "scsi", "sys", "sysrq-trigger")
 _HIDDEN_IN_PROC = ("kcore", "keys", "key-users", "sched_debug", "timer_list")
 _TEMPORARY = (b"/tmp", b"/var/tmp", b"/run")
-"""Where programs write besides the user's directory."""
+"""Where programs write besides the user's directory and `XDG_RUNTIME_DIR`."""
+_MOST_QUIET = 1024
+"""Read-only overlays of a preview at most."""
 
 
 class Layer(NamedTuple):
@@ -59,7 +61,9 @@ class Arranged:
     read_only: list[bytes] = field(default_factory=list)
     """Mount points and directories that could not be layered, and that nobody can write to."""
     reachable: list[bytes] = field(default_factory=list)
-    """Sockets and FIFOs of the host that the command can still reach, as far as they are known."""
+    """Sockets and FIFOs that lead to the host, and directories whose own could not be covered."""
+    quiet: int = 0
+    """The number of read-only overlays."""
 
 
 class _Mount(NamedTuple):
@@ -73,8 +77,13 @@ class _Mount(NamedTuple):
 def arrange(plan: PreviewPlan) -> Arranged:
     """Makes the mounts, and enters their root. OSError where the kernel refuses."""
     mounts = list(_mounts())
+    points = {path for path, _, _ in _mount_points()}
+    sockets = {*map(os.fsencode, plan.sockets), *(mount.path for mount in mounts)}
+    special = {path: place for path in sorted(sockets) if (place := _special(path)) is not None}
     wanted = [os.fsencode(path) for path in plan.directories]
     temporary = [os.path.realpath(path) for path in _TEMPORARY]
+    if runtime := os.environb.get(b"XDG_RUNTIME_DIR", b""):
+        temporary.append(os.path.realpath(runtime))
     places = {path: _opened(path) for path in (b"/", *wanted, *temporary)}
     devices = {name: kernel.clone_mount(f"/dev/{name}") for name in _DEVICES}
     everything = kernel.clone_mount("/", recursive=True)
@@ -89,7 +98,7 @@ def arrange(plan: PreviewPlan) -> Arranged:
         with suppress(OSError):
             arranged = _layer_root(places[b"/"], mounts)
     if arranged is None:
-        arranged = _layer_directories(everything, wanted, temporary, places)
+        arranged = _layer_directories(everything, wanted, temporary, places, points)
     else:
         _attach(sys, b"/sys", read_only=True)
     _make_devices(devices)
@@ -98,8 +107,8 @@ def arrange(plan: PreviewPlan) -> Arranged:
         os.makedirs(os.path.dirname(_ROOT + resolver), exist_ok=True)
         _new_file(_ROOT + resolver)
         _attach(names, resolver, read_only=True)
+    _arrange_special(special, arranged, network=plan.network)
     _hide(map(os.fsencode, plan.hidden))
-    _cover_sockets(plan, arranged, mounts)
     kernel.enter_root(_ROOT)
     os.chdir(os.fsencode(plan.start))
     return arranged
@@ -123,20 +132,35 @@ def _cover(source: str, target: str) -> None:
 def _mounts() -> Iterator[_Mount]:
     """The host's mounts outside `_OWN`, outer ones first."""
     seen: set[bytes] = {b"/"}
+    for path, kind, writable in _mount_points():
+        if path in seen or kind in _OF_THE_KERNEL or any(_inside(path, own) for own in _OWN):
+            continue
+        seen.add(path)
+        descriptor = _opened(path)
+        if descriptor is not None:
+            yield _Mount(path, writable, descriptor)
+
+
+def _mount_points() -> Iterator[tuple[bytes, str, bool]]:
+    """The path and file system of each mount of this process, and whether it can be written to."""
     with open("/proc/self/mountinfo", "rb") as file:
         lines = file.read().splitlines()
     for line in lines:
         before, _, after = line.partition(b" - ")
         fields = before.split()
         path = re.sub(rb"\\([0-7]{3})", lambda octal: bytes([int(octal[1], 8)]), fields[4])
-        if path in seen or after.split()[0].decode() in _OF_THE_KERNEL:
-            continue
-        if any(_inside(path, own) for own in _OWN):
-            continue
-        seen.add(path)
-        descriptor = _opened(path)
-        if descriptor is not None:
-            yield _Mount(path, b"rw" in fields[5].split(b","), descriptor)
+        yield path, after.split()[0].decode(), b"rw" in fields[5].split(b",")
+
+
+def _special(path: bytes) -> int | None:
+    """A descriptor of a socket or FIFO that this process may write to; None for others."""
+    try:
+        mode = os.lstat(path).st_mode
+    except OSError:
+        return None
+    if not (stat.S_ISSOCK(mode) or stat.S_ISFIFO(mode)) or not os.access(path, os.W_OK):
+        return None
+    return _opened(path)
 
 
 def _opened(path: bytes) -> int | None:
@@ -162,9 +186,10 @@ def _layer_root(root: int | None, mounts: Iterable[_Mount]) -> Arranged:
             with suppress(OSError):
                 arranged.layers.append(_layer(number, mount.path, mount.descriptor))
                 continue
-        tree = kernel.clone_mount(f"/proc/self/fd/{mount.descriptor}")
-        _attach(tree, mount.path, read_only=True)
         arranged.read_only.append(mount.path)
+        if not is_directory or not _quiet(mount.path, mount.descriptor, arranged):
+            tree = kernel.clone_mount(f"/proc/self/fd/{mount.descriptor}")
+            _attach(tree, mount.path, read_only=True)
     return arranged
 
 
@@ -173,6 +198,7 @@ def _layer_directories(
     wanted: list[bytes],
     temporary: list[bytes],
     places: Mapping[bytes, int | None],
+    points: Collection[bytes],
 ) -> Arranged:
     """The whole root read-only, and layers over some directories, outer ones first.
 
@@ -180,25 +206,22 @@ def _layer_directories(
     """
     _attach(everything, b"", read_only=True)
     arranged = Arranged(False, [], [b"/"])
-    for number, path in enumerate(sorted({*wanted, *temporary}, key=lambda p: p.count(b"/"))):
+    _quiet_below(b"/", points, arranged)
+    for number, path in enumerate(sorted({*wanted, *temporary}, key=lambda p: (p.count(b"/"), p))):
         if any(_inside(path, layer.path) for layer in arranged.layers):
             continue
         place = places[path]
         try:
-            layer = _layer(number, path, place)
-            if os.access(f"/proc/self/fd/{place}", os.W_OK):
-                arranged.layers.append(layer)
-            elif path == wanted[-1]:
-                raise PermissionError(f"{os.fsdecode(path)} cannot be written to")
-            else:  # the layer's own root would belong to the caller
-                kernel.make_read_only(layer.merged)
-                kernel.make_read_only(_directory(_ROOT + path))
+            if not os.access(f"/proc/self/fd/{place}", os.W_OK):
+                raise PermissionError("it cannot be written to")
+            arranged.layers.append(_layer(number, path, place))
         except OSError as error:
             if path == wanted[-1]:
                 said = f"{os.fsdecode(path)} cannot be layered: {error.strerror or error}"
                 raise OSError(error.errno, said) from error
-            if path in temporary and not any(_inside(each, path) for each in wanted):
-                _attach(_empty(path), path)  # as where somebody mounted something inside
+            is_used = path in temporary and not any(_inside(each, path) for each in wanted)
+            if is_used and not isinstance(error, PermissionError | FileNotFoundError):
+                _attach(_empty(path, place), path)  # as where something is mounted inside
     return arranged
 
 
@@ -211,6 +234,7 @@ def _layer(number: int, path: bytes, place: int | None) -> Layer:
     os.mkdir(work)
     here = f"/proc/self/fd/{place}"
     lower = kernel.clone_mount(here)
+    flags = os.statvfs(here).f_flag & (kernel.MS_NOSUID | kernel.MS_NOEXEC) | kernel.MS_NODEV
     status = os.stat(here)
     with suppress(OSError):  # an owner that is not mapped
         os.chown(upper, status.st_uid, status.st_gid)
@@ -218,8 +242,57 @@ def _layer(number: int, path: bytes, place: int | None) -> Layer:
     os.utime(upper, ns=(status.st_atime_ns, status.st_mtime_ns))
     options = f"lowerdir={here},upperdir={os.fsdecode(upper)},workdir={os.fsdecode(work)}"
     target = _ROOT + path
-    kernel.mount("overlay", target, kernel.MS_NODEV, f"{options},userxattr,xino=on")
+    kernel.mount("overlay", target, flags, f"{options},userxattr,xino=on")
     return Layer(path, lower, _directory(upper), kernel.clone_mount(target))
+
+
+def _quiet_below(path: bytes, points: Collection[bytes], arranged: Arranged) -> None:
+    """Cover the sockets and FIFOs of a directory and of all mounts in it.
+
+    The kernel makes no overlay of a directory in which something is mounted; of such a directory
+    the entries are covered.
+    """
+    if path in _OWN:
+        return
+    if not any(point != path and _inside(point, path) for point in points):
+        place = _opened(_ROOT + path)
+        if place is not None and not _quiet(path, place, arranged):
+            arranged.reachable.append(path)
+        return
+    try:
+        names = sorted(os.listdir(_ROOT + path))
+    except OSError:
+        if os.access(_ROOT + path, os.X_OK):
+            arranged.reachable.append(path)
+        return
+    for name in names:
+        inner = os.path.join(path, name)
+        with suppress(OSError):  # nobody who cannot look at it reaches what is in it
+            mode = os.lstat(_ROOT + inner).st_mode
+            if stat.S_ISDIR(mode):
+                _quiet_below(inner, points, arranged)
+            elif stat.S_ISSOCK(mode) or stat.S_ISFIFO(mode):
+                _cover_file(inner)
+
+
+def _quiet(path: bytes, place: int, arranged: Arranged) -> bool:
+    """Cover a directory by a read-only overlay, whose sockets and FIFOs lead to nobody.
+
+    Return whether the kernel makes one.
+    """
+    empty = _STAGING + b"/nothing"
+    os.makedirs(empty, exist_ok=True)
+    here = f"/proc/self/fd/{place}"
+    options = f"lowerdir={here}:{os.fsdecode(empty)},userxattr,xino=on"
+    if arranged.quiet == _MOST_QUIET:
+        return False
+    try:
+        flags = os.statvfs(here).f_flag & (kernel.MS_NOSUID | kernel.MS_NOEXEC)
+        kernel.mount("overlay", _ROOT + path, flags | kernel.MS_NODEV | kernel.MS_RDONLY, options)
+    except OSError:
+        return not os.access(here, os.X_OK)
+    arranged.quiet += 1
+    return True
 
 
 def _directory(path: bytes) -> int:
@@ -233,11 +306,11 @@ def _attach(tree: int, path: bytes, *, read_only: bool = False, devices: bool = 
     os.close(tree)
 
 
-def _empty(path: bytes) -> int:
+def _empty(path: bytes, place: int | None) -> int:
     """A copy of the mount of an empty directory in memory, for whoever wants to write there."""
     empty = _STAGING + b"/empty" + path.replace(b"/", b"-")
     os.mkdir(empty)
-    os.chmod(empty, 0o1777)
+    os.chmod(empty, stat.S_IMODE(os.stat(f"/proc/self/fd/{place}").st_mode))
     return kernel.clone_mount(empty)
 
 
@@ -262,31 +335,28 @@ def _make_devices(devices: Mapping[str, int]) -> None:
     kernel.mount("devpts", _ROOT + b"/dev/pts", flags, "newinstance,ptmxmode=0666")
 
 
-def _cover_sockets(plan: PreviewPlan, arranged: Arranged, mounts: Iterable[_Mount]) -> None:
-    """Cover the sockets of read-only directories, which answer; those of layers do not.
-
-    With the host's network they stay.
-    """
-    known = {*map(os.fsencode, plan.sockets), *(mount.path for mount in mounts)}
+def _arrange_special(special: Mapping[bytes, int], arranged: Arranged, *, network: bool) -> None:
+    """Cover the known sockets and FIFOs outside layers; with `network`, let them answer."""
     layers = {layer.path for layer in arranged.layers}
     places = sorted({*layers, *arranged.read_only}, key=len)
-    file = _STAGING + b"/no-socket"
-    _new_file(file)
-    os.chmod(file, 0o000)
-    for path in sorted(known):
-        inside = [place for place in places if _inside(path, place)]
-        if inside and inside[-1] in layers:
+    for path, place in special.items():
+        inside = [each for each in places if _inside(path, each)]
+        if (inside and inside[-1] in layers) or not os.path.lexists(_ROOT + path):
             continue
-        try:
-            mode = os.lstat(_ROOT + path).st_mode
-        except OSError:
-            continue
-        if not (stat.S_ISSOCK(mode) or stat.S_ISFIFO(mode)):
-            continue
-        if plan.network:
+        if network:
+            _attach(kernel.clone_mount(f"/proc/self/fd/{place}"), path, read_only=True)
             arranged.reachable.append(path)
         else:
-            _attach(kernel.clone_mount(file), path, read_only=True)
+            _cover_file(path)
+
+
+def _cover_file(path: bytes) -> None:
+    """Have an empty file stand at a path, which nobody can open."""
+    file = _STAGING + b"/no-socket"
+    if not os.path.exists(file):
+        _new_file(file)
+        os.chmod(file, 0o000)
+    _attach(kernel.clone_mount(file), path, read_only=True)
 
 
 def _hide(paths: Iterable[bytes]) -> None:

@@ -11,7 +11,7 @@ from shioenv.sandbox.base import BARE, MACHINES, Limits, Sandbox
 from shioenv.sandbox.microvm.backend import FirecrackerSandbox, MicrovmSandbox
 from shioenv.sandbox.microvm.bare import BareSandbox
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
-from shioenv.sandbox.namespaces.host import inherited_priority
+from shioenv.sandbox.namespaces.host import inherited
 from shioenv.sandbox.namespaces.lower import file_system_of, form_here
 from shioenv.sandbox.namespaces.probe import prove_shell, proven_shell
 from shioenv.sandbox.namespaces.wire import ShellMode
@@ -72,9 +72,9 @@ def layer_of(limits: Limits) -> str:
     return "ext4 in a microVM" if limits.sandbox in MACHINES else lower_layer()
 
 
-def inherited_by_inputs(limits: Limits) -> str:
-    """The priority of this process that inputs inherit and show; empty where they do not."""
-    return "" if limits.sandbox in MACHINES else inherited_priority()
+def inherited_by_inputs(limits: Limits) -> list[str]:
+    """What inputs inherit of this process and show, in a sentence each."""
+    return [] if limits.sandbox in MACHINES else inherited()
 
 
 def prove(system: System, report: Callable[[str], None], *, anew: bool) -> None:

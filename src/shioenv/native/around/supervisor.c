@@ -106,7 +106,7 @@ static void forget_caller(void)
     personality(PER_LINUX);
     prctl(PR_SET_TIMERSLACK, USUAL_SLACK_NS);
     prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0);
-    prctl(PR_MCE_KILL, PR_MCE_KILL_CLEAR, 0, 0, 0);
+    prctl(PR_MCE_KILL, PR_MCE_KILL_SET, PR_MCE_KILL_DEFAULT, 0, 0);  /* PR_MCE_KILL_CLEAR keeps one of its two flags */
     write_own("/proc/self/coredump_filter", "0x33");
     write_own("/proc/self/oom_score_adj", "0");
     /* Each sandbox has bounds of its own. What would let an input rise above others (priorities, locked memory) is not raised. */
@@ -117,7 +117,10 @@ static void forget_caller(void)
     struct rlimit limit;
     for (unsigned i = 0; is_root && i < sizeof raised / sizeof *raised; i++)
         if (!getrlimit(raised[i], &limit)) setrlimit(raised[i], &(struct rlimit){limit.rlim_cur, RLIM_INFINITY});
-    if (!getrlimit(RLIMIT_RTTIME, &limit)) setrlimit(RLIMIT_RTTIME, &(struct rlimit){limit.rlim_max, limit.rlim_max});
+    /* Soft limits that would end the supervisor itself. */
+    static const int own[] = {RLIMIT_RTTIME, RLIMIT_CPU, RLIMIT_FSIZE, RLIMIT_DATA, RLIMIT_AS};
+    for (unsigned i = 0; i < sizeof own / sizeof *own; i++)
+        if (!getrlimit(own[i], &limit)) setrlimit(own[i], &(struct rlimit){limit.rlim_max, limit.rlim_max});
     if (is_root) setrlimit(RLIMIT_NOFILE, &(struct rlimit){OPEN_FILES, OPEN_FILES});
 }
 

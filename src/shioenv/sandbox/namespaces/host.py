@@ -225,6 +225,22 @@ def inherited_priority() -> str:
     return "the scheduling policy for idle work" if idle else ""
 
 
+def inherited() -> list[str]:
+    """What inputs inherit of this process and show, in a sentence each."""
+    found = []
+    if shown := inherited_priority():
+        found.append(
+            f"inputs inherit {shown} and show it (nice, renice, ps -o ni, chrt -p), which "
+            "an ordinary user cannot put back: start shioenv without nice and chrt"
+        )
+    if "\nNoNewPrivs:\t1\n" in Path("/proc/self/status").read_text():
+        found.append(
+            "set-user-id programs of inputs have no effect (no_new_privs): leave out "
+            "--security-opt no-new-privileges of a container, NoNewPrivileges= of a systemd unit"
+        )
+    return found
+
+
 def _priority() -> HostCheck:
     shown = inherited_priority()
     return HostCheck(
