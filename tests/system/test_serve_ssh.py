@@ -214,6 +214,29 @@ def test_files_come_and_go_and_are_kept_by_their_digest(
     assert Path(told["outfile"]).read_bytes() == content
 
 
+def packet(kind: int, *fields: bytes) -> bytes:
+    """A packet of SFTP."""
+    body = b"".join(fields)
+    return struct.pack(">IB", len(body) + 1, kind) + body
+
+
+def test_an_upload_is_kept_where_the_client_waits_for_no_answer(server: Server) -> None:
+    content, number, handle = os.urandom(100), struct.pack(">I", 1), struct.pack(">II", 4, 0)
+    text = struct.pack(">I", 100) + content
+    name = struct.pack(">I", 6) + b"/tmp/x"
+    flags = struct.pack(">II", 0x1A, 0)
+    sent = packet(1, struct.pack(">I", 3)) + packet(3, number, name, flags)
+    sent += packet(6, number, handle, bytes(8), text) + packet(4, number, handle)
+    sent += packet(3, number, struct.pack(">I", 6) + b"/tmp/y", flags)
+    server.ssh("-s", "eve@127.0.0.1", "sftp", input=sent)
+    digest = hashlib.sha256(content).hexdigest()
+    told = server.until("cowrie.session.file_upload", shasum=digest)
+    assert told["filename"] == "/tmp/x"
+    assert Path(told["outfile"]).read_bytes() == content
+    dropped = server.until("shioenv.upload.dropped", session=told["session"])
+    assert (dropped["filename"], dropped["reason"]) == ("/tmp/y", "did not come whole")
+
+
 def sandboxes(pid: int) -> int:
     """How many supervisors of sandboxes a process has."""
     found = 0
