@@ -410,7 +410,7 @@ def test_what_a_saved_shell_may_take_is_bounded(shell: ResidentShell, tmp_path: 
             restore(file, seconds=seconds)
 
 
-IMPOSSIBLE: list[Any] = [-1, -0.001, 0, math.nan, math.inf, 1e308, 86_401, "3", None]
+IMPOSSIBLE: list[Any] = [-1, -0.001, 0, math.nan, math.inf, 1e308, 2_592_001, "3", None]
 
 
 def test_an_impossible_time_is_one_error_and_changes_nothing(

@@ -42,7 +42,10 @@ def main() -> None:
             os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         from shioenv.cli.commands import application
 
-        application(word)(prog_name="shioenv")
+        try:
+            application(word)(prog_name="shioenv")
+        finally:
+            sys.stdout.flush()  # what it cannot write is told below, not by Python at its end
     except KeyboardInterrupt:  # before `leave` is the handler, or between two handlers
         from shioenv.cli.interrupts import INTERRUPTED
 
@@ -52,7 +55,7 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except OSError as error:
-        if error.errno != errno.ENOSPC or error.filename is not None:
+        if error.errno not in (errno.ENOSPC, errno.EBADF) or error.filename is not None:
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         print(f"error: cannot write to standard output: {error.strerror}", file=sys.stderr)
@@ -63,16 +66,18 @@ def _open_standard_streams() -> None:
     """Open /dev/null in place of each standard stream that the caller closed.
 
     Else the next files and sockets get the numbers 0 to 2, which child processes replace by their
-    own streams.
+    own streams. Writing to a closed standard output stays an error, as in programs of GNU: its
+    /dev/null is open for reading alone.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(number)
         except OSError:
-            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # gets the lowest free number
+            mode = os.O_RDONLY if number == 1 else os.O_RDWR
+            os.set_inheritable(os.open(os.devnull, mode), True)  # gets the lowest free number
         if getattr(sys, name) is None:
-            mode = "r" if number == 0 else "w"
-            stream = open(number, mode, errors="backslashreplace", closefd=False)  # noqa: SIM115
+            how = "r" if number == 0 else "w"
+            stream = open(number, how, errors="backslashreplace", closefd=False)  # noqa: SIM115
             setattr(sys, name, stream)
 
 

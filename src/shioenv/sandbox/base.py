@@ -23,6 +23,10 @@ LARGEST = {
 }
 """The largest values of these limits. For every other limit it is 2^50: a pebibyte, or a count."""
 
+LONGEST_IDLE: Final = 30 * 86_400
+"""Seconds that a shell may wait for its next line, at most; ours, because 32 bits count them in
+milliseconds."""
+
 _MAY_BE_0 = {"background_seconds", "revert"}
 
 BARE: Final = "microvm-bare"

@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from shioenv.domain.runner import Order
-from shioenv.sandbox.base import MEBIBYTE, Execution, Limits, Request, refuse_limit
+from shioenv.sandbox.base import LONGEST_IDLE, MEBIBYTE, Execution, Limits, Request, refuse_limit
 from shioenv.sandbox.scanned import parse_changes, unreadable
 
 
@@ -192,7 +192,7 @@ def pack_request(
         ask |= Ask.ROWS
     ask |= _ORDERS[request.order]
     if ask & (Ask.SHELL | Ask.ENTER):
-        refuse_limit("idle_seconds", idle_seconds)
+        refuse_limit("idle_seconds", idle_seconds, LONGEST_IDLE)
     seconds = limits.wall_seconds if request.wall_seconds is None else request.wall_seconds
     head = REQUEST.pack(
         ask,
