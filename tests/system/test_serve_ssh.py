@@ -439,9 +439,12 @@ def supervisor_of(pid: int) -> int:
         pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    ("number", "status"),
+    [(signal.SIGTERM, 0), (signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)],
+)
 def test_the_end_of_the_server_ends_everything(
-    system: System, tmp_path: Path, number: signal.Signals
+    system: System, tmp_path: Path, number: signal.Signals, status: int
 ) -> None:
     with serving(tmp_path / "served") as server:
         with Sitting(server, "root@127.0.0.1") as sitting:
@@ -452,7 +455,9 @@ def test_the_end_of_the_server_ends_everything(
             started_with("86422")
             ours = processes_with("86422") + children_of(server.process.pid)
             assert len(ours) > 4
-            assert server.stop(number) == (0 if number == signal.SIGTERM else -number)
+            assert server.stop(number) == status
+            if number != signal.SIGKILL:
+                assert not any(Path(f"/proc/{pid}").exists() for pid in ours)
             wait_for_end(ours)
             assert sitting.leave() == 255
             assert client.result(PATIENCE).returncode == 255

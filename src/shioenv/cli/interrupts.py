@@ -1,9 +1,10 @@
-"""What Ctrl-C does: end the program at once, or raise KeyboardInterrupt in `interruptible`."""
+"""What signals do to a command: Ctrl-C ends it with exit status 130, SIGTERM stops a server."""
 
 from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -33,3 +34,23 @@ def interruptible() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, leave)
+
+
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """A context in which SIGTERM is a server's orderly end: it raises SystemExit with status 0.
+
+    Where the context ends, so have the processes that the server started.
+    """
+    from shioenv.fronts.ending import wait_for_children
+
+    def stop(number: int, frame: object) -> None:
+        signal.signal(number, signal.SIG_IGN)  # a second one does not break off the end
+        sys.exit(0)
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        wait_for_children()
+        signal.signal(signal.SIGTERM, before)
