@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import sys
 from collections.abc import Iterator
@@ -10,6 +11,28 @@ from contextlib import contextmanager
 
 INTERRUPTED = 128 + signal.SIGINT
 """The exit status of an interrupted program, 130."""
+
+
+BROKEN_PIPE = 128 + signal.SIGPIPE
+"""The exit status where nothing reads the output any more, 141, as where SIGPIPE ends a program."""
+
+
+def is_reader_gone() -> bool:
+    """Whether standard output or standard error is a pipe that nothing reads any more.
+
+    Then it goes nowhere from now on.
+    """
+    poll = select.poll()
+    for number in (1, 2):
+        poll.register(number, 0)
+    if not any(events & select.POLLERR for _, events in poll.poll(0)):
+        return False
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for number, events in poll.poll(0):
+        if events & select.POLLERR:
+            os.dup2(nowhere, number)
+    os.close(nowhere)
+    return True
 
 
 def leave(number: int, frame: object) -> None:

@@ -52,9 +52,12 @@ def main() -> None:
 
         print("interrupted", file=sys.stderr)
         sys.exit(INTERRUPTED)
-    except BrokenPipeError:  # the reader closed the pipe; the rest goes nowhere
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
+    except BrokenPipeError:
+        from shioenv.cli.interrupts import BROKEN_PIPE, is_reader_gone
+
+        if not is_reader_gone():
+            raise
+        sys.exit(BROKEN_PIPE)
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EBADF) or error.filename is not None:
             raise
