@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import subprocess
@@ -46,3 +47,22 @@ def test_what_the_encoding_lacks_is_escaped() -> None:
     assert refused.returncode == 2
     assert b"\\u017elu\\u0165" in refused.stderr
     assert b"Traceback" not in refused.stderr
+
+
+@pytest.mark.usefixtures("system")
+def test_an_input_that_is_not_utf8_is_valid_unicode_with_its_bytes_beside() -> None:
+    word = b"caf\xe9"
+    for before, field in ((["run"], "input"), (["preview"], "command")):
+        words = [b"echo " + word] if field == "input" else [b"echo", word]
+        command: list[str | bytes] = [SCRIPT, *before, "--json", "--", *words]
+        done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, check=True)
+        document = json.loads(done.stdout)
+        done.stdout.decode("utf-8")
+        assert b"\\ud" not in done.stdout
+        encoded = document[f"{field}_b64"]
+        if field == "input":
+            assert document[field] == "echo caf\ufffd"
+            assert base64.b64decode(encoded) == b"echo caf\xe9"
+        else:
+            assert document[field] == ["echo", "caf\ufffd"]
+            assert [base64.b64decode(each) for each in encoded] == [b"echo", word]
