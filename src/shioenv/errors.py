@@ -19,12 +19,20 @@ class ShioenvError(Exception):
     """
 
     code: ClassVar[str] = "SHIO-000"
-    exit_status: ClassVar[int] = 1
+    exit_status: int = 1
 
-    def __init__(self, message: str, *, hint: str | None = None) -> None:
+    def __init__(
+        self, message: str, *, hint: str | None = None, named: OSError | None = None
+    ) -> None:
+        """Make an error. `named` is the error of opening a file that the request names.
+
+        Where no such file is there, the request was wrong: exit status 2.
+        """
         super().__init__(message)
         self.message = message
         self.hint = hint
+        if isinstance(named, FileNotFoundError | NotADirectoryError):
+            self.exit_status = UsageError.exit_status
 
     def __str__(self) -> str:
         hint = f"\n  {self.hint}" if self.hint else ""

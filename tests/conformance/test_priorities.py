@@ -74,6 +74,17 @@ def test_inputs_show_nothing_of_their_caller(system: System, plain: str, how: st
     assert shown(system, SHOWN, sys.executable, "-c", change) == plain
 
 
+def test_a_service_ends_whatever_signals_the_caller_blocks(system: System) -> None:
+    text = (
+        "p=$(pgrep -o -x cron); kill $p; "
+        "for i in $(seq 100); do [ -d /proc/$p ] || break; sleep .02; done; ls -d /proc/$p"
+    )
+    block = "import os, signal, sys; signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 32)); "
+    block += "os.execv(sys.argv[1], sys.argv[1:])"
+    assert "cannot access" in shown(system, text)
+    assert shown(system, text, sys.executable, "-c", block) == shown(system, text)
+
+
 @needs("root")  # an ordinary user cannot lower its own niceness
 def test_inputs_of_a_nice_caller_have_the_declared_priorities(system: System) -> None:
     text = "nice; ionice; chrt -p $$ | sed 's/.*: //'; cat /proc/self/oom_score_adj"

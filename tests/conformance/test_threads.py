@@ -231,3 +231,27 @@ def test_threads_share_a_model() -> None:
     alone = [model.answer(text) for text in inputs]
     with ThreadPoolExecutor(THREADS) as threads:
         assert list(threads.map(shioenv.load_model().answer, inputs)) == alone
+
+
+def test_a_shell_that_opens_while_the_sandbox_is_closed_is_closed_too(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[NamespaceSandbox] = []
+    opens, goes_on = threading.Event(), threading.Event()
+
+    def slow(*given: Any) -> NamespaceSandbox:
+        opened.append(NamespaceSandbox(*given))
+        opens.set()
+        goes_on.wait()
+        return opened[0]
+
+    with ThreadPoolExecutor(1) as threads, open_sandbox(system) as sandbox:
+        monkeypatch.setattr("shioenv.behavior.observe.default_sandbox", slow)
+        started = threads.submit(sandbox.start_shell, HOME, idle_seconds=60)
+        opens.wait()
+        sandbox.close()
+        goes_on.set()
+        with pytest.raises(SandboxError, match="was closed"):
+            started.result()
+    with pytest.raises(SandboxError):
+        opened[0].run(Request("true"))

@@ -5,12 +5,15 @@ The first run did the history alone, the second the history and the input.
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from shioenv.behavior.diff import collect, diff_documents
+from shioenv.behavior.diff import diff_documents
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch, Operation, with_contents
 from shioenv.domain.pointer import keys, pointer
@@ -141,21 +144,66 @@ def _moved(operations: list[Operation], old: _End, new: _End) -> Iterator[tuple[
 
 def _moved_trees(gone: list[str], come: list[str], old: _End, new: _End) -> dict[str, str]:
     """The names in directories that `mv` copied: those of the system cannot be renamed."""
+    tops = [top for top in gone if top not in old.added and _is_directory(old, top)]
+    if not tops:
+        return {}
+    before, after = _Trees(old, gone), _Trees(new, come)
+    targets: dict[str, deque[str]] = {}
+    for name in come:
+        if _is_directory(new, name):
+            targets.setdefault(after.identity(name), deque()).append(name)
     moved: dict[str, str] = {}
-    targets = [name for name in come if _is_directory(new, name)]
-    for top in gone:
-        if top in moved or top in old.added or not _is_directory(old, top):
+    taken: set[str] = set()
+    for top in tops:
+        if top in moved:
             continue
-        tree = _tree(top, gone)
-        for target in targets:
-            pairs = {name: target + name[len(top) :] for name in tree}
-            if sorted(_tree(target, come)) == sorted(pairs.values()) and all(
-                _is_copy(old, name, new, to) for name, to in pairs.items()
-            ):
-                moved |= pairs
-                targets.remove(target)
-                break
+        waiting = targets.get(before.identity(top), deque())
+        while waiting and waiting[0] in taken:
+            waiting.popleft()
+        if waiting:
+            pairs = {name: waiting[0] + name[len(top) :] for name in before.tree(top)}
+            moved |= pairs
+            taken.update(pairs.values())
     return moved
+
+
+class _Trees:
+    """Directories with everything in them, of the names that are gone or have come.
+
+    Equal identities are of equal trees: the same names in them, with the attributes and contents
+    that `mv` copies. Directories have times and sizes of their own.
+    """
+
+    def __init__(self, end: _End, names: list[str]) -> None:
+        self._end = end
+        self._inside: dict[str, list[str]] = {name: [] for name in names}
+        for name in names:
+            above = name.rpartition("/")[0]
+            if above in self._inside:
+                self._inside[above].append(name)
+        self._identities: dict[str, str] = {}
+        for name in sorted(names, key=lambda name: -name.count("/")):
+            self._identities[name] = self._identified(name)
+
+    def identity(self, top: str) -> str:
+        """The identity of the tree below a name."""
+        return self._identities[top]
+
+    def tree(self, top: str) -> Iterator[str]:
+        """The names of a tree."""
+        waiting = [top]
+        while waiting:
+            yield (name := waiting.pop())
+            waiting.extend(self._inside[name])
+
+    def _identified(self, name: str) -> str:
+        directory = _is_directory(self._end, name)
+        free = _OF_ENTRIES if directory else ()
+        own = {key: value for key, value in self._end.files[name].items() if key not in free}
+        inside = [(each.rpartition("/")[2], self._identities[each]) for each in self._inside[name]]
+        digest = None if directory else self._end.digest(name)
+        told = json.dumps([own, digest, sorted(inside)], sort_keys=True)
+        return hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _is_file(operation: Operation) -> bool:
@@ -174,19 +222,5 @@ def _is_same(old: _End, source: str, new: _End, target: str) -> bool:
     )
 
 
-def _is_copy(old: _End, source: str, new: _End, target: str) -> bool:
-    """Whether a file is as `mv` copies it, whose directories have times and sizes of their own."""
-    operations: list[Operation] = []
-    collect(old.files[source], new.files[target], "", operations)
-    free = _OF_ENTRIES if _is_directory(old, source) else ()
-    return all(each[1][1:] in free for each in operations) and _has_content_of(
-        old, source, new, target
-    )
-
-
 def _has_content_of(old: _End, source: str, new: _End, target: str) -> bool:
     return _is_directory(new, target) or old.digest(source) == new.digest(target)
-
-
-def _tree(top: str, names: list[str]) -> list[str]:
-    return [name for name in names if name == top or name.startswith(f"{top}/")]

@@ -293,6 +293,9 @@ class SandboxRunner(Uncopied):
                 machine = cast("ShellSandbox", default_sandbox(self.system, self.limits))
                 self._opened.append(machine)
                 self._machines.append(machine)
+                if self._closed:  # meanwhile, by another thread
+                    machine.close()
+                    raise SandboxError("the sandbox was closed", hint="open a new one")
             sandbox = self._machines.pop(0)
         try:
             given = start_in(sandbox)
@@ -317,7 +320,7 @@ class SandboxRunner(Uncopied):
         """
         self._closed = True
         self._sandbox.close()  # first, since another thread may hold the lock and wait for it
-        for sandbox in self._opened:
+        for sandbox in list(self._opened):  # what another thread opens now, it closes
             sandbox.close()
 
     def __enter__(self) -> Self:

@@ -84,14 +84,14 @@ def _open_standard_streams() -> None:
     """Open /dev/null in place of each standard stream that the caller closed.
 
     Else the next files and sockets get the numbers 0 to 2, which child processes replace by their
-    own streams. Writing to a closed standard output stays an error, as in programs of GNU: its
-    /dev/null is open for reading alone.
+    own streams. Reading closed standard input and writing to closed standard output stay errors, as
+    in programs of GNU: /dev/null is open there for the other direction alone.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(number)
         except OSError:
-            mode = os.O_RDONLY if number == 1 else os.O_RDWR
+            mode = (os.O_WRONLY, os.O_RDONLY, os.O_RDWR)[number]
             os.set_inheritable(os.open(os.devnull, mode), True)  # gets the lowest free number
         if getattr(sys, name) is None:
             how = "r" if number == 0 else "w"

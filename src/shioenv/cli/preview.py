@@ -45,7 +45,7 @@ class PreviewCommand(TyperCommand):
         try:
             return super().invoke(ctx)
         except ShioenvError as error:
-            error.exit_status = FAILED  # type: ignore[misc]
+            error.exit_status = FAILED
             raise
 
 

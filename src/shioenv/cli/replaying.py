@@ -104,7 +104,7 @@ def _played(visit: LoggedVisit, speed: float, pause: float) -> Iterator[bytes]:
                 elif kind == "m":
                     yield _marked(text)
         except OSError as error:
-            raise LogError(f"{place} cannot be read: {error.strerror}") from None
+            raise LogError(f"{place} cannot be read: {error.strerror}", named=error) from None
         finally:
             yield f"{RESET}\r\n".encode()
 

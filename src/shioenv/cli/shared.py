@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import inspect
 import os
 import re
@@ -65,8 +66,6 @@ def given(file: Path) -> Path:
     from shioenv.errors import UsageError
     from shioenv.files.regular import LARGEST_LIST
 
-    if sys.stdin is None:
-        raise UsageError("standard input is closed", hint="name a file, or give one: < FILE")
     try:
         with TemporaryFile() as kept:
             while content := sys.stdin.buffer.read(1 << 20):
@@ -79,6 +78,9 @@ def given(file: Path) -> Path:
             kept.flush()
             os.dup2(kept.fileno(), 0)
     except OSError as error:
+        if error.errno == errno.EBADF:
+            hint = "name a file, or give one: < FILE"
+            raise UsageError("standard input is closed", hint=hint) from None
         raise UsageError(f"standard input cannot be read: {error.strerror}") from None
     return Path("/dev/stdin")
 

@@ -21,7 +21,7 @@ from shioenv.domain.record import Record
 from shioenv.errors import DatasetCorruptError, LimitsError, UnknownDatasetError, UsageError
 from shioenv.files.compressed import SUFFIX
 from shioenv.files.documents import parse_json
-from shioenv.files.regular import read_regular
+from shioenv.files.regular import is_directory, read_regular
 from shioenv.files.schema import fault
 from shioenv.irreducibility.scoring import USUAL, Scoring
 from shioenv.sandbox.base import Limits, limits_from
@@ -452,9 +452,10 @@ def read_manifest(directory: str | Path) -> Manifest:
     try:
         content = read_regular(path)
     except (FileNotFoundError, NotADirectoryError):
+        there = is_directory(directory)
+        why = f"holds no dataset: there is no {MANIFEST}" if there else "is no directory"
         raise UnknownDatasetError(
-            f"{directory} holds no dataset: there is no {MANIFEST}",
-            hint="shioenv generate DIR --count N makes one",
+            f"{directory} {why}", hint="shioenv generate DIR --count N makes a dataset"
         ) from None
     except OSError as error:
         raise DatasetCorruptError(f"{path} cannot be read: {error.strerror}") from None

@@ -124,7 +124,7 @@ def _lines(path: Any, name: str) -> list[str]:
         content = path.read_bytes() if own else read_regular(path, LARGEST_LIST)
         return lines_of(content.decode("utf-8-sig"))
     except OSError as error:
-        raise SuiteError(f"{name} cannot be read: {error.strerror}") from None
+        raise SuiteError(f"{name} cannot be read: {error.strerror}", named=error) from None
     except UnicodeDecodeError:
         raise SuiteError(f"{name} is not UTF-8") from None
 

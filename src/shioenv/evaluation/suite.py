@@ -179,7 +179,9 @@ def read_suite(path: str | Path) -> Suite:
     try:
         first, _, body = read_regular(path, LARGEST_LIST).partition(b"\n")
     except OSError as error:
-        raise SuiteError(f"{path} cannot be read: {error.strerror}", hint=_HINT) from None
+        raise SuiteError(
+            f"{path} cannot be read: {error.strerror}", hint=_HINT, named=error
+        ) from None
     try:
         document = parse_json(first)["suite"]
         if document["schema"] != SCHEMA:

@@ -74,6 +74,7 @@ def read_visits(place: Path) -> dict[str, LoggedVisit]:
         raise LogError(
             f"{file} cannot be read: {error.strerror}",
             hint="name the directory of shioenv serve ssh, or the log of shioenv serve openai",
+            named=error,
         ) from None
     for visit in found.values():  # the directory may have been moved
         visit.recordings = [str(file.parent / RECORDINGS / name) for name in visit.recordings]

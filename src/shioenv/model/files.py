@@ -200,7 +200,11 @@ def located(name: str | Path) -> Path:
     known = model_names()
     if str(name) in known:
         return known[str(name)]
-    raise ModelError(f"no model is called {str(name)!r}", hint=did_you_mean(str(name), known))
+    raise ModelError(
+        f"no model is called {str(name)!r}",
+        hint=did_you_mean(str(name), known),
+        named=FileNotFoundError(),
+    )
 
 
 def opened(path: Path) -> Path:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat
@@ -255,8 +256,17 @@ def _quiet_below(path: bytes, points: Collection[bytes], arranged: Arranged) -> 
     if path in _OWN:
         return
     if not any(point != path and _inside(point, path) for point in points):
-        place = _opened(_ROOT + path)
-        if place is not None and not _quiet(path, place, arranged):
+        try:
+            place = os.open(_ROOT + path, os.O_PATH | os.O_CLOEXEC)
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.EACCES):  # nobody reaches what is in it
+                arranged.reachable.append(path)
+            return
+        try:
+            covered = _quiet(path, place, arranged)
+        finally:
+            os.close(place)
+        if not covered:
             arranged.reachable.append(path)
         return
     try:

@@ -152,7 +152,7 @@ def read_tasks(path: str | Path) -> list[Task]:
     try:
         lines = read_regular(path, LARGEST_LIST).splitlines()
     except OSError as error:
-        raise TaskError(f"{path} cannot be read: {error.strerror}") from None
+        raise TaskError(f"{path} cannot be read: {error.strerror}", named=error) from None
     tasks = [decode(line, f"{path}:{number}") for number, line in enumerate(lines, 1) if line]
     if not tasks:
         raise TaskError(f"{path} holds no task", hint="shioenv tasks make DIR --out FILE")

@@ -171,7 +171,7 @@ def read_recipe(path: Path) -> Recipe:
     try:
         recipe = msgspec.convert(parse_toml(path.read_bytes()), Recipe)
     except OSError as error:
-        raise ModelError(f"{path} cannot be read: {error.strerror}") from None
+        raise ModelError(f"{path} cannot be read: {error.strerror}", named=error) from None
     except (msgspec.DecodeError, ValueError) as error:
         raise ModelError(f"{path}: {fault(error)}") from None
     names = [part.name for part in recipe.part]

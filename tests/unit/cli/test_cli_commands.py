@@ -467,3 +467,24 @@ def test_standard_input_that_cannot_be_read_is_an_error(line: str, said: str) ->
     )
     assert done.returncode == 2
     assert done.stderr.startswith(f"error: {said}")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "dataset stats nosuch", "dataset leakage nosuch nosuch", "tasks show nosuch",
+        "suite stats nosuch", "suite record nosuch --out x", "suite adapt nosuch --out x",
+        "evaluate --suite nosuch --predictor trivial", "model show nosuch",
+        "predict --model nosuch ls", "serve replay nosuch", "sample --policy nosuch.json",
+        "sample --grammars nosuch", "system build ./nosuch.toml", "shell --model nosuch",
+    ],
+)  # fmt: skip
+@pytest.mark.usefixtures("system")
+def test_a_file_that_is_not_there_is_a_wrong_request(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, words.split())
+    assert result.exit_code == 2, result.stderr
+    assert "nosuch" in result.stderr
+    assert not list(tmp_path.iterdir())

@@ -108,6 +108,7 @@ static void take_own_rights(void)
     setfsuid(0);
     setfsgid(0);
     setgroups(0, NULL);
+    end_with_caller();  /* the kernel forgets the signal where these rights change */
 }
 
 static bool may(int file, int mode)
@@ -219,7 +220,7 @@ static int open_below(int root, const char *path)
 static bool find_free_name(int directory, unsigned *next, char name[32])
 {
     struct stat taken;
-    for (unsigned end = *next + 1000; *next < end;) {
+    for (unsigned end = *next + (1u << 20); *next < end;) {
         snprintf(name, 32, ".~%u~", (*next)++);
         if (fstatat(directory, name, &taken, AT_SYMLINK_NOFOLLOW) && errno == ENOENT) return true;
     }
@@ -256,7 +257,8 @@ static int replace_name(int directory, const char *name, const struct statx *fil
     struct statx symbolic;
     unsigned next = 0;
     ssize_t length = S_ISLNK(file->stx_mode) ? readlinkat(directory, name, target, sizeof target - 1) : 0;
-    if (length < 0 || !find_free_name(directory, &next, second) || !find_free_name(directory, &next, third)) return EIO;
+    if (length < 0) return 0;  /* another process was faster */
+    if (!find_free_name(directory, &next, second) || !find_free_name(directory, &next, third)) return ENOSPC;
     target[length] = 0;
     if (linkat(directory, name, directory, second, 0)) return errno;
     if (symlinkat(length ? target : second, directory, third)) {

@@ -10,6 +10,7 @@
  * long as the name is cached. Another name of the copy is found by the upper layer's inode. So both names would have an
  * inode of the overlay each, with two numbers: `cp` and `cat` would not see that they write to what they read. Looking
  * both names up anew is enough, and a name is only looked up anew once it was replaced. So the file gets a second name
- * for a moment, and that name is renamed over the first one. Content, attributes and open descriptors stay the file's;
- * its inode number becomes the upper layer's. */
+ * for a moment, and that name is renamed over the first one. Content and attributes stay the file's; its inode number
+ * becomes the upper layer's. A descriptor that was opened before reads and writes the same content by another inode: its
+ * locks, watches and comparisons are not those of later openings. */
 int prepare_link(int listener, const struct seccomp_notif *notice);

@@ -194,6 +194,9 @@ int main(int argc, char **argv)
     }
     control = take(argv[2]);
     for (int i = 1; i < NSIG; i++) signal(i, SIG_DFL);
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);  /* the caller's thread may have blocked some */
     signal(SIGINT, SIG_IGN);  /* Ctrl-C is the Python side's to handle */
     struct rlimit descriptors;  /* as many may be in flight: the outputs' pipes travel to the fork server */
     if (!getrlimit(RLIMIT_NOFILE, &descriptors)) {

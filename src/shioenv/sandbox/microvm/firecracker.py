@@ -199,6 +199,10 @@ class FirecrackerMachine:
         """Ends the machine."""
         self.close()
 
+    def poll(self) -> int | None:
+        """The exit status of Firecracker; None while it runs."""
+        return self._process.poll()
+
     def close(self) -> None:
         """Ends the machine; closing twice does nothing."""
         if self._channel:

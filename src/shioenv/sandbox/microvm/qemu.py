@@ -182,6 +182,10 @@ class QemuMachine:
         """Ends the machine."""
         self.close()
 
+    def poll(self) -> int | None:
+        """The exit status of QEMU; None while it runs."""
+        return self._process.poll()
+
     def close(self) -> None:
         """Ends the machine; closing twice does nothing."""
         with suppress(ProcessLookupError):

@@ -18,7 +18,6 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache, wraps
 from pathlib import Path
@@ -112,6 +111,9 @@ class Supervisor(Protocol):
 
     def kill(self) -> None:
         """Ends the process at once."""
+
+    def poll(self) -> int | None:
+        """The process's exit status; None while it runs."""
 
 
 _Own = TypeVar("_Own", bound="NamespaceSandbox")
@@ -223,7 +225,7 @@ class NamespaceSandbox(Uncopied):
         if process is None:
             return
         self._socket.close()  # the end of file ends the supervisor, whose end ends everything else
-        with suppress(ProcessLookupError):
+        if process.poll() is None:  # an ended one's number may be another process's
             os.kill(process.pid, signal.SIGCONT)  # a stopped one would not notice
         try:
             process.wait(timeout=_GRACE_SECONDS)

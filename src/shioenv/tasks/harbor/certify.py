@@ -311,7 +311,7 @@ def _files(folder: Path) -> dict[str, Path]:
                     f"{BYTES:,} bytes"
                 )
     except OSError as error:
-        raise TaskError(f"{error.filename} cannot be read: {error.strerror}") from None
+        raise TaskError(f"{error.filename} cannot be read: {error.strerror}", named=error) from None
     return dict(sorted(files.items()))
 
 
@@ -323,4 +323,4 @@ def _read(file: Path) -> bytes:
     try:
         return read_regular(file, BYTES)
     except OSError as error:
-        raise TaskError(f"{file} cannot be read: {error.strerror}") from None
+        raise TaskError(f"{file} cannot be read: {error.strerror}", named=error) from None
