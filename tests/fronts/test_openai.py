@@ -275,8 +275,14 @@ def test_what_does_not_come_whole_is_given_up(server: Server, name: str) -> None
 
 @pytest.mark.parametrize(
     "sent",
-    [b"GARBAGE\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00", HEAD + b"X: " + b"x" * 20_000],
-    ids=["garbage", "TLS", "a long head"],
+    [
+        b"GARBAGE\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00",
+        HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + b"1" * 18 + b"\r\n{",
+        HEAD + b"Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n" + b"f" * 20 + b"\r\n",
+        HEAD + b"Content-Length: -1\r\n\r\n{",
+    ],
+    ids=["garbage", "TLS", "a large chunk", "a second chunk", "a negative length"],
 )
 def test_what_is_no_http_is_refused_in_its_form(server: Server, sent: bytes) -> None:
     with socket.create_connection(("127.0.0.1", server.port), 60) as raw:
@@ -285,6 +291,49 @@ def test_what_is_no_http_is_refused_in_its_form(server: Server, sent: bytes) -> 
         head, _, said = answered(raw).partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 400")
     assert json.loads(said)["error"]["message"] == "this is no HTTP request"
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        HEAD + b"X: " + b"x" * 20_000,
+        HEAD + b"X: " + b"x" * 20_000 + b"\r\n\r\n",
+        HEAD + b"X: " + b" " * 20_000 + b"x\r\n\r\n",
+        b"GET /nowhere" + b"x" * 17_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET /nowhere HTTP/1.1\r\nHost: x\r\n" + b"X: y\r\n" * 3000 + b"\r\n",
+    ],
+    ids=["no end", "one field", "blanks", "a path", "many fields"],
+)
+@pytest.mark.parametrize("pieces", [1, 3])
+def test_a_long_head_is_refused_in_whatever_pieces_it_comes(
+    server: Server, sent: bytes, pieces: int
+) -> None:
+    with socket.create_connection(("127.0.0.1", server.port), 60) as raw:
+        raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
+        size = len(sent) // pieces
+        with suppress(OSError):  # it may have closed the connection already
+            for at in range(0, len(sent), size):
+                raw.sendall(sent[at : at + size])
+            raw.shutdown(socket.SHUT_WR)
+        with suppress(ConnectionResetError):  # by what it had not read yet
+            head, _, said = answered(raw).partition(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 400")
+            assert json.loads(said)["error"]["message"] == "a head has at most 16,384 bytes"
+
+
+def test_a_head_that_is_just_short_enough_is_answered(server: Server) -> None:
+    begin = b"GET /nowhere HTTP/1.1\r\nHost: x\r\nConnection: close\r\nX: "
+    for length, status in ((16_384, b"404"), (16_385, b"400")):
+        with socket.create_connection(("127.0.0.1", server.port), 60) as raw:
+            raw.sendall(begin + b"x" * (length - len(begin) - 4) + b"\r\n\r\n")
+            assert answered(raw).startswith(b"HTTP/1.1 " + status)
+
+
+@pytest.mark.parametrize("size", [b"100010", b"f" * 15, b"7" + b"f" * 15])
+def test_a_chunk_that_is_larger_than_a_body_is_refused_at_once(server: Server, size: bytes) -> None:
+    with socket.create_connection(("127.0.0.1", server.port), 60) as raw:
+        raw.sendall(HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + size + b"\r\n{")
+        assert answered(raw).startswith(b"HTTP/1.1 413")
 
 
 @pytest.mark.parametrize(
@@ -481,7 +530,7 @@ def alive(processes: set[int]) -> set[int]:
 
 @pytest.mark.parametrize(
     ("number", "status"),
-    [(signal.SIGINT, 130), (signal.SIGTERM, -signal.SIGTERM), (signal.SIGKILL, -signal.SIGKILL)],
+    [(signal.SIGINT, 130), (signal.SIGTERM, 0), (signal.SIGKILL, -signal.SIGKILL)],
 )
 def test_a_server_that_is_stopped_leaves_no_process(
     tmp_path: Path, number: signal.Signals, status: int
@@ -497,6 +546,7 @@ def test_a_server_that_is_stopped_leaves_no_process(
         server.process.communicate(timeout=60)
         assert server.process.returncode == status
         if number != signal.SIGKILL:
+            assert not alive(started)
             assert running.exception() or running.result().choices[0].message.content == "done\n"
         while alive(started):  # the kernel ends them once their supervisor ended
             os.sched_yield()

@@ -214,6 +214,29 @@ def test_files_come_and_go_and_are_kept_by_their_digest(
     assert Path(told["outfile"]).read_bytes() == content
 
 
+def packet(kind: int, *fields: bytes) -> bytes:
+    """A packet of SFTP."""
+    body = b"".join(fields)
+    return struct.pack(">IB", len(body) + 1, kind) + body
+
+
+def test_an_upload_is_kept_where_the_client_waits_for_no_answer(server: Server) -> None:
+    content, number, handle = os.urandom(100), struct.pack(">I", 1), struct.pack(">II", 4, 0)
+    text = struct.pack(">I", 100) + content
+    name = struct.pack(">I", 6) + b"/tmp/x"
+    flags = struct.pack(">II", 0x1A, 0)
+    sent = packet(1, struct.pack(">I", 3)) + packet(3, number, name, flags)
+    sent += packet(6, number, handle, bytes(8), text) + packet(4, number, handle)
+    sent += packet(3, number, struct.pack(">I", 6) + b"/tmp/y", flags)
+    server.ssh("-s", "eve@127.0.0.1", "sftp", input=sent)
+    digest = hashlib.sha256(content).hexdigest()
+    told = server.until("cowrie.session.file_upload", shasum=digest)
+    assert told["filename"] == "/tmp/x"
+    assert Path(told["outfile"]).read_bytes() == content
+    dropped = server.until("shioenv.upload.dropped", session=told["session"])
+    assert (dropped["filename"], dropped["reason"]) == ("/tmp/y", "did not come whole")
+
+
 def sandboxes(pid: int) -> int:
     """How many supervisors of sandboxes a process has."""
     found = 0
@@ -416,9 +439,12 @@ def supervisor_of(pid: int) -> int:
         pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    ("number", "status"),
+    [(signal.SIGTERM, 0), (signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)],
+)
 def test_the_end_of_the_server_ends_everything(
-    system: System, tmp_path: Path, number: signal.Signals
+    system: System, tmp_path: Path, number: signal.Signals, status: int
 ) -> None:
     with serving(tmp_path / "served") as server:
         with Sitting(server, "root@127.0.0.1") as sitting:
@@ -429,7 +455,9 @@ def test_the_end_of_the_server_ends_everything(
             started_with("86422")
             ours = processes_with("86422") + children_of(server.process.pid)
             assert len(ours) > 4
-            assert server.stop(number) == (0 if number == signal.SIGTERM else -number)
+            assert server.stop(number) == status
+            if number != signal.SIGKILL:
+                assert not any(Path(f"/proc/{pid}").exists() for pid in ours)
             wait_for_end(ours)
             assert sitting.leave() == 255
             assert client.result(PATIENCE).returncode == 255

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 from typing import Annotated, Any
@@ -11,7 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from shioenv.cli import printing
-from shioenv.cli.interrupts import INTERRUPTED, interruptible
+from shioenv.cli.interrupts import BROKEN_PIPE, INTERRUPTED, interruptible, is_reader_gone
 from shioenv.errors import ShioenvError
 
 SUBCOMMANDS = (
@@ -42,9 +44,13 @@ class CommandGroup(TyperGroup):
     """The group of all subcommands. A ShioenvError ends as a message and an exit status."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the subcommand. A ShioenvError exits with its own status, Ctrl-C with 130."""
+        """Run the subcommand.
+
+        A ShioenvError exits with its own status, Ctrl-C with 130, and an output without a reader
+        with 141.
+        """
         try:
-            with interruptible():
+            with interruptible(), _piped():
                 return super().invoke(ctx)
         except ShioenvError as error:
             print_error(error)
@@ -52,6 +58,26 @@ class CommandGroup(TyperGroup):
         except KeyboardInterrupt as error:
             print("interrupted", file=sys.stderr)
             raise typer.Exit(INTERRUPTED) from error
+
+    def make_context(self, *given: Any, **named: Any) -> Any:
+        """Read the options, and print the help where it is asked for."""
+        with _piped():
+            return super().make_context(*given, **named)
+
+
+@contextmanager
+def _piped() -> Iterator[None]:
+    """Exit with the status `BROKEN_PIPE` where nothing reads the output any more."""
+    try:
+        yield
+    except BrokenPipeError as error:
+        if not is_reader_gone():
+            raise
+        raise typer.Exit(BROKEN_PIPE) from error
+    except SystemExit as error:
+        if not isinstance(error.__context__, BrokenPipeError):  # rich exits by itself
+            raise
+        raise typer.Exit(BROKEN_PIPE) from error
 
 
 def print_error(error: ShioenvError) -> None:

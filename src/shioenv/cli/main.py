@@ -27,6 +27,7 @@ def main() -> None:
     subcommand, Ctrl-C ends the process at once. Before `main` is called, Python itself handles
     Ctrl-C.
     """
+    _use_utf8()
     _open_standard_streams()
     try:
         import gc
@@ -51,15 +52,32 @@ def main() -> None:
 
         print("interrupted", file=sys.stderr)
         sys.exit(INTERRUPTED)
-    except BrokenPipeError:  # the reader closed the pipe; the rest goes nowhere
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
+    except BrokenPipeError:
+        from shioenv.cli.interrupts import BROKEN_PIPE, is_reader_gone
+
+        if not is_reader_gone():
+            raise
+        sys.exit(BROKEN_PIPE)
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EBADF) or error.filename is not None:
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         print(f"error: cannot write to standard output: {error.strerror}", file=sys.stderr)
         sys.exit(1)
+
+
+def _use_utf8() -> None:
+    """Start Python again in its UTF-8 mode where the locale has another encoding.
+
+    Arguments, files and systems hold names in UTF-8, and Python chooses the encoding of names when
+    it starts. A standard output that `PYTHONIOENCODING` restricts gets escapes for what
+    its encoding lacks.
+    """
+    if sys.getfilesystemencoding() != "utf-8":
+        os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None and stream.errors == "strict":
+            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
 
 
 def _open_standard_streams() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,18 @@ def print_json(document: Any, *, indent: int | None = None) -> None:
     except UnicodeEncodeError:
         content = json.dumps(document, indent=indent).encode()
     write(content + b"\n")
+
+
+def text_fields(name: str, text: str) -> dict[str, str]:
+    """A text that the caller gave, as a field of a JSON document.
+
+    Where the text is not UTF-8, a second field has its bytes as base64, as outputs have.
+    """
+    from shioenv.domain.behavior import output_text
+
+    content = os.fsencode(text)
+    shown, encoded = output_text(content)
+    return {name: shown} if encoded is None else {name: shown, f"{name}_b64": encoded}
 
 
 def write(content: bytes) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from shioenv.cli import printing, shared
+from shioenv.cli.interrupts import stoppable
 from shioenv.cli.shell import AnsweringModel, MachineBelow
 
 if TYPE_CHECKING:
@@ -62,9 +63,10 @@ def openenv(
         from shioenv.fronts.serving import serve
     except ImportError:
         raise MissingExtraError("shioenv serve openenv", "openenv", "openenv") from None
-    served = application(tasks, max_turns=max_turns, sessions=sessions, limits=limits)
-    printing.note(f"{len(tasks)} tasks, {sessions} sessions at most")
-    serve(served, Door(host, port), printing.note)
+    with stoppable():
+        served = application(tasks, max_turns=max_turns, sessions=sessions, limits=limits)
+        printing.note(f"{len(tasks)} tasks, {sessions} sessions at most")
+        serve(served, Door(host, port), printing.note)
 
 
 @shared.command(app, "shioenv serve openai --model default --log ./visits.jsonl")
@@ -136,7 +138,7 @@ def openai(
 
     door, name = Door(host, port), model or "sandbox"
     keys = _keys(key or [], key_file, door)
-    with ExitStack() as stack:
+    with stoppable(), ExitStack() as stack:
         written = stack.enter_context(EventLog(log, name, _unwritten)) if log else None
         limits = Limits(wall_seconds=timeout)
         shells = stack.enter_context(Shells(model, machine_below, system, cwd, limits))
@@ -202,6 +204,7 @@ def ssh(
     Cowrie's events, with what each line changed.
     """
     import asyncio
+    import signal
     from contextlib import ExitStack
 
     from shioenv.errors import UsageError
@@ -223,7 +226,7 @@ def ssh(
     except OSError as error:
         raise UsageError(f"{keys} cannot be read: {error}") from None
     passing = policy_of(policy or "any")
-    with ExitStack() as stack:
+    with stoppable(), ExitStack() as stack:
         listening = stack.enter_context(door.opened())
         shells = None
         if model is not None or machine_below is not None:
@@ -238,7 +241,8 @@ def ssh(
             delay=delay,
         )
         printing.note(f"running on ssh://{place_of(listening)} (Ctrl-C stops it); log: {directory}")
-        asyncio.run(served.serve(listening))
+        if asyncio.run(served.serve(listening)) == signal.SIGINT:
+            raise KeyboardInterrupt
 
 
 @shared.command(app, "shioenv serve replay ./visits")

@@ -49,7 +49,7 @@ class WorkerProcess:
             for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
                 ours.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", _MESSAGE_SECONDS, 0))
         paths, file = json.dumps(sys.path), theirs.fileno()
-        words = [sys.executable, "-c", boot, paths, str(file), *arguments]
+        words = [sys.executable, "-X", "utf8", "-c", boot, paths, str(file), *arguments]
         with theirs:
             if programs:
                 self._process = supervised(words, last_words=self._stderr, pass_fds=[file])

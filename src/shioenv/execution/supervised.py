@@ -63,7 +63,7 @@ def supervised(
     said, told = os.pipe()
     mode = "output" if last_words is None else "last-words"
     facts = [str(os.getpid()), str(told), str(lock), kept, mode]
-    this = [sys.executable, "-I", "-S", __file__, *facts]
+    this = [sys.executable, "-X", "utf8", "-I", "-S", __file__, *facts]
     try:
         process = subprocess.Popen(
             [*this, *words],

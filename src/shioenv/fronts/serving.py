@@ -6,19 +6,27 @@ import asyncio
 import json
 import socket
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from shioenv.fronts.door import Door, place_of
+from shioenv.fronts.ending import adopt_orphans
 
 LARGEST_BODY: Final = 1 << 20
 """Bytes of a request's body at most; ours: an input has 128 KiB at most."""
 
 LARGEST_HEAD: Final = 16 << 10
-"""Bytes of a request's line and headers at most, as h11 counts them."""
+"""Bytes of a request's line and headers at most."""
+
+LARGEST_SIZE: Final = (1 << 63) - 1
+"""The largest size of a chunk that is a size at all; ours."""
+
+NO_HTTP: Final = 400, "this is no HTTP request"
+LONG_HEAD: Final = 400, f"a head has at most {LARGEST_HEAD:,} bytes"
+LARGE_BODY: Final = 413, f"a body has at most {LARGEST_BODY:,} bytes"
 
 MOST_CONNECTIONS: Final = 1024
 """Connections at once; ours."""
@@ -65,7 +73,6 @@ def serve(
     configuration = uvicorn.Config(
         Bounded(application, refusal),
         http=protocol(refusal),
-        h11_max_incomplete_event_size=LARGEST_HEAD,
         log_level="warning",
         access_log=False,
         server_header=False,
@@ -73,7 +80,16 @@ def serve(
         timeout_keep_alive=KEPT_SECONDS,
         timeout_graceful_shutdown=STOP_SECONDS,
     )
-    uvicorn.Server(configuration).run([listening])
+    _Server(configuration).run([listening])
+
+
+class _Server(uvicorn.Server):
+    """Uvicorn's server, with the last processes of the application's machines as its children."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End the answers that are on their way, then the application."""
+        adopt_orphans()
+        await super().shutdown(sockets)
 
 
 class Bounded:
@@ -98,7 +114,7 @@ class Bounded:
         if body is None:
             return
         if len(body) > LARGEST_BODY:
-            await self._refuse(send, 413, f"a body has at most {LARGEST_BODY:,} bytes")
+            await self._refuse(send, *LARGE_BODY)
             return
         given = False
 
@@ -136,6 +152,37 @@ class Bounded:
         await send({"type": "http.response.body", "body": content})
 
 
+class BoundedConnection(h11.Connection):
+    """h11's side of a connection; its bounds do not depend on the pieces in which bytes come.
+
+    h11 itself bounds the length of a head that has not come whole, and no size of a chunk.
+    """
+
+    refused: tuple[int, str] = NO_HTTP
+    """Status and message of the refusal, once `next_event` has raised RemoteProtocolError."""
+
+    def next_event(self) -> Any:
+        """Return what comes next. Errors: h11.RemoteProtocolError, as for what is no HTTP."""
+        is_head = self.their_state is h11.IDLE
+        before = len(self.trailing_data[0]) if is_head else 0
+        try:
+            event = super().next_event()
+        except h11.RemoteProtocolError as error:
+            if is_head and error.error_status_hint == 431:
+                self.refused = LONG_HEAD
+            raise
+        if is_head and event is not h11.NEED_DATA:
+            if before - len(self.trailing_data[0]) > LARGEST_HEAD:
+                self._refuse(LONG_HEAD)
+        elif (size := getattr(self._reader, "_bytes_in_chunk", 0)) > LARGEST_BODY:
+            self._refuse(LARGE_BODY if size <= LARGEST_SIZE else NO_HTTP)
+        return event
+
+    def _refuse(self, refused: tuple[int, str]) -> NoReturn:
+        self.refused = refused
+        raise h11.RemoteProtocolError(refused[1], refused[0])
+
+
 def protocol(refusal: Callable[[int, str], dict[str, Any]]) -> type[asyncio.Protocol]:
     """Uvicorn's HTTP protocol, with bounds on connections and on the time that headers take."""
 
@@ -143,6 +190,10 @@ def protocol(refusal: Callable[[int, str], dict[str, Any]]) -> type[asyncio.Prot
         """A connection that is closed where its next request does not come."""
 
         _due: asyncio.TimerHandle | None = None
+
+        def __init__(self, *given: Any, **named: Any) -> None:
+            super().__init__(*given, **named)
+            self.conn = BoundedConnection(h11.SERVER, LARGEST_HEAD)
 
         def connection_made(self, transport: asyncio.Transport) -> None:
             """Begins to wait for the first request."""
@@ -164,7 +215,7 @@ def protocol(refusal: Callable[[int, str], dict[str, Any]]) -> type[asyncio.Prot
 
         def send_400_response(self, msg: str) -> None:
             """Refuses what is no HTTP."""
-            self._refuse(400, "this is no HTTP request")
+            self._refuse(*self.conn.refused)
 
         def _wait(self) -> None:
             if self.conn.their_state is not h11.IDLE or self.transport.is_closing():

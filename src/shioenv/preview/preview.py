@@ -240,7 +240,16 @@ class _Running:
             "import sys, json; sys.path[:] = json.loads(sys.argv.pop()); "
             "from shioenv.preview.inside import main; main()"
         )
-        words = [sys.executable, "-P", "-c", boot, str(theirs.fileno()), json.dumps(sys.path)]
+        words = [
+            sys.executable,
+            "-X",
+            "utf8",
+            "-P",
+            "-c",
+            boot,
+            str(theirs.fileno()),
+            json.dumps(sys.path),
+        ]
         try:
             if self._plan.own_id:
                 given = [theirs.fileno()]

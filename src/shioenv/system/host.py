@@ -24,6 +24,31 @@ OPEN_FILES = 256
 has descriptors of its own up to number 206."""
 
 
+FILE_BYTES = 64 << 20
+"""Bytes of the largest file that a sandbox needs for itself; ours, several times what it writes."""
+
+
+def allow_large_files() -> None:
+    """Raise this process's limit of the size of files where it is lower than `FILE_BYTES`.
+
+    Else SIGXFSZ ends the supervisor. Errors: HostError where the hard limit is too low.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    if hard != resource.RLIM_INFINITY and hard < FILE_BYTES:
+        hard = resource.RLIM_INFINITY  # root may raise it
+    if soft != resource.RLIM_INFINITY and soft < FILE_BYTES:
+        try:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_BYTES, hard))
+        except (ValueError, OSError):
+            raise HostError(
+                f"this process may write files of {soft:,} bytes at most, and {FILE_BYTES:,} are "
+                "needed",
+                hint="raise the limit: ulimit -f unlimited in the shell that starts it; "
+                f"docker run --ulimit fsize={FILE_BYTES}; in a systemd unit: "
+                f"LimitFSIZE={FILE_BYTES}",
+            ) from None
+
+
 def allow_open_files(needed: int = OPEN_FILES) -> None:
     """Raises this process's limit of open files where the limit is lower than `needed`.
 

@@ -12,6 +12,7 @@ import resource
 import socket
 import struct
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,16 @@ from shioenv.fronts.ssh.heard import Heard
 from shioenv.fronts.ssh.machines import Account, login_words
 from shioenv.fronts.ssh.policy import REMEMBERED, AtTry, policy_of
 from shioenv.fronts.ssh.typed import Typed
-from shioenv.fronts.ssh.uploads import LARGEST, Room, ScpSink, SftpServer, Uploads
+from shioenv.fronts.ssh.uploads import (
+    LARGEST,
+    MOST_OPEN,
+    Room,
+    ScpSink,
+    SftpServer,
+    StandardInput,
+    Uploads,
+    tap_of,
+)
 from shioenv.fronts.ssh.watch import Front, PromptWatch
 
 # ---- policies ----
@@ -115,13 +125,17 @@ def test_a_paste_lasts_until_its_end() -> None:
 class Told:
     def __init__(self, directory: Path) -> None:
         self._files: list[tuple[str, bytes]] = []
+        self.dropped: list[tuple[str, str]] = []
         self.visitors, self.servers = Room(LARGEST), Room(2 * LARGEST)
         self.directory = directory
         self.uploads = self.channel()
 
     def channel(self) -> Uploads:
         """Another channel of the same visitor."""
-        return Uploads(self.directory, self.told, self.visitors, self.servers)
+        return Uploads(
+            self.directory, self.told, lambda *told: self.dropped.append(told),
+            self.visitors, self.servers,
+        )  # fmt: skip
 
     @property
     def files(self) -> list[tuple[str, bytes]]:
@@ -191,6 +205,123 @@ def opened(uploads: Uploads) -> SftpServer:
     return tap
 
 
+OK = (0, b"", b"")
+
+
+def test_files_of_sftp_are_kept_where_the_client_waits_for_no_answer(tmp_path: Path) -> None:
+    told = Told(tmp_path)
+    tap = SftpServer(told.uploads)
+    for name, handle in ((b"/first", b"h0"), (b"/second", b"h0")):  # the handle is free again
+        tap.sent(sftp(3, 1, name, 0x1A, 0) + sftp(6, 1, handle, *offset(0), name))
+        tap.sent(sftp(6, 1, handle, *offset(len(name)), b"!") + sftp(4, 1, handle))
+    assert told.visitors.left < LARGEST
+    for _ in range(2):
+        tap.answered(sftp(102, 1, b"h0") + sftp(101, 1, *OK) * 3)
+    tap.ended()
+    tap.close()
+    assert told.files == [("/first", b"/first!"), ("/second", b"/second!")]
+    assert told.dropped == []
+    assert (told.visitors.left, told.servers.left) == (LARGEST - 15, 2 * LARGEST)
+
+
+def test_files_of_sftp_are_kept_after_many_refused_ones(tmp_path: Path) -> None:
+    told = Told(tmp_path)
+    tap = SftpServer(told.uploads)
+    for number in range(300):
+        tap.sent(sftp(3, number, b"/proc/no", 0x1A, 0))
+        tap.answered(sftp(101, number, 3, b"Permission denied", b""))
+    tap.sent(sftp(3, 1, b"/tmp/x", 0x1A, 0))
+    tap.answered(sftp(102, 1, b"h0"))
+    tap.sent(sftp(6, 2, b"h0", *offset(0), b"content") + sftp(4, 3, b"h0"))
+    assert told.files == [("/tmp/x", b"content")]
+
+
+def test_a_refused_file_of_sftp_takes_nothing_from_the_next(tmp_path: Path) -> None:
+    told = Told(tmp_path)
+    tap = SftpServer(told.uploads)
+    tap.sent(sftp(3, 1, b"/no", 0x1A, 0) + sftp(6, 2, b"h0", *offset(0), b"a") + sftp(4, 3, b"h0"))
+    tap.sent(sftp(3, 4, b"/yes", 0x1A, 0) + sftp(6, 5, b"h0", *offset(0), b"b"))
+    tap.sent(sftp(4, 6, b"h0"))
+    tap.answered(sftp(101, 1, *OK) * 3 + sftp(102, 4, b"h0") + sftp(101, 5, *OK) * 2)
+    assert told.files == [("/yes", b"b")]
+
+
+def waiting(tap: SftpServer) -> None:
+    """Requests without an answer, more than are followed."""
+    for _ in range(70):
+        tap.sent(sftp(17, 1, b"/") * 1000)
+
+
+def overflowing(tap: SftpServer) -> None:
+    for number in range(513):
+        tap.sent(sftp(6, 1, b"h1", *offset(number << 17), b"x" * (1 << 17)))
+
+
+NOT_WHOLE = "did not come whole"
+DROPPED: dict[str, tuple[Callable[[SftpServer], None], list[tuple[str, str]]]] = {
+    "a gap": (
+        lambda tap: tap.sent(sftp(6, 1, b"h1", *offset(1), b"x")),
+        [("x", "written with a gap")],
+    ),
+    "no room": (overflowing, [("x", "no room")]),
+    "no close": (lambda tap: tap.sent(sftp(6, 1, b"h1", *offset(0), b"x")), [("x", NOT_WHOLE)]),
+    "no answer": (
+        lambda tap: tap.sent(sftp(3, 1, b"y", 2, 0) + sftp(6, 1, b"h1", *offset(0), b"x")),
+        [("y", NOT_WHOLE), ("x", NOT_WHOLE)],
+    ),
+    "many requests": (
+        waiting,
+        [(name, "too many requests without an answer") for name in ("sftp", "x")],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DROPPED)
+def test_a_file_of_sftp_that_is_not_kept_is_reported_once(tmp_path: Path, name: str) -> None:
+    told = Told(tmp_path)
+    tap = opened(told.uploads)
+    happens, expected = DROPPED[name]
+    happens(tap)
+    tap.close()
+    tap.close()
+    assert told.files == []
+    assert told.dropped == expected
+    assert told.servers.left == 2 * LARGEST
+
+
+def test_one_file_too_many_that_is_open_is_reported(tmp_path: Path) -> None:
+    told = Told(tmp_path)
+    tap = SftpServer(told.uploads)
+    for number in range(MOST_OPEN + 1):
+        tap.sent(sftp(3, number, b"x%d" % number, 2, 0))
+        tap.answered(sftp(102, number, b"h%d" % number))
+    assert told.dropped == [(f"x{MOST_OPEN}", "too many open files")]
+
+
+def test_what_scp_and_a_standard_input_do_not_keep_is_reported(tmp_path: Path) -> None:
+    told = Told(tmp_path)
+    told.visitors.left = 7
+    sink, other = ScpSink(told.uploads), StandardInput(told.uploads)
+    sink.sent(b"C0644 99999999999999999 large\n")
+    other.sent(b"123456")
+    sink = ScpSink(told.uploads)
+    sink.sent(b"C0644 5 small\n12")
+    other.close()
+    sink = ScpSink(told.uploads)
+    sink.sent(b"C0644 5 cut\n1")
+    sink.close()
+    assert told.files == []
+    assert told.dropped == [
+        ("large", "no room"), ("small", "no room"), ("standard input", "did not come whole"),
+        ("cut", "did not come whole"),
+    ]  # fmt: skip
+
+
+def test_what_rsync_sends_is_a_standard_input(tmp_path: Path) -> None:
+    tap = tap_of("rsync --server -vlogDtpre.iLsfxC . /tmp", Told(tmp_path).uploads)
+    assert isinstance(tap, StandardInput)
+
+
 def test_a_file_with_a_gap_is_not_kept_and_takes_no_room(tmp_path: Path) -> None:
     told = Told(tmp_path)
     tap = opened(told.uploads)
@@ -206,8 +337,8 @@ def test_a_file_with_a_gap_is_not_kept_and_takes_no_room(tmp_path: Path) -> None
 
 def test_channels_of_one_visitor_share_the_room_of_files(tmp_path: Path) -> None:
     told = Told(tmp_path)
-    told.visitors.left = 10
     first, second = opened(told.uploads), ScpSink(told.channel())
+    told.visitors.left = 10
     first.sent(sftp(6, 3, b"h1", *offset(0), b"sixsix"))
     second.sent(b"C0644 5 y\n12345\0")
     first.sent(sftp(4, 4, b"h1"))

@@ -81,9 +81,11 @@ class Visit:
         self.shell = AskedShell(self.runner, start)
         self.kept: list[str] = []
         self.room = Room(room)
+        self.dropped: list[tuple[str, str]] = []
         self.uploads = Uploads(
-            directory, lambda name, *_: self.kept.append(name), self.room, Room(1 << 30)
-        )
+            directory, lambda name, *_: self.kept.append(name),
+            lambda *told: self.dropped.append(told), self.room, Room(1 << 30),
+        )  # fmt: skip
         accounts = {"alice": Account("alice", 1000, 1001, "/", "/bin/sh")}
         self.files = AskedFiles(self.shell, accounts)
         self.sftp = SftpAnswers(self.files, self.uploads)
@@ -208,6 +210,7 @@ def test_bytes_and_handles_are_bounded(tmp_path: Path) -> None:
     assert visit.status(6, handle, 0, 0, b"x" * 10) == 0
     assert visit.status(6, handle, 0, 10, b"x") == 4
     assert visit.status(6, handle, 2**31, 0, b"x") == 4  # a gap counts
+    assert visit.dropped == [("/etc/new", "no room")]
     assert visit.status(6, handle, 0, 0, b"y" * 10) == 0
     for _ in range(HANDLES - 1):
         visit.handle(11, "/etc")

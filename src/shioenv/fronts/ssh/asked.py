@@ -137,11 +137,14 @@ class AskedChannel(SshChannel):
 
     async def _sftp(self, seat: Seat[AskedShell], answers: SftpAnswers) -> int:
         """Answers a session of SFTP until the visitor sends no more; its exit code."""
-        while not answers.over and (data := await self._heard()):
-            said = await seat.do(lambda _, data=data: answers.answer(data))  # type: ignore[misc]
-            await self._uploads.write()
-            await self.hold()
-            await self._said(said)
+        try:
+            while not answers.over and (data := await self._heard()):
+                said = await seat.do(lambda _, data=data: answers.answer(data))  # type: ignore[misc]
+                await self._uploads.write()
+                await self.hold()
+                await self._said(said)
+        finally:
+            answers.close()
         return int(answers.over)
 
     async def _heard(self) -> bytes:

@@ -22,7 +22,7 @@ from shioenv.domain.context import FileEntry
 from shioenv.errors import Abstained
 from shioenv.fronts.seat import Seat
 from shioenv.fronts.ssh.machines import Account
-from shioenv.fronts.ssh.uploads import LARGEST, Uploads
+from shioenv.fronts.ssh.uploads import LARGEST, NO_ROOM, NOT_WHOLE, Uploads
 from shioenv.live.asked import AskedShell
 from shioenv.model.facts import instant
 
@@ -157,6 +157,8 @@ class SftpAnswers:
         self._next = 0
         self._reading: dict[bytes, bytes] = {}
         self._writing: dict[bytes, tuple[str, bytearray]] = {}
+        self._cut: set[bytes] = set()
+        """Handles of files of which something had no room."""
         self._listing: dict[bytes, tuple[str, list[str]]] = {}
         self.over = False
         """Whether the visitor sent what is no packet."""
@@ -176,6 +178,12 @@ class SftpAnswers:
                 del self._kept[: 4 + length]
                 said += _packet(*self._said(kind, body))
         return said
+
+    def close(self) -> None:
+        """Report the files that were not closed: they are not kept."""
+        for handle, (path, _) in self._writing.items():
+            if handle not in self._cut:
+                self._uploads.dropped(path, NOT_WHOLE)
 
     def _said(self, kind: int, body: bytes) -> tuple[int, bytes]:
         if kind == 1:
@@ -214,6 +222,7 @@ class SftpAnswers:
             if not flags & _TRUNCATES:
                 content += self._files.read(path)
         if not self._uploads.room(len(content)):
+            self._uploads.dropped(path, NO_ROOM)
             raise StatusError(_FAILURE)
         self._writing[handle] = path, content
         return _HANDLE, _text(handle)
@@ -222,7 +231,10 @@ class SftpAnswers:
         handle = asked.bytes()
         if handle in self._writing:
             path, content = self._writing.pop(handle)
-            self._uploads.keep(path, content)
+            if handle in self._cut:
+                self._uploads.forget(len(content))
+            else:
+                self._uploads.keep(path, content)
             self._files.write(path, bytes(content))
             return _OK
         known = self._reading.pop(handle, None), self._listing.pop(handle, None)
@@ -240,9 +252,12 @@ class SftpAnswers:
         handle, offset, data = asked.bytes(), asked.long(), asked.bytes()
         if handle not in self._writing:
             return _FAILURE
-        _, content = self._writing[handle]
+        path, content = self._writing[handle]
         more = max(0, offset + len(data) - len(content))
         if more > LARGEST or not self._uploads.room(more):
+            if handle not in self._cut:
+                self._cut.add(handle)
+                self._uploads.dropped(path, NO_ROOM)
             return _FAILURE
         content += bytes(max(0, offset - len(content)))
         content[offset : offset + len(data)] = data
@@ -391,11 +406,15 @@ class ScpAnswers:
     async def _take(self, place: str, size: int) -> str:
         """Takes a file; what went wrong."""
         keeps = size <= LARGEST and self._uploads.room(size)
+        if not keeps:
+            self._uploads.dropped(place, NO_ROOM)
         await self._say(b"\0")
         content = bytearray()
         while size:
             piece = await self._some(size)
             if not piece:
+                if keeps:
+                    self._uploads.dropped(place, NOT_WHOLE)
                 return "lost connection"
             size -= len(piece)
             if keeps:

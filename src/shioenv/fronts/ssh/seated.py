@@ -210,7 +210,9 @@ class CommandStream:
         """Hands on an output; to its end, also where the visitor reads no more."""
         goes_on = True
         while data := await wires.read(source):
-            self._tap.answered(data if number == 1 else b"")
+            if number == 1:
+                self._tap.answered(data)
+                await self._channel.write_uploads()
             self.answered += data[: max(0, LONGEST + 1 - len(self.answered))]
             await self._channel.hold()
             self._channel.shown(data)
@@ -231,7 +233,8 @@ class CommandStream:
         return 128 + signal.SIGKILL, signal.SIGKILL
 
     def close(self) -> None:
-        """Closes the ends of the command."""
+        """Closes the ends of the command. A file that has not come whole is reported."""
+        self._tap.close()
         self._talk.close()
         os.close(self._output)
         os.close(self._errors)

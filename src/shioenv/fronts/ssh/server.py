@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from shioenv.errors import HostError, ServingError, ShioenvError
+from shioenv.fronts.ending import adopt_orphans
 from shioenv.fronts.events import EventLog, duration, origin
 from shioenv.fronts.logged import LOG
 from shioenv.fronts.shells import Shells
@@ -120,16 +121,23 @@ class SshServer:
             machines, shells, opener, hostname, self._log, known, greetings, directory, delay
         )
 
-    async def serve(self, listener: socket.socket) -> None:
-        """Serves until SIGTERM or SIGINT.
+    async def serve(self, listener: socket.socket) -> int:
+        """Serve until SIGTERM or SIGINT; return the number of the signal.
 
         Whatever ends it, every connection and every machine is ended. Errors: ServingError where
         the log cannot be written, or sshd's namespaces are gone.
         """
         loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
+        stopped_by = signal.SIGTERM
+
+        def stop(number: signal.Signals) -> None:
+            nonlocal stopped_by
+            stopped_by = number
+            self._stopping.set()
+
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._stopping.set)
+            loop.add_signal_handler(number, stop, number)
         sockets = (listener, self._daemon.gate, self._daemon.sessions)
         for each, take in zip(sockets, (self._accept, self._ask, self._open), strict=True):
             wires.accept(each, take)
@@ -137,6 +145,7 @@ class SshServer:
         try:
             await self._stopping.wait()
         finally:
+            adopt_orphans()
             watching.cancel()
             for each in sockets:
                 loop.remove_reader(each)
@@ -146,6 +155,7 @@ class SshServer:
                 loop.remove_signal_handler(number)
         if self._failure:
             raise ServingError(f"the server stopped: {self._failure}")
+        return stopped_by
 
     async def _end(self) -> None:
         """Ends everything. Channels may first tell what their last lines did."""

@@ -167,7 +167,9 @@ class SshChannel(ABC):
         self._hold_until = 0.0
         self._number = visit.channels
         """The channel among the visitor's, from 1."""
-        self._uploads = Uploads(house.kept / "uploads", self._brought, visit.room, house.room)
+        self._uploads = Uploads(
+            house.kept / "uploads", self._brought, self._dropped, visit.room, house.room
+        )
 
     async def serve(self) -> None:
         """Serves the channel until its end. A machine that breaks ends this session alone."""
@@ -292,6 +294,9 @@ class SshChannel(ABC):
 
     def _brought(self, name: str, place: Path, digest: str) -> None:
         self._tell("cowrie.session.file_upload", filename=name, outfile=str(place), shasum=digest)
+
+    def _dropped(self, name: str, reason: str) -> None:
+        self._tell("shioenv.upload.dropped", filename=name, reason=reason)
 
     def _recorded(self) -> ChannelRecording:
         place = self._house.kept / RECORDINGS

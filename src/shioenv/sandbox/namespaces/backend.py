@@ -49,7 +49,7 @@ from shioenv.sandbox.namespaces.wire import (
     read_reply,
 )
 from shioenv.system.build import PROGRAMS
-from shioenv.system.host import allow_open_files
+from shioenv.system.host import allow_large_files, allow_open_files
 from shioenv.system.idmap import read_line, spawn
 from shioenv.system.store import System
 
@@ -389,6 +389,7 @@ class NamespaceSandbox(Uncopied):
     def _start(self) -> tuple[Supervisor, Connection]:
         """A supervisor that is to be configured, and the connection to it."""
         allow_open_files()
+        allow_large_files()
         directory, declaration = self.system.path, self.system.declaration
         if not self.system.rootfs.is_dir():
             raise SystemNotBuiltError(
