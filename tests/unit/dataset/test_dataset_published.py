@@ -1,4 +1,4 @@
-"""The Hugging Face library opens the directories of datasets."""
+"""The Hugging Face library opens native directories, and an export of parts as one repository."""
 
 from __future__ import annotations
 
@@ -7,17 +7,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet
 import pytest
-from dataset_fakes import make, plan
+from dataset_fakes import contents, make, plan
 from msgspec import UNSET, convert, structs
 
+from shioenv.dataset import export as export_module
 from shioenv.dataset.contexts import read_contexts
+from shioenv.dataset.export import export
 from shioenv.dataset.manifest import SHARD_RECORDS, read_manifest
 from shioenv.dataset.read import read_records
+from shioenv.dataset.records import import_parts, import_records
 from shioenv.dataset.split import Shares, split
 from shioenv.dataset.verify import verify
 from shioenv.dataset.write import ShardWriter
 from shioenv.domain.record import ContentDigest, Record
+from shioenv.errors import ImportFileError, OutputExistsError, UsageError
 
 README = "README.md"
 PARTS = ("train", "validation", "test")
@@ -130,3 +135,90 @@ def test_the_directory_of_a_split_opens_with_its_parts(parts: Path, tmp_path: Pa
     for name in PARTS:
         here = [convert(row, Record) for row in rows[name]]
         assert here == list(read_records(parts / name))
+
+
+def test_parts_are_exported_as_one_repository(parts: Path, tmp_path: Path) -> None:
+    told: list[tuple[int, int]] = []
+    done = export(parts, tmp_path / "hub", format="hf", report=lambda *one: told.append(one))
+    assert (done.records, done.files, told[-1]) == (40, 3, (40, 40))
+    assert sorted(contents(done.output)) == [
+        README,
+        "contexts/00000.json",
+        "data/test-00000-of-00001.parquet",
+        "data/train-00000-of-00001.parquet",
+        "data/validation-00000-of-00001.parquet",
+        "source-manifests/test.json",
+        "source-manifests/train.json",
+        "source-manifests/validation.json",
+    ]
+    rows = opened(done.output, tmp_path)
+    assert list(rows) == list(PARTS)
+    for name in PARTS:
+        here = [convert(row, Record) for row in rows[name]]
+        assert here == list(read_records(parts / name))
+    card = (done.output / README).read_text()
+    counts = {name: read_manifest(parts / name).records for name in PARTS}
+    assert all(f"{name}: {count} (" in card for name, count in counts.items())
+    assert card.count("| seed | 7 |") == 1
+    export(parts, tmp_path / "again", format="hf")
+    assert contents(tmp_path / "again") == contents(done.output)
+
+
+def test_an_export_of_parts_gives_the_parts_back(parts: Path, tmp_path: Path) -> None:
+    export(parts, tmp_path / "hub", format="hf")
+    made = import_parts(tmp_path / "hub", tmp_path / "back")
+    assert list(made) == list(PARTS)
+    assert contents(tmp_path / "back") == contents(parts)
+    with pytest.raises(ImportFileError, match="train"):
+        import_records(tmp_path / "hub", tmp_path / "one")
+    with pytest.raises(OutputExistsError):
+        import_parts(tmp_path / "hub", tmp_path / "back")
+
+
+@pytest.mark.parametrize("name", ["all.parquet", "all.jsonl"])
+def test_one_file_holds_no_parts(parts: Path, tmp_path: Path, name: str) -> None:
+    with pytest.raises(UsageError, match="train, validation, test") as refused:
+        export(parts, tmp_path / name)
+    assert "--format hf" in str(refused.value)
+    assert not (tmp_path / name).exists()
+
+
+def test_parts_of_different_machines_are_refused(dataset: Path, tmp_path: Path) -> None:
+    place = tmp_path / "parts"
+    place.mkdir()
+    (place / "train").symlink_to(dataset)
+    make(place / "test", 3, asked=plan(system="other"))
+    with pytest.raises(UsageError, match="test"):
+        export(place, tmp_path / "hub", format="hf")
+    assert not (tmp_path / "hub").exists()
+
+
+def test_a_directory_whose_name_is_no_split_is_refused(dataset: Path, tmp_path: Path) -> None:
+    place = tmp_path / "parts"
+    place.mkdir()
+    (place / "my part").symlink_to(dataset)
+    with pytest.raises(UsageError, match="my part"):
+        export(place, tmp_path / "hub", format="hf")
+
+
+def test_row_groups_are_bounded_in_bytes(
+    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(export_module, "GROUP_BYTES", bound := 1_000_000)
+    first = next(read_records(dataset))
+    digests = [ContentDigest(name=f"f{number}", sha256=f"{number:064}") for number in range(400)]
+
+    def records() -> Iterator[Record]:
+        """Each of about 110 kB, where one character has three bytes."""
+        for number in range(20):
+            yield structs.replace(
+                first, session_id=number, input=f"echo {number}", output="\u20ac" * 21_000,
+                content_digests=digests,
+            )  # fmt: skip
+
+    writer_like(dataset, tmp_path / "made", records())
+    export(tmp_path / "made", tmp_path / "a.parquet")
+    file = pyarrow.parquet.ParquetFile(tmp_path / "a.parquet")
+    groups = [file.read_row_group(number) for number in range(file.num_row_groups)]
+    assert sum(group.num_rows for group in groups) == 20
+    assert bound / 2 < max(group.nbytes for group in groups) <= bound
