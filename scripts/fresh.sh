@@ -152,6 +152,10 @@ follow_wheel() {
         env/bin/shioenv run "mkdir -m 750 new && ls -ld new"
         env/bin/shioenv generate dataset --count 50 --seed 7
         env/bin/shioenv dataset verify dataset
+        env/bin/shioenv system derive another --seed 7 --out another
+        echo "ls -l" >inputs
+        env/bin/shioenv suite record inputs --out suite
+        env/bin/shioenv evaluate --suite suite --predictor default --out evaluation
         env/bin/shioenv predict "ls -l"' 2>&1
 }
 

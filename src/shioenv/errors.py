@@ -6,9 +6,12 @@ has a stable code, which `docs/errors.md` explains, and the exit status of the c
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Iterable
 from difflib import get_close_matches
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, ClassVar
 
 
@@ -71,8 +74,30 @@ class MissingExtraError(HostError):
         are = "are" if others else "is"
         super().__init__(
             f"{feature} needs {named}, which {are} not installed",
-            hint=f"pip install 'shioenv[{extra}]'",
+            hint=install_command(extra),
         )
+
+
+def install_command(extra: str) -> str:
+    """The command that adds an extra to this installation, by the installer that made it.
+
+    pipx and `uv tool` leave a file in the environments that they manage; other environments that
+    uv made name it in the package's metadata. In every other case it is pip.
+    """
+    from importlib.metadata import PackageNotFoundError, distribution
+
+    wanted = f"'shioenv[{extra}]'"
+    place = Path(sys.prefix)
+    if (place / "pipx_metadata.json").exists():
+        return f"pipx runpip shioenv install {wanted}"
+    by_uv = f"uv pip install --python {shlex.quote(sys.prefix)} {wanted}"
+    if (place / "uv-receipt.toml").exists():
+        return by_uv
+    try:
+        installer = distribution("shioenv").read_text("INSTALLER") or ""
+    except PackageNotFoundError:
+        installer = ""
+    return by_uv if installer.strip() == "uv" else f"pip install {wanted}"
 
 
 class ShellStateError(HostError):

@@ -228,6 +228,36 @@ def test_the_installed_command_line_works(installed: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.usefixtures("system")
+@pytest.mark.parametrize(
+    ("page", "commands"),
+    [
+        ("datasets", ["generate ds --count 3 --budget 2", "dataset export ds --out a.jsonl"]),
+        (
+            "judge",
+            [
+                "suite record words --out suite",
+                "evaluate --suite suite --predictor default --out x",
+            ],
+        ),
+        ("train", ["system derive another --seed 7 --out another", "predict ls"]),
+        ("policy", ["sample --count 3"]),
+        ("preview", ["preview -- touch new"]),
+        ("systems", ["system show debian-12"]),
+        ("write-a-grammar", ["grammar check"]),
+    ],
+)
+def test_a_plain_install_follows_the_pages(
+    installed: Path, tmp_path: Path, page: str, commands: list[str]
+) -> None:
+    """What needs no extra by the page needs none."""
+    (tmp_path / "words").write_text("ls -l\n")
+    text = (ROOT / f"docs/how-to/{page}.md").read_text(encoding="utf-8")
+    for command in commands:
+        assert f"shioenv {command.split()[0]}" in text
+        run(installed / "shioenv", *command.split(), cwd=tmp_path)
+
+
+@pytest.mark.usefixtures("system")
 def test_the_installed_package_runs_an_input(installed: Path, tmp_path: Path) -> None:
     document = json.loads(
         run(installed / "shioenv", "run", "--json", "echo $0; touch x", cwd=tmp_path)

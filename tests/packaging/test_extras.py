@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+
+from shioenv.errors import MissingExtraError
 
 ROOT = Path(__file__).parents[2]
 DECLARED = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -43,3 +46,23 @@ def test_pages_and_messages_name_extras_that_there_are() -> None:
     }
     assert named
     assert named <= set(EXTRAS)
+
+
+@pytest.mark.parametrize(
+    ("left", "begins"),
+    [
+        ("pipx_metadata.json", "pipx runpip shioenv install "),
+        ("uv-receipt.toml", "uv pip install --python "),
+        (None, "pip install "),
+    ],
+)
+def test_hints_name_the_installer_in_use(
+    left: str | None, begins: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the file that an installer leaves in an environment of its own."""
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    if left is not None:
+        (tmp_path / left).touch()
+    hint = MissingExtraError("a page", "report", "altair").hint or ""
+    assert hint.startswith(begins)
+    assert hint.endswith("'shioenv[report]'")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -196,7 +196,14 @@ def merge(
 
 
 def export(
-    source: shared.Directory,
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="DIR",
+            help="The dataset's directory. For hf also a directory of datasets, as split makes it: "
+            "each is a split.",
+        ),
+    ],
     output: Annotated[
         Path,
         typer.Option("--out", metavar="OUT", help="File or directory to write; must not exist."),
@@ -289,9 +296,9 @@ def import_(
     recorded are printed, counted, and kept in DIR/rejected.ndjson. Records are not executed, so
     seed, budget, workers and system have no part. What released records do not say stays empty.
     Records of an export stay as they are. An export in the Hugging Face layout gives the exported
-    dataset, byte for byte.
+    dataset, byte for byte; one with several splits gives a dataset of each, in DIR.
     """
-    from shioenv.dataset.records import KINDS, import_records, kind_of
+    from shioenv.dataset.records import KINDS, has_parts, import_parts, import_records, kind_of
     from shioenv.errors import UsageError, did_you_mean
 
     source = shared.given(source)
@@ -301,6 +308,8 @@ def import_(
         if sampler is not None:
             raise UsageError("records of an export keep their samplers", hint="leave --sampler out")
         with counting("records") as report:
+            if has_parts(source):
+                return _kept_parts(import_parts(source, directory, report=report), directory)
             kept = import_records(source, directory, report=report)
         return _kept(kept, directory)
     if format_ in {"commands", "sessions"}:
@@ -475,6 +484,15 @@ def _imported_lines(done: ImportSummary, directory: Path) -> Iterator[str]:
         "volatile": f"{manifest.volatile} ({share(manifest.volatile, manifest.records)})",
     }
     yield from printing.rows(rows)
+
+
+def _kept_parts(made: Mapping[str, Manifest], directory: Path) -> shared.Printout:
+    counts = {name: manifest.records for name, manifest in made.items()}
+    rows = {
+        "datasets": str(directory),
+        **{name: f"{count:,} records, as they were exported" for name, count in counts.items()},
+    }
+    return shared.Printout({"directory": str(directory), "parts": counts}, printing.rows(rows))
 
 
 def _kept(manifest: Manifest, directory: Path) -> shared.Printout:

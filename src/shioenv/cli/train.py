@@ -343,7 +343,7 @@ def _prepare(
     try:
         from shioenv.training.preparing import Shape, prepare
     except ImportError:
-        raise MissingExtraError("training", "train", "regex", "tokenizers") from None
+        raise MissingExtraError("training", "train", "tokenizers") from None
     datasets: list[Path] = []
     for name in material:
         if beside and not Path(name).is_dir() and (_is_recipe(name) or name in recipe_names()):

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from importlib.resources import files
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from types import ModuleType
 from typing import IO, Any
@@ -21,13 +23,16 @@ from msgspec import Struct, inspect, to_builtins
 
 from shioenv.dataset.chat import chats
 from shioenv.dataset.contexts import read_contexts, write_context
-from shioenv.dataset.manifest import Manifest, finished_manifest
+from shioenv.dataset.manifest import MANIFEST, Manifest, finished_manifest
 from shioenv.dataset.read import read_records
+from shioenv.dataset.readme import README, data_files
+from shioenv.dataset.split import PARTS, REST
 from shioenv.domain.context import Context
 from shioenv.domain.record import Record, encode
 from shioenv.errors import MissingExtraError, UsageError, did_you_mean
 from shioenv.files.compressed import writing
 from shioenv.files.durable import atomic_write, new_directory, new_file
+from shioenv.files.regular import is_directory
 
 FORMATS = ("parquet", "hf", "jsonl", "chat")
 
@@ -42,14 +47,17 @@ ENDINGS: Mapping[str, str] = {
 SOURCE_MANIFEST = "source-manifest.json"
 """The exported dataset's own manifest, kept in the Hugging Face layout."""
 
+SOURCE_MANIFESTS = "source-manifests"
+"""The directory of these manifests in an export of several datasets: `train.json` and so on."""
+
 FILE_RECORDS = 100_000
 """Records of one Parquet file of the Hugging Face layout at most."""
 
 GROUP_RECORDS = 10_000
 """Records of a Parquet row group at most; a reader has to hold a whole group."""
 
-GROUP_BYTES = 64 * 1024 * 1024
-"""Characters of text after which a row group ends; outputs may have a mebibyte each."""
+GROUP_BYTES = 32 * 1024 * 1024
+"""Bytes of a row group at most, as JSON Lines; a larger record has a group for itself."""
 
 _TYPES: Mapping[Any, str] = {
     inspect.StrType: "str",
@@ -63,8 +71,8 @@ _TYPES: Mapping[Any, str] = {
 EXECUTED = """\
 Bash inputs, each executed on the same pristine system and recorded with its exit code, its output,
 what it changed, and how much of it mattered (*irreducibility*). Made with
-[ShIOEnv](https://arxiv.org/abs/2505.18374); `source-manifest.json` says everything needed to make
-the records again."""
+[ShIOEnv](https://arxiv.org/abs/2505.18374); the source manifest (`source-manifest.json`,
+or `source-manifests/` of several splits) says everything needed to make the records again."""
 RELEASED = """\
 Bash inputs with what they did, as their publishers recorded them, brought into the layout of
 [ShIOEnv](https://arxiv.org/abs/2505.18374) without being executed again. What the publishers did
@@ -76,7 +84,8 @@ _SIZES = ("n<1K", "1K<n<10K", "10K<n<100K", "100K<n<1M", "1M<n<10M")
 
 _PARQUET = "exporting Parquet"
 
-_TEXTS = ("input", "output", "stdout", "stderr", "output_b64", "context_patch")
+_SPLIT = re.compile(r"\w+(\.\w+)*\Z", re.ASCII)
+"""Names of splits that the Hugging Face library accepts."""
 
 Report = Callable[[int, int], None]
 
@@ -106,7 +115,9 @@ def export(
 ) -> Exported:
     """Write a finished dataset to `output`, whole or not at all.
 
-    `format` is one of:
+    `directory` may also hold several datasets, as `shioenv.dataset.split` makes it. Each is a split
+    of the format `hf`, named as its directory; the other formats hold one dataset. `format` is one
+    of:
 
     - `parquet`: one file;
     - `hf`: a directory that `datasets.load_dataset(output)` opens. Its card names `licence`, an
@@ -121,23 +132,34 @@ def export(
     number of records done and in all.
 
     Errors: UsageError for an unknown format, or a name with an unknown ending or that of another
-    format. UsageError too for a dataset that is not finished or has no records.
-    DatasetCorruptError where a shard is not as the manifest says. MissingExtraError without pyarrow
-    (`parquet`, `hf`). UnknownDatasetError, OutputExistsError.
+    format. UsageError too for a dataset that is not finished or has no records, and for several
+    datasets of different systems. DatasetCorruptError where a shard is not as the manifest says.
+    MissingExtraError without pyarrow (`parquet`, `hf`). UnknownDatasetError, OutputExistsError.
     """
     directory, output = Path(directory), Path(output)
     format = _format_of(output, format)  # noqa: A001
-    manifest = finished_manifest(directory)
-    if not manifest.records:
-        raise UsageError(f"{directory} has no records", hint="nothing is there to export")
+    parts = parts_in(directory)
+    if parts and format != "hf":
+        raise UsageError(
+            f"{directory} holds several datasets ({', '.join(parts)}), {format} holds one",
+            hint="--format hf exports them as the splits of one directory; or export each alone: "
+            f"{next(iter(parts.values()))}",
+        )
+    parts = parts or {REST: directory}
+    manifests = {name: finished_manifest(path) for name, path in parts.items()}
+    for name, manifest in manifests.items():
+        if not manifest.records:
+            raise UsageError(f"{parts[name]} has no records", hint="nothing is there to export")
+    total = sum(manifest.records for manifest in manifests.values())
     if format not in {"jsonl", "chat"}:
         parquet_library(_PARQUET)  # fails before anything is written where the library is missing
-    contexts = read_contexts(directory)
-    records = _told(read_records(directory, check=True), manifest.records, report)
+    contexts = _common_contexts(parts, manifests)
+    read = (read_records(path, check=True) for path in parts.values())
+    records = _told(chain.from_iterable(read), total, report)
     count, written = 1, [output]
     if format == "hf":
         with new_directory(output) as temporary:
-            count = _write_layout(records, contexts.values(), manifest, temporary, licence)
+            count = _write_layout(records, contexts, manifests, temporary, licence)
         written = [path for path in output.rglob("*") if path.is_file()]
     else:
         with new_file(output) as temporary:
@@ -148,7 +170,50 @@ def export(
             else:
                 _write_parquet(records, temporary)
     size = sum(path.stat().st_size for path in written)
-    return Exported(output, format, manifest.records, count, size)
+    return Exported(output, format, total, count, size)
+
+
+def parts_in(directory: Path) -> Mapping[str, Path]:
+    """By name: the datasets in a directory that is none itself; train, validation, test first.
+
+    UsageError for a directory's name that cannot be the name of a split.
+    """
+    if os.path.lexists(directory / MANIFEST) or not is_directory(directory):
+        return {}
+    parts = {path.parent.name: path.parent for path in directory.glob(f"*/{MANIFEST}")}
+    for name in parts:
+        if not _SPLIT.match(name):
+            raise UsageError(
+                f"{directory / name} is a dataset whose directory has no name of a split",
+                hint="names have letters, digits and underscores, such as train, validation, test",
+            )
+    return {name: parts[name] for name in sorted(parts, key=by_custom)}
+
+
+def by_custom(part: str) -> tuple[int, str]:
+    """Sort parts as other tools list them: train, validation, test, then others by name."""
+    return (PARTS.index(part) if part in PARTS else len(PARTS)), part
+
+
+def _common_contexts(
+    parts: Mapping[str, Path], manifests: Mapping[str, Manifest]
+) -> Sequence[Context]:
+    """The contexts of all parts. UsageError where these are of different systems."""
+    (first, one), *others = manifests.items()
+    for name, other in others:
+        for what in ("system", "system_digest"):
+            here, there = getattr(one.plan, what), getattr(other.plan, what)
+            if here != there:
+                raise UsageError(
+                    f"{what} is {here!r} in {parts[first]}, {there!r} in {parts[name]}",
+                    hint="splits of one export are of one system: export each alone",
+                )
+        if other.contexts != one.contexts:
+            raise UsageError(
+                f"{parts[first]} and {parts[name]} have different start directories",
+                hint="merge them and split the result: shioenv dataset merge, dataset split",
+            )
+    return [*read_contexts(parts[first]).values()]
 
 
 def _format_of(output: Path, asked: str | None) -> str:
@@ -267,11 +332,12 @@ def _groups(records: Iterator[Record]) -> Iterator[list[Record]]:
     group: list[Record] = []
     size = 0
     for record in records:
-        group.append(record)
-        size += sum(len(getattr(record, name) or "") for name in _TEXTS)
-        if len(group) == GROUP_RECORDS or size >= GROUP_BYTES:
+        more = len(encode(record))
+        if len(group) == GROUP_RECORDS or (group and size + more > GROUP_BYTES):
             yield group
             group, size = [], 0
+        group.append(record)
+        size += more
     if group:
         yield group
 
@@ -279,28 +345,64 @@ def _groups(records: Iterator[Record]) -> Iterator[list[Record]]:
 def _write_layout(
     records: Iterator[Record],
     contexts: Iterable[Context],
-    manifest: Manifest,
+    manifests: Mapping[str, Manifest],
     directory: Path,
     licence: str,
 ) -> int:
-    count = -(-manifest.records // FILE_RECORDS)
+    """Write the Hugging Face layout with a split of each manifest; return the number of files."""
     (directory / "data").mkdir()
-    for number in range(count):
-        name = f"train-{number:05}-of-{count:05}.parquet"
-        with new_file(directory / "data" / name) as temporary:
-            _write_parquet(islice(records, FILE_RECORDS), temporary)
+    files = 0
+    for split, manifest in manifests.items():
+        count = -(-manifest.records // FILE_RECORDS)
+        left = manifest.records
+        for number in range(count):
+            name = f"{split}-{number:05}-of-{count:05}.parquet"
+            with new_file(directory / "data" / name) as temporary:
+                _write_parquet(islice(records, min(left, FILE_RECORDS)), temporary)
+            left -= FILE_RECORDS
+        files += count
     next(records, None)  # only at its end is the last shard compared with the manifest
     for number, context in enumerate(contexts):
         write_context(directory, number, context)
-    atomic_write(directory / SOURCE_MANIFEST, manifest.encode())
-    atomic_write(directory / "README.md", card(manifest, licence).encode())
-    return count
+    if tuple(manifests) == (REST,):
+        atomic_write(directory / SOURCE_MANIFEST, manifests[REST].encode())
+    else:
+        (directory / SOURCE_MANIFESTS).mkdir()
+        for split, manifest in manifests.items():
+            atomic_write(directory / SOURCE_MANIFESTS / f"{split}.json", manifest.encode())
+    atomic_write(directory / README, card(manifests, licence).encode())
+    return files
 
 
-def card(manifest: Manifest, licence: str) -> str:
-    """The dataset card: a YAML header for the hub, then what the records are and hold."""
-    plan = manifest.plan
+def card(manifests: Mapping[str, Manifest], licence: str) -> str:
+    """The dataset card: a YAML header for the hub, then what the records are and hold.
+
+    `manifests` are those of the splits, by name.
+    """
     template = files("shioenv.dataset").joinpath("card.md").read_text(encoding="utf-8")
+    facts = {split: _facts(manifest) for split, manifest in manifests.items()}
+    first = next(iter(manifests))
+    about = EXECUTED if manifests[first].plan.executed else RELEASED
+    rows = {
+        name: value
+        if all(one[name] == value for one in facts.values())
+        else "; ".join(f"{split}: {one[name] or '-'}" for split, one in facts.items())
+        for name, value in facts[first].items()
+    }
+    return template.format(
+        about=about,
+        licence=licence,
+        size=size_category(sum(one.records for one in manifests.values())),
+        data_files="\n".join(data_files({split: f"data/{split}-*" for split in manifests})),
+        first=first,
+        facts="\n".join(f"| {name} | {value or '-'} |" for name, value in rows.items()),
+        fields=fields_table(Record),
+    )
+
+
+def _facts(manifest: Manifest) -> dict[str, Any]:
+    """What a card says of one dataset, by name."""
+    plan = manifest.plan
     mean = manifest.mean_executions
     facts = {
         "records": f"{manifest.records:,} ({manifest.volatile:,} volatile)",
@@ -327,13 +429,7 @@ def card(manifest: Manifest, licence: str) -> str:
     if plan.limits is None:  # records without a manifest: only what they say is known
         facts |= dict.fromkeys(("seed", "commands", "grammars", "versions"), "unknown")
         facts["system"] = plan.system or "unknown"
-    return template.format(
-        about=EXECUTED if plan.executed else RELEASED,
-        licence=licence,
-        size=size_category(manifest.records),
-        facts="\n".join(f"| {name} | {value or '-'} |" for name, value in facts.items()),
-        fields=fields_table(Record),
-    )
+    return facts
 
 
 def size_category(count: int) -> str:

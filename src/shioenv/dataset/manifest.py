@@ -39,6 +39,7 @@ there are no own grammars, and no merged and no split datasets."""
 
 MANIFEST = "manifest.json"
 DATA = "data"
+SHARD_ENDING = ".ndjson"
 CONTEXTS = "contexts"
 ORIGINS = ("filter", "merge", "commands", "records", "released")
 """Kinds of datasets that no sampler drew here."""
@@ -464,7 +465,7 @@ def read_manifest(directory: str | Path) -> Manifest:
 
 def shard_file(number: int, compression: str | None = None) -> str:
     """The name of a shard's file, relative to the dataset's directory."""
-    return f"{DATA}/{number:05}.ndjson{COMPRESSIONS.get(compression or '', '')}"
+    return f"{DATA}/{number:05}{SHARD_ENDING}{COMPRESSIONS.get(compression or '', '')}"
 
 
 def _part(value: Any, kind: Any, place: str = "$") -> Any:

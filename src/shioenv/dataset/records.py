@@ -10,16 +10,17 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 from shioenv.dataset.contexts import checked_contexts
-from shioenv.dataset.export import SOURCE_MANIFEST, parquet_library
+from shioenv.dataset.export import SOURCE_MANIFEST, SOURCE_MANIFESTS, by_custom, parquet_library
 from shioenv.dataset.lines import MOST_REJECTED, PARQUET, Distinct, read_lines
 from shioenv.dataset.manifest import MANIFEST, Manifest, Plan, decode_manifest
+from shioenv.dataset.readme import write_readme
 from shioenv.dataset.verify import record_problems
 from shioenv.dataset.write import ShardWriter
 from shioenv.domain.context import Context
@@ -106,6 +107,12 @@ def import_records(
     (Parquet). OutputExistsError, DatasetStorageError.
     """
     source, directory = Path(source), Path(directory)
+    if has_parts(source):
+        names = sorted((path.stem for path in (source / SOURCE_MANIFESTS).glob("*")), key=by_custom)
+        raise ImportFileError(
+            f"{source} holds several datasets: {', '.join(names)}",
+            hint="shioenv dataset import, or import_parts in Python, makes each of them",
+        )
     if os.path.lexists(source / SOURCE_MANIFEST):
         return _exported(source, directory, report)
     files = _files(source) if is_directory(source) else [source]
@@ -127,27 +134,69 @@ def import_records(
         return writer.finish(replace(plan, drawing=drawing, origin=origin))
 
 
+def has_parts(source: str | Path) -> bool:
+    """Whether a directory is the Hugging Face layout of several datasets."""
+    return os.path.lexists(Path(source) / SOURCE_MANIFESTS)
+
+
+def import_parts(
+    source: str | Path, directory: str | Path, *, report: Report = lambda done: None
+) -> Mapping[str, Manifest]:
+    """Make the datasets whose parts an export of several datasets holds, byte for byte.
+
+    Each is a directory below `directory`, named as its split. Returned are the manifests by split.
+    Errors: those of `import_records`.
+    """
+    source, directory = Path(source), Path(directory)
+    paths = [*(source / SOURCE_MANIFESTS).glob("*.json")]
+    if not paths:
+        raise ImportFileError(f"{source / SOURCE_MANIFESTS} holds no manifest")
+    done = 0
+    made: dict[str, Manifest] = {}
+    with new_directory(directory) as temporary:
+        for name in sorted((path.stem for path in paths), key=by_custom):
+            files = sorted((source / "data").glob(f"{name}-[0-9]*.parquet"), key=_numbered)
+            (temporary / name).mkdir()
+            made[name] = _restore(
+                source,
+                source / SOURCE_MANIFESTS / f"{name}.json",
+                files,
+                temporary / name,
+                _behind(done, report),
+            )
+            done += made[name].records
+        write_readme(temporary, next(iter(made.values())).plan, made)
+    return made
+
+
 def _exported(source: Path, directory: Path, report: Report) -> Manifest:
-    """Makes the dataset that the manifest beside the records describes."""
-    path = source / SOURCE_MANIFEST
+    """Make the dataset that the manifest beside the records describes."""
+    with new_directory(directory) as temporary:
+        return _restore(source, source / SOURCE_MANIFEST, _files(source), temporary, report)
+
+
+def _restore(
+    source: Path, path: Path, files: Iterable[Path], directory: Path, report: Report
+) -> Manifest:
+    """Write the dataset of the manifest at `path` into a directory, from files of an export."""
     try:
         content = read_regular(path)
     except OSError as error:
         raise ImportFileError(f"{path} cannot be read: {error.strerror}") from None
     manifest = decode_manifest(content, str(path))
-    with new_directory(directory) as temporary:
-        writer = ShardWriter(temporary, manifest.plan, manifest.kernels, manifest.layers)
-        writer.keep_contexts(_contexts(source, manifest))
-        for place, record in _told(chain.from_iterable(map(_read, _files(source))), report):
-            _refuse_damaged(place, record, manifest.plan)
-            writer.add(record)
-        made = writer.finish()
-        if (made.shards, made.contexts) != (manifest.shards, manifest.contexts):
-            raise ImportFileError(
-                f"{source}: the records are not those that {SOURCE_MANIFEST} describes",
-                hint=f"export the dataset anew; without {SOURCE_MANIFEST} they stay as they are",
-            )
-        atomic_write(temporary / MANIFEST, content)
+    writer = ShardWriter(directory, manifest.plan, manifest.kernels, manifest.layers)
+    writer.keep_contexts(_contexts(source, manifest))
+    for place, record in _told(chain.from_iterable(map(_read, files)), report):
+        _refuse_damaged(place, record, manifest.plan)
+        writer.add(record)
+    made = writer.finish()
+    if (made.shards, made.contexts) != (manifest.shards, manifest.contexts):
+        name = path.relative_to(source)
+        raise ImportFileError(
+            f"{source}: the records are not those that {name} describes",
+            hint=f"export the dataset anew; without {name} they stay as they are",
+        )
+    atomic_write(directory / MANIFEST, content)
     return manifest
 
 
@@ -214,6 +263,11 @@ def _refuse_damaged(place: str, record: Record, plan: Plan) -> None:
             hint="the record was changed since it was made: export its dataset anew, where shioenv "
             "dataset verify finds nothing wrong",
         )
+
+
+def _behind(done: int, report: Report) -> Report:
+    """Report a number of records behind those that are done."""
+    return lambda count: report(done + count)
 
 
 def _told(records: Iterator[tuple[str, Record]], report: Report) -> Iterator[tuple[str, Record]]:

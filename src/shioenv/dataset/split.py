@@ -14,6 +14,7 @@ from shioenv.bash.normal import normal
 from shioenv.dataset.contexts import read_contexts
 from shioenv.dataset.manifest import Manifest, finished_manifest
 from shioenv.dataset.read import read_records
+from shioenv.dataset.readme import write_readme
 from shioenv.dataset.select import selected_plan
 from shioenv.dataset.write import ShardWriter
 from shioenv.domain.record import Record
@@ -22,6 +23,8 @@ from shioenv.files.durable import new_directory
 
 REST = "train"
 """The part of all that is in no other part."""
+PARTS = (REST, "validation", "test")
+"""The parts of a dataset, in the order in which other tools list them."""
 
 _BUNDLE = re.compile(r"-[A-Za-z]{2,}")
 _NUMBER = re.compile(r"\d+")
@@ -100,6 +103,7 @@ def split(
                 f"{source} has no record for {' and '.join(empty)}: it is too small",
                 hint="larger shares, another --seed, or more records",
             )
+        write_readme(top, manifest.plan, sorted(writers, key=PARTS.index))
         return {name: writer.finish() for name, writer in writers.items()}
 
 

@@ -32,6 +32,7 @@ from shioenv.dataset.manifest import (
     read_manifest,
     shard_file,
 )
+from shioenv.dataset.readme import write_readme
 from shioenv.domain.context import Context
 from shioenv.domain.record import decode
 from shioenv.errors import DatasetCorruptError, DatasetMismatchError, RecordError
@@ -226,6 +227,7 @@ class Store:
         manifest = replace(self.manifest, count=self.count, kernels=kernels)
         if manifest != self.manifest or not path.exists():
             self._write_manifest(manifest)
+        write_readme(self.directory, manifest.plan)
 
     def _refuse_foreign(self) -> None:
         """DatasetCorruptError for a directory without a manifest that holds other files."""

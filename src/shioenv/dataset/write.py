@@ -16,6 +16,7 @@ from shioenv.dataset.manifest import (
     Tally,
     shard_file,
 )
+from shioenv.dataset.readme import write_readme
 from shioenv.domain.context import Context
 from shioenv.domain.record import Record, encode
 from shioenv.files.compressed import writing
@@ -58,12 +59,13 @@ class ShardWriter:
         self._manifest = replace(self._manifest, contexts=written)
 
     def finish(self, plan: Plan | None = None) -> Manifest:
-        """Writes what is left, then the manifest; `plan` replaces the plan that was given first."""
+        """Write what is left, the manifest and the README; `plan` replaces the first plan."""
         if self._pending:
             self._seal()
         manifest = self._manifest
         manifest = replace(manifest, count=manifest.records, plan=plan or manifest.plan)
         atomic_write(self._directory / MANIFEST, manifest.encode())
+        write_readme(self._directory, manifest.plan)
         return manifest
 
     def _seal(self) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path, PurePath
 from random import Random
 from typing import Any
 
-from shioenv.errors import MissingExtraError, OutputExistsError
+from shioenv.errors import OutputExistsError
 from shioenv.files.documents import parse_toml
 from shioenv.files.durable import storage_errors
 from shioenv.seeding import generator
@@ -61,13 +61,11 @@ def derive(base: str | None, name: str, seed: int, directory: Path) -> Path:
 
     The directory is made. Returns the path of `NAME.toml`, which `build_system` takes. The same
     base, name and seed give the same files, except for the place of the tree in `NAME.toml`.
-    Errors: those of `load_declaration` and `load_home`, OutputExistsError, MissingExtraError, and
-    those of `storage_errors`.
+    Errors: those of `load_declaration` and `load_home`, OutputExistsError, and those of
+    `storage_errors`.
     """
-    try:
-        import tomli_w
-    except ImportError:
-        raise MissingExtraError("deriving a system", "train", "tomli-w") from None
+    import tomli_w
+
     rng = generator(seed, "system")
     declaration = load_declaration(base)
     load_home(declaration)  # raises for a faulty tree

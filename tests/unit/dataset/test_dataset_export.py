@@ -147,7 +147,7 @@ def test_row_groups_are_bounded_by_records_and_text(dataset: Path) -> None:
     groups = [len(group) for group in export_module._groups(many(25_000, "x"))]
     assert groups == [10_000, 10_000, 5_000]
     long = "x" * (export_module.GROUP_BYTES // 4)
-    assert [len(group) for group in export_module._groups(many(10, long))] == [4, 4, 2]
+    assert [len(group) for group in export_module._groups(many(8, long))] == [3, 3, 2]
 
 
 @pytest.mark.parametrize(("kind", "name"), [("parquet", "o"), ("jsonl", "o"), ("hf", "o")])

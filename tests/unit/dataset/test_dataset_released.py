@@ -217,8 +217,8 @@ def test_other_tools_know_what_it_is(tmp_path: Path) -> None:
     assert statistics(dataset).irreducibility.scored == 2
     made = select(dataset, tmp_path / "high", Selection(min_irreducibility=0.6))
     assert (made.records, verify(tmp_path / "high").problems) == (1, ())
-    assert "without being executed again" in card(made, "mit")
-    assert "| seed | unknown |" in card(made, "mit")
+    assert "without being executed again" in card({"train": made}, "mit")
+    assert "| seed | unknown |" in card({"train": made}, "mit")
     with pytest.raises(UsageError, match="another make"):
         replay(dataset, 1)
     (dataset / "data/00000.ndjson").unlink()

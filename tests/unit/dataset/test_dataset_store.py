@@ -71,7 +71,7 @@ def test_shards_hold_a_thousand_records_and_the_last_the_rest(tmp_path: Path) ->
     manifest = fill(tmp_path / "a", 2300)
     assert [shard.records for shard in manifest.shards] == [1000, 1000, 300]
     assert sorted(contents(tmp_path / "a")) == [
-        "data/00000.ndjson", "data/00001.ndjson", "data/00002.ndjson", "manifest.json",
+        "README.md", "data/00000.ndjson", "data/00001.ndjson", "data/00002.ndjson", "manifest.json",
     ]  # fmt: skip
     assert [one.session_id for one in read_records(tmp_path / "a")] == list(range(2300))
     shard = manifest.shards[0]
@@ -498,7 +498,7 @@ def test_half_written_files_are_cleared_away(tmp_path: Path) -> None:
     fill(tmp_path, 10, range(3))
     (tmp_path / "data/.tmp-00000.ndjson").write_bytes(b"{")
     fill(tmp_path, 10)
-    assert sorted(contents(tmp_path)) == ["data/00000.ndjson", "manifest.json"]
+    assert sorted(contents(tmp_path)) == ["README.md", "data/00000.ndjson", "manifest.json"]
 
 
 def test_what_a_host_shows_of_the_systems_files_is_noted(tmp_path: Path) -> None:
