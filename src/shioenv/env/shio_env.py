@@ -71,8 +71,8 @@ class ShIOEnv(SessionEnv[Grid, Action]):
 
     All other rewards are 0, except -10 for an action against the rules. Such an action ends the
     episode, and changes and executes nothing; `info["error"]` names the rule (`ActionFault`).
-    Going past a bound ends the episode in the same way, but at reward 0 (D-1): past the last row,
-    the last cell of a row, its last command, or the last argument of a command.
+    Going past a bound ends the episode in the same way, but at reward 0 (D-1). The bounds are the
+    rows, the cells and commands of a row, and the arguments of a command.
 
     `info` always holds `h` (the current row), `l` (cells written in that row), `cwd`, `row_full`
     and `error` (None or a code). No sandbox is opened before the first execution.
