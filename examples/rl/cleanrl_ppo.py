@@ -70,6 +70,7 @@ def main() -> None:
     parser.add_argument("--gae", type=float, default=0.95)
     parser.add_argument("--entropy", type=float, default=0.01)
     given = parser.parse_args()
+    torch.set_num_threads(1)  # the policy is small, and the sandboxes need the processors
     given.out.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(given.seed)
     envs = gymnasium.make_vec(

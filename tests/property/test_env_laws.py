@@ -46,21 +46,29 @@ def is_addition(text: str) -> bool:
     return len(text) <= 64 and bare != "" and is_shell_text(text)
 
 
+def is_within(row: list[str]) -> bool:
+    """Whether a row has no more cells, commands and arguments of a command than it may."""
+    segments = Input.from_marked(row).segments
+    arguments = max((len(segment.arguments) for segment in segments), default=0)
+    return len(row) <= COLUMNS and len(segments) <= SEGMENTS and arguments <= ARGUMENTS
+
+
 @given(actions)
 def test_every_step_follows_the_rules(sequence: list[tuple[str, int, int]]) -> None:
     env, echo = make()
     observation, _ = env.reset(seed=0)
     rows: list[list[str]] = []
     for text, execute, begin in sequence:
-        past = (len(rows) == ROWS) if begin else bool(rows) and len(rows[-1]) == COLUMNS
         allowed = (
             text == "" and not begin and bool(rows)
             if execute
             else is_addition(text) and (begin == 1 or bool(rows))
         )
+        past = allowed and not execute
+        past = past and (len(rows) == ROWS if begin else not is_within([*rows[-1], text]))
         after, reward, terminated, truncated, info = env.step((text, execute, begin))
         assert env.observation_space.contains(after)
-        if not allowed or (past and not execute):
+        if not allowed or past:
             assert reward == (0.0 if allowed else -10.0)
             assert (terminated, truncated) == (True, False)
             assert (info["error"] == "HORIZON") == allowed

@@ -42,10 +42,9 @@ def irreducibility(scored: ScoredSession) -> float:
 def necessary(scored: ScoredSession) -> float:
     """The number of arguments that change the behavior when left out alone, per horizon (ours).
 
-    The value is 0 to 1 as long as a session has no more arguments than the horizon. A row of
-    `ShIOEnv-v0` with few segments can hold more. An argument that does nothing, or the same as
-    another, earns nothing. An argument whose omission was not run earns nothing either, so score
-    with a budget of at least `SEES_ALONE`.
+    The value is 0 to 1, since a session has no more arguments than the horizon. An argument that
+    does nothing, or the same as another, earns nothing. An argument whose omission was not run
+    earns nothing either, so score with a budget of at least `SEES_ALONE`.
     """
     segments = scored.score.segments
     counted = sum(

@@ -49,7 +49,8 @@ class ActionFault(StrEnum):
     NO_COMMAND = "NO_COMMAND"
     """No row has been begun that could be appended to, or executed."""
     HORIZON = "HORIZON"
-    """The row or the session is full. Only this fault costs nothing."""
+    """The session has no more rows, the row no more commands or cells, or the command no more
+    arguments. Only this fault costs nothing."""
 
 
 class ShIOEnv(SessionEnv[Grid, Action]):
@@ -70,8 +71,8 @@ class ShIOEnv(SessionEnv[Grid, Action]):
 
     All other rewards are 0, except -10 for an action against the rules. Such an action ends the
     episode, and changes and executes nothing; `info["error"]` names the rule (`ActionFault`).
-    Going past the last cell of a row or past the last row ends the episode in the same way, but at
-    reward 0 (D-1).
+    Going past a bound ends the episode in the same way, but at reward 0 (D-1). The bounds are the
+    rows, the cells and commands of a row, and the arguments of a command.
 
     `info` always holds `h` (the current row), `l` (cells written in that row), `cwd`, `row_full`
     and `error` (None or a code). No sandbox is opened before the first execution.
@@ -92,18 +93,19 @@ class ShIOEnv(SessionEnv[Grid, Action]):
         """Make the environment; nothing is executed or opened yet.
 
         `system` is a declared system's name (default: the default system). `max_commands` counts
-        the rows after row 0. `max_segments` and `max_arguments` give the number of cells of a row;
-        cells that one command leaves empty another may use. The other options are those of
-        `EpisodeOptions` and `ScoringOptions`. A runner that the callable `runner` opens is closed
-        with the environment; a runner that is passed in is closed by its owner. Errors:
-        UnknownSystemError, EnvironmentOptionError, UsageError, TypeError for an unknown option.
+        the rows after row 0, `max_segments` the commands of a row, which operators join, and
+        `max_arguments` the arguments of each command. Operators, targets and the command itself are
+        no arguments. The other options are those of `EpisodeOptions` and `ScoringOptions`. A runner
+        that the callable `runner` opens is closed with the environment; a runner that is passed in
+        is closed by its owner. Errors: UnknownSystemError, EnvironmentOptionError, UsageError,
+        TypeError for an unknown option.
         """
         self.max_commands = require_count("max_commands", max_commands)
-        self.columns = require_count("max_segments", max_segments) * (
-            require_count("max_arguments", max_arguments) + CELLS_BESIDE_ARGUMENTS
-        )
+        self.max_segments = require_count("max_segments", max_segments)
+        self.max_arguments = require_count("max_arguments", max_arguments)
+        self.columns = self.max_segments * (self.max_arguments + CELLS_BESIDE_ARGUMENTS)
         self.max_argument_length = require_count("max_argument_length", max_argument_length)
-        horizon = self.max_commands * max_segments * max_arguments
+        horizon = self.max_commands * self.max_segments * self.max_arguments
         super().__init__(system, self.max_argument_length, horizon, **options)
         self.action_space = action_space(self.max_argument_length)
         self.observation_space = grid_space(
@@ -157,7 +159,16 @@ class ShIOEnv(SessionEnv[Grid, Action]):
             return ActionFault.HORIZON if len(self._rows) == self.max_commands else None
         if not self._rows:
             return ActionFault.NO_COMMAND
-        return ActionFault.HORIZON if len(self._rows[-1]) == self.columns else None
+        return None if self._is_within((*self._rows[-1], text)) else ActionFault.HORIZON
+
+    def _is_within(self, row: tuple[str, ...]) -> bool:
+        """Whether a row, of which only the last cell is new, keeps to all its bounds."""
+        if len(row) > self.columns:
+            return False
+        segments = Input.from_marked(row).segments
+        return (
+            len(segments) <= self.max_segments and len(segments[-1].arguments) <= self.max_arguments
+        )
 
     def _executed(self, rows: list[tuple[str, ...]], *, truncated: bool) -> Step[Grid]:
         scored = self._score(self._session(rows))

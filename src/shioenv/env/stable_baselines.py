@@ -20,6 +20,12 @@ from stable_baselines3.common.vec_env import VecEnv
 
 from shioenv.env.vector import EndedEpisode, GrammarVectorEnv
 
+THREADS = 1
+"""Threads of torch in a process that trains here. The networks are small, and the sandboxes need
+the processors: with a thread for each, training is many times slower on a loaded machine."""
+
+torch.set_num_threads(THREADS)
+
 EMBEDDED = 32
 """Length of the vector that stands for one production or nonterminal (ours)."""
 

@@ -173,6 +173,7 @@ def check(loaded: Loaded) -> tuple[Fault, ...]:
     shortest = shortest_expansions(loaded.grammar.productions)
     faults = [*_unreachable(loaded), *_endless(loaded, shortest)]
     faults += [*_left_recursive(loaded, shortest), *_closed_lists(loaded)]
+    faults += _doubling(loaded, shortest)
     if not faults:
         several = several_arguments(loaded.grammar.productions)
         faults += [*_several_inside_words(loaded, several), *_too_long(loaded, several)]
@@ -257,6 +258,39 @@ def _endless(loaded: Loaded, shortest: Mapping[Nonterminal, Shortest]) -> Iterat
             yield _fault(loaded, head, FaultKind.ENDLESS, message)
 
 
+MOST_STEPS = 10_000
+"""Productions that the shortest expansion of a nonterminal takes, at most (ours)."""
+
+
+def _doubling(loaded: Loaded, shortest: Mapping[Nonterminal, Shortest]) -> Iterator[Fault]:
+    """Faults of nonterminals whose shortest expansion is too much to be written.
+
+    A chain of definitions with two references each doubles it at every level.
+    """
+    productions = loaded.grammar.productions
+    steps: dict[Nonterminal, int] = {}
+    for start in loaded.grammar.own:
+        path = [start]
+        while path:
+            head = path[-1]
+            found = shortest.get(head)
+            bodies = productions.get(head, ())
+            parts = list(bodies[found.index].nonterminals) if found and bodies else []
+            missing = [part for part in parts if part not in steps]
+            if head in steps or not missing:
+                path.pop()
+                steps.setdefault(head, 1 + sum(steps[part] for part in parts))
+            else:
+                path += missing
+        if steps[start] > MOST_STEPS:
+            message = (
+                f"{_plain(start)} takes {steps[start]:,} productions or more to be written; "
+                f"at most {MOST_STEPS:,} are"
+            )
+            yield _fault(loaded, start, FaultKind.ENDLESS, message)
+            return
+
+
 def _left_recursive(loaded: Loaded, shortest: Mapping[Nonterminal, Shortest]) -> Iterator[Fault]:
     """Faults of nonterminals that come back to themselves before any text, as no parser can."""
     productions = loaded.grammar.productions
@@ -265,13 +299,39 @@ def _left_recursive(loaded: Loaded, shortest: Mapping[Nonterminal, Shortest]) ->
         head: {symbol for production in bodies for symbol in _first(production, empty)}
         for head, bodies in productions.items()
     }
-    for head in loaded.grammar.own:
-        if head in closure(leads[head], lambda symbol: leads.get(symbol, ())):
+    own, found = loaded.grammar.own, 0
+    for head in _on_a_way_back(leads):
+        if found == _MOST_LEFT_RECURSIVE:
+            return
+        if head in own and head in closure(leads[head], lambda symbol: leads.get(symbol, ())):
+            found += 1
             message = (
                 f"{_plain(head)} comes back to itself before any text; "
                 "write the repetition with `*`, or put the text first"
             )
             yield _fault(loaded, head, FaultKind.ENDLESS, message)
+
+
+_MOST_LEFT_RECURSIVE = 20
+"""Left-recursive names of one file that are reported at most (ours): each takes a search."""
+
+
+def _on_a_way_back(leads: Mapping[Nonterminal, set[Nonterminal]]) -> list[Nonterminal]:
+    """The heads from which a cycle can be reached, in order; mostly none."""
+    users: dict[Nonterminal, list[Nonterminal]] = defaultdict(list)
+    left: dict[Nonterminal, int] = {}
+    for head, symbols in leads.items():
+        further = [symbol for symbol in symbols if symbol in leads]
+        left[head] = len(further)
+        for symbol in further:
+            users[symbol].append(head)
+    done = [head for head, number in left.items() if not number]
+    for head in done:  # grows meanwhile
+        for user in users[head]:
+            left[user] -= 1
+            if not left[user]:
+                done.append(user)
+    return [head for head, number in left.items() if number]
 
 
 def _first(production: Production, empty: set[Nonterminal]) -> Iterator[Nonterminal]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -60,11 +61,15 @@ class _Scope:
     shared: Mapping[str, Nonterminal]
     productions: dict[Nonterminal, list[Production]] = field(default_factory=dict)
     slots: set[Nonterminal] = field(default_factory=set)
-    specs: list[OptionSpec] = field(default_factory=list)
+    specs: dict[OptionSpec, None] = field(default_factory=dict)
     kinds: dict[Nonterminal, str] = field(default_factory=dict)
     option_values: dict[tuple[str, tuple[Symbol, ...] | None], None] = field(default_factory=dict)
     lines: dict[Nonterminal, tuple[int, int]] = field(default_factory=dict)
     places: dict[tuple[Nonterminal, Body], tuple[int, int]] = field(default_factory=dict)
+    bodies: set[tuple[Nonterminal, Body]] = field(default_factory=set)
+    """The productions so far."""
+    inside: Counter[str] = field(default_factory=Counter)
+    """How many heads there are so far whose names begin with a name and a dot."""
 
     def own(self, name: str) -> Nonterminal:
         """The nonterminal of a name that this file defines."""
@@ -113,15 +118,24 @@ class _Scope:
     ) -> None:
         """Add one production; an equal one before it is a fault at `place`."""
         production = Production(head, tuple(map(tuple, body)), weight, stops, volatile, wrong)
-        existing = self.productions.setdefault(head, [])
-        if any(other.body == production.body for other in existing):
+        existing = self.head(head)
+        if (head, production.body) in self.bodies:
             if place is not None:
                 message = f"{production} is there twice"
                 self.source.report(*place, FaultKind.DUPLICATE, message)
             return
         existing.append(production)
+        self.bodies.add((head, production.body))
         if place is not None:
             self.places[head, production.body] = place
+
+    def head(self, symbol: Nonterminal) -> list[Production]:
+        """The productions of a head so far; a new head gets none."""
+        if symbol not in self.productions:
+            self.productions[symbol] = []
+            parts = symbol.name.split(".")
+            self.inside.update(".".join(parts[:number]) for number in range(1, len(parts)))
+        return self.productions[symbol]
 
     def words(
         self, words: Iterable[NotationWord], line: int, head: Nonterminal
@@ -145,9 +159,8 @@ class _Scope:
             if isinstance(piece, Reference):
                 symbol = self.resolve(piece, line)
             else:
-                count = sum(name.name.startswith(f"{head.name}.") for name in self.productions)
-                symbol = Nonterminal(f"{head.name}.{count + 1}")
-                self.productions[symbol] = []
+                symbol = Nonterminal(f"{head.name}.{self.inside[head.name] + 1}")
+                self.head(symbol)
                 self.lines[symbol] = (line, piece.column)
                 self.add(symbol, [PlacedAlternative(line, inner) for inner in piece.alternatives])
             symbols.append(self.repeated(symbol, piece.repeat, alone=alone))
@@ -188,7 +201,7 @@ class _Scope:
         repeated = Nonterminal(symbol.name + suffix)
         if repeated in self.productions:
             return repeated
-        self.productions[repeated] = []
+        self.head(repeated)
         if sign == "?":
             self.produce(repeated, ())
             self.produce(repeated, [(symbol,)])
@@ -226,7 +239,7 @@ class _BlockCompiler:
         scope, block = self.scope, self.block
         scope.lines[self.head] = (block.line, block.column)
         scope.slots.add(self.head)
-        scope.productions.setdefault(self.head, [])
+        scope.head(self.head)
         self.seen: dict[str, int] = {}
         for option in block.options:
             guard = option.attributes.guard
@@ -242,8 +255,7 @@ class _BlockCompiler:
         specs = [spec]
         if spec.value == "optional" and not option.optional_short:
             specs = [replace(spec, shorts=(), words=()), replace(spec, longs=(), value="none")]
-        known = self.scope.specs
-        known += [form for form in specs if form.names and form not in known]
+        self.scope.specs |= dict.fromkeys(form for form in specs if form.names)
         for name in spec.names:
             if name in self.seen:
                 message = f"{name} is there twice, first on line {self.seen[name]}"

@@ -44,7 +44,7 @@ def own_grammars(directory: str | Path | None = None) -> OwnGrammars | None:
     Each file `NAME.grammar` is a grammar, and all else in the directory is left alone. Errors:
     UsageError where the directory cannot be read or holds no grammar. UsageError too for more than
     `MOST` grammars, and for a name that no command has. The same for a file of more than `LARGEST`
-    bytes, and for one that is not regular.
+    bytes, for one that is not regular, and for a link that leads out of the directory.
     """
     chosen = directory or os.environ.get(VARIABLE)
     if not chosen:
@@ -81,10 +81,12 @@ def own_grammars(directory: str | Path | None = None) -> OwnGrammars | None:
 def content_of(file: Path) -> bytes:
     """The bytes of a grammar's file. Errors: UsageError where it cannot be read, or is too large.
 
-    FileNotFoundError passes through.
+    UsageError too for a link that leads out of its directory: faults show parts of a file's lines,
+    which may be no grammar's. FileNotFoundError passes through.
     """
     try:
-        return read_regular(file, LARGEST)
+        content = read_regular(file, LARGEST)
+        inside = file.resolve().is_relative_to(file.parent.resolve())
     except FileNotFoundError:
         raise
     except OSError as error:
@@ -92,3 +94,9 @@ def content_of(file: Path) -> bytes:
             f"the grammar {file} cannot be read: {error.strerror}",
             hint="a grammar is a regular file of text",
         ) from None
+    if not inside:
+        raise UsageError(
+            f"the grammar {file} is a link that leads out of its directory",
+            hint="copy the file, or name the directory where it is",
+        )
+    return content

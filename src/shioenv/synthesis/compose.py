@@ -94,7 +94,7 @@ def command_tokens(words: Sequence[str]) -> tuple[Token, ...]:
     )
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=8192)
 def token(marked: str, role: Role) -> Token:
     """The token of a word as written, no-space marks included."""
     return Token(Argument.parse(marked), role)

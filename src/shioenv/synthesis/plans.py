@@ -9,7 +9,7 @@ drawn beforehand, or writes each option once.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
@@ -34,6 +34,10 @@ _MISTAKE = re.compile(r":(?:bad(?:-|$)|wrong|mistake|contradiction|failing|obsta
 nor what is marked `%wrong`."""
 
 _SHORT = re.compile(r"-[A-Za-z0-9][\w-]*")
+
+
+KEPT_PLANS = 4096
+"""Plans that one drawing keeps, of 2 to 4 KB each: made anew, a plan takes half a millisecond."""
 
 
 class PlanRow(NamedTuple):
@@ -70,7 +74,8 @@ class OptionTable:
     """The options of one bound grammar, as bits.
 
     `table` numbers the nonterminals of plans. `weights` stand in place of the grammar's, by the
-    text of a production. `uniform` makes all weights 1.
+    text of a production. `uniform` makes all weights 1. Tables that share `plans` keep a bounded
+    number of them together.
     """
 
     def __init__(
@@ -80,6 +85,7 @@ class OptionTable:
         weights: Mapping[str, float] | None,
         *,
         uniform: bool,
+        plans: PlanMaker | None = None,
     ) -> None:
         self.grammar = grammar
         self._table = table
@@ -109,8 +115,11 @@ class OptionTable:
             if not head.is_system_token:
                 for production in productions:
                     self._own[id(production)] = self._masks(head, production)
-        self.plan = lru_cache(maxsize=4096)(self._plan)
+        self._plans = plans or plans_kept()
+
+    def plan(self, start: Nonterminal, names: frozenset[str] | None) -> WritingPlan | None:
         """The plan for a start symbol and a set of options (None: all); None where none exists."""
+        return self._plans(self, start, names)
 
     def _bit(self, name: str) -> int:
         return self.bits.setdefault(name, 1 << len(self.bits))
@@ -200,16 +209,10 @@ class OptionTable:
                     needs = 0
                     for one in met:
                         needs |= 1 << one
+                    own, lines = self._own[id(production)]
+                    row = PlanRow(self._weight(production), own, lines, 0, production.stops)
                     bodies[number].append(
-                        _Body(
-                            index,
-                            self._weight(production),
-                            *self._own[id(production)],
-                            production.stops,
-                            met=tuple(met),
-                            needs=needs,
-                            text=not every,
-                        )
+                        _Body(index, own, row, met=tuple(met), needs=needs, text=not every)
                     )
         writing = {len(heads) - 1, *_can(bodies)}
         plain = {number: every for number, every in bodies.items() if number not in writing}
@@ -226,21 +229,24 @@ class OptionTable:
             self._rows(heads, kept, {}),
         )
 
-    def _plan(self, start: Nonterminal, names: frozenset[str] | None) -> WritingPlan | None:
+    def make_plan(self, start: Nonterminal, names: frozenset[str] | None) -> WritingPlan | None:
+        """As `plan`, made anew."""
         wanted = -1 if names is None else self.mask(names)
         if wanted is None:
             return None
         part = self._part(start)
+        others = ~wanted
         allowed = {
-            number: [body for body in bodies if not body.own & ~wanted]
+            number: [body for body in bodies if not body.own & others]
             for number, bodies in part.bodies.items()
         }
         number = len(part.heads) - 1  # the start symbol's: everything else is further in
         if whole := [body for body in allowed.get(number, ()) if wanted and body.is_all(wanted)]:
             allowed[number] = whole
         clean = _clean(allowed, part.clean)
+        endless = ~clean
         kept = {
-            number: [body for body in bodies if not body.needs & ~clean]
+            number: [body for body in bodies if not body.needs & endless]
             for number, bodies in allowed.items()
             if clean >> number & 1
         }
@@ -269,10 +275,22 @@ class OptionTable:
                     for one in body.met:
                         if one in can:
                             below |= can[one]
-                    of_head[body.index] = PlanRow(
-                        body.weight, body.own, body.lines, below, body.stops
+                    row = body.row
+                    of_head[body.index] = (
+                        PlanRow(row.weight, row.own, row.lines, below, row.stops) if below else row
                     )
         return rows
+
+
+PlanMaker: TypeAlias = Callable[
+    [OptionTable, Nonterminal, frozenset[str] | None], WritingPlan | None
+]
+"""Gives a table's plan for a start symbol and a set of options."""
+
+
+def plans_kept() -> PlanMaker:
+    """Makes plans, and keeps those of `KEPT_PLANS` that were asked for last."""
+    return lru_cache(maxsize=KEPT_PLANS)(OptionTable.make_plan)
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,10 +299,9 @@ class _Body:
 
     index: int
     """The production's place among those of its head."""
-    weight: float
     own: int
-    lines: int
-    stops: bool
+    row: PlanRow
+    """Its row in plans where its nonterminals may write no option."""
     met: tuple[int, ...]
     """The numbers of the heads in its body."""
     needs: int
@@ -348,11 +365,13 @@ def _clean(allowed: _Bodies, clean: int = 0) -> int:
     before = -1
     while clean != before:
         before = clean
+        endless = ~clean
         for number, bodies in allowed.items():
-            if not clean >> number & 1:
+            if endless >> number & 1:
                 for body in bodies:
-                    if not body.needs & ~clean:
+                    if not body.needs & endless:
                         clean |= 1 << number
+                        endless = ~clean
                         break
     return clean
 

@@ -22,9 +22,11 @@ from shioenv.grammar.spelling import spelt
 from shioenv.grammar.symbols import Grammar, Nonterminal
 from shioenv.seeding import generator
 from shioenv.synthesis.compose import Composites, command_tokens, compose, token
+from shioenv.synthesis.digest_set import DigestSet
 from shioenv.synthesis.drawing import Drawing, DrawingSettings
 from shioenv.synthesis.mistakes import mistaken
 from shioenv.synthesis.people import LONGEST_SHAPE, People, is_operator
+from shioenv.synthesis.plans import PlanMaker, plans_kept
 from shioenv.synthesis.policy import LengthPolicy, Policy, PolicySettings, settings_named
 from shioenv.synthesis.rows import TypedSoFar
 from shioenv.synthesis.samplers import Sampler, check_sampler
@@ -206,7 +208,9 @@ def draw_samples(
     if not grammars:
         raise UsageError("sampling needs at least one command")
     sampler = partial(Sampler, drawing.sampler, policy=chooser, horizon=horizon)
-    place = partial(place_of, sampler, grammars, InputParser(grammars), settings)
+    place = partial(
+        place_of, sampler, grammars, InputParser(grammars), settings, plans=plans_kept()
+    )
     if callable(catalogue):
         places = {directory: place(catalogue(directory)) for directory in start_directories}
     else:
@@ -238,7 +242,7 @@ def _with_mistakes(
     samples: Iterator[Sample], places: Mapping[str, DrawingPlace], share: float, random: Random
 ) -> Iterator[Sample]:
     """The samples, a share of them with a mistake; still all different."""
-    made: set[tuple[str, str]] = set()
+    made = DigestSet()
     for one in samples:
         if random.random() < share:
             place = places[one.cwd]
@@ -248,19 +252,20 @@ def _with_mistakes(
                 for word in place.grammars[trace.grammar].command_tokens
             }
             wrong = mistaken(one.input, by_word, place.values, random)
-            if wrong is not None and (one.cwd, wrong[0].text) not in made:
-                made.add((one.cwd, wrong[0].text))
+            if wrong is not None and made.add(one.cwd, wrong[0].text):
                 yield replace(one, input=wrong[0], mistake=wrong[1])
                 continue
-        if (one.cwd, one.input.text) not in made:
-            made.add((one.cwd, one.input.text))
+        if made.add(one.cwd, one.input.text):
             yield one
 
 
 def _in_a_row(
     samples: Iterator[Sample], places: Mapping[str, DrawingPlace], length: int, random: Random
 ) -> Iterator[Sample]:
-    """The samples in rows of `length`; all different. Samples that fit into no row are left out."""
+    """The samples in rows of `length`; all different. Samples that fit into no row are left out.
+
+    No two rows of a start directory have the same first input, so all histories differ.
+    """
     waiting = deque[Sample](maxlen=WAITING)
 
     def fitting(row: TypedSoFar, wanted: str) -> Sample:
@@ -275,7 +280,7 @@ def _in_a_row(
             waiting.append(one)
         return next(one for one in samples if one.cwd == row.start)
 
-    made: set[tuple[str, tuple[str, ...]]] = set()
+    firsts = DigestSet()
     while True:
         first = next(samples)
         waiting.append(first)
@@ -286,14 +291,12 @@ def _in_a_row(
         while len(history) < length:
             one = fitting(row, row.wanted(random))
             shell_input = one.input if one.mistake else row.threaded(one.input, random)
-            typed = (*history, shell_input.text)
             volatile = volatile or one.volatile
-            if (one.cwd, typed) in made:
+            if not history and not firsts.add(one.cwd, shell_input.text):
                 continue
-            made.add((one.cwd, typed))
             yield replace(one, input=shell_input, history=history, volatile=volatile)
             row.typed(shell_input)
-            history = typed
+            history = (*history, shell_input.text)
 
 
 def place_of(
@@ -302,11 +305,13 @@ def place_of(
     parser: InputParser,
     settings: PolicySettings,
     catalogue: Catalogue,
+    *,
+    plans: PlanMaker | None = None,
 ) -> DrawingPlace:
     """What can be drawn with a catalogue's values by settings.
 
-    A grammar by which no input can be written there is left out. Errors: UnboundTokenError where it
-    is the only one.
+    Places that share `plans` keep a bounded number of them together. A grammar by which no input
+    can be written there is left out. Errors: UnboundTokenError where it is the only one.
     """
     bound: dict[str, Grammar] = {}
     for grammar in grammars:
@@ -330,6 +335,7 @@ def place_of(
         values=with_vocabulary(catalogue),
         people=people,
         settings=settings,
+        plans=plans or plans_kept(),
     )
 
 
@@ -357,7 +363,7 @@ class _Stream:
             return
         random = generator(seed, "sample")
         share = self.composites.share
-        seen: set[tuple[str, str]] = set()
+        seen = DigestSet()
         fresh = list(self.names)
         misses: Counter[str] = Counter()
         people = self.settings.usage_share > 0
@@ -365,7 +371,7 @@ class _Stream:
             directory = _pick(random, self.directories)
             if people and random.random() < self.settings.usage_share:
                 drawn = self._usual(random, directory, composite=random.random() < share)
-                if drawn is not None and _is_new(drawn, seen):
+                if drawn is not None and seen.add(drawn.cwd, drawn.input.text):
                     misses[USUAL] = 0
                     yield drawn
                     continue
@@ -381,7 +387,7 @@ class _Stream:
                 )
             name = _pick(random, names)
             drawn = self._draw(random, directory, name, composite=composite)
-            if drawn is not None and _is_new(drawn, seen):
+            if drawn is not None and seen.add(drawn.cwd, drawn.input.text):
                 misses[COMPOSITES if composite else name] = 0
                 yield drawn
                 continue
@@ -400,7 +406,7 @@ class _Stream:
         nothing new. A length for which no command is left leaves the rounds.
         """
         random = generator(seed, "sample", "lengths")
-        seen: set[tuple[str, str]] = set()
+        seen = DigestSet()
         fresh = {length: list(self.names) for length in lengths}
         misses: Counter[tuple[str, int]] = Counter()
         turns: list[int] = []
@@ -425,7 +431,7 @@ class _Stream:
             except _NoSuchLengthError:
                 drawn = None
                 misses[name, length] += USED_UP_LENGTH // 4
-            if drawn is not None and _is_new(drawn, seen):
+            if drawn is not None and seen.add(drawn.cwd, drawn.input.text):
                 misses[name, length] = 0
                 turns.pop()
                 yield drawn
@@ -581,13 +587,6 @@ def _sample(
         trace.volatile or place.grammars[trace.grammar].header.volatile for trace in traces
     )
     return Sample(shell_input, directory, volatile, tuple(traces))
-
-
-def _is_new(drawn: Sample, seen: set[tuple[str, str]]) -> bool:
-    """Whether an input was not seen yet in its start directory; it counts as seen from now on."""
-    before = len(seen)
-    seen.add((drawn.cwd, drawn.input.text))
-    return len(seen) > before
 
 
 def _pick(random: Random, items: Sequence[str]) -> str:

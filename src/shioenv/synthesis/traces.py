@@ -23,6 +23,7 @@ from shioenv.synthesis.nested import (
     substitution,
 )
 from shioenv.synthesis.people import People
+from shioenv.synthesis.plans import PlanMaker
 from shioenv.synthesis.policy import PolicySettings
 from shioenv.synthesis.samplers import Sampler
 from shioenv.synthesis.writer import CommandWriter, Written
@@ -87,6 +88,7 @@ class DrawingPlace:
     values: Catalogue
     people: People | None
     settings: PolicySettings
+    plans: PlanMaker
     writers: dict[str, CommandWriter] = field(default_factory=dict)
     inner: dict[str, CommandWriter] = field(default_factory=dict)
     """By grammar, what writes a command that another command runs."""
@@ -109,6 +111,7 @@ class DrawingPlace:
                 self.values,
                 self.settings,
                 None if self.people is None else self,
+                self.plans,
             )
         return self.writers[name]
 

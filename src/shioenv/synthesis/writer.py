@@ -34,7 +34,7 @@ from shioenv.grammar.symbols import (
     TerminalText,
 )
 from shioenv.synthesis.derivation import BREAK, Derivation, ProductionTable
-from shioenv.synthesis.plans import OptionTable, PlanRow, WritingPlan
+from shioenv.synthesis.plans import OptionTable, PlanMaker, PlanRow, WritingPlan
 from shioenv.synthesis.policy import PolicySettings
 from shioenv.synthesis.usage import ABOUT_ITSELF, CommandUsage
 from shioenv.synthesis.wording import (
@@ -153,9 +153,12 @@ class CommandWriter:
         names: Names,
         settings: PolicySettings,
         nested: Nested | None = None,
+        plans: PlanMaker | None = None,
     ) -> None:
         self.grammar = grammar
-        self.options = OptionTable(grammar, table, settings.weights, uniform=settings.uniform)
+        self.options = OptionTable(
+            grammar, table, settings.weights, uniform=settings.uniform, plans=plans
+        )
         self._settings = settings
         self._chooser = settings.chooser
         self._table = table

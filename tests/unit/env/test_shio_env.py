@@ -250,7 +250,7 @@ def test_length_limit_can_be_chosen() -> None:
 
 def test_filling_the_last_cell_of_the_last_row_executes() -> None:
     env, runner = make(max_segments=1, max_arguments=2)
-    actions = row("echo", "a", "b", "c", "d", "e")
+    actions = row("echo", "a", "b", ">", "c", ";")
     assert env.columns == len(actions)
     env.reset(seed=0)
     for action in actions[:-1]:
@@ -264,13 +264,13 @@ def test_filling_the_last_cell_of_the_last_row_executes() -> None:
     assert reward == info["irreducibility"] == 1.0
     assert info["row_full"]
     assert info["error"] is None
-    assert observation[1] == ("echo", "a", "b", "c", "d", "e")
-    assert info["input"] == "cd /home/ubuntu; echo a b c d e"
+    assert observation[1] == ("echo", "a", "b", ">", "c", ";")
+    assert info["input"] == "cd /home/ubuntu; echo a b > c ;"
 
 
 def test_filling_an_earlier_row_ends_nothing() -> None:
     env, runner = make(max_commands=2, max_segments=1, max_arguments=1)
-    full = row(*"abcde")
+    full = row(*"ab>c;")
     _, reward, terminated, truncated, info = play(env, full)
     assert (reward, terminated, truncated, info["row_full"]) == (0.0, False, False, True)
     assert runner.asked == []
@@ -282,7 +282,7 @@ def test_filling_an_earlier_row_ends_nothing() -> None:
 def test_going_past_a_bound_ends_the_episode_for_nothing(action: Any) -> None:
     env, runner = make(max_commands=2, max_segments=1, max_arguments=1)
     second = row("ls") if action[2] else []
-    before = play(env, [*row(*"abcde"), *second])
+    before = play(env, [*row(*"ab>c;"), *second])
     observation, reward, terminated, truncated, info = env.step(action)
     assert (reward, terminated, truncated) == (0.0, True, False)
     assert info == {**before[4], "error": "HORIZON"}
@@ -292,10 +292,59 @@ def test_going_past_a_bound_ends_the_episode_for_nothing(action: Any) -> None:
 
 def test_full_row_can_be_executed() -> None:
     env, _ = make(max_commands=2, max_segments=1, max_arguments=1)
-    *_, terminated, truncated, info = play(env, [*row(*"abcde"), EXECUTE])
+    *_, terminated, truncated, info = play(env, [*row(*"ab>c;"), EXECUTE])
     assert terminated
     assert not truncated
-    assert info["input"] == "cd /home/ubuntu; a b c d e"
+    assert info["input"] == "cd /home/ubuntu; a b > c ;"
+
+
+@pytest.mark.parametrize(
+    "full",
+    [
+        "echo a b",
+        "echo a b > c",
+        "echo > c a b",
+        "> c echo a b",
+        "echo a 2>&1 b",
+        "date ; echo a b",
+        "echo a b | cat c d",
+        "echo a -l<ns>",
+    ],
+)
+def test_one_argument_more_than_a_command_may_have_is_past_the_bound(full: str) -> None:
+    env, runner = make(max_segments=3, max_arguments=2)
+    before = play(env, row(*full.split()))
+    assert before[4]["error"] is None
+    observation, reward, terminated, truncated, info = env.step(("x", 0, 0))
+    assert (reward, terminated, truncated) == (0.0, True, False)
+    assert info == {**before[4], "error": "HORIZON"}
+    assert not info["row_full"]
+    assert observation == before[0]
+    assert runner.asked == []
+
+
+def test_operators_and_targets_are_no_arguments() -> None:
+    env, _ = make(max_segments=2, max_arguments=1)
+    words = ["echo", "a", "2>&1", ">", "b", "|", "cat", "c", ">>", "d"]
+    assert len(words) == env.columns
+    *_, truncated, info = play(env, row(*words))
+    assert truncated
+    assert info["input"] == "cd /home/ubuntu; " + " ".join(words)
+
+
+@pytest.mark.parametrize("operator", ["|", "&&", "||", ";", "&"])
+def test_one_command_more_than_a_row_may_have_is_past_the_bound(operator: str) -> None:
+    env, runner = make(max_segments=2, max_arguments=3)
+    play(env, row("ls", operator, "ls", operator))
+    _, reward, terminated, _, info = env.step(("ls", 0, 0))
+    assert (reward, terminated, info["error"]) == (0.0, True, "HORIZON")
+    assert runner.asked == []
+
+
+def test_a_command_has_the_papers_arguments_by_default() -> None:
+    env, _ = make()
+    play(env, row("echo", *"abcdefghijkl"))
+    assert env.step(("m", 0, 0))[4]["error"] == "HORIZON"
 
 
 # execution
@@ -422,15 +471,15 @@ def test_step_can_be_repeated_after_an_exception(error: BaseException, opened: i
     opener = Opener()
     opener.make = lambda: failing(opener, opened, error)
     env = ShIOEnv(runner=opener, max_segments=1, max_arguments=1)
-    play(env, row(*"abcd"))
+    play(env, row(*"ab>c"))
     with pytest.raises(type(error)):
-        env.step(("e", 0, 0))
+        env.step((";", 0, 0))
     assert [one.closed for one in opener.opened] == [1] * opened
-    observation, _, terminated, truncated, info = env.step(("e", 0, 0))
+    observation, _, terminated, truncated, info = env.step((";", 0, 0))
     assert terminated
     assert truncated
-    assert info["input"].endswith("a b c d e")
-    assert observation[1][4] == "e"
+    assert info["input"].endswith("a b > c ;")
+    assert observation[1][4] == ";"
 
 
 def test_broken_observer_of_somebody_else_is_neither_closed_nor_asked_again() -> None:

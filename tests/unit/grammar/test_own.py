@@ -127,6 +127,52 @@ def test_hostile_files_are_refused(tmp_path: Path) -> None:
         load_grammars(["say"], own=own_grammars(place))
 
 
+def test_a_link_out_of_the_directory_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("password hunter2\n")
+    place = write(tmp_path / "mine", "say")
+    (place / "tell.grammar").symlink_to(tmp_path / "secret")
+    for read in (
+        lambda: own_grammars(place),
+        lambda: check_grammars(["tell"], directory=place),
+    ):
+        with pytest.raises(UsageError, match="leads out") as caught:
+            read()
+        assert "hunter2" not in str(caught.value)
+    (place / "tell.grammar").unlink()
+    (place / "loud.grammar").symlink_to("say.grammar")
+    (tmp_path / "other").symlink_to(place)
+    assert getattr(own_grammars(tmp_path / "other"), "names", None) == ("loud", "say")
+
+
+def chain(body: str, levels: int) -> str:
+    lines = [f"<a{n}> = " + body.format(f"<a{n + 1}>") for n in range(levels)]
+    return "\n".join([*lines, f"<a{levels}> = x | ()", ""])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        chain("{0} {0}", 60),
+        f"<a0> = {'(' * 2000}x{')' * 2000}\n",
+    ],
+    ids=["doubling", "nested groups"],
+)
+def test_grammars_that_grow_without_bound_are_faulty(tmp_path: Path, text: str) -> None:
+    header = GRAMMAR.format(name="say").replace("<number>", "<a0>")
+    (tmp_path / "say.grammar").write_text(f"{header}{text}")
+    with pytest.raises(FaultyGrammarError):
+        load_grammars(["say"], own=own_grammars(tmp_path))
+    assert check_grammars(["say"], directory=tmp_path)
+
+
+def test_many_option_lines_are_read(tmp_path: Path) -> None:
+    lines = "".join(f"  --option-{number}=<number>\n" for number in range(5000))
+    text = GRAMMAR.format(name="say").replace("  -l, --loud\n", f"  -l, --loud\n{lines}")
+    (tmp_path / "say.grammar").write_text(text)
+    (say,) = load_grammars(["say"], own=own_grammars(tmp_path))
+    assert len(say.options) == 5001
+
+
 def test_an_unknown_command_is_told_how_it_gets_a_grammar(tmp_path: Path) -> None:
     with pytest.raises(UnknownGrammarError) as caught:
         load_grammars(["zzyzx"], own=own_grammars(write(tmp_path / "mine", "say")))

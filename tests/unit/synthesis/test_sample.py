@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import fields
+from hashlib import sha256
 from itertools import islice
 from typing import Any
 
@@ -226,3 +227,31 @@ def test_impossible_requests_are_refused_before_the_first_sample() -> None:
     for wrong in refused:
         with pytest.raises(UsageError):
             draw(1, **wrong)
+
+
+LETTERS = small(
+    "letters",
+    "options <option>\n  -a, --all\n  -b <letter>\n  --color[=<letter>]\n  -v\n"
+    "<letter> = a | b | c | d | e | f\n"
+    "start letters <option>* <letter>*\n",
+)
+
+STREAMS: dict[str, tuple[dict[str, Any], str]] = {
+    "mixed": ({}, "07814b719cd79ae8"),
+    "paper": ({"policy": "paper"}, "7cef4cd1129367c3"),
+    "lengths": ({"policy": "lengths"}, "a8b1a91bbb147885"),
+    "mistakes": ({"mistakes": 0.5}, "636ed96ee9500987"),
+}
+"""Settings that differ, and the SHA-256 of the first 300 samples drawn with them."""
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_the_stream_of_a_seed_stays_what_it_is(name: str) -> None:
+    settings, digest = STREAMS[name]
+    drawing = Drawing(seed=3, start_directories=("/a", "/b"), **settings)
+    grammars = [LETTERS, PRODUCER, FILTER]
+    found = sha256()
+    for one in draw_samples(drawing, count=300, catalogue=stand_in_catalogue(), grammars=grammars):
+        fields_of = (one.cwd, one.input.text, one.history, one.mistake, one.volatile)
+        found.update(repr(fields_of).encode())
+    assert found.hexdigest()[:16] == digest

@@ -1,0 +1,78 @@
+"""Memory that drawing keeps for each input, and the time of an input.
+
+    python benchmarks/drawing.py [--count N] [--policy P] [--mistakes SHARE] [--session-length N]
+
+Draws N inputs, then N more, and prints what Python's own allocations and the process's resident
+memory grew by in the second half. By then the caches, whose size is bounded, are nearly full.
+`--time` measures no allocations, which slows drawing down, and prints the time of an input.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import time
+import tracemalloc
+from itertools import islice
+from pathlib import Path
+
+from shioenv.synthesis.drawing import Drawing
+from shioenv.synthesis.sample import sample
+
+
+def resident() -> int:
+    """The bytes of this process that are in memory."""
+    for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1024
+    raise OSError("/proc/self/status has no VmRSS")
+
+
+def measure(drawing: Drawing, count: int, *, traced: bool) -> dict[str, float]:
+    """Figures of a second half of `count` inputs."""
+    if traced:
+        tracemalloc.start()
+    stream = sample(drawing)
+    figures = []
+    for _ in range(2):
+        begun = time.perf_counter()
+        for _ in islice(stream, count):
+            pass
+        took = time.perf_counter() - begun
+        gc.collect()
+        allocated = tracemalloc.get_traced_memory()[0] if traced else 0
+        figures.append((took, allocated, resident()))
+    (_, allocated, memory), (took, allocated_then, memory_then) = figures
+    shown = {"milliseconds": round(1000 * took / count, 3)}
+    if traced:
+        shown = {"allocated_bytes": round((allocated_then - allocated) / count, 1)}
+    return {
+        "inputs": 2 * count,
+        **shown,
+        "resident_bytes": round((memory_then - memory) / count, 1),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--count", type=int, default=40_000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--policy", default="default")
+    parser.add_argument("--mistakes", type=float, default=0.0)
+    parser.add_argument("--session-length", type=int, default=1)
+    parser.add_argument("--time", action="store_true", help="measure time, not allocations")
+    given = parser.parse_args()
+    drawing = Drawing(
+        seed=given.seed,
+        policy=given.policy,
+        mistakes=given.mistakes,
+        session_length=given.session_length,
+    )
+    print(json.dumps(measure(drawing, given.count, traced=not given.time)))
+
+
+if __name__ == "__main__":
+    main()
