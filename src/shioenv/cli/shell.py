@@ -116,10 +116,15 @@ def _show_on_terminal(behavior: Behavior) -> None:
 
 def _run_lines(shell: Shell, recording: Cast | None, *, at_terminal: bool, changes: bool) -> int:
     """Run the commands of standard input, one after the other."""
-    from shioenv.bash.complete import ScriptReader
+    from shioenv.bash.complete import MOST_PARSED, ScriptReader
     from shioenv.errors import Abstained, InputError
+    from shioenv.sandbox.base import LONGEST_INPUT
 
     def line(has_begun: bool) -> str:
+        if script.begun > LONGEST_INPUT or script.parsed > MOST_PARSED:
+            raise InputError(
+                "a command of more than one line is too long", hint="split it into several commands"
+            )
         if not at_terminal:
             return os.fsdecode(sys.stdin.buffer.readline())
         return _typed("> " if has_begun else f"{shell.state.before.document['cwd']}# ")
