@@ -425,8 +425,9 @@ class Terminal:
         """
         last = len(self.start.history)
         last += max((n for n, one in enumerate(self._rows, 1) if not one.beside), default=0)
-        if self._lines is None or self._lines.given_back:
+        if self._lines is None or self._lines.given_back or self._lines.gone:
             self._refuse_entered("repeated")
+            self.rest()
             lines = self.machine.lend_shell(self.start.cwd)
             rows = [*self._history, *(one.again for one in self._rows)]
             for number, row in enumerate(rows):
