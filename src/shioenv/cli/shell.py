@@ -132,6 +132,7 @@ def _run_lines(shell: Shell, recording: Cast | None, *, at_terminal: bool, chang
     status = 0
     script = ScriptReader()
     for command in script.commands(line):
+        script.refused = script.refused and not at_terminal  # Bash goes on at a terminal
         if recording is not None:
             typed = command.replace("\n", "\r\n")
             recording.typed(f"{typed}\r\n".encode("utf-8", "surrogateescape"))
@@ -155,7 +156,6 @@ def _run_lines(shell: Shell, recording: Cast | None, *, at_terminal: bool, chang
                 printing.note(f"  {describe(operation)}")
         if shell.ended:
             break
-        script.refused = script.refused and not at_terminal  # Bash goes on at a terminal
     return status
 
 
