@@ -410,6 +410,16 @@ class Lines:
         if not self.given_back:  # else the machine may be another shell's
             self._sandbox.interrupt()
 
+    def close_idle(self) -> bool:
+        """As `close`, unless another thread's call goes on; whether the shell was closed."""
+        if not self._calls.lock.acquire(blocking=False):
+            return False
+        try:
+            self.close()
+        finally:
+            self._calls.lock.release()
+        return True
+
     def close(self) -> None:
         """Ends the shell and all that it left; closing twice does nothing.
 
