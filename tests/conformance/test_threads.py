@@ -18,6 +18,7 @@ from shioenv.domain.scripted import ScriptedRunner
 from shioenv.errors import SandboxError, ShellEndedError
 from shioenv.live.asked import AskedShell, RepeatedShell
 from shioenv.live.resident import ResidentShell, open_shell
+from shioenv.live.terminal import Terminal
 from shioenv.sandbox.base import Limits, Request
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
 from shioenv.system.store import System
@@ -214,6 +215,35 @@ def test_closing_a_shell_ends_the_line_of_another_thread(system: System) -> None
         with ResidentShell(runner, HOME) as other:
             shell.interrupt()
             assert other.run("ls /tmp/late 2> /dev/null; echo here").output == b"here\n"
+
+
+def test_a_shell_is_lent_at_no_running_shells_cost(system: System) -> None:
+    with open_sandbox(system, Limits(wall_seconds=3600)) as runner:
+        busy: list[Any] = [runner.lend_shell(HOME) for _ in range(runner.lends)]
+        with ThreadPoolExecutor(len(busy)) as threads:
+            text = "sleep 3600"
+            running = [threads.submit(lines.run, text) for lines in busy]
+            for lines in busy:
+                wait_for(lambda lines=lines: lines._sandbox._asking)
+            third = runner.lend_shell(HOME)
+            assert not third.ended
+            fourth = runner.lend_shell(HOME)
+            assert third.given_back
+            assert not any(lines.given_back for lines in busy)
+            assert fourth.run("echo here").output == b"here\n"
+            assert not any(call.done() for call in running)
+            runner.close()
+
+
+def test_more_terminals_than_shells_type_in_threads(runner: SandboxRunner) -> None:
+    def typed(number: int) -> list[bytes]:
+        terminal = Terminal(runner, HOME)
+        rows = [f"n={number}", *["echo $n"] * 4]
+        return [terminal.run(row).output for row in rows]
+
+    with ThreadPoolExecutor(THREADS) as threads:
+        for number, outputs in enumerate(threads.map(typed, range(THREADS))):
+            assert outputs == [b"", *[b"%d\n" % number] * 4]
 
 
 def test_threads_share_shells_without_a_machine(runner: SandboxRunner) -> None:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import threading
 from pathlib import Path
 
 import pytest
 from fronts_tasks import sandboxes
 
-from shioenv.fronts.seat import Seat, runner_seat, started
-from shioenv.live.entered import Command, EnteredMachine
+from shioenv.fronts.seat import CommandTimeoutError, Seat, finished, runner_seat, started
+from shioenv.live.entered import Command, EnteredMachine, group_of
 from shioenv.sandbox.base import MEBIBYTE, Entered, Limits
 from shioenv.system.store import System
 
@@ -94,3 +95,25 @@ def test_a_command_whose_caller_is_cancelled_is_ended_and_leaves_nothing_open(
     before, after, there = asyncio.run(run())
     assert after == before
     assert there == b"0\n"
+
+
+def test_a_command_that_runs_out_of_time_at_once_is_ended(system: System) -> None:
+    async def run() -> int:
+        seat = Seat(lambda: EnteredMachine(system, Limits(memory_bytes=512 * MEBIBYTE)))
+        try:
+            with pytest.raises(CommandTimeoutError):
+                await finished(seat, Command(text="sleep 1000"), seconds=0)
+            text = "while pgrep -x sleep > /dev/null; do :; done"
+            return (await finished(seat, Command(text=text), seconds=60)).exit_code
+        finally:
+            await seat.close()
+
+    assert asyncio.run(run()) == 0
+
+
+def test_reading_a_group_leaves_the_status_to_be_read() -> None:
+    talk, other = socket.socketpair()
+    with talk, other:
+        other.sendall(b"group 12\nstatus 3\n")
+        assert group_of(Entered(talk.fileno(), -1, -1)) == 12
+        assert talk.recv(100) == b"status 3\n"

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.domain.inputs import Session
+from shioenv.errors import SandboxError, ShellEndedError, TerminalError
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.live.entered import Command, Running
 from shioenv.live.terminal import Terminal
@@ -212,3 +213,60 @@ def test_commands_that_entered_have_to_leave_this_state(
         entered = terminal.enter(Command(text=f"{row}; {chmod.solution}", cwd=HOME))
         asyncio.run(Running(entered).finish())
         assert Judge(chmod, observer).judge(terminal).extra == extra
+
+
+def interrupted(*_: object) -> object:
+    raise KeyboardInterrupt
+
+
+def test_an_interrupted_row_loses_no_machine_that_was_entered(
+    observer: SandboxRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terminal = Terminal(observer, HOME)
+    asyncio.run(Running(terminal.enter(Command(text="touch /tmp/mark"))).finish())
+    terminal.run("ls /tmp/mark")
+    with monkeypatch.context() as patched:
+        patched.setattr("shioenv.behavior.lines.LineRecorder.behavior", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            terminal.run("true")
+    with pytest.raises(TerminalError, match="a command entered the machine"):
+        terminal.run("ls /tmp/mark")
+    with pytest.raises(TerminalError, match="a command entered the machine"):
+        terminal.done()
+    with pytest.raises(TerminalError, match="a command entered the machine"):
+        terminal.enter(Command(text="true"))
+
+
+def test_rows_are_typed_again_after_an_interrupted_one(
+    observer: SandboxRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terminal = Terminal(observer, HOME)
+    terminal.run("touch /tmp/mark; v=1")
+    with monkeypatch.context() as patched:
+        patched.setattr("shioenv.behavior.lines.LineRecorder.behavior", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            terminal.run("v=2")
+    assert terminal.run("ls /tmp/mark; echo $v").output == b"/tmp/mark\n1\n"
+
+
+def test_a_shell_whose_machine_is_gone_starts_no_other_one(
+    observer: SandboxRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = observer.start_shell(HOME, idle_seconds=60)
+    with monkeypatch.context() as patched:
+        patched.setattr(lines._recorder, "behavior", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            lines.run("true")
+    with pytest.raises(ShellEndedError):
+        lines.run("true")
+    for use in (
+        lambda: lines.restart(idle_seconds=60),
+        lambda: lines.start_terminal("true", idle_seconds=60),
+        lambda: lines.enter("true", wall_seconds=60, idle_seconds=60),
+        lambda: lines.beside("true"),
+        lines.look,
+        lines.settle,
+    ):
+        with pytest.raises(SandboxError, match="machine is gone"):
+            use()
+    lines.close()

@@ -8,10 +8,16 @@ from collections.abc import Callable, Iterator
 from shioenv.bash.read import Reader
 from shioenv.bash.scan import Refused
 
+MOST_PARSED = 2_000_000
+"""Characters that callers have parsed at most to find the end of one command (ours): a long
+quotation or expansion over many lines is parsed again at each line that may close it."""
+
 _ANY = re.compile("")
 _CONTINUED = re.compile(r"(?<!\\)(?:\\\\)*\\\n\Z")
 _UNCLOSED = re.compile(r"an? (\S+) is never closed")
 _CLOSING = re.compile(r"[)\]}'\"`]")
+_CLOSING_QUOTES = {"'": re.compile("'"), '"': re.compile('[")]'), "`": re.compile("`")}
+"""What may close a quotation, or show that Bash refuses a substitution within it."""
 
 
 class ScriptReader:
@@ -24,6 +30,10 @@ class ScriptReader:
 
     def __init__(self) -> None:
         self._text, self._wanted = "", _ANY
+        self._short = ""
+        """The text with `:` in place of whole commands within the one that has begun.
+
+        The same lines complete it, and parsing it again at each line costs little."""
         self.refused = False
         """Whether Bash refuses the newest command, and reads no other one after it."""
         self.parsed = 0
@@ -38,17 +48,18 @@ class ScriptReader:
         """The command that a line completes; the line may lack its newline."""
         line = line.removesuffix("\n").replace("\0", "") + "\n"
         self._text += line
-        text = self._text
-        if not self._wanted.search(text, max(0, len(text) - len(line) - 2)):
+        self._short += line
+        if not self._wanted.search(self._text, max(0, len(self._text) - len(line) - 2)):
             return None
-        self.parsed += len(text)
-        missing = _missing(text)
+        self.parsed += len(self._short)
+        missing, self._short = _missing(self._short)
         self._wanted = missing or _ANY
         return self.end() if missing is None else None
 
     def end(self) -> str | None:
         """The command that has begun, as the end of the script leaves it."""
-        text, self._text, self._wanted, self.parsed = self._text, "", _ANY, 0
+        text, self._text, self._short = self._text, "", ""
+        self._wanted, self.parsed = _ANY, 0
         try:
             if not Reader(text).whole():
                 return None
@@ -73,32 +84,45 @@ class ScriptReader:
             yield command
 
 
-def _missing(text: str) -> re.Pattern[str] | None:
+def _missing(text: str) -> tuple[re.Pattern[str] | None, str]:
     """What the next lines have to hold before they may complete a text; None for a complete one.
 
     A text that no line can complete is complete: Bash refuses it. The pattern is searched for in
-    the last two characters of a line and in the line behind it.
+    the last two characters of a line and in the line behind it. Also returns a text that the same
+    lines complete, shorter where the open command holds whole ones.
     """
     reader = Reader(text)
     try:
         reader.whole()
     except Refused as refused:
-        if _UNCLOSED.fullmatch(refused.why):
-            return _CLOSING
+        if reader.open_document is not None and refused.place >= len(text):
+            return _ending(reader.open_document), text
+        short = text
+        if reader.shortened is not None and not _CONTINUED.search(text):
+            place, instead = reader.shortened
+            short = text[:place] + instead
+            if not short.endswith("\n") or _CONTINUED.search(short):
+                short += "\n"
+        if unclosed := _UNCLOSED.fullmatch(refused.why):
+            return _CLOSING_QUOTES.get(unclosed[1], _CLOSING), short
         is_open = refused.place >= len(text) and not _is_too_deep(refused)
-        return _ANY if is_open else None
+        return _ANY if is_open else None, short
     except RecursionError:
-        return None
-    delimiter = reader.open_document
-    if delimiter is not None:
-        ends = "|".join(re.escape(delimiter[place:]) for place in range(len(delimiter)))
-        return re.compile(rf"\n\t*(?:{ends})\n?\Z|\\\n\n\Z" if ends else r"\n\n\Z")
+        return None, text
+    if reader.open_document is not None:
+        return _ending(reader.open_document), text
     if _CONTINUED.search(text):
         try:  # a backslash at the end of a comment joins no line to it
             Reader(f"{text[:-2]}'").whole()
         except (Refused, RecursionError):
-            return _ANY
-    return None
+            return _ANY, text
+    return None, text
+
+
+def _ending(delimiter: str) -> re.Pattern[str]:
+    """A line that may end a here-document, after the newline or the joined line before it."""
+    ends = "|".join(re.escape(delimiter[place:]) for place in range(len(delimiter)))
+    return re.compile(rf"\n\t*(?:{ends})\n?\Z|\\\n\n\Z" if ends else r"\n\n\Z")
 
 
 def _is_too_deep(refused: Refused) -> bool:

@@ -97,6 +97,7 @@ class Reader(Tokens):
                 raise inner.refusal("a $( is never closed")
         except Refused:
             if kept:
+                self._first.shortened = None
                 return 0
             raise
         end = inner.place + 1
@@ -135,6 +136,7 @@ class Reader(Tokens):
     def _program(self, ends: frozenset[str]) -> Program:
         jobs: list[Job] = []
         ended = 0
+        first: int | None = None
         while True:
             if not ends and self.peek() in ("", "\n"):
                 line = self.line(self.place)
@@ -142,7 +144,11 @@ class Reader(Tokens):
                 ended = len(jobs)
             self._newlines()
             if not self.peek() or self._ends_here(ends):
+                if ends:
+                    self._shorten(first, ":")
                 return tuple(jobs)
+            if first is None and not self._pending:
+                first = self.place
             pipelines = [("", self._pipeline())]
             while (operator := self.peek()) in ("&&", "||"):
                 self._took(operator)
@@ -153,6 +159,12 @@ class Reader(Tokens):
                 self._took(operator)
             elif operator not in ("", "\n") and not self._ends_here(ends):
                 raise self.refusal(f"{operator!r} after a command")
+
+    def _shorten(self, first: int | None, instead: str) -> None:
+        """At the end of the text, remember that parts from `first` on are whole (`shortened`)."""
+        at_end = self.place >= len(self.text) and self.open_document is None
+        if first is not None and at_end:
+            self._first.shortened = first, instead
 
     def _pipeline(self) -> Pipeline:
         negated = timed = alone = False
@@ -370,7 +382,11 @@ class Reader(Tokens):
         self._expect("in")
         items: list[tuple[tuple[str, ...], Program, str]] = []
         self._newlines()
+        first: int | None = None
         while self.peek() != "esac":
+            self._shorten(first, "")
+            if first is None and not self._pending:
+                first = self.place
             if self.peek() == "(":
                 self._took("(")
             patterns = [self._word()]
@@ -543,15 +559,18 @@ class Reader(Tokens):
         """Behind the `)` of an array's elements, which are words on any lines."""
         inner = Reader(self.text, place + 1, self)
         inner._last = "array"
+        first: int | None = None
         while (token := inner.peek()) != ")":
             if token == "\n":
                 inner.place += 1
             elif not token:
+                inner._shorten(first, "")
                 raise inner.refusal("an array is never closed")
             elif inner._operator():
                 raise inner.refusal(f"{token!r} among the elements of an array")
             else:
                 end = inner.place
+                first = end if first is None else first
                 if inner.text[end] == "[":
                     with inner._deeper():
                         end = inner._subscript_end(end + 1)

@@ -61,6 +61,9 @@ class Scanner(ABC):
         Remembered, as inner ones are passed again and again."""
         self.substitutions: dict[int, Substitution] = around.substitutions if around else {}
         self.expansions: dict[int, str] = around.expansions if around else {}
+        self.shortened: tuple[int, str] | None = None
+        """Of the outermost scanner, where the innermost open list of a refused text has whole
+        parts up to the end of the text: where these begin, and what can stand in their place."""
         if self._depth > _DEEPEST:
             raise self.refusal("it is nested too deeply")
 
@@ -277,6 +280,7 @@ class Scanner(ABC):
         if self.text.startswith("$(", place):
             with suppress(Refused):
                 self._substitution_end(place)
+            self._first.shortened = None
             return place + 1
         return self._arithmetic_unit_end(place)
 

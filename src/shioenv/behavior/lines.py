@@ -202,7 +202,8 @@ class Lines:
         """Seconds since the shell was started, at the end of its last line."""
         self.ended = False
         """Whether the shell has ended, with every process that it started."""
-        self._gone = False  # the machine, after an error of the sandbox
+        self.gone = False
+        """Whether the machine is gone: after an error of the sandbox or an interrupted call."""
 
     def run(self, line: str, *, wall_seconds: float | None = None) -> Behavior:
         """What the shell does with a line; the patch leads from the end of the line before.
@@ -257,12 +258,8 @@ class Lines:
         )
 
     def _beside(self, run: Callable[[Request], Execution], request: Request) -> Behavior:
-        with self.turn():
-            try:
-                execution = run(request)
-            except SandboxError:
-                self.ended = self._gone = True
-                raise
+        with self._machine():
+            execution = run(request)
             return self._recorder.beside(execution)
 
     def kill(self) -> None:
@@ -298,7 +295,8 @@ class Lines:
         """
         with self.turn():
             self._kill()
-            self._recorder.beside(self._sandbox.look())
+            with self._machine():
+                self._recorder.beside(self._sandbox.look())
             return self.whole()
 
     def restart(self, *, idle_seconds: float) -> None:
@@ -306,9 +304,7 @@ class Lines:
 
         The shell starts where the first one did; in the root directory where that is gone.
         """
-        if self._gone:
-            raise SandboxError("the shell's machine is gone", hint="open another shell")
-        with self.turn():
+        with self._machine():
             try:
                 execution = self._sandbox.start_shell(self._cwd, idle_seconds=idle_seconds)
             except StartDirectoryError:
@@ -322,13 +318,13 @@ class Lines:
         The descriptor of the terminal's other end is the caller's to close. A shell that waits for
         a line is ended before. Errors: those of `look`.
         """
-        with self.turn():
+        with self._machine():
             try:
                 if not self.ended:
                     self._sandbox.run_line(Request("exit", cwd=self._cwd), blind=True)
                 request = Request(text, cwd=self._cwd)
                 terminal = self._sandbox.start_terminal(request, idle_seconds=idle_seconds)
-            except (SandboxError, ShellEndedError):
+            except ShellEndedError:
                 self.ended = True
                 raise
             self.ended = False
@@ -341,16 +337,13 @@ class Lines:
         """
         request = Request(text, cwd="/", wall_seconds=wall_seconds)
         with self.turn():
+            self._refuse_gone()
             return self._sandbox.enter(request, idle_seconds=idle_seconds)
 
     def look(self) -> Behavior:
         """What happened since the line before, without a line."""
-        with self.turn():
-            try:
-                execution = self._sandbox.look()
-            except SandboxError:
-                self.ended = self._gone = True
-                raise
+        with self._machine():
+            execution = self._sandbox.look()
             self.ended, self.busy = not execution.stays, execution.busy
             return self._recorder.behavior(execution)
 
@@ -375,16 +368,33 @@ class Lines:
             except ShioenvError:
                 raise
             except BaseException:
-                self.ended = True
+                self.ended = self.gone = True
                 self.interrupt()
                 raise
 
+    @contextmanager
+    def _machine(self) -> Iterator[None]:
+        """A turn of calls without which nothing is known of the machine: their errors end it."""
+        with self.turn():
+            self._refuse_gone()
+            try:
+                yield
+            except SandboxError:
+                self.ended = self.gone = True
+                raise
+
+    def _refuse_gone(self) -> None:
+        if self.gone:  # else the sandbox would open another one, a pristine one
+            raise SandboxError("the shell's machine is gone", hint="open another shell")
+
     def _run(self, request: Request, *, blind: bool = False) -> Execution:
+        if self.gone:
+            raise ShellEndedError("the shell has ended with its machine", hint="open another shell")
         try:
             execution = self._sandbox.run_line(request, blind=blind)
         except (SandboxError, ShellEndedError) as error:
             self.ended = True
-            self._gone = isinstance(error, SandboxError)
+            self.gone = self.gone or isinstance(error, SandboxError)
             raise
         self.ended = not execution.stays
         self.seconds = execution.ended - execution.started
@@ -399,6 +409,16 @@ class Lines:
         """Ends the machine at once, from any thread; a call that waits raises SandboxError."""
         if not self.given_back:  # else the machine may be another shell's
             self._sandbox.interrupt()
+
+    def close_idle(self) -> bool:
+        """As `close`, unless another thread's call goes on; whether the shell was closed."""
+        if not self._calls.lock.acquire(blocking=False):
+            return False
+        try:
+            self.close()
+        finally:
+            self._calls.lock.release()
+        return True
 
     def close(self) -> None:
         """Ends the shell and all that it left; closing twice does nothing.

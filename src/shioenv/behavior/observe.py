@@ -79,7 +79,8 @@ class SandboxRunner(Uncopied):
         self._machines: list[ShellSandbox] = []  # those of `_opened` that wait for a shell
         self._lent: list[Lines] = []
         self.lends = LENT
-        """Shells at most that are lent at a time (`lend_shell`)."""
+        """Shells at most that are lent at a time, unless more are in use (`lend_shell`)."""
+        self._lending = RLock()  # held by the call that makes room for a shell and starts it
         self._lock = RLock()
         self._users = {number: name for name, number in reversed([*system.users.items()])}
         self._groups = {number: name for name, number in reversed([*system.groups.items()])}
@@ -264,15 +265,17 @@ class SandboxRunner(Uncopied):
     def lend_shell(self, cwd: str) -> Lines:
         """A shell as `start_shell` gives it, for whoever can run its lines again.
 
-        Once `lends` other shells were lent, this one is ended. Errors: those of `start_shell`.
+        Once `lends` other shells were lent, the oldest one that runs nothing is ended for the next
+        one. Where all run something, one more is lent. Errors: those of `start_shell`.
         """
-        with self._lock:
+        with self._lending:
             self._lent = [lines for lines in self._lent if not lines.given_back]
-            ending = self._lent.pop(0) if len(self._lent) >= self.lends else None
-        if ending is not None:
-            ending.close()
-        lines = self.start_shell(cwd, idle_seconds=LENT_SECONDS)
-        with self._lock:
+            room = self.lends - len(self._lent)
+            for lines in self._lent:
+                if room > 0:
+                    break
+                room += lines.close_idle()
+            lines = self.start_shell(cwd, idle_seconds=LENT_SECONDS)
             self._lent.append(lines)
         return lines
 

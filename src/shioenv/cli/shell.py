@@ -116,10 +116,15 @@ def _show_on_terminal(behavior: Behavior) -> None:
 
 def _run_lines(shell: Shell, recording: Cast | None, *, at_terminal: bool, changes: bool) -> int:
     """Run the commands of standard input, one after the other."""
-    from shioenv.bash.complete import ScriptReader
+    from shioenv.bash.complete import MOST_PARSED, ScriptReader
     from shioenv.errors import Abstained, InputError
+    from shioenv.sandbox.base import LONGEST_INPUT
 
     def line(has_begun: bool) -> str:
+        if script.begun > LONGEST_INPUT or script.parsed > MOST_PARSED:
+            raise InputError(
+                "a command of more than one line is too long", hint="split it into several commands"
+            )
         if not at_terminal:
             return os.fsdecode(sys.stdin.buffer.readline())
         return _typed("> " if has_begun else f"{shell.state.before.document['cwd']}# ")
@@ -127,6 +132,7 @@ def _run_lines(shell: Shell, recording: Cast | None, *, at_terminal: bool, chang
     status = 0
     script = ScriptReader()
     for command in script.commands(line):
+        script.refused = script.refused and not at_terminal  # Bash goes on at a terminal
         if recording is not None:
             typed = command.replace("\n", "\r\n")
             recording.typed(f"{typed}\r\n".encode("utf-8", "surrogateescape"))
@@ -150,7 +156,6 @@ def _run_lines(shell: Shell, recording: Cast | None, *, at_terminal: bool, chang
                 printing.note(f"  {describe(operation)}")
         if shell.ended:
             break
-        script.refused = script.refused and not at_terminal  # Bash goes on at a terminal
     return status
 
 

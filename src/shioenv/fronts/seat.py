@@ -158,29 +158,40 @@ async def finished(
 
 
 async def started(seat: Seat[EnterableMachine], command: Command) -> Running:
-    """A command that was started. A command whose caller is cancelled is ended once it started.
+    """A command that was started, in a known process group where its talk says one.
 
-    Errors: those of `EnteredMachine.start`.
+    A command whose caller is cancelled is ended once it started. Errors: those of
+    `EnteredMachine.start`.
     """
-    starting = asyncio.ensure_future(seat.do(lambda machine: machine.start(command)))
+    starting = asyncio.ensure_future(seat.do(lambda machine: _start(machine, command)))
     try:
-        return Running(await asyncio.shield(starting))
+        return Running(*await asyncio.shield(starting))
     except asyncio.CancelledError:
         await seat.complete(_end(seat, starting))
         raise
 
 
-async def _end(seat: Seat[EnterableMachine], starting: asyncio.Future[Entered]) -> None:
+def _start(machine: Enterable, command: Command) -> tuple[Entered, int | None]:
+    entered = machine.start(command)
+    try:
+        return entered, group_of(entered)
+    except BaseException:
+        close(entered)
+        raise
+
+
+async def _end(
+    seat: Seat[EnterableMachine], starting: asyncio.Future[tuple[Entered, int | None]]
+) -> None:
     await asyncio.wait([starting])
     if starting.exception() is None:
-        entered = starting.result()
-        await seat.do(lambda machine: _end_entered(machine, entered))
+        entered, group = starting.result()
+        await seat.do(lambda machine: _end_entered(machine, entered, group))
 
 
-def _end_entered(machine: Enterable, entered: Entered) -> None:
+def _end_entered(machine: Enterable, entered: Entered, group: int | None) -> None:
     """Kill a command that was just started; it goes on where its talk says no group."""
     try:
-        group = group_of(entered)
         if group is not None:
             machine.end_group(group)
     finally:

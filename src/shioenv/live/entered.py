@@ -224,9 +224,10 @@ class Finished:
 class Running:
     """A command that was started, as the event loop of the caller sees it."""
 
-    def __init__(self, entered: Entered) -> None:
+    def __init__(self, entered: Entered, group: int | None = None) -> None:
+        """`group` is what the talk said of it, where that was read already (`group_of`)."""
         self._entered: Entered | None = entered
-        self.group: int | None = None
+        self.group = group
         """The number of its process group inside, once it was told."""
         self.printed = (b"", b"")
         """Output and errors that were kept, once `finish` ended, also where it was cancelled."""
@@ -335,7 +336,8 @@ def group_of(entered: Entered) -> int | None:
     """The process group of a command that was just started; None where its talk does not say it."""
     with socket.socket(fileno=os.dup(entered.talk)) as talk:
         talk.settimeout(START_SECONDS)
-        with suppress(OSError), talk.makefile("rb") as lines:
+        # unbuffered: what the talk says behind that line is left to be read
+        with suppress(OSError), talk.makefile("rb", buffering=0) as lines:
             word, number = told(lines.readline(32)) or ("", 0)
             return number if word == "group" else None
     return None

@@ -343,7 +343,16 @@ class Terminal:
     def _typed(self, row: str) -> Behavior:
         """Types a row in the shell that stays."""
         Request(row).argument()
-        lines = self._shell()
+        while True:
+            lines = self._shell()
+            try:
+                with lines.turn():  # else another thread could be lent the machine before the row
+                    return self._typed_in(lines, row)
+            except ShellEndedError:
+                if self.entered or not lines.given_back:
+                    raise
+
+    def _typed_in(self, lines: Lines, row: str) -> Behavior:
         if self.entered and not self._rows and self._seen() == self._found:
             lines.close()
             self.entered = False
@@ -425,20 +434,20 @@ class Terminal:
         """
         last = len(self.start.history)
         last += max((n for n, one in enumerate(self._rows, 1) if not one.beside), default=0)
-        if self._lines is None or self._lines.given_back:
+        if self._lines is None or self._lines.given_back or self._lines.gone:
             self._refuse_entered("repeated")
-            lines = self.machine.lend_shell(self.start.cwd)
+            self.rest()
             rows = [*self._history, *(one.again for one in self._rows)]
-            for number, row in enumerate(rows):
-                if ends and number == last:
-                    _kill(lines)
-                if row.how is RowKind.BESIDE_AGAIN:
-                    lines.beside(row.text)
-                elif not lines.ended:
-                    lines.repeat(row.text)
-            if not lines.ended and rows:
-                lines.look()
-            self._lines = lines
+            self._lines = None
+            while self._lines is None:
+                lines = self.machine.lend_shell(self.start.cwd)
+                try:
+                    with lines.turn():
+                        _repeat(lines, rows, last if ends else None)
+                    self._lines = lines
+                except ShellEndedError:  # another thread was lent its machine before that
+                    if not lines.given_back:
+                        raise
         if ends:
             _kill(self._lines)
         return self._lines
@@ -481,6 +490,19 @@ def _killed(row: str) -> TerminalError:
         f"the shell that was to run {row!r:.60} was killed",
         hint="by what was typed before it: undo takes rows back",
     )
+
+
+def _repeat(lines: Lines, rows: list[Row], last: int | None) -> None:
+    """Runs rows again in a new shell, which is killed before the row of the number `last`."""
+    for number, row in enumerate(rows):
+        if number == last:
+            _kill(lines)
+        if row.how is RowKind.BESIDE_AGAIN:
+            lines.beside(row.text)
+        elif not lines.ended:
+            lines.repeat(row.text)
+    if not lines.ended and rows:
+        lines.look()
 
 
 def _kill(lines: Lines) -> None:

@@ -12,7 +12,7 @@ import time
 from functools import partial
 from typing import cast
 
-from shioenv.bash.complete import ScriptReader
+from shioenv.bash.complete import MOST_PARSED, ScriptReader
 from shioenv.behavior.diff import diff_documents
 from shioenv.domain.behavior import Behavior
 from shioenv.errors import Abstained
@@ -33,10 +33,6 @@ from shioenv.sandbox.base import LONGEST_INPUT
 
 _ENDS = re.compile(r"\b(?:exit|exec|logout)\b")
 """What may end the shell that answers: a command with it runs in a subshell of that shell."""
-
-MOST_PARSED = 4_000_000
-"""Characters parsed at most to find the end of one command of standard input (ours). Finding it
-takes longer with each line, up to seconds of a processor."""
 
 _EXIT = re.compile(r"\s*(?:exit|logout)(?:\s+(\d{1,3}))?\s*")
 
