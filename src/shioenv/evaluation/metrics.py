@@ -16,7 +16,9 @@ from shioenv.behavior.similarity import similarity
 from shioenv.domain.behavior import Behavior
 from shioenv.evaluation.mask import text_of
 from shioenv.evaluation.patches import (
+    Entries,
     Operations,
+    changed_contents,
     changed_files,
     jaccard,
     leaves,
@@ -122,9 +124,15 @@ class _View:
     files: frozenset[tuple[str, str]] = field(default_factory=frozenset)
 
     @classmethod
-    def of(cls, behavior: Behavior, moved: Mapping[str, Any], gold: Iterable[_View] = ()) -> _View:
+    def of(
+        cls,
+        behavior: Behavior,
+        moved: Mapping[str, Any],
+        silent: Entries | None = None,
+        gold: Iterable[_View] = (),
+    ) -> _View:
         """`gold` are the views that this one is compared with."""
-        changes = operations(behavior.patch, moved)
+        changes = operations(behavior.patch, moved, silent)
         for run in gold:
             changes = reconciled(changes, run.changes)
         return cls(text_of(behavior.output), behavior.exit_code, changes, changed_files(changes))
@@ -141,7 +149,7 @@ def mark(case: SuiteCase, said: Said, level: PatchLevel = PatchLevel.FULL) -> Ma
     if behavior is None:
         return _nothing(case, level)
     gold = [_View.of(run, case.moved) for run in case.gold]
-    view = _View.of(behavior, case.moved, gold)
+    view = _View.of(behavior, case.moved, changed_contents(case.gold), gold)
     outputs = [run.output == view.output for run in gold]
     exits = [run.exit_code == view.exit_code for run in gold]
     likeness = max(_likeness(run, view) for run in gold)

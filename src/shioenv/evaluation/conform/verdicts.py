@@ -9,7 +9,7 @@ from shioenv.domain.behavior import Behavior
 from shioenv.evaluation.conform.truth import TruthCase
 from shioenv.evaluation.mask import text_of
 from shioenv.evaluation.metrics import PatchLevel, Said, Status
-from shioenv.evaluation.patches import changed_files, operations, reconciled
+from shioenv.evaluation.patches import changed_contents, changed_files, operations, reconciled
 
 
 class DifferenceClass(StrEnum):
@@ -79,7 +79,8 @@ def _class_of_output(truth: Behavior, behavior: Behavior) -> DifferenceClass:
 def _patches_differ(truth: Behavior, behavior: Behavior, level: PatchLevel) -> bool:
     if level is PatchLevel.OUTPUT:
         return False
-    ours, theirs = operations(truth.patch), operations(behavior.patch)
+    ours = operations(truth.patch)
+    theirs = operations(behavior.patch, silent=changed_contents([truth]))
     ours, theirs = reconciled(ours, theirs), reconciled(theirs, ours)
     if level is PatchLevel.FILES:
         return changed_files(ours) != changed_files(theirs)
