@@ -69,12 +69,19 @@ def reconciled(ours: Operations, theirs: Operations) -> Operations:
     """Our operations, with what a move of ours adds taken from theirs where it is unknown.
 
     So a move equals the removal of its source and an addition at its target, whichever of the two a
-    patch has.
+    patch has. Their removals do not say which addition they belong to. So a value is taken only
+    where they remove nothing else beside the sources, and add equal values at all targets.
     """
-    removed = {_text(path) for code, path, _ in theirs if code == "r"}
+    removed = {_text(path): path.rpartition("/")[0] for code, path, _ in theirs if code == "r"}
     added = {path: text for code, path, text in theirs if code == "a"}
+    moved = {path: text for code, path, text in ours if code == "a" and text in removed}
+    sources = frozenset(moved.values())
+    places = {removed[source] for source in sources}
+    candidates = {source for source, place in removed.items() if place in places}
+    if candidates != sources or len({added.get(path) for path in moved}) != 1:
+        return ours
     return frozenset(
-        (code, path, added.get(path, text) if code == "a" and text in removed else text)
+        (code, path, added.get(path, text) if path in moved and code == "a" else text)
         for code, path, text in ours
     )
 

@@ -110,6 +110,33 @@ def test_a_removal_and_an_addition_are_a_move() -> None:
     assert mark(gold, said("", ("m", "/fs/a", "/fs/c"))).em == 0
 
 
+def test_a_removal_of_something_else_is_no_source_of_a_move() -> None:
+    gold = case(did("", ("r", "/fs/a"), ("r", "/fs/c"), added("b")))
+    for answer in (
+        said("", ("m", "/fs/c", "/fs/b"), ("r", "/fs/a")),
+        said("", ("m", "/fs/a", "/fs/b"), ("r", "/fs/c")),  # unknown which of the two it was
+    ):
+        assert (mark(gold, answer).em_patch, mark(gold, answer).em_files) == (0, 1)
+    variable = case(did("", ("r", "/fs/a"), ("r", "/env/X"), added("b")))
+    assert mark(variable, said("", ("m", "/fs/a", "/fs/b"), ("r", "/env/X"))).em == 1
+
+
+def test_several_moves_equal_removals_and_additions_of_equal_entries() -> None:
+    removed = (("r", "/fs/a"), ("r", "/fs/c"))
+    answer = said("", ("m", "/fs/a", "/fs/b"), ("m", "/fs/c", "/fs/d"))
+    assert mark(case(did("", *removed, added("b"), added("d"))), answer).em == 1
+    assert mark(case(did("", *removed, added("b"), added("d", size=9))), answer).em == 0
+
+
+def test_a_move_is_compared_with_each_run_alone() -> None:
+    runs = (did("", ("r", "/fs/a"), added("b", size=size)) for size in (1, 2))
+    answer = said("", ("m", "/fs/a", "/fs/b"))
+    assert mark(case(*runs), answer).djs == 1
+    outputs = [did(f"{size}", ("r", "/fs/a"), added("b", size=size)) for size in (1, 2)]
+    for output in ("1", "2"):
+        assert mark(case(*outputs), said(output, ("m", "/fs/a", "/fs/b"))).em == 1
+
+
 def test_an_operation_for_a_changed_content_counts_on_neither_side() -> None:
     told = ("=", "/fs/a", ENTRY)
     earlier = replace(did(""), content_digests={"a": "0" * 64})  # such runs lack the operation
