@@ -8,6 +8,7 @@ import hashlib
 import os
 import secrets
 import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -48,6 +49,18 @@ def replacing(path: Path) -> Iterator[Any]:
             temporary.unlink()
         raise
     sync(path.parent)
+
+
+def refuse_unwritable(path: Path) -> None:
+    """Fail before long work where `atomic_write` could not write its result at `path`.
+
+    Directories that are missing above it are made. Errors: DatasetStorageError.
+    """
+    with storage_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        refuse_to_replace(path)
+        with tempfile.TemporaryFile(prefix=TEMPORARY, dir=path.parent):
+            pass
 
 
 def sync(directory: Path) -> None:

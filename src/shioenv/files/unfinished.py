@@ -35,9 +35,10 @@ def unfinished(what: str, plan: object) -> Iterator[Path]:
     """A directory for the parts of some work, below the cache directory.
 
     `what` names the work. `plan` is everything that decides the parts, as JSON: another plan gets
-    another directory. At the end of the block the directory is removed. After an error, or where
-    the process is killed, it stays for the next call. A call beside another one with the same plan
-    gets an empty directory, which is removed in any case. Errors: DatasetStorageError.
+    another directory. At the end of the block the directory is removed, so the block has to write
+    the result too. After an error, or where the process is killed, it stays for the next call. A
+    call beside another one with the same plan gets an empty directory, which is removed in any
+    case. Errors: DatasetStorageError.
     """
     directory = cache_directory() / "unfinished" / f"{what}-{digest_of(plan)[:24]}"
     with ExitStack() as opened:
