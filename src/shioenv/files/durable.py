@@ -98,8 +98,10 @@ def storage_errors(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def locked(directory: Path) -> Iterator[None]:
+def locked(directory: Path) -> Iterator[int]:
     """Lock a directory during the block, so that no other process that locks it writes into it.
+
+    The block gets the descriptor of the directory that is locked.
 
     Errors: DatasetBusyError where another process has the lock.
     """
@@ -112,7 +114,7 @@ def locked(directory: Path) -> Iterator[None]:
                 f"another process is writing into {directory}",
                 hint="wait until it has ended, or choose another directory",
             ) from None
-        yield
+        yield handle
     finally:
         os.close(handle)
 
