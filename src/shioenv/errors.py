@@ -347,7 +347,8 @@ class DatasetMismatchError(ShioenvError):
         self.differences = tuple(differences)
         listed = "".join(f"\n  {difference}" for difference in self.differences)
         hint = "ask for the same settings, or choose another directory"
-        if any(each.startswith(("system.", "grammar.", "versions.")) for each in self.differences):
+        made = ("system.", "grammar.", "versions.", "record_schema_version")
+        if any(each.startswith(made) for each in self.differences):
             hint = (
                 "to go on with it takes the system, the grammars and the release it was made with; "
                 "without them it is read, verified (not replayed) and exported, and new records go "

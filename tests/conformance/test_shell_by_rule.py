@@ -58,6 +58,11 @@ getopts ab: o -ab x ⏎ echo $o $OPTIND ${OPTARG-unset}
 set -- -xv file ⏎ while getopts xv o; do echo $o; done; shift $((OPTIND - 1)); echo $1 $OPTIND
 getopts :a o -z; echo $o $OPTARG; OPTIND=1; getopts :a: o -a; echo $o $OPTARG
 getopts a o word; echo $? $o $OPTIND ⏎ OPTIND=1; getopts a o -a; echo $? $o $OPTIND
+unset OPTERR ⏎ getopts a o -z; echo $? $o
+OPTERR= ⏎ getopts ab: o -b; echo $? $o
+OPTERR=0; getopts a o -z; echo $? $o; OPTIND=1 OPTERR=-1; getopts a o -y; echo $o
+OPTERR=word; getopts a o -z; OPTIND=1 OPTERR=' 2x'; getopts a o -y
+OPTERR=+0; getopts a o -x; OPTIND=1 OPTERR=00; getopts a: o -a; echo $? $o
 """.strip().splitlines()
 
 VARIABLES = r"""

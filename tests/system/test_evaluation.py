@@ -7,12 +7,14 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from shioenv.cli.main import app
+from shioenv.errors import DatasetStorageError
 from shioenv.evaluation.ceiling import ceiling
 from shioenv.evaluation.evaluate import evaluate
 from shioenv.evaluation.record import record_suite
@@ -70,6 +72,7 @@ def test_the_wait_before_the_last_runs_is_told(tmp_path: Path) -> None:
 
 KILLED = """
 import os, signal, sys
+from functools import partial
 from pathlib import Path
 from shioenv.evaluation.record import record_suite
 from shioenv.files import unfinished
@@ -107,6 +110,29 @@ def test_a_recording_that_was_killed_goes_on(
     assert not list((cache / "unfinished").iterdir())
     assert record("whole") == went_on
     assert told[0] == (0, 12)
+
+
+def test_a_recording_that_could_not_be_written_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inputs = tmp_path / "inputs"
+    inputs.write_text("pwd\ncat nowhere\n")
+    monkeypatch.setattr("shioenv.files.unfinished.cache_directory", lambda: tmp_path / "cache")
+    told: list[tuple[int, int]] = []
+
+    def record(out: Path) -> None:
+        told.clear()
+        record_suite(
+            inputs, seconds_apart=0, workers=1, runs=2, write=partial(write_suite, path=out),
+            report=lambda *counts: told.append(counts),
+        )  # fmt: skip
+
+    with pytest.raises(DatasetStorageError):
+        record(tmp_path)
+    record(tmp_path / "suite")
+    assert told == [(4, 4)]
+    assert len(read_suite(tmp_path / "suite").cases) == 2
+    assert not list((tmp_path / "cache" / "unfinished").iterdir())
 
 
 def test_the_machine_itself_reaches_the_ceiling(suite: Suite) -> None:

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,11 @@ from typer.testing import CliRunner
 from shioenv.behavior.observe import open_sandbox
 from shioenv.cli.main import app
 from shioenv.domain.runner import Answer, State
-from shioenv.errors import Abstained, ModelError, PredictorError
+from shioenv.errors import Abstained, DatasetStorageError, ModelError, PredictorError
 from shioenv.evaluation.predictor import Setting
 from shioenv.evaluation.predictors.memory import Remembering, memory, plain_memory
 from shioenv.model.facts import Tree
+from shioenv.model.files import pack
 from shioenv.model.worlds import world_called
 from shioenv.system.store import System
 
@@ -70,6 +72,7 @@ def remembered(
 
 KILLED = """
 import os, signal, sys
+from functools import partial
 from pathlib import Path
 from shioenv.files import unfinished
 from shioenv.training.memory import train_memory
@@ -129,6 +132,36 @@ def test_training_that_was_killed_goes_on(
     assert train(tmp_path / "whole") == again
     assert written
     assert len(asked) == trees[0][2] + 13
+
+
+def test_what_was_learned_is_kept_until_the_model_is_written(
+    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from shioenv.training import memory as training
+
+    monkeypatch.setattr("shioenv.files.unfinished.cache_directory", lambda: tmp_path / "cache")
+    asked: list[int] = []
+    ask = training._asked
+
+    def noted_ask(memory: Any, number: int) -> Any:
+        asked.append(number)
+        return ask(memory, number)
+
+    monkeypatch.setattr(training, "_asked", noted_ask)
+
+    def train(directory: Path, out: Path) -> None:
+        asked.clear()
+        training.train_memory(
+            [dataset], directory, name="small", questions=40, seed=0, write=partial(pack, file=out)
+        )
+
+    with pytest.raises(DatasetStorageError):
+        train(tmp_path / "first", tmp_path)
+    assert asked
+    train(tmp_path / "second", tmp_path / "small.model")
+    assert not asked
+    assert (tmp_path / "small.model").is_file()
+    assert not list((tmp_path / "cache" / "unfinished").iterdir())
 
 
 def test_training_by_another_plan_takes_no_questions_over(

@@ -15,7 +15,7 @@ from shioenv.execution.local import SerialExecutor
 from shioenv.files.journal import sound_lines
 from shioenv.report.solved import draw_results
 from shioenv.tasks import agents, certify, compose, make, sets
-from shioenv.tasks.agents import attempts
+from shioenv.tasks.agents import attempts, names
 from shioenv.tasks.certificate import JudgeCertificate
 from shioenv.tasks.certify import judge_digests
 from shioenv.tasks.results import results_of
@@ -110,6 +110,8 @@ def test_other_plans_and_other_things_are_refused(
 ) -> None:
     with pytest.raises(TaskError, match="another plan"):
         make_set(made[0], SetPlan(count=4, seed=3))
+    with pytest.raises(TaskError, match="another agent"):
+        make_set(made[0], PLAN, agents={"facts": names})
     (tmp_path / "mine").write_text("x")
     with pytest.raises(TaskError, match="something else"):
         make_set(tmp_path, PLAN)

@@ -102,8 +102,9 @@ def conform(
     from shioenv.evaluation.asking import Bounds
     from shioenv.evaluation.conform.comparison import compare
     from shioenv.evaluation.conform.truth import Choice
-    from shioenv.evaluation.conform.write import write_comparison
+    from shioenv.evaluation.conform.write import RESULTS, write_comparison
     from shioenv.evaluation.metrics import PatchLevel
+    from shioenv.files.durable import refuse_unwritable
 
     if (against is None) == (against_system is None):
         raise UsageError(
@@ -112,6 +113,8 @@ def conform(
         )
     if level is not None and level not in list(PatchLevel):
         raise UsageError(f"no level is called {level!r}", hint=", ".join(PatchLevel))
+    if out is not None:
+        refuse_unwritable(out / RESULTS)
     with Meter(lasting=True, stopped="stopped; what was executed is kept: run this again") as meter:
         done = compare(
             against if against is not None else f"sandbox:{against_system}",
@@ -122,11 +125,11 @@ def conform(
             bounds=Bounds(timeout, start_timeout),
             progress=meter.tell,
             tell=meter.say,
+            write=lambda done: None if out is None else write_comparison(done, out),
         )
     document = done.document
     parts = list(_parts(document))
     if out is not None:
-        write_comparison(done, out)
         parts.append(f"written: {quoted(str(out))}")
     low = done.share < at_least
     if low:

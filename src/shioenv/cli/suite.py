@@ -56,8 +56,10 @@ def record(
     """
     from shioenv.evaluation.record import record_suite
     from shioenv.evaluation.suite import write_suite
+    from shioenv.files.durable import refuse_unwritable
 
     inputs = shared.given(inputs)
+    refuse_unwritable(out)
     stopped = "stopped; what was run is kept: run this again"
     with Meter("runs", lasting=True, stopped=stopped) as meter:
 
@@ -72,8 +74,8 @@ def record(
             workers=workers,
             report=partial(meter.tell, "runs"),
             waits=waits,
+            write=partial(write_suite, path=out),
         )
-    write_suite(suite, out)
     facts = suite.stats()
     varying = share(facts["volatile"], facts["inputs"])
     recorded = printing.counted(facts["inputs"], "input")

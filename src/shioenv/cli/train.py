@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
@@ -129,10 +130,12 @@ def memory(
     """
     import tempfile
 
+    from shioenv.files.durable import refuse_unwritable
     from shioenv.model.files import located, opened, pack
     from shioenv.training.material import datasets_in
     from shioenv.training.memory import extend_memory, train_memory
 
+    refuse_unwritable(out)
     found = [each for directory in datasets for each in datasets_in(directory)]
     name = out.name.partition(".")[0]
     stopped = "stopped; what was found is kept: run this again"
@@ -142,11 +145,13 @@ def memory(
         if onto:
             base = opened(located(onto))
             card = extend_memory(base, found, directory, name=name, report=meter.tell)
+            pack(directory, out)
         else:
             card = train_memory(
-                found, directory, name=name, questions=questions, seed=seed, report=meter.tell
-            )
-        size = pack(directory, out)
+                found, directory, name=name, questions=questions, seed=seed, report=meter.tell,
+                write=partial(pack, file=out),
+            )  # fmt: skip
+    size = out.stat().st_size
     learned = card["learned"]
     lines = printing.rows(
         {

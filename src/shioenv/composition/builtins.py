@@ -89,7 +89,8 @@ def getopts(here: Environment, rest: list[str]) -> None:
         raise Abstained("getopts without letters and a name")
     if here.own.cluster < 0:
         raise Abstained("nobody knows where in a word getopts is")
-    silent = letters.startswith(":") or not (count(here.variable("OPTERR") or "0") or 0)
+    number = _LEADING.match(here.variable("OPTERR") or "1")  # as atoi reads it
+    silent = letters.startswith(":") or number is None or not int(number[0])
     asked = letters.removeprefix(":")
     taken = _next_option(here, asked, words or list(here.arguments))
     here.assign("OPTIND", str(taken.index))
@@ -113,6 +114,7 @@ def getopts(here: Environment, rest: list[str]) -> None:
     here.assign(name, said)
 
 
+_LEADING = re.compile(r"[ \t\n\v\f\r]*[+-]?[0-9]+")
 _ILLEGAL, _MISSING = "illegal option", "option requires an argument"
 
 

@@ -197,8 +197,9 @@ class Changes:
             self._files[name] = _File(entry, origin, file.in_tree if file else False)
         elif operation[0] == "r":
             self._files[name] = None
-        else:
-            self._files[name] = _File(operation[2], None)
+        else:  # a replaced entry is of the same file, an added one of another
+            file = self.file(name) if operation[0] == "=" else None
+            self._files[name] = replace(file or _File({}, None), entry=operation[2])
 
 
 def composed(

@@ -309,7 +309,7 @@ def run(
     if count < 1:
         raise UsageError(f"cannot generate {count} records", hint="at least 1")
     executor = executor or LocalExecutor()
-    with suppress(UnknownDatasetError):  # an existing dataset keeps its layout
+    with suppress(UnknownDatasetError):  # the store refuses to add to an older layout
         there = read_manifest(directory).plan
         compression = plan.compression or there.compression
         plan = replace(plan, record_schema=there.record_schema, compression=compression)

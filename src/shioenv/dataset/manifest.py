@@ -18,7 +18,13 @@ from msgspec import Meta, Struct
 from shioenv.domain.record import READ as RECORDS_READ
 from shioenv.domain.record import SCHEMA_VERSION as RECORD_SCHEMA_VERSION
 from shioenv.domain.record import Record
-from shioenv.errors import DatasetCorruptError, LimitsError, UnknownDatasetError, UsageError
+from shioenv.errors import (
+    DatasetCorruptError,
+    DatasetMismatchError,
+    LimitsError,
+    UnknownDatasetError,
+    UsageError,
+)
 from shioenv.files.compressed import SUFFIX
 from shioenv.files.documents import parse_json
 from shioenv.files.regular import is_directory, read_regular
@@ -178,6 +184,17 @@ class Plan:
             for name in {**here, **there}
             if here.get(name) != there.get(name) and not name.startswith("system.packages.")
         )
+
+
+def refuse_older_records(directory: str | Path, plan: Plan) -> None:
+    """Raise DatasetMismatchError where the records have a version that is no longer made.
+
+    A new record would have the old version's number with what this version writes: operations for
+    contents, moves after a history, and no `cd` before the rows.
+    """
+    if plan.record_schema != RECORD_SCHEMA_VERSION:
+        versions = f"{plan.record_schema} in the dataset, {RECORD_SCHEMA_VERSION} asked for"
+        raise DatasetMismatchError(str(directory), [f"record_schema_version: {versions}"])
 
 
 Count: TypeAlias = Annotated[int, Meta(ge=0, le=2**53)]

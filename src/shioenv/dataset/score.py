@@ -10,6 +10,7 @@ from shioenv.dataset.generate import Progress, Summary, run
 from shioenv.dataset.manifest import finished_manifest
 from shioenv.dataset.read import read_records
 from shioenv.domain.inputs import Input
+from shioenv.domain.record import SCHEMA_VERSION as RECORD_SCHEMA_VERSION
 from shioenv.errors import DatasetMismatchError, UsageError
 from shioenv.execution.job import Executor
 from shioenv.irreducibility.scoring import USUAL, Scoring
@@ -54,7 +55,7 @@ def add_scores(
         raise DatasetMismatchError(str(source), [f"versions.shioenv: {here}"])
     return run(
         directory,
-        replace(plan, scoring=scoring),
+        replace(plan, scoring=scoring, record_schema=RECORD_SCHEMA_VERSION),
         _samples(source),
         count=manifest.records,
         system=system or plan.system,

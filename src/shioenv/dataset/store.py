@@ -30,6 +30,7 @@ from shioenv.dataset.manifest import (
     Tally,
     inputs_line,
     read_manifest,
+    refuse_older_records,
     shard_file,
 )
 from shioenv.dataset.readme import write_readme
@@ -216,6 +217,8 @@ class Store:
         if held > self.count:
             less = f"count: {held} records in the dataset, {self.count} asked for"
             raise DatasetMismatchError(str(self.directory), [less])
+        if path.exists() and self.kept < self.count:
+            refuse_older_records(self.directory, plan)
         for shard in manifest.shards:
             wanted = self._end(shard.number) - shard.number * SHARD_RECORDS
             if shard.records != wanted and self._finished(shard.number):

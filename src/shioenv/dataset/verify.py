@@ -32,6 +32,7 @@ from shioenv.dataset.manifest import (
     Shard,
     Tally,
     read_manifest,
+    refuse_older_records,
     shard_file,
 )
 from shioenv.dataset.read import count_unfinished, read_records
@@ -506,7 +507,8 @@ def replay(
     A dataset with fewer records is replayed whole. `system` names the system where it was built
     from a file. `report` is called with the number of records done and wanted. Errors: UsageError
     for a count below 1, or for records that cannot be executed again. DatasetMismatchError where
-    another build of the system is here. Those of `read_records` and of opening a sandbox.
+    another build of the system is here, or where the records have an earlier schema version. Those
+    of `read_records` and of opening a sandbox.
     """
     if count < 1:
         raise UsageError(f"cannot replay {count} records", hint="at least 1")
@@ -522,6 +524,7 @@ def replay(
             "made, so they cannot be executed again",
             hint="an export with --format hf keeps that",
         )
+    refuse_older_records(directory, plan)
     numbers = range(manifest.records)
     wanted = set(random.Random(seed).sample(numbers, min(count, len(numbers))))
     job = recording(plan, system or plan.system)

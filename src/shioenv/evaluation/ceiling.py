@@ -10,7 +10,7 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import State
 from shioenv.evaluation.mask import text_of
 from shioenv.evaluation.metrics import Said, mark
-from shioenv.evaluation.patches import operations, reconciled
+from shioenv.evaluation.patches import changed_contents, operations, reconciled
 from shioenv.evaluation.record import executed
 from shioenv.evaluation.suite import Suite, SuiteCase
 from shioenv.execution.job import NumberedJob
@@ -113,7 +113,8 @@ def why(case: SuiteCase, behavior: Behavior) -> str:
         )
         lines = [(one[place : place + 1] or ["nothing"])[0][:80] for one in (now, before)]
         found.append(f"line {place + 1} is {lines[0]!r}, not {lines[1]!r}")
-    old, new = (operations(one.patch, case.moved) for one in (gold, behavior))
+    old = operations(gold.patch, case.moved)
+    new = operations(behavior.patch, case.moved, changed_contents(case.gold))
     old, new = reconciled(old, new), reconciled(new, old)
     for kind, rest in (("also", new - old), ("without", old - new)):
         if rest:

@@ -7,7 +7,7 @@ output of any of the gold runs. The paper gives no formulas; every choice is exp
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
@@ -16,7 +16,9 @@ from shioenv.behavior.similarity import similarity
 from shioenv.domain.behavior import Behavior
 from shioenv.evaluation.mask import text_of
 from shioenv.evaluation.patches import (
+    Entries,
     Operations,
+    changed_contents,
     changed_files,
     jaccard,
     leaves,
@@ -122,11 +124,17 @@ class _View:
     files: frozenset[tuple[str, str]] = field(default_factory=frozenset)
 
     @classmethod
-    def of(cls, behavior: Behavior, moved: Mapping[str, Any], gold: Iterable[_View] = ()) -> _View:
-        """`gold` are the views that this one is compared with."""
-        changes = operations(behavior.patch, moved)
-        for run in gold:
-            changes = reconciled(changes, run.changes)
+    def of(
+        cls,
+        behavior: Behavior,
+        moved: Mapping[str, Any],
+        silent: Entries | None = None,
+        gold: _View | None = None,
+    ) -> _View:
+        """`gold` is the view that this one is compared with."""
+        changes = operations(behavior.patch, moved, silent)
+        if gold is not None:
+            changes = reconciled(changes, gold.changes)
         return cls(text_of(behavior.output), behavior.exit_code, changes, changed_files(changes))
 
 
@@ -141,10 +149,11 @@ def mark(case: SuiteCase, said: Said, level: PatchLevel = PatchLevel.FULL) -> Ma
     if behavior is None:
         return _nothing(case, level)
     gold = [_View.of(run, case.moved) for run in case.gold]
-    view = _View.of(behavior, case.moved, gold)
-    outputs = [run.output == view.output for run in gold]
-    exits = [run.exit_code == view.exit_code for run in gold]
-    likeness = max(_likeness(run, view) for run in gold)
+    silent = changed_contents(case.gold)
+    views = [(run, _View.of(behavior, case.moved, silent, run)) for run in gold]
+    outputs = [run.output == view.output for run, view in views]
+    exits = [run.exit_code == view.exit_code for run, view in views]
+    likeness = max(_likeness(run, view) for run, view in views)
     if said.status is not Status.ANSWERED:
         return replace(
             _nothing(case, level),
@@ -158,17 +167,17 @@ def mark(case: SuiteCase, said: Said, level: PatchLevel = PatchLevel.FULL) -> Ma
         return one.changes if full else one.files
 
     def share(of: Callable[[_View], frozenset[Any]]) -> float | None:
-        found = [jaccard(of(run), of(view)) for run in gold]
+        found = [jaccard(of(run), of(view)) for run, view in views]
         # a run without changes is matched by an answer without changes
         return None if None in found else max(one for one in found if one is not None)
 
-    patches = [patch_of(run) == patch_of(view) for run in gold]
-    files = [run.files == view.files for run in gold]
+    patches = [patch_of(run) == patch_of(view) for run, view in views]
+    files = [run.files == view.files for run, view in views]
     joint = [output and patch for output, patch in zip(outputs, patches, strict=True)]
     djs = share(patch_of)
     return Marks(
         em=float(any(joint)),
-        em_masked=float(_masked(case, gold, view, behavior.output, full)),
+        em_masked=float(_masked(case, views, behavior.output, full)),
         em_exit=float(any(one and code for one, code in zip(joint, exits, strict=True))),
         em_files=float(any(one and file for one, file in zip(outputs, files, strict=True))),
         em_output=float(any(outputs)),
@@ -183,15 +192,17 @@ def mark(case: SuiteCase, said: Said, level: PatchLevel = PatchLevel.FULL) -> Ma
     )
 
 
-def _masked(case: SuiteCase, gold: list[_View], view: _View, output: bytes, full: bool) -> bool:
+def _masked(
+    case: SuiteCase, views: Sequence[tuple[_View, _View]], output: bytes, full: bool
+) -> bool:
     mask = case.mask
-    if not (mask.fits(output) or any(run.output == view.output for run in gold)):
+    if not (mask.fits(output) or any(run.output == view.output for run, view in views)):
         return False
     if full:
-        said: frozenset[Any] = mask.operations(view.changes)
-        return any(mask.operations(run.changes) == said for run in gold)
-    said = mask.changes(view.files)
-    return any(mask.changes(run.files) == said for run in gold)
+        return any(
+            mask.operations(run.changes) == mask.operations(view.changes) for run, view in views
+        )
+    return any(mask.changes(run.files) == mask.changes(view.files) for run, view in views)
 
 
 def _likeness(run: _View, view: _View) -> float:

@@ -3,29 +3,39 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch, Operation, is_content
-from shioenv.domain.pointer import escape, keys
+from shioenv.domain.pointer import escape, keys, pointer
 
 Operations = frozenset[tuple[str, str, str]]
 """Each operation as code, path and value (as JSON); a move is a removal and an addition."""
+
+Entries = frozenset[tuple[str, str]]
+"""Paths of files in `fs`, each with the file's entry (as JSON), "" where the entry is not known."""
 
 OF_CONTENT = frozenset({"links"})
 """Attributes of a file that emulators do not know: changes of these alone do not count."""
 
 
-def operations(patch: ContextPatch, moved: Mapping[str, Any] | None = None) -> Operations:
+def operations(
+    patch: ContextPatch, moved: Mapping[str, Any] | None = None, silent: Entries | None = None
+) -> Operations:
     """The operations of a patch, without those for a changed content alone.
 
     `moved` says what lies at the paths that the gold patches move from. A move from any other path
     adds an unknown value, for which that path stands. Operations for a changed content do not
-    count: suites that were recorded before schema version 6 lack them.
+    count: suites that were recorded before schema version 6 lack them. `silent` says which
+    operations of an answer are such (`changed_contents`); None: all that replace a file's entry.
     """
     found = set()
     for operation in patch.operations:
-        if is_content(operation):
+        if is_content(operation) and (
+            silent is None
+            or not silent.isdisjoint({(operation[1], _text(operation[2])), (operation[1], "")})
+        ):
             continue
         if operation[0] == "m":
             value = (moved or {}).get(operation[1], operation[1])
@@ -37,16 +47,41 @@ def operations(patch: ContextPatch, moved: Mapping[str, Any] | None = None) -> O
     return frozenset(found)
 
 
+def changed_contents(runs: Iterable[Behavior]) -> Entries:
+    """The files of which a gold run changed the content and no attribute, with their entries.
+
+    Runs that were recorded before schema version 6 have only a digest of such a content.
+    """
+    found = set()
+    for run in runs:
+        told = set()
+        for operation in run.patch.operations:
+            for path in operation[1:] if operation[0] == "m" else operation[1:2]:
+                told.add(pointer(*keys(path)[:2]))
+            if is_content(operation):
+                found.add((operation[1], _text(operation[2])))
+        paths = (pointer("fs", name) for name in run.content_digests)
+        found.update((path, "") for path in paths if path not in told)
+    return frozenset(found)
+
+
 def reconciled(ours: Operations, theirs: Operations) -> Operations:
     """Our operations, with what a move of ours adds taken from theirs where it is unknown.
 
     So a move equals the removal of its source and an addition at its target, whichever of the two a
-    patch has.
+    patch has. Their removals do not say which addition they belong to. So a value is taken only
+    where they remove nothing else beside the sources, and add equal values at all targets.
     """
-    removed = {_text(path) for code, path, _ in theirs if code == "r"}
+    removed = {_text(path): path.rpartition("/")[0] for code, path, _ in theirs if code == "r"}
     added = {path: text for code, path, text in theirs if code == "a"}
+    moved = {path: text for code, path, text in ours if code == "a" and text in removed}
+    sources = frozenset(moved.values())
+    places = {removed[source] for source in sources}
+    candidates = {source for source, place in removed.items() if place in places}
+    if candidates != sources or len({added.get(path) for path in moved}) != 1:
+        return ours
     return frozenset(
-        (code, path, added.get(path, text) if code == "a" and text in removed else text)
+        (code, path, added.get(path, text) if path in moved and code == "a" else text)
         for code, path, text in ours
     )
 

@@ -44,14 +44,16 @@ def record_suite(
     workers: int | None = None,
     report: Report = lambda done, total: None,
     waits: Callable[[float], object] = lambda seconds: None,
+    write: Callable[[Suite], object] = lambda suite: None,
 ) -> Suite:
     """A suite of the inputs of a file (`read_questions`), each run `runs` times from its own state.
 
     Once every input was run `runs - 1` times, `seconds_apart` seconds pass before the last runs.
     What was run is kept in the cache directory until the end: the same call goes on where an
     earlier one was killed. `report` is told how many runs are done, and of how many. `waits` is
-    told for how many seconds nothing runs, before that begins. Errors: those of `read_questions`,
-    `find_system` and sandboxes; UsageError for fewer than two runs.
+    told for how many seconds nothing runs, before that begins. `write` gets the suite while what
+    was run is still kept: where it fails, the same call goes on from there. Errors: those of
+    `read_questions`, `find_system` and sandboxes; UsageError for fewer than two runs.
     """
     if runs < 2:
         raise UsageError("one run shows nothing of what varies", hint="two at least")
@@ -107,7 +109,9 @@ def record_suite(
                 ended = time.time()
             for number, name in enumerate(names):
                 done[number] += parts.values[name].behaviors
-    return Suite(head, tuple(_cases(questions, done, tasks, system)))
+        suite = Suite(head, tuple(_cases(questions, done, tasks, system)))
+        write(suite)
+    return suite
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ import hashlib
 import os
 import secrets
 import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -50,6 +51,18 @@ def replacing(path: Path) -> Iterator[Any]:
     sync(path.parent)
 
 
+def refuse_unwritable(path: Path) -> None:
+    """Fail before long work where `atomic_write` could not write its result at `path`.
+
+    Directories that are missing above it are made. Errors: DatasetStorageError.
+    """
+    with storage_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        refuse_to_replace(path)
+        with tempfile.TemporaryFile(prefix=TEMPORARY, dir=path.parent):
+            pass
+
+
 def sync(directory: Path) -> None:
     """Bring the names in a directory to the disk."""
     handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -85,8 +98,10 @@ def storage_errors(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def locked(directory: Path) -> Iterator[None]:
+def locked(directory: Path) -> Iterator[int]:
     """Lock a directory during the block, so that no other process that locks it writes into it.
+
+    The block gets the descriptor of the directory that is locked.
 
     Errors: DatasetBusyError where another process has the lock.
     """
@@ -99,7 +114,7 @@ def locked(directory: Path) -> Iterator[None]:
                 f"another process is writing into {directory}",
                 hint="wait until it has ended, or choose another directory",
             ) from None
-        yield
+        yield handle
     finally:
         os.close(handle)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
@@ -35,22 +36,36 @@ def unfinished(what: str, plan: object) -> Iterator[Path]:
     """A directory for the parts of some work, below the cache directory.
 
     `what` names the work. `plan` is everything that decides the parts, as JSON: another plan gets
-    another directory. At the end of the block the directory is removed. After an error, or where
-    the process is killed, it stays for the next call. A call beside another one with the same plan
-    gets an empty directory, which is removed in any case. Errors: DatasetStorageError.
+    another directory. At the end of the block the directory is removed, so the block has to write
+    the result too. After an error, or where the process is killed, it stays for the next call. A
+    call beside another one with the same plan gets an empty directory, which is removed in any
+    case. Errors: DatasetStorageError.
     """
     directory = cache_directory() / "unfinished" / f"{what}-{digest_of(plan)[:24]}"
     with ExitStack() as opened:
         with storage_errors(directory):
-            directory.mkdir(parents=True, exist_ok=True)
             try:
-                opened.enter_context(locked(directory))
+                while not _is_locked(directory, opened):
+                    opened.close()
             except DatasetBusyError:
                 given = tempfile.TemporaryDirectory(prefix=f"shioenv-{what}-")
                 directory = Path(opened.enter_context(given))
-            directory.mkdir(exist_ok=True)  # the call that had the lock may just have ended
         yield directory
         shutil.rmtree(directory, ignore_errors=True)
+
+
+def _is_locked(directory: Path, opened: ExitStack) -> bool:
+    """Make and lock a directory; `opened` keeps the lock.
+
+    False where the directory was removed meanwhile: the call that had the lock just ended. Errors:
+    DatasetBusyError.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    try:
+        handle = opened.enter_context(locked(directory))
+        return os.path.samestat(os.fstat(handle), directory.stat())
+    except FileNotFoundError:
+        return False
 
 
 class Parts(Generic[Value]):

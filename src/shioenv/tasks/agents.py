@@ -7,6 +7,8 @@ says nothing about models.
 
 from __future__ import annotations
 
+import json
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, partial
@@ -24,6 +26,7 @@ from shioenv.evaluation.endpoint import Endpoint
 from shioenv.execution.job import NumberedJob
 from shioenv.execution.lanes import Lane
 from shioenv.execution.local import LocalExecutor
+from shioenv.files.durable import sha256_of
 from shioenv.files.unfinished import Parts, digest_of
 from shioenv.live.terminal import for_rows
 from shioenv.recording.cache import executor_digest, sources_digest
@@ -91,7 +94,8 @@ def attempts(
     """
     found: dict[int, Attempt] = {}
     do = partial(_attempted, name=name, agent=agent or AGENTS[name], turns=turns)
-    plan = [msgspec.to_builtins(list(tasks)), name, turns, executor_digest()]
+    who = description_of(do.keywords["agent"])
+    plan = [msgspec.to_builtins(list(tasks)), name, who, turns, executor_digest()]
     digest = digest_of([plan, sources_digest(_SOURCES)])
     with (
         LocalExecutor(workers) as executor,
@@ -104,6 +108,26 @@ def attempts(
                 found[number] = attempt
                 report(len(found), len(tasks))
     return [found[number] for number in range(len(tasks))]
+
+
+def description_of(agent: Agent) -> str:
+    """All that decides, beside our code, what an agent types: its function, settings and model.
+
+    Attempts and sets of one agent are not taken for those of another with the same name.
+    """
+    function, settings = agent, {}
+    if isinstance(agent, partial):
+        function, settings = agent.func, agent.keywords
+    name = f"{function.__module__}.{getattr(function, '__qualname__', repr(function))}"
+    digest = _model_digest() if function is model else ""
+    return json.dumps([name, {key: repr(value) for key, value in settings.items()}, digest])
+
+
+@cache
+def _model_digest() -> str:
+    from shioenv.model.files import DEFAULT, located
+
+    return sha256_of(located(DEFAULT))
 
 
 def _attempt(document: Any) -> Attempt:
@@ -203,6 +227,7 @@ def prompted(name: str, url: str = "") -> Agent:
 
     Errors: those of `Endpoint.check`; its function raises those of `Endpoint.reply`.
     """
+    url = url or os.environ.get("OPENAI_BASE_URL", "")
     Endpoint("an agent", url).check()
     return partial(_prompted, name=name, url=url)
 

@@ -31,7 +31,7 @@ from shioenv.seeding import generator
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.sample import grammars_for
 from shioenv.system.store import System, find_system
-from shioenv.tasks.agents import AGENTS, SCRIPTS, Agent, Attempt, attempts
+from shioenv.tasks.agents import AGENTS, SCRIPTS, Agent, Attempt, attempts, description_of
 from shioenv.tasks.certify import certify_tasks
 from shioenv.tasks.compose import composed_tasks
 from shioenv.tasks.harbor.export import export_tasks, name_of, refusal
@@ -236,7 +236,7 @@ def make_set(
     with storage_errors(directory):
         (directory / ROUNDS).mkdir(parents=True, exist_ok=True)
     with locked(directory), storage_errors(directory):
-        _begun(directory, plan, built)
+        _begun(directory, plan, built, {one: description_of(agents[one]) for one in plan.agents})
         gathered = _Gathered(plan, tuple(one.name for one in grammars_for(built, Drawing())))
         means = _Means(agents, system or built.name, workers, tell, note)
         counted: list[_Round] = []
@@ -440,10 +440,15 @@ def _longer(
 # ---- files
 
 
-def _begun(directory: Path, plan: SetPlan, built: System) -> None:
-    """Writes down whose rounds these are; refuses those of another plan or another build."""
+def _begun(directory: Path, plan: SetPlan, built: System, agents: Mapping[str, str]) -> None:
+    """Writes down whose rounds these are; refuses those of another plan, agent or build."""
     file = directory / ROUNDS / "plan.json"
-    document = {**msgspec.to_builtins(plan), "system": built.name, "digest": built.digest}
+    document = {
+        **msgspec.to_builtins(plan),
+        "system": built.name,
+        "digest": built.digest,
+        "agents": agents,
+    }
     content = json.dumps(document, sort_keys=True).encode()
     if not file.exists():
         if any(entry.name != ROUNDS for entry in directory.iterdir()):
@@ -451,7 +456,8 @@ def _begun(directory: Path, plan: SetPlan, built: System) -> None:
         atomic_write(file, content)
     elif file.read_bytes() != content:
         raise TaskError(
-            f"{directory} holds the set of another plan, or of another build of the system",
+            f"{directory} holds the set of another plan, of another agent or model behind its "
+            "name, or of another build of the system",
             hint="give the options that it was begun with, or name a new directory",
         )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -113,13 +114,15 @@ def train_memory(
     seed: int,
     chosen: frozenset[int] | None = None,
     report: Report = lambda what, done, of: None,
+    write: Callable[[Path], object] = lambda directory: None,
 ) -> dict[str, Any]:
     """Makes a model's directory of datasets of one system, and gives the model's card.
 
     The directory holds a memory, what the memory learned, and the card. `chosen` holds the places,
     in all datasets one behind the other, of the records that are taken (default: all). The same
     datasets, choice, questions and seed give the same files. What a killed call found is kept in
-    the cache directory, and the next call with the same arguments goes on with it.
+    the cache directory, and the next call with the same arguments goes on with it. `write` gets the
+    finished directory while that is still kept.
 
     Errors: ModelError for datasets of several systems, or where the first dataset has no context;
     those of reading; MissingExtraError without scikit-learn.
@@ -137,22 +140,23 @@ def train_memory(
             write_memory(directory, material.records(report, chosen), material.world)
             with storage_errors(parts):
                 keep_files(directory, parts / "records")
-        figures = learn(directory, questions, seed, report)
-    kept = len(Index(directory))
-    card = {
-        "name": name,
-        "kind": "memory",
-        "system": material.system,
-        "system_digest": material.digest,
-        "records": kept,
-        "material": [described(each) for each in datasets],
-        "version": package_version(),
-        "seed": seed,
-        "learned": figures,
-        "license": "Apache-2.0",
-        "limits": LIMITS,
-    }
-    write_card(directory, card)
+        with _learning(directory, questions, seed) as found:
+            figures = _learned(directory, questions, seed, report, found)
+            card = {
+                "name": name,
+                "kind": "memory",
+                "system": material.system,
+                "system_digest": material.digest,
+                "records": len(Index(directory)),
+                "material": [described(each) for each in datasets],
+                "version": package_version(),
+                "seed": seed,
+                "learned": figures,
+                "license": "Apache-2.0",
+                "limits": LIMITS,
+            }
+            write_card(directory, card)
+            write(directory)
     return card
 
 
@@ -287,6 +291,12 @@ def learn(
     the same. Nothing is written where no record is like another. Errors: MissingExtraError without
     scikit-learn.
     """
+    with _learning(directory, questions, seed) as parts:
+        return _learned(directory, questions, seed, report, parts)
+
+
+def _learning(directory: Path, questions: int, seed: int) -> AbstractContextManager[Path]:
+    """The directory for what is found while a memory is learned from."""
     (directory / RANKER).unlink(missing_ok=True)
     plan = {
         "memory": {path.name: sha256_of(path) for path in directory.iterdir() if path.is_file()},
@@ -294,8 +304,7 @@ def learn(
         "seed": seed,
         "sources": sources_digest(_SOURCES),
     }
-    with unfinished("memory", plan) as parts:
-        return _learned(directory, questions, seed, report, parts)
+    return unfinished("memory", plan)
 
 
 def _learned(

@@ -46,6 +46,23 @@ def test_what_was_moved_and_changed_is_another_file() -> None:
     ]
 
 
+def test_a_file_whose_content_alone_changed_is_still_the_same_file() -> None:
+    changed, there, back = ("=", "/fs/a", FILE), ("m", "/fs/a", "/fs/b"), ("m", "/fs/b", "/fs/a")
+    assert together((changed,), (there,)) == [there]
+    assert together((there,), (("=", "/fs/b", FILE),)) == [there]
+    assert together((there,), (("=", "/fs/b", FILE),), (back,)) == []
+    assert together(
+        (("m", "/fs/d", "/fs/e"), ("m", "/fs/d~1f", "/fs/e~1f"), ("m", "/fs/d~1g", "/fs/e~1g")),
+        (("=", "/fs/e~1f", FILE),),
+    ) == [
+        ("m", "/fs/d", "/fs/e"),
+        ("m", "/fs/d~1f", "/fs/e~1f"),
+        ("m", "/fs/d~1g", "/fs/e~1g"),
+    ]
+    removed = (("r", "/fs/a"),)
+    assert together(removed, (("a", "/fs/a", FILE),), (there,)) == [*removed, ("a", "/fs/b", FILE)]
+
+
 def test_a_new_file_that_is_moved_is_new_where_it_went() -> None:
     assert together((("a", "/fs/n", FILE),), (("m", "/fs/n", "/fs/o"),)) == [("a", "/fs/o", FILE)]
 

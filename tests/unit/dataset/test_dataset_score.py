@@ -15,6 +15,7 @@ from shioenv.dataset.read import read_records
 from shioenv.dataset.score import add_scores
 from shioenv.dataset.select import Selection, select
 from shioenv.dataset.verify import replay, verify
+from shioenv.domain.record import SCHEMA_VERSION
 from shioenv.errors import DatasetMismatchError, UsageError
 from shioenv.execution.local import SerialExecutor
 from shioenv.irreducibility.scoring import Scoring
@@ -67,6 +68,14 @@ def test_the_lines_are_those_of_a_run_with_scores(bare: Path, tmp_path: Path) ->
     volatile = [record.session_id for record in read_records(bare) if record.volatile]
     assert volatile == [4, 9]
     assert [n for n in range(COUNT) if lines[n] != whole[n]] in ([], [9])
+
+
+def test_records_of_an_earlier_version_are_scored_in_this_one(tmp_path: Path) -> None:
+    make(tmp_path / "old", 5, asked=plan(budget=0, noise_runs=2, record_schema=5))
+    added(tmp_path / "old", tmp_path / "new")
+    assert {record.schema_version for record in read_records(tmp_path / "old")} == {5}
+    assert {record.schema_version for record in read_records(tmp_path / "new")} == {SCHEMA_VERSION}
+    assert read_manifest(tmp_path / "new").plan.record_schema == SCHEMA_VERSION
 
 
 def test_it_goes_on_where_it_was_stopped(bare: Path, tmp_path: Path) -> None:

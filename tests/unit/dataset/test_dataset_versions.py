@@ -1,26 +1,29 @@
-"""Datasets of an earlier release are read, checked, selected from, exported and gone on with."""
+"""Datasets of an earlier release are read, checked, selected from and exported, never added to."""
 
 from __future__ import annotations
 
 import json
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
-from dataset_fakes import contents, make, open_fake, plan
+from dataset_fakes import contents, make, open_fake, plan, samples
 
 from shioenv.dataset.export import export
 from shioenv.dataset.manifest import MANIFEST, Plan, read_manifest
 from shioenv.dataset.read import read_records
+from shioenv.dataset.repair import repair_with
 from shioenv.dataset.select import Selection, select
 from shioenv.dataset.verify import replay, verify
-from shioenv.domain.record import share_necessary
+from shioenv.domain.record import SCHEMA_VERSION, share_necessary
 from shioenv.errors import DatasetMismatchError
 from shioenv.report.stats import statistics
 from shioenv.sandbox.base import Limits
 
 COUNT = 20
 OLD = plan(estimator="paper", record_schema=3)
+_VERSIONS = f"3 in the dataset, {SCHEMA_VERSION} asked for"
 
 
 def as_it_was(directory: Path) -> None:
@@ -66,12 +69,34 @@ def test_it_is_selected_from_and_exported_as_it_is(old: Path, tmp_path: Path) ->
     assert (tmp_path / "lines.jsonl").read_bytes() == lines
 
 
-def test_it_goes_on_in_its_layout_whoever_asks(old: Path, tmp_path: Path) -> None:
-    make(old, COUNT + 10, asked=plan(estimator="paper"))
-    make(tmp_path / "whole", COUNT + 10, asked=OLD)
-    (tmp_path / "whole-scratch").rename(tmp_path / "kept")
-    assert contents(old) == contents(tmp_path / "whole")
-    assert replay(old, 5, system=str(tmp_path), opener=open_fake).ok
+def test_no_record_of_this_release_is_added_to_it(old: Path) -> None:
+    before = contents(old)
+    with pytest.raises(DatasetMismatchError) as caught:
+        make(old, COUNT + 10, asked=plan(estimator="paper"))
+    assert caught.value.differences == (f"record_schema_version: {_VERSIONS}",)
+    assert "new records go into another directory" in str(caught.value.hint)
+    assert contents(old) == before
+
+
+def test_a_call_that_lacks_no_record_ends_as_ever(old: Path) -> None:
+    lines = (old / "data/00000.ndjson").read_bytes()
+    assert make(old, COUNT, asked=plan(estimator="paper")).new == 0
+    assert (old / "data/00000.ndjson").read_bytes() == lines
+
+
+def test_a_lost_shard_of_it_is_not_made_again(tmp_path: Path) -> None:
+    make(tmp_path / "old", 1010, asked=OLD)
+    (tmp_path / "old/data/00001.ndjson").unlink()
+    with pytest.raises(DatasetMismatchError, match="record_schema_version"):
+        make(tmp_path / "old", 1010, asked=OLD)
+    with pytest.raises(DatasetMismatchError, match="record_schema_version"):
+        repair_with(tmp_path / "old", lambda count: islice(samples(), count), system=str(tmp_path))
+
+
+def test_its_records_are_not_replayed(old: Path) -> None:
+    with pytest.raises(DatasetMismatchError) as caught:
+        replay(old, 5, system=str(old), opener=open_fake)
+    assert caught.value.differences == (f"record_schema_version: {_VERSIONS}",)
 
 
 @pytest.mark.parametrize("change", [{"system_digest": "e" * 8}, {"grammar_digest": "0" * 64}])

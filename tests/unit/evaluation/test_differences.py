@@ -67,6 +67,25 @@ def test_a_level_says_how_much_of_a_patch_is_compared() -> None:
             assert set(classes_of(truth, said, level)) == expected
 
 
+def test_a_file_that_one_side_moves_needs_no_digest_on_the_other() -> None:
+    entry = {"perms": "-rw-r--r--", "size": 3}
+    move = ContextPatch((("m", "/fs/a b", "/fs/c~1d"),))
+    apart = ContextPatch((("r", "/fs/a b"), ("a", "/fs/c~1d", entry)))
+    moved, written = Behavior(0, b"", move), Behavior(0, b"", apart, {"c/d": "1"})
+    appended = Behavior(0, b"", move, {"c/d": "2"})
+    other = Behavior(0, b"", move, {"x": "2"})
+    for truth, answer, expected in (
+        (moved, written, set()),
+        (written, moved, set()),
+        (written, other, {"patch"}),
+        (other, written, {"patch"}),
+        (appended, written, {"patch"}),
+        (written, appended, {"patch"}),
+    ):
+        found = classes_of(truth, Said(behavior=answer), PatchLevel.FULL)
+        assert set(found) == expected, (truth, answer)
+
+
 class Scripted:
     """A machine that prints nothing, and another side that prints what `said` gives."""
 

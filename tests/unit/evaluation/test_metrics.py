@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from evaluation_fakes import ENTRY, added, case, did, said
 
@@ -108,12 +110,63 @@ def test_a_removal_and_an_addition_are_a_move() -> None:
     assert mark(gold, said("", ("m", "/fs/a", "/fs/c"))).em == 0
 
 
+def test_a_removal_of_something_else_is_no_source_of_a_move() -> None:
+    gold = case(did("", ("r", "/fs/a"), ("r", "/fs/c"), added("b")))
+    for answer in (
+        said("", ("m", "/fs/c", "/fs/b"), ("r", "/fs/a")),
+        said("", ("m", "/fs/a", "/fs/b"), ("r", "/fs/c")),  # unknown which of the two it was
+    ):
+        assert (mark(gold, answer).em_patch, mark(gold, answer).em_files) == (0, 1)
+    variable = case(did("", ("r", "/fs/a"), ("r", "/env/X"), added("b")))
+    assert mark(variable, said("", ("m", "/fs/a", "/fs/b"), ("r", "/env/X"))).em == 1
+
+
+def test_several_moves_equal_removals_and_additions_of_equal_entries() -> None:
+    removed = (("r", "/fs/a"), ("r", "/fs/c"))
+    answer = said("", ("m", "/fs/a", "/fs/b"), ("m", "/fs/c", "/fs/d"))
+    assert mark(case(did("", *removed, added("b"), added("d"))), answer).em == 1
+    assert mark(case(did("", *removed, added("b"), added("d", size=9))), answer).em == 0
+
+
+def test_a_move_is_compared_with_each_run_alone() -> None:
+    runs = (did("", ("r", "/fs/a"), added("b", size=size)) for size in (1, 2))
+    answer = said("", ("m", "/fs/a", "/fs/b"))
+    assert mark(case(*runs), answer).djs == 1
+    outputs = [did(f"{size}", ("r", "/fs/a"), added("b", size=size)) for size in (1, 2)]
+    for output in ("1", "2"):
+        assert mark(case(*outputs), said(output, ("m", "/fs/a", "/fs/b"))).em == 1
+
+
 def test_an_operation_for_a_changed_content_counts_on_neither_side() -> None:
     told = ("=", "/fs/a", ENTRY)
-    for gold, answer in ((did("", told), said("")), (did(""), said("", told))):
+    earlier = replace(did(""), content_digests={"a": "0" * 64})  # such runs lack the operation
+    for gold, answer in (
+        (did("", told), said("")),
+        (did("", told), said("", told)),
+        (earlier, said("", told)),
+        (earlier, said("")),
+    ):
         assert mark(case(gold), answer).em == 1
         assert mark(case(gold), answer).djs is None
         assert mark(case(gold), answer, PatchLevel.FILES).em == 1
+
+
+def test_an_entry_replaced_that_is_another_or_unknown_counts() -> None:
+    told = ("=", "/fs/a", ENTRY)
+    other = ("=", "/fs/a", {**ENTRY, "size": 9})
+    sized = replace(did("", ("=", "/fs/a/size", 9)), content_digests={"a": "0" * 64})
+    for gold, answer in (
+        (did(""), said("", told)),
+        (did("", told), said("", other)),
+        (did("", told), said("", told, ("=", "/fs/b", ENTRY))),
+        (sized, said("", ("=", "/fs/a/size", 9), other)),
+    ):
+        marks = mark(case(gold), answer)
+        assert (marks.em, marks.em_masked, marks.em_patch) == (0, 0, 0), answer
+        assert marks.djs_all < 1
+    assert mark(case(did("")), said("", told), PatchLevel.FILES).em_files == 0
+    several = case(did("1", told), did("2", other))
+    assert mark(several, said("1", other)).em == 1  # each entry is one that the machine had
 
 
 def test_files_know_no_links_no_variables_and_no_working_directory() -> None:

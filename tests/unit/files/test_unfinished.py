@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -95,6 +96,27 @@ def test_a_second_call_beside_the_first_shares_nothing(cache: Path) -> None:
             assert others.values == {}
         assert not second.exists()
         assert first.exists()
+
+
+def test_a_directory_that_was_removed_before_its_lock_is_not_shared(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The call before ends between opening and locking, and removes the directory."""
+    lock, ended = fcntl.flock, []
+
+    def removed_first(handle: int, how: int) -> None:
+        if not ended:
+            ended.append(True)
+            for directory in cache.iterdir():
+                directory.rmdir()
+        lock(handle, how)
+
+    monkeypatch.setattr(fcntl, "flock", removed_first)
+    with unfinished("work", 1) as first:
+        assert first.is_dir()
+        with unfinished("work", 1) as second:
+            assert second != first
+    assert not list(cache.iterdir())
 
 
 def test_kept_files_are_taken_whole_or_not_at_all(tmp_path: Path) -> None:

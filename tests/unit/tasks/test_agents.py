@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from shioenv.tasks.agents import LONGEST, by_fact, names, proposals, scripted
+from shioenv.tasks import agents
+from shioenv.tasks.agents import LONGEST, by_fact, description_of, names, proposals, scripted
 from shioenv.tasks.task import Goal, Task
 
 BEGIN = "You are root, in a shell in `/home/ubuntu`."
@@ -101,6 +102,22 @@ def test_a_long_line_takes_no_time(begin: str, text: str) -> None:
 def test_the_weakest_agent_knows_names_alone() -> None:
     reply = names(task(prompt("`data/x` is gone", "`y` is gone")))
     assert [reply([]), reply([]), reply([])] == ["ls", "rm -r data/x y", None]
+
+
+def test_an_agent_is_described_by_all_that_decides_what_it_types(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("shioenv.evaluation.endpoint.Endpoint.check", lambda endpoint: None)
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://a")
+    one = description_of(agents.prompted("m"))
+    assert one == description_of(agents.prompted("m", "http://a"))
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://b")
+    others = [agents.prompted("m"), agents.prompted("n", "http://a"), agents.facts, agents.model]
+    assert len({one, *map(description_of, others)}) == 5
+    before = description_of(agents.model)
+    monkeypatch.setattr(agents, "_model_digest", lambda: "of another model")
+    assert description_of(agents.model) != before
+    assert description_of(agents.facts) == description_of(agents.AGENTS["facts"])
 
 
 def test_a_script_ends() -> None:

@@ -155,13 +155,15 @@ def compare(
     bounds: Bounds = USUAL,
     progress: Progress = lambda what, done, total: None,
     tell: Tell = silent,
+    write: Callable[[CaseComparison], object] = lambda comparison: None,
 ) -> CaseComparison:
     """The comparison of a predictor, by name or as a command, with a system's machine.
 
     `level` is what is compared; None: the most that the predictor knows. An answer that is late or
     none is a difference, and so is one that is lost with the predictor's process. The predictor is
-    started anew then. Errors: those of `find_system`, `truth_of` and `PredictorPool`;
-    PredictorError for a level of which the predictor knows less.
+    started anew then. `write` gets the comparison while the answers are still kept. Errors: those
+    of `find_system`, `truth_of` and `PredictorPool`; PredictorError for a level of which the
+    predictor knows less.
     """
     built = find_system(system)
     name = predictor_of(against)
@@ -196,9 +198,12 @@ def compare(
                     Files(built),
                     lambda done, total: progress("differences", done, total),
                 )
-            return CaseComparison(
-                built, name, pool.ready, level, choice.seed, tuple(truth), verdicts, tuple(findings)
-            )
+                comparison = CaseComparison(
+                    built, name, pool.ready, level, choice.seed, tuple(truth), verdicts,
+                    tuple(findings),
+                )  # fmt: skip
+                write(comparison)
+            return comparison
 
 
 def _verdicts(

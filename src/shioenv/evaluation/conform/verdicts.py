@@ -6,10 +6,17 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from shioenv.domain.behavior import Behavior
+from shioenv.domain.pointer import pointer
 from shioenv.evaluation.conform.truth import TruthCase
 from shioenv.evaluation.mask import text_of
 from shioenv.evaluation.metrics import PatchLevel, Said, Status
-from shioenv.evaluation.patches import changed_files, operations, reconciled
+from shioenv.evaluation.patches import (
+    changed_contents,
+    changed_files,
+    moves,
+    operations,
+    reconciled,
+)
 
 
 class DifferenceClass(StrEnum):
@@ -79,9 +86,27 @@ def _class_of_output(truth: Behavior, behavior: Behavior) -> DifferenceClass:
 def _patches_differ(truth: Behavior, behavior: Behavior, level: PatchLevel) -> bool:
     if level is PatchLevel.OUTPUT:
         return False
-    ours, theirs = operations(truth.patch), operations(behavior.patch)
+    ours = operations(truth.patch)
+    theirs = operations(behavior.patch, silent=changed_contents([truth]))
     ours, theirs = reconciled(ours, theirs), reconciled(theirs, ours)
     if level is PatchLevel.FILES:
         return changed_files(ours) != changed_files(theirs)
-    digests = behavior.content_digests
-    return ours != theirs or bool(digests and digests != truth.content_digests)
+    if ours != theirs:
+        return True
+    if not behavior.content_digests:
+        return False
+    return _digests(truth, behavior) != _digests(behavior, truth)
+
+
+def _digests(one: Behavior, other: Behavior) -> dict[str, str]:
+    """The digests of one side, without those of files that the other side moves as they are.
+
+    A move needs no digest at its target. The removal and the addition that it equals have one.
+    """
+    targets = {operation[2] for operation in moves(other.patch)}
+    known = other.content_digests
+    return {
+        name: digest
+        for name, digest in one.content_digests.items()
+        if name in known or pointer("fs", name) not in targets
+    }

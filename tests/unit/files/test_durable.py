@@ -1,0 +1,46 @@
+"""A place where no result could be written is refused before the work begins."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from shioenv.cli.main import app
+from shioenv.errors import DatasetStorageError
+from shioenv.files.durable import refuse_unwritable
+
+
+def test_a_place_that_can_be_written_stays_as_it_is(tmp_path: Path) -> None:
+    refuse_unwritable(tmp_path / "new" / "deeper" / "result")
+    assert list((tmp_path / "new" / "deeper").iterdir()) == []
+    (tmp_path / "old").write_text("earlier")
+    refuse_unwritable(tmp_path / "old")
+    assert (tmp_path / "old").read_text() == "earlier"
+
+
+@pytest.mark.parametrize("name", ["directory", "link", "file/result"])
+def test_another_place_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / "directory").mkdir()
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to("nowhere")
+    with pytest.raises(DatasetStorageError):
+        refuse_unwritable(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["suite", "record", "public-dev"],
+        ["conform", "--against", "trivial"],
+        ["train", "memory", "nowhere"],
+    ],
+)
+def test_commands_that_take_long_refuse_it_at_once(words: list[str], tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "directory").mkdir()
+    out = tmp_path / ("file" if words[0] == "conform" else "directory")
+    found = CliRunner().invoke(app, [*words, "--out", str(out)])
+    assert found.exit_code != 0
+    assert isinstance(found.exception, DatasetStorageError) or "SHIO-D04" in found.output
