@@ -223,8 +223,7 @@ def test_a_shell_is_lent_at_no_running_shells_cost(system: System) -> None:
         with ThreadPoolExecutor(len(busy)) as threads:
             text = "sleep 3600"
             running = [threads.submit(lines.run, text) for lines in busy]
-            for lines in busy:
-                wait_for(lambda lines=lines: lines._sandbox._asking)
+            wait_for(lambda: all(lines._sandbox._asking for lines in busy))
             third = runner.lend_shell(HOME)
             assert not third.ended
             fourth = runner.lend_shell(HOME)

@@ -270,3 +270,36 @@ def test_a_shell_whose_machine_is_gone_starts_no_other_one(
         with pytest.raises(SandboxError, match="machine is gone"):
             use()
     lines.close()
+
+
+@pytest.mark.parametrize("row", [row for row, _ in UNASKED])
+def test_state_that_no_patch_names_keeps_the_machine_that_was_entered(
+    row: str, observer: SandboxRunner
+) -> None:
+    terminal = Terminal(observer, HOME)
+    before = terminal.unrecorded()
+    asyncio.run(Running(terminal.enter(Command(text=row))).finish())
+    after = terminal.unrecorded()
+    assert after != before
+    terminal.run("true")
+    assert (terminal.entered, terminal.unrecorded()) == (True, after)
+
+
+def test_a_process_in_place_of_another_keeps_the_machine_that_was_entered(
+    observer: SandboxRunner,
+) -> None:
+    terminal = Terminal(observer, HOME)
+    text = "setsid -f sleep 1000 > /dev/null 2>&1 < /dev/null; kill -9 $(pgrep -o cron)"
+    asyncio.run(Running(terminal.enter(Command(text=text))).finish())
+    assert terminal.run("pgrep -cx sleep").output == b"1\n"
+
+
+def test_commands_that_changed_nothing_leave_the_terminal_as_it_was(
+    observer: SandboxRunner,
+) -> None:
+    terminal = Terminal(observer, HOME)
+    for _ in range(2):
+        asyncio.run(Running(terminal.enter(Command(text="ls /"))).finish())
+    terminal.run("v=1")
+    assert not terminal.entered
+    assert terminal.fork().run("echo $v").output == b"1\n"

@@ -123,7 +123,13 @@ class _Typed:
 class _Seen:
     patch: ContextPatch
     digests: Mapping[str, str]
-    processes: int
+    processes: frozenset[bytes]
+    """The numbers of all processes."""
+    unrecorded: Mapping[str, bytes] | None
+
+    def is_as(self, other: _Seen | None) -> bool:
+        """Whether nothing changed between two looks, as far as it can be read."""
+        return self.unrecorded is not None and self == other
 
 
 class Terminal:
@@ -353,7 +359,7 @@ class Terminal:
                     raise
 
     def _typed_in(self, lines: Lines, row: str) -> Behavior:
-        if self.entered and not self._rows and self._seen() == self._found:
+        if self.entered and not self._rows and self._seen().is_as(self._found):
             lines.close()
             self.entered = False
             lines = self._shell()
@@ -398,16 +404,17 @@ class Terminal:
         return lines.enter(text, wall_seconds=START_SECONDS, idle_seconds=LENT_SECONDS)
 
     def _seen(self) -> _Seen:
-        """What the machine is like without its typed shell: changes, and how many processes run."""
+        """What the machine is like without its typed shell: what changed, and what runs."""
         lines = self._shell()
         lines.look()
-        whole = lines.whole()
-        entered = self._enter("echo /proc/[0-9]*")
+        whole, other = lines.whole(), self.unrecorded()
+        entered = self._enter("cd /proc; for each in [0-9]*; do [ $each = $$ ] || echo $each; done")
         try:
-            processes = len(os.read(entered.output, _PROCESSES).split())
+            with os.fdopen(os.dup(entered.output), "rb") as output:
+                processes = frozenset(output.read(_PROCESSES).split())
         finally:
             close(entered)
-        return _Seen(whole.patch, dict(whole.content_digests), processes)
+        return _Seen(whole.patch, dict(whole.content_digests), processes, other)
 
     def _refuse_entered(self, what: str) -> None:
         if self.entered:
