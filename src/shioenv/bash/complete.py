@@ -9,8 +9,9 @@ from shioenv.bash.read import Reader
 from shioenv.bash.scan import Refused
 
 MOST_PARSED = 2_000_000
-"""Characters that callers have parsed at most to find the end of one command (ours): a long
-quotation or expansion over many lines is parsed again at each line that may close it."""
+"""Characters that callers have parsed at most to find the end of one command (ours).
+
+A long quotation or expansion is parsed again at each line that may close it."""
 
 _ANY = re.compile("")
 _CONTINUED = re.compile(r"(?<!\\)(?:\\\\)*\\\n\Z")

@@ -62,8 +62,9 @@ class Scanner(ABC):
         self.substitutions: dict[int, Substitution] = around.substitutions if around else {}
         self.expansions: dict[int, str] = around.expansions if around else {}
         self.shortened: tuple[int, str] | None = None
-        """Of the outermost scanner, where the innermost open list of a refused text has whole
-        parts up to the end of the text: where these begin, and what can stand in their place."""
+        """Where whole parts of the innermost open list begin, and what can stand in their place.
+
+        Known to the outermost scanner, of a refused text where these parts reach its end."""
         if self._depth > _DEEPEST:
             raise self.refusal("it is nested too deeply")
 
