@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,7 @@ from shioenv.cli.main import app
 from shioenv.errors import DatasetStorageError
 from shioenv.evaluation.ceiling import ceiling
 from shioenv.evaluation.evaluate import evaluate
-from shioenv.evaluation.record import record_suite
+from shioenv.evaluation.record import record_suite, recorded_suite
 from shioenv.evaluation.suite import Suite, read_suite, write_suite
 
 pytestmark = [
@@ -122,10 +121,10 @@ def test_a_recording_that_could_not_be_written_is_kept(
 
     def record(out: Path) -> None:
         told.clear()
-        record_suite(
-            inputs, seconds_apart=0, workers=1, runs=2, write=partial(write_suite, path=out),
-            report=lambda *counts: told.append(counts),
-        )  # fmt: skip
+        with recorded_suite(
+            inputs, seconds_apart=0, workers=1, runs=2, report=lambda *counts: told.append(counts)
+        ) as suite:
+            write_suite(suite, out)
 
     with pytest.raises(DatasetStorageError):
         record(tmp_path)

@@ -100,7 +100,7 @@ def conform(
     from shioenv.bash.words import quoted
     from shioenv.errors import UsageError
     from shioenv.evaluation.asking import Bounds
-    from shioenv.evaluation.conform.comparison import compare
+    from shioenv.evaluation.conform.comparison import compared
     from shioenv.evaluation.conform.truth import Choice
     from shioenv.evaluation.conform.write import RESULTS, write_comparison
     from shioenv.evaluation.metrics import PatchLevel
@@ -115,8 +115,9 @@ def conform(
         raise UsageError(f"no level is called {level!r}", hint=", ".join(PatchLevel))
     if out is not None:
         refuse_unwritable(out / RESULTS)
-    with Meter(lasting=True, stopped="stopped; what was executed is kept: run this again") as meter:
-        done = compare(
+    with (
+        Meter(lasting=True, stopped="stopped; what was executed is kept: run this again") as meter,
+        compared(
             against if against is not None else f"sandbox:{against_system}",
             system=system,
             choice=Choice(tuple(command or ()), cases, seed),
@@ -125,8 +126,10 @@ def conform(
             bounds=Bounds(timeout, start_timeout),
             progress=meter.tell,
             tell=meter.say,
-            write=lambda done: None if out is None else write_comparison(done, out),
-        )
+        ) as done,
+    ):
+        if out is not None:
+            write_comparison(done, out)
     document = done.document
     parts = list(_parts(document))
     if out is not None:

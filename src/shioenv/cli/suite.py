@@ -54,7 +54,7 @@ def record(
     `history` holds the inputs before it in the same shell. Other fields are kept. A command that
     was stopped goes on where it is run again.
     """
-    from shioenv.evaluation.record import record_suite
+    from shioenv.evaluation.record import recorded_suite
     from shioenv.evaluation.suite import write_suite
     from shioenv.files.durable import refuse_unwritable
 
@@ -66,7 +66,7 @@ def record(
         def waits(seconds: float) -> None:
             meter.say(f"waits {seconds:.0f} s, so that the last runs see other clocks")
 
-        suite = record_suite(
+        with recorded_suite(
             inputs,
             system=system,
             limits=limits,
@@ -74,8 +74,8 @@ def record(
             workers=workers,
             report=partial(meter.tell, "runs"),
             waits=waits,
-            write=partial(write_suite, path=out),
-        )
+        ) as suite:
+            write_suite(suite, out)
     facts = suite.stats()
     varying = share(facts["volatile"], facts["inputs"])
     recorded = printing.counted(facts["inputs"], "input")

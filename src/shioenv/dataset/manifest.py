@@ -189,8 +189,8 @@ class Plan:
 def refuse_older_records(directory: str | Path, plan: Plan) -> None:
     """Raise DatasetMismatchError where the records have a version that is no longer made.
 
-    A new record would have the old version's number with what this version writes: operations for
-    contents, moves after a history, and no `cd` before the rows.
+    A new record would have the old number with what this version writes. That differs in contents,
+    in moves after a history, and in the `cd` before the rows.
     """
     if plan.record_schema != RECORD_SCHEMA_VERSION:
         versions = f"{plan.record_schema} in the dataset, {RECORD_SCHEMA_VERSION} asked for"

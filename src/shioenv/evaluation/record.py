@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -34,7 +35,8 @@ Report = Callable[[int, int], None]
 Task = tuple[str, State]
 
 
-def record_suite(
+@contextmanager
+def recorded_suite(
     inputs: str | Path,
     *,
     system: str | None = None,
@@ -44,15 +46,14 @@ def record_suite(
     workers: int | None = None,
     report: Report = lambda done, total: None,
     waits: Callable[[float], object] = lambda seconds: None,
-    write: Callable[[Suite], object] = lambda suite: None,
-) -> Suite:
+) -> Iterator[Suite]:
     """A suite of the inputs of a file (`read_questions`), each run `runs` times from its own state.
 
     Once every input was run `runs - 1` times, `seconds_apart` seconds pass before the last runs.
     What was run is kept in the cache directory until the end: the same call goes on where an
     earlier one was killed. `report` is told how many runs are done, and of how many. `waits` is
-    told for how many seconds nothing runs, before that begins. `write` gets the suite while what
-    was run is still kept: where it fails, the same call goes on from there. Errors: those of
+    told for how many seconds nothing runs, before that begins. What was
+    run is kept until the block ends, which writes the suite. Errors: those of
     `read_questions`, `find_system` and sandboxes; UsageError for fewer than two runs.
     """
     if runs < 2:
@@ -110,8 +111,13 @@ def record_suite(
             for number, name in enumerate(names):
                 done[number] += parts.values[name].behaviors
         suite = Suite(head, tuple(_cases(questions, done, tasks, system)))
-        write(suite)
-    return suite
+        yield suite
+
+
+def record_suite(inputs: str | Path, **settings: Any) -> Suite:
+    """The suite of `recorded_suite`, which takes the same settings."""
+    with recorded_suite(inputs, **settings) as suite:
+        return suite
 
 
 @dataclass(frozen=True, slots=True)

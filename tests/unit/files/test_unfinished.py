@@ -102,7 +102,8 @@ def test_a_directory_that_was_removed_before_its_lock_is_not_shared(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The call before ends between opening and locking, and removes the directory."""
-    lock, ended = fcntl.flock, []
+    lock = fcntl.flock
+    ended: list[bool] = []
 
     def removed_first(handle: int, how: int) -> None:
         if not ended:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
@@ -145,7 +146,8 @@ def predictor_of(against: str) -> str:
     return against if against.partition(":")[0] in predictor_names() else f"command:{against}"
 
 
-def compare(
+@contextmanager
+def compared(
     against: str,
     *,
     system: str | None = None,
@@ -155,13 +157,12 @@ def compare(
     bounds: Bounds = USUAL,
     progress: Progress = lambda what, done, total: None,
     tell: Tell = silent,
-    write: Callable[[CaseComparison], object] = lambda comparison: None,
-) -> CaseComparison:
+) -> Iterator[CaseComparison]:
     """The comparison of a predictor, by name or as a command, with a system's machine.
 
     `level` is what is compared; None: the most that the predictor knows. An answer that is late or
     none is a difference, and so is one that is lost with the predictor's process. The predictor is
-    started anew then. `write` gets the comparison while the answers are still kept. Errors: those
+    started anew then. The answers are kept until the block ends. Errors: those
     of `find_system`, `truth_of` and `PredictorPool`; PredictorError for a level of which the
     predictor knows less.
     """
@@ -198,12 +199,16 @@ def compare(
                     Files(built),
                     lambda done, total: progress("differences", done, total),
                 )
-                comparison = CaseComparison(
+                yield CaseComparison(
                     built, name, pool.ready, level, choice.seed, tuple(truth), verdicts,
                     tuple(findings),
                 )  # fmt: skip
-                write(comparison)
-            return comparison
+
+
+def compare(against: str, **settings: Any) -> CaseComparison:
+    """The comparison of `compared`, which takes the same settings."""
+    with compared(against, **settings) as comparison:
+        return comparison
 
 
 def _verdicts(
