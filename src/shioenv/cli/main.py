@@ -84,8 +84,8 @@ def _open_standard_streams() -> None:
     """Open /dev/null in place of each standard stream that the caller closed.
 
     Else the next files and sockets get the numbers 0 to 2, which child processes replace by their
-    own streams. Reading closed standard input and writing to closed standard output stay errors, as
-    in programs of GNU: /dev/null is open there for the other direction alone.
+    own streams. As in programs of GNU, reading a closed input and writing to a closed output stay
+    errors. There /dev/null is open for the other direction alone.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:

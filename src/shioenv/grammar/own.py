@@ -43,8 +43,8 @@ def own_grammars(directory: str | Path | None = None) -> OwnGrammars | None:
 
     Each file `NAME.grammar` is a grammar, and all else in the directory is left alone. Errors:
     UsageError where the directory cannot be read or holds no grammar. UsageError too for more than
-    `MOST` grammars, and for a name that no command has. The same for a file of more than `LARGEST`
-    bytes, for one that is not regular, and for a link that leads out of the directory.
+    `MOST` grammars, and for a name that no command has. Other files that are refused have more than
+    `LARGEST` bytes, are not regular, or are links that lead out of the directory.
     """
     chosen = directory or os.environ.get(VARIABLE)
     if not chosen:
