@@ -28,6 +28,14 @@ os.write(1, b"ready")
 """
 
 
+@pytest.fixture(autouse=True)
+def _hung_up() -> Iterator[None]:
+    """A suite that `nohup` started ignores SIGHUP, and so would what it starts."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 @pytest.fixture
 def terminal() -> Iterator[tuple[int, int]]:
     ours, theirs = pty.openpty()
