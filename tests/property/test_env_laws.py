@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from shioenv.domain.behavior import Behavior
@@ -94,6 +94,7 @@ def test_every_step_follows_the_rules(sequence: list[tuple[str, int, int]]) -> N
 
 
 @given(actions)
+@example(sequence=[("|", 0, 1), ("", 1, 0)])
 def test_dictionary_and_triple_do_the_same(sequence: list[tuple[str, int, int]]) -> None:
     names = ("input_addition", "exec_action", "new_global")
     triples, _ = make()

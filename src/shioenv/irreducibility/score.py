@@ -277,7 +277,7 @@ def estimate_irreducibility(
         raise UsageError("nothing can be scored with a budget of 0", hint="at least 1")
     runs = scoring.noise_runs
     targets = [target for number in range(len(rows)) for target in _targets(rows, number)]
-    if (most := max(target.n for target in targets)) > MOST_ARGUMENTS:
+    if (most := max((target.n for target in targets), default=0)) > MOST_ARGUMENTS:
         raise UsageError(
             f"a command of {most:,} arguments cannot be scored",
             hint=f"{MOST_ARGUMENTS} at most; shioenv run executes it without a score",

@@ -136,7 +136,7 @@ class Plan:
 
 @pytest.fixture(autouse=True)
 def _system(monkeypatch: pytest.MonkeyPatch) -> None:
-    def some(system: object, drawing: Drawing, count: int, **how: object) -> list[Sample]:
+    def some(drawing: Drawing, count: int, **how: object) -> list[Sample]:
         return [one for _, one in zip(range(count), samples(), strict=False)]
 
     monkeypatch.setattr(reference, "read_manifest", lambda path: SimpleNamespace(plan=Plan()))
