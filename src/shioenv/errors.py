@@ -320,6 +320,14 @@ class EpisodeError(ShioenvError):
     exit_status = 2
 
 
+def used_environment() -> EpisodeError:
+    """Return the error of copying an environment after its first reset."""
+    return EpisodeError(
+        "an environment that was reset cannot be copied",
+        hint="copy it before its first reset, or make another one",
+    )
+
+
 class EnvironmentOptionError(ShioenvError):
     """An environment cannot be made, or reset, with this option or value."""
 

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from shioenv.domain.behavior import Behavior, output_text
+from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.runner import Answer
 from shioenv.errors import Abstained, AnswerError, PatchError, nearest
 
 FLAGS = ("timed_out", "output_truncated", "patch_truncated", "volatile")
 """Flags of a behavior. A flag is written only where it is true."""
+
+_ALWAYS = ("exit_code", "output", "context_patch")
+_WHERE_SET = ("output_b64", "content_digests", *FLAGS)
 
 SAID = ("abstained", "confidence", "context_patch", "exit_code", "output", "output_b64")
 """Keys that decide how right an answer is. A key that is nearly one of them is a mistake."""
@@ -27,15 +29,11 @@ def behavior_json(behavior: Behavior) -> dict[str, Any]:
 
     Empty `content_digests`, an unneeded `output_b64` and flags that are false are left out.
     """
-    output, encoded = output_text(behavior.output)
-    document: dict[str, Any] = {"exit_code": behavior.exit_code, "output": output}
-    if encoded is not None:
-        document["output_b64"] = encoded
-    document["context_patch"] = json.loads(behavior.patch.to_json())
-    if behavior.content_digests:
-        document["content_digests"] = dict(sorted(behavior.content_digests.items()))
-    document.update({name: True for name in FLAGS if getattr(behavior, name)})
-    return document
+    return {
+        name: value
+        for name, value in behavior.to_json().items()
+        if name in _ALWAYS or (name in _WHERE_SET and value)
+    }
 
 
 def behavior_of(document: Mapping[str, Any]) -> Behavior:

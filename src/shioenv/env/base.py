@@ -15,7 +15,7 @@ from shioenv.domain.inputs import Session
 from shioenv.env import rewards
 from shioenv.env.scorer import Outcome, ScoredSession, Scorer, ScoringOptions, SessionScorer
 from shioenv.env.spaces import is_shell_text
-from shioenv.errors import EnvironmentOptionError, EpisodeError, did_you_mean
+from shioenv.errors import EnvironmentOptionError, EpisodeError, did_you_mean, used_environment
 
 METADATA: Final[Mapping[str, Any]] = {"render_modes": ["ansi"], "render_fps": 4}
 
@@ -98,10 +98,7 @@ class SessionEnv(gymnasium.Env[ObsType, ActType]):
     def __reduce__(self) -> tuple[Any, ...]:
         """The arguments from which a copy is made. Errors: EpisodeError after the first reset."""
         if self._episodes:
-            raise EpisodeError(
-                "an environment that was reset cannot be copied",
-                hint="copy it before its first reset, or make another one",
-            )
+            raise used_environment()
         return _remade, (type(self), *self._made_with, self.spec)
 
     def reset(

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any
 
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
-from shioenv.errors import EpisodeError, TaskError
+from shioenv.errors import EpisodeError, TaskError, used_environment
 from shioenv.live.terminal import for_rows
 from shioenv.sandbox.base import Limits
 from shioenv.tasks.episode import MAX_TURNS, Episode
@@ -45,10 +45,7 @@ class TaskEnvironment:
     def __getstate__(self) -> object:
         """What a copy is made of. Errors: EpisodeError after the first reset."""
         if self._machine is not None:
-            raise EpisodeError(
-                "an environment that was reset cannot be copied",
-                hint="copy it before its first reset, or make another one",
-            )
+            raise used_environment()
         return super().__getstate__()
 
     def reset(self, task: str, **row: Any) -> None:

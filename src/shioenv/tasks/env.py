@@ -10,7 +10,13 @@ import gymnasium
 
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
 from shioenv.env.spaces import ShellText
-from shioenv.errors import ActionError, EnvironmentOptionError, EpisodeError, did_you_mean
+from shioenv.errors import (
+    ActionError,
+    EnvironmentOptionError,
+    EpisodeError,
+    did_you_mean,
+    used_environment,
+)
 from shioenv.live.terminal import for_rows
 from shioenv.sandbox.base import Limits
 from shioenv.tasks.episode import HOW, MAX_TURNS, SHOWN, Episode
@@ -127,10 +133,7 @@ class TaskEnv(gymnasium.Env[str, str]):
     def __getstate__(self) -> object:
         """What a copy is made of. Errors: EpisodeError after the first reset."""
         if self._episode is not None:
-            raise EpisodeError(
-                "an environment that was reset cannot be copied",
-                hint="copy it before its first reset, or make another one",
-            )
+            raise used_environment()
         return super().__getstate__()
 
     def reset(
