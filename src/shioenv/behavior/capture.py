@@ -271,7 +271,7 @@ class Recorder:
                     collect(old, new, f"/fs/{escape(name)}", operations)
                 if _content_changed(before, after):
                     digests[name] = str(after.digest)
-                    if len(operations) == known:  # no attribute tells of it
+                    if len(operations) == known:  # no attribute shows it
                         entry = self.entry(after, own=own).to_json()
                         operations.append(("=", f"/fs/{escape(name)}", entry))
         moved = _moved_trees(removed, added)

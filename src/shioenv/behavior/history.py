@@ -115,7 +115,7 @@ class _End:
         return self.pristine(self.origins.get(name, name))
 
     def marks(self, name: str) -> set[tuple[str, object]]:
-        """What tells the file of this name from others: two equal marks are of one file."""
+        """Return marks of the file of this name: files with an equal mark are one file."""
         marks: set[tuple[str, object]] = set()
         if name in self.run.inodes:
             marks.add(("inode", self.run.inodes[name]))

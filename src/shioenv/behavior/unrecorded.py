@@ -1,4 +1,4 @@
-"""State of a machine that no patch names: read from outside, for whoever compares final states."""
+"""State of a machine that no patch names, read from outside to compare final states."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def main() -> None:
         try:
             application(word)(prog_name="shioenv")
         finally:
-            sys.stdout.flush()  # what it cannot write is told below, not by Python at its end
+            sys.stdout.flush()  # so that a failure is reported below, not by Python at its end
     except KeyboardInterrupt:  # before `leave` is the handler, or between two handlers
         from shioenv.cli.interrupts import INTERRUPTED
 

@@ -69,7 +69,7 @@ class Own:
     cluster: int = 0
     """The place where `getopts` goes on in the word of `OPTIND`; 0: at its beginning.
 
-    Below 0: nobody knows."""
+    Below 0: unknown."""
     files: dict[str, str] = field(default_factory=dict)
     """The file that each function stands in, where it was defined in this input."""
 

@@ -104,7 +104,7 @@ def with_contents(
 
     `names` are the files whose content is another one, by their names in `fs`. `entry` gives a
     file's attributes after the patch, None for no such file. Such an operation replaces the file's
-    entry by an equal one: no attribute that a context has tells of the new content.
+    entry by an equal one: no attribute of a context shows the new content.
     """
     if not names:
         return patch

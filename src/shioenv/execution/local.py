@@ -189,7 +189,7 @@ class Crew:
     def take(self, schedule: Schedule[Any]) -> list[tuple[int, Any]]:
         """Hand tasks out and wait, for a second at most, until workers send something.
 
-        The result has the answers among it, if any. A worker that somebody stopped is replaced.
+        The result has the answers among it, if any. A stopped worker is replaced.
 
         Errors: GenerationError where a task fails in every attempt, or where workers in a row do
         not start. ShioenvErrors of the job and of opening a sandbox.

@@ -72,7 +72,7 @@ class WorkerProcess:
             self._process.kill()
 
     def kill_if_stopped(self) -> None:
-        """Kill a worker that somebody stopped, once enough calls of this method have seen that."""
+        """Kill a worker that is stopped, once enough calls of this method have seen that."""
         if self._watch.is_lost(self._process.pid):
             self._process.kill()
 

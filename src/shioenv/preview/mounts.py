@@ -286,7 +286,7 @@ def _quiet_below(path: bytes, points: Collection[bytes], arranged: Arranged) -> 
 
 
 def _quiet(path: bytes, place: int, arranged: Arranged) -> bool:
-    """Cover a directory by a read-only overlay, whose sockets and FIFOs lead to nobody.
+    """Cover a directory by a read-only overlay, whose sockets and FIFOs have no peer.
 
     Return whether the kernel makes one.
     """
@@ -361,7 +361,7 @@ def _arrange_special(special: Mapping[bytes, int], arranged: Arranged, *, networ
 
 
 def _cover_file(path: bytes) -> None:
-    """Have an empty file stand at a path, which nobody can open."""
+    """Cover a path with an empty file that cannot be opened."""
     file = _STAGING + b"/no-socket"
     if not os.path.exists(file):
         _new_file(file)

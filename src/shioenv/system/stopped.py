@@ -1,4 +1,4 @@
-"""Processes that somebody stopped (SIGSTOP): they neither answer nor notice that others ended."""
+"""Stopped processes (SIGSTOP), which neither answer nor notice that others ended."""
 
 from __future__ import annotations
 

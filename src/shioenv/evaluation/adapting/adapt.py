@@ -393,7 +393,7 @@ def _of_variable(word: PlacedWord, generic: str) -> tuple[int, int, _Slot]:
     """The place and the slot of a word that is a variable without a value, as `"$FILE"` is.
 
     A variable that is called so itself (`$variable`) becomes one that is set: only its name is
-    replaced. In the place of others stands what they are about, in the quotes that the word has.
+    replaced. Others are replaced by what they name, within the word's quotes.
     """
     if "EnvVar" not in placeholder_table()[generic].get("tokens", ()):
         return word.start, word.end, _Slot(f"[{generic}]", word.text)

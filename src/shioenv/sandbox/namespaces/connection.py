@@ -1,4 +1,4 @@
-"""The socket of a supervisor, which is given up where somebody stopped the supervisor."""
+"""The socket of a supervisor, which is given up where the supervisor is stopped."""
 
 from __future__ import annotations
 
