@@ -178,9 +178,21 @@ class Bashkit:
         }  # fmt: skip
         self._always = _ALONE
         """The directories `FAR` that are checked whatever the input is."""
+        self._unseen = False
+        """Whether a question met a change that an earlier one made unseen."""
 
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
         """What the input does in bashkit, after the history in the same interpreter."""
+        behavior, changed = self._answered(shell_input, state)
+        if self._always or not changed:
+            return behavior
+        # earlier questions were not all checked: the change may be theirs, and is put back now
+        again, _ = self._answered(shell_input, state)
+        self._unseen |= again.patch != behavior.patch
+        return again
+
+    def _answered(self, shell_input: str, state: State | None) -> tuple[Behavior, bool]:
+        """What the input does, and whether a directory that is `FAR` had changed behind it."""
         cwd = state.cwd if state else self._start
         history = state.history if state else ()
         reached = _reached((cwd, *history, shell_input))
@@ -198,7 +210,10 @@ class Bashkit:
             self._put_back(after)
         patch = changes(*_differing(before, after), cwd)
         output = f"{done.stdout}{done.stderr}".encode("utf-8", "surrogateescape")
-        return Behavior(exit_code=done.exit_code & 0xFF, output=output, patch=patch)
+        behavior = Behavior(exit_code=done.exit_code & 0xFF, output=output, patch=patch)
+        return behavior, any(
+            after[top] != self._mounts[top].pristine for top in FAR if top in after
+        )
 
     def together(self, ask: Callable[[Q], T], questions: Sequence[Q]) -> list[T]:
         """What `ask` gives for each question; it calls `run` once for each.
@@ -211,10 +226,10 @@ class Bashkit:
         """
         self._mounts["/home"].lay_out()
         try:
-            self._always = ()
+            self._always, self._unseen = (), False
             said = [ask(question) for question in questions]
             far = self._shown(FAR)
-            if far == self._pristine(FAR):
+            if far == self._pristine(FAR) and not self._unseen:
                 return said
             self._put_back(far)
             self._always = tuple(FAR)
