@@ -166,7 +166,7 @@ class Abstained(ShioenvError):  # noqa: N818 - it says what a runner did, not wh
     code = "SHIO-X02"
 
 
-def nearest(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
+def nearest(word: str, known: Iterable[str], cutoff: float = 0.75) -> str | None:
     """The known word most similar to `word`; None where no similarity (0 to 1) reaches `cutoff`."""
     return next(iter(get_close_matches(word, list(known), n=1, cutoff=cutoff)), None)
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -199,6 +200,7 @@ def test_a_full_disk() -> None:
 def test_low_limits() -> None:
     found = doctor("unshare", "-U", "-r", "prlimit", "--nproc=70:70")["resource limits"]
     assert "nproc 70 instead of 8192" in found["detail"]
+    assert re.search(r"prlimit --pid \$\$ (--\w+=\w+ )*--nproc=8192\b", found["fix"])
     assert found["needed"] is False
 
 

@@ -641,17 +641,43 @@ def test_the_disk_that_is_full_is_the_one_that_is_named(
     program.write_text(f'#!/bin/sh\necho "{said}" >&2\nexit 25\n')
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(shutil, "disk_usage", lambda place: SimpleNamespace(free=1 << 40))
     if full == "cache":
-        monkeypatch.setattr(shutil, "disk_usage", lambda place: SimpleNamespace(free=1 << 20))
         full = str(cache)
+        monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
     else:
-        monkeypatch.setattr(shutil, "disk_usage", lambda place: SimpleNamespace(free=1 << 40))
         full = "/proc"  # on another disk than the cache
         monkeypatch.setattr(tempfile, "gettempdir", lambda: "/proc")
     with pytest.raises(SystemStorageError, match=f"disk is full: {full}") as caught:
         build_system()
     assert hint in str(caught.value.hint)
     assert list((cache / "bases").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("free", "together", "named"),
+    [(900, True, "cache"), (750, False, "cache"), (850, False, "/proc"), (1100, True, None)],
+)
+def test_a_disk_without_room_is_named_before_anything_is_downloaded(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    free: int, together: bool, named: str | None,
+) -> None:  # fmt: skip
+    program = tmp_path / "mmdebstrap"
+    program.write_text(f"#!/bin/sh\ntouch {tmp_path}/downloaded\nexit 1\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(
+        shutil, "disk_usage",
+        lambda place: SimpleNamespace(free=600e6 if str(place) == "/proc" else free * 1e6),
+    )  # fmt: skip
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path) if together else "/proc")
+    if named is None:
+        with pytest.raises(SystemBuildError, match="mmdebstrap failed"):
+            build_system()
+        return
+    with pytest.raises(SystemStorageError, match=f"full: .*{named}.* has [0-9]+ MB free"):
+        build_system()
+    assert not (tmp_path / "downloaded").exists()
 
 
 def test_two_builds_at_once_do_not_disturb_each_other(cache: Path, tar: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -58,11 +59,28 @@ class CommandGroup(TyperGroup):
         except KeyboardInterrupt as error:
             print("interrupted", file=sys.stderr)
             raise typer.Exit(INTERRUPTED) from error
+        except Exception as error:
+            if type(error).__name__ == "BadParameter":  # of click, or of typer's copy of it
+                error.message = _plain_kinds(error.message)  # type: ignore[attr-defined]
+            raise
 
-    def make_context(self, *given: Any, **named: Any) -> Any:
-        """Read the options, and print the help where it is asked for."""
+    def make_context(self, info_name: str | None, args: list[str], **named: Any) -> Any:
+        """Read the options, and print the help where it is asked for.
+
+        `help`, also before a subcommand, and `version` stand for the options of that name.
+        """
+        if args[:1] == ["help"]:
+            args = [*args[1:], "--help"]
+        elif args == ["version"]:
+            args = ["--version"]
         with _piped():
-            return super().make_context(*given, **named)
+            return super().make_context(info_name, args, **named)
+
+
+def _plain_kinds(message: str) -> str:
+    """The message about an option's value, with `a whole number` for `a valid integer range`."""
+    message = re.sub(r"is not a valid integer( range)?\b", "is not a whole number", message)
+    return re.sub(r"is not a valid float( range)?\b", "is not a number", message)
 
 
 @contextmanager

@@ -216,8 +216,7 @@ def export(
             autocompletion=shared.completing("parquet", "hf", "jsonl", "chat"),
             help="parquet (one file), hf (a directory for datasets.load_dataset), jsonl (one file; "
             "compressed where OUT ends in .gz or .zst), chat. A chat is a file of conversations "
-            "as JSON Lines.",
-            show_default="the format that OUT ends in; hf for an OUT without ending",
+            "as JSON Lines (default: the format that OUT ends in; hf for an OUT without ending).",
         ),
     ] = None,
     licence: Annotated[
@@ -269,8 +268,8 @@ def import_(
             autocompletion=shared.completing("commands", "records", "released", "sessions"),
             help="commands: inputs, executed and scored here. sessions: the log of shioenv serve "
             "or of Cowrie, each line after those before it. records: an export of a dataset, kept "
-            "as it is. released: records as the paper's authors published them.",
-            show_default="what SRC holds: commands, records or sessions",
+            "as it is. released: records as the paper's authors published them (default: what SRC "
+            "holds: commands, records or sessions).",
         ),
     ] = None,
     sampler: Annotated[

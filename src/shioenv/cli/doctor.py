@@ -43,13 +43,16 @@ def _lines(checks: list[HostCheck], missing: int) -> Iterator[Text | str]:
     for check in checks:
         state, style = ("OK", "green") if check.ok else ("missing", "red")
         if not check.ok and not check.needed:
-            state, style = "optional", "yellow"
+            state, style = "next" if check.next_step else "optional", "yellow"
         line = Text(f"{state:8}", style=style)
         line.append(f"  {check.name:{width}}  ", style="default")
         line.append(check.detail, style="dim")
         yield line
         if not check.ok:
-            for label, text in (("why", check.why), ("fix", check.fix)):
+            for label, text in (
+                ("why", check.why),
+                ("run" if check.next_step else "fix", check.fix),
+            ):
                 yield Text(f"{'':10}{label}: {text}")
     yield ""
     yield f"{missing} missing" if missing else "this host can do everything that is needed"

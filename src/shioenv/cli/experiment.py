@@ -133,7 +133,7 @@ def irreducibility_by_length(
     *,
     count: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="Inputs of each sampler.", show_default="50000"),
+        typer.Option(min=1, metavar="N", help="Inputs of each sampler (default: 50000)."),
     ] = None,
     paper_size: Annotated[
         bool, typer.Option("--paper-size", help="250,000 of each, as in the paper.")

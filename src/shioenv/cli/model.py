@@ -18,8 +18,8 @@ Name = Annotated[
     typer.Argument(
         metavar="[MODEL]",
         autocompletion=shared.completing("shioenv.model.files:model_names"),
-        help="A model's name, or its file.",
-        show_default="default",
+        help="A model's name, or its file (default: the model that ships).",
+        show_default=False,
     ),
 ]
 
@@ -75,7 +75,7 @@ def get(
     *,
     name: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="What the model is called here.", show_default="its own"),
+        typer.Option(metavar="NAME", help="What the model is called here (default: its own name)."),
     ] = None,
 ) -> shared.Printout:
     """Fetch a model from a hub, and keep the model among your own.

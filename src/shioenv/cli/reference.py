@@ -50,7 +50,7 @@ def _section(path: str, command: Any) -> str:
     options = [
         (_spelling(given), _description(given))
         for given in command.params
-        if given.param_type_name == "option" and given.name != "help"
+        if given.param_type_name == "option" and given.name != "help" and not given.hidden
     ]
     usage = [path, *(name for name, _ in arguments), "[OPTIONS]"]
     lines = [f"## {path}", "", f"    {' '.join(usage)}", "", shared.plain(command.help or ""), ""]
@@ -75,9 +75,7 @@ def _spelling(option: Any) -> str:
 def _description(option: Any) -> str:
     text = " ".join((option.help or "").split())
     default = option.default
-    if isinstance(option.show_default, str):
-        text += f" Default: {option.show_default}."
-    elif option.show_default and default is not None and not option.is_flag:
+    if option.show_default and default is not None and not option.is_flag:
         text += f" Default: {default}."
     return text
 

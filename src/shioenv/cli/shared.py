@@ -110,7 +110,9 @@ def command(
 
     def add(function: Function) -> Function:
         epilog = f"Example: {example}"
-        app.command(name, cls=cls, help=_help(function), epilog=epilog)(_printing(function))
+        app.command(name, cls=cls or Command, help=_help(function), epilog=epilog)(
+            _printing(function)
+        )
         return function
 
     return add
@@ -227,6 +229,27 @@ complete_commands = completing("shioenv.grammar.library:choosable")
 complete_samplers = completing("shioenv.synthesis.samplers:SAMPLERS")
 complete_policies = completing("shioenv.synthesis.policy:POLICIES")
 complete_estimators = completing("shioenv.irreducibility.estimators:ESTIMATORS")
+
+
+class Command(TyperCommand):
+    """A subcommand. The error for `export DATASET FILE` says that a result is named by `--out`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse as usual."""
+        given = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:
+            missing = getattr(getattr(error, "param", None), "opts", ())
+            if type(error).__name__ == "MissingParameter" and "--out" in missing:
+                _, more, _ = self.make_parser(ctx).parse_args(list(given))
+                if len(more) == 1 and given[-1] == more[0]:
+                    whole = " ".join(map(quoted, given[:-1]))
+                    error.message = (  # type: ignore[attr-defined]
+                        f"The result is named by --out: {ctx.command_path} {whole} --out "
+                        f"{quoted(more[0])}"
+                    )
+            raise
 
 
 class InputCommand(TyperCommand):
@@ -366,25 +389,25 @@ PolicyName = Annotated[
         help="What decides how often a production is drawn: mixed (half as people write), "
         "people, paper (the grammars' weights), uniform, or a FILE.json. lengths "
         "draws 0 to 12 arguments equally often. ucs and ucs-universal take paper, uniform, "
-        "lengths, or a FILE.json without once, values and usage_share.",
-        show_default="mixed with gcs, paper with ucs and ucs-universal",
+        "lengths, or a FILE.json without once, values and usage_share (default: mixed with gcs, "
+        "paper with ucs and ucs-universal).",
+        show_default=False,
     ),
 ]
 
 
-def _budget(default: Any = True) -> Any:
+def _budget(default: str = "") -> Any:
     return typer.Option(
-        min=1, metavar="M", help="Sub-inputs executed at most, per input.", show_default=default
+        min=1, metavar="M", help=f"Sub-inputs executed at most, per input{default}."
     )
 
 
-def _estimator(default: Any = True) -> Any:
+def _estimator(default: str = "") -> Any:
     return typer.Option(
         metavar="NAME",
         autocompletion=complete_estimators,
         help="How sub-inputs are chosen where not all are run: paper (as the paper did), pps, "
-        "stratified, or balanced (by far the smallest error).",
-        show_default=default,
+        f"stratified, or balanced (by far the smallest error){default}.",
     )
 
 
@@ -392,17 +415,16 @@ Budget = Annotated[int, _budget()]
 EstimatorName = Annotated[str, _estimator()]
 
 _USUAL = USUAL
-UsualBudget = Annotated[int | None, _budget(str(_USUAL.budget))]
+UsualBudget = Annotated[int | None, _budget(f" (default: {_USUAL.budget})")]
 UsualNoiseRuns = Annotated[
     int | None,
     typer.Option(
         min=1,
         metavar="N",
-        help="Runs that give the noise threshold.",
-        show_default=str(_USUAL.noise_runs),
+        help=f"Runs that give the noise threshold (default: {_USUAL.noise_runs}).",
     ),
 ]
-UsualEstimatorName = Annotated[str | None, _estimator(_USUAL.estimator)]
+UsualEstimatorName = Annotated[str | None, _estimator(f" (default: {_USUAL.estimator})")]
 TargetError = Annotated[
     float | None,
     typer.Option(
@@ -416,14 +438,19 @@ ProcessBudget = Annotated[
         min=0,
         metavar="N",
         help="Processes that all sub-inputs of an input may start, by the number that its first "
-        "run started. 0 sets no bound.",
-        show_default=f"{_USUAL.process_budget} for datasets, else 0",
+        f"run started (default: {_USUAL.process_budget} for datasets, else 0). 0 sets no bound.",
     ),
 ]
 
 Horizon = Annotated[int, typer.Option(min=1, metavar="N", help="Arguments of one command at most.")]
 CompositeShare = Annotated[
-    float, typer.Option(min=0, max=1, metavar="SHARE", help="Share of inputs of several commands.")
+    float,
+    typer.Option(
+        min=0,
+        max=1,
+        metavar="SHARE",
+        help="Share of inputs of several commands. With 0 each input is a single command.",
+    ),
 ]
 Mistakes = Annotated[
     float,
@@ -446,11 +473,7 @@ SessionLength = Annotated[
 ]
 Composites = Annotated[
     str | None,
-    typer.Option(
-        metavar="off|on",
-        help="off writes single commands only; on writes composites as often as "
-        "--composite-share says.",
-    ),
+    typer.Option(metavar="off|on", help="off is the same as --composite-share 0.", hidden=True),
 ]
 
 

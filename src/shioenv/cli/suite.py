@@ -101,8 +101,8 @@ def adapt(
         typer.Option(
             min=1,
             metavar="N",
-            help="Inputs in all. A line that leaves a choice gives several.",
-            show_default="one of each line",
+            help="Inputs in all (default: one of each line). A line that leaves a choice gives "
+            "several.",
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Draws the names.")] = 0,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -21,6 +22,7 @@ from shioenv.domain.record import Record
 from shioenv.errors import (
     DatasetCorruptError,
     DatasetMismatchError,
+    DatasetStorageError,
     LimitsError,
     UnknownDatasetError,
     UsageError,
@@ -464,16 +466,23 @@ def decode_manifest(content: bytes, source: str) -> Manifest:
 def read_manifest(directory: str | Path) -> Manifest:
     """The manifest of the dataset in a directory.
 
-    Errors: UnknownDatasetError where there is none, DatasetCorruptError for a damaged one.
+    Errors: UnknownDatasetError where there is none, DatasetCorruptError for a damaged one,
+    DatasetStorageError where this user may not read it.
     """
     path = Path(directory) / MANIFEST
     try:
         content = read_regular(path)
     except (FileNotFoundError, NotADirectoryError):
-        there = is_directory(directory)
-        why = f"holds no dataset: there is no {MANIFEST}" if there else "is no directory"
+        why = f"holds no dataset: there is no {MANIFEST}"
+        if not is_directory(directory):
+            why = "is no directory" if os.path.lexists(directory) else "does not exist"
         raise UnknownDatasetError(
             f"{directory} {why}", hint="shioenv generate DIR --count N makes a dataset"
+        ) from None
+    except PermissionError as error:
+        raise DatasetStorageError(
+            f"{directory} cannot be read: {error.strerror}",
+            hint="choose another directory, or make this one readable for this user",
         ) from None
     except OSError as error:
         raise DatasetCorruptError(f"{path} cannot be read: {error.strerror}") from None

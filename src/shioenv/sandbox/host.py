@@ -86,6 +86,7 @@ def _sandbox(system: System | None) -> HostCheck:
             why="inputs run on it",
             fix="shioenv system build",
             needed=False,
+            next_step=True,
         )
 
     def attempt() -> str:

@@ -72,6 +72,7 @@ def bootstrap(
             hint="apt-get install mmdebstrap (Debian, Ubuntu); elsewhere give a ready root "
             "filesystem with --rootfs-tar FILE",
         )
+    _refuse_full_disk(cache)
     part = base.with_suffix(".part")
     sources = apt_sources(distribution)
     report(f"downloading and installing {distribution.suite} with mmdebstrap")
@@ -105,33 +106,42 @@ def bootstrap(
     return base, source
 
 
-_BASE_BYTES = 300 << 20
-"""Most bytes of a base's tar; that of the default system has 240 MB."""
+_CACHE_BYTES, _UNPACKED_BYTES = 800_000_000, 700_000_000
+"""Bytes that the cache takes for a moment (base, archive and system), and packages unpacked."""
+
+ROOM_BYTES = 1_000_000_000
+"""Bytes that building takes for a moment where the cache is on the disk of temporary files."""
 
 
-def _full_disk(cache: Path) -> SystemStorageError:
-    """The error that names the disk that mmdebstrap has filled.
+def _refuse_full_disk(cache: Path, failed: bool = False) -> None:
+    """Raise SystemStorageError, which names the disk, where a disk has too little room.
 
     The disk of the cache holds the tar that mmdebstrap makes. On the disk of temporary files it
-    unpacks the packages, and removes them again when it fails.
+    unpacks the packages, and removes them again when it fails. `failed`: it has found a disk full.
     """
     temporary = Path(tempfile.gettempdir())
-    of_cache = shutil.disk_usage(cache).free < _BASE_BYTES
-    if of_cache or temporary.stat().st_dev == cache.stat().st_dev:
-        return SystemStorageError(
-            f"the disk is full: {cache}",
-            hint=f"free 1.5 GB there; SHIOENV_CACHE=DIR puts {cache} elsewhere",
+    together = temporary.stat().st_dev == cache.stat().st_dev
+    needed, free = ROOM_BYTES if together else _CACHE_BYTES, shutil.disk_usage(cache).free
+    if free < needed or (failed and together):
+        raise SystemStorageError(
+            f"the disk is full: {cache} has {free / 1e6:,.0f} MB free",
+            hint=f"building takes {needed / 1e6:,.0f} MB for a moment; SHIOENV_CACHE=DIR puts "
+            "built systems elsewhere",
         )
-    return SystemStorageError(
-        f"the disk is full: {temporary}, where mmdebstrap unpacks packages",
-        hint="it takes some 700 MB for a moment; TMPDIR=DIR puts it elsewhere",
-    )
+    free = shutil.disk_usage(temporary).free
+    if not together and (failed or free < _UNPACKED_BYTES):
+        raise SystemStorageError(
+            f"the disk is full: {temporary}, where mmdebstrap unpacks packages, has "
+            f"{free / 1e6:,.0f} MB free",
+            hint=f"it takes {_UNPACKED_BYTES / 1e6:,.0f} MB for a moment; TMPDIR=DIR puts it "
+            "elsewhere",
+        )
 
 
 def _bootstrap_failed(status: int, log: list[str], sources: list[str], cache: Path) -> None:
     text = "\n".join(log[-25:])
     if re.search(r"No space left on device|Disk quota exceeded|enough free space", text):
-        raise _full_disk(cache)
+        _refuse_full_disk(cache, failed=True)
     if re.search(r"uid_map|newuidmap|subuid|unshare.*(denied|not permitted)", text):
         raise HostError(
             f"mmdebstrap cannot make a user namespace:\n{text}",

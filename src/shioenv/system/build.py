@@ -133,7 +133,12 @@ def storage_errors(cache: Path) -> Iterator[None]:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise SystemStorageError(
                 f"the disk is full: {where}",
-                hint=f"a system needs about 450 MB in {cache}; SHIOENV_CACHE=DIR puts it elsewhere",
+                hint=f"a system needs about 520 MB in {cache}; SHIOENV_CACHE=DIR puts it elsewhere",
+            ) from error
+        if not cache.is_dir() and os.path.lexists(cache):
+            raise SystemStorageError(
+                f"{cache} is no directory, and built systems are kept in it",
+                hint="SHIOENV_CACHE names a directory",
             ) from error
         if isinstance(where, (str, Path)) and Path(where).is_relative_to(cache):
             raise SystemStorageError(

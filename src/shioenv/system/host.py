@@ -12,12 +12,8 @@ from typing import Any
 
 from shioenv.errors import HostError, ShioenvError
 from shioenv.files.cache import cache_directory
-from shioenv.system.bootstrap import apt_sources
+from shioenv.system.bootstrap import ROOM_BYTES, apt_sources
 from shioenv.system.declare import DEFAULT_SYSTEM, load_declaration
-
-ROOM_BYTES = 1_500_000_000
-"""Bytes of free space that building a system takes at most: base, system, and both while packed."""
-
 
 OPEN_FILES = 256
 """Files that a process has open at most, in one sandbox or in all lanes of a worker. The supervisor
@@ -68,7 +64,10 @@ def allow_open_files(needed: int = OPEN_FILES) -> None:
 
 @dataclass(frozen=True, slots=True)
 class HostCheck:
-    """One thing that was tried. `needed` is False for a thing that the work can do without."""
+    """One thing that was tried. `needed` is False for a thing that the work can do without.
+
+    `next_step` is True where nothing is missing: the fix is the command that comes next.
+    """
 
     name: str
     ok: bool
@@ -76,6 +75,7 @@ class HostCheck:
     why: str
     fix: str
     needed: bool = True
+    next_step: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """The check as a JSON object; `fix` is None where nothing is missing."""
@@ -116,7 +116,7 @@ def building_checks(*, needed: bool) -> Iterator[HostCheck]:
         ok=writable and (not needed or free >= ROOM_BYTES),
         detail=f"{free / 1e9:.1f} GB free in {cache}" + ("" if writable else ", not writable"),
         why="built systems are kept there",
-        fix="free 1.5 GB, or choose another directory: export SHIOENV_CACHE=DIR",
+        fix="free 1 GB, or choose another directory: export SHIOENV_CACHE=DIR",
     )
     if needed:
         yield _mirror()

@@ -363,7 +363,7 @@ def _open(
         digest, built_from = str(named["digest"]), str(named["fingerprint"])
     except FileNotFoundError:
         raise SystemNotBuiltError(f"the system {name} has not been built", hint=hint) from None
-    except PermissionError:
+    except (PermissionError, NotADirectoryError):
         raise
     except (OSError, ValueError, KeyError) as error:
         raise _corrupt(name, cache / "names" / f"{name}.json", error) from error

@@ -42,6 +42,17 @@ def test_what_is_missing_is_shown_with_reason_and_fix(monkeypatch: pytest.Monkey
     assert "fix: apt-get install mmdebstrap" in shown
 
 
+def test_a_system_that_is_not_built_yet_is_the_next_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "_built", lambda: None)
+    step = doctor.check_host()[-1]
+    assert step.next_step
+    monkeypatch.setattr(doctor, "check_host", lambda: [FINE, step])
+    done = CliRunner().invoke(app, ["doctor"])
+    assert done.exit_code == 0
+    assert "next    " in done.stdout
+    assert "run: shioenv system build" in done.stdout
+
+
 def test_a_kernel_that_is_too_old_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("platform.release", lambda: "6.1.0-13-amd64")
     found = namespaces._kernel()

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import shlex
+import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
-from shioenv.errors import PredictorError
+from shioenv.bash.words import quoted
+from shioenv.errors import PredictorError, did_you_mean
 from shioenv.evaluation.asking import Bounds, PredictorPool, Ready
 from shioenv.evaluation.conform.findings import (
     CaseFinding,
@@ -142,8 +146,29 @@ class CaseComparison:
 
 
 def predictor_of(against: str) -> str:
-    """The predictor that a text names, which may be a command without `command:` before it."""
-    return against if against.partition(":")[0] in predictor_names() else f"command:{against}"
+    """The predictor that a text names, which may be a command without `command:` before it.
+
+    Errors: PredictorError where the text names neither a predictor nor a program.
+    """
+    head, _, text = against.partition(":")
+    names = predictor_names()
+    if head in names and head != "command":
+        return against
+    command = text if head == "command" else against
+    with suppress(ValueError):  # quotes that stay open: the predictor says so
+        program = "".join(shlex.split(command)[:1])
+        if program and shutil.which(program) is None:
+            if head == "command" or "/" in program:
+                there = Path(program).exists()
+                raise PredictorError(
+                    f"{program} cannot be run" if there else f"there is no program {program!r}",
+                    hint=f"make it executable: chmod +x {quoted(program)}" if there else None,
+                )
+            raise PredictorError(
+                f"no predictor and no program is called {program!r}",
+                hint=did_you_mean(program, names),
+            )
+    return f"command:{command}"
 
 
 @contextmanager

@@ -255,19 +255,23 @@ def _priority() -> HostCheck:
 
 def _limits() -> HostCheck:
     """Whether inputs can be given the resource limits that the default system declares."""
-    lower = []
+    lower, options = [], []
     for name, (_, hard) in _declared().session.limits.items():
         kind = getattr(resource, f"RLIMIT_{name.upper()}", None)
         ours = resource.RLIM_INFINITY if kind is None else resource.getrlimit(kind)[1]
         if ours != resource.RLIM_INFINITY and (hard == UNLIMITED or ours < hard):
-            lower.append(f"{name} {ours} instead of {'unlimited' if hard == UNLIMITED else hard}")
+            declared = "unlimited" if hard == UNLIMITED else str(hard)
+            lower.append(f"{name} {ours} instead of {declared}")
+            options.append(f"{name}={declared}")
+    raised = " ".join(f"--{option}" for option in options)
+    of_docker = " ".join(f"--ulimit {option.replace('unlimited', '-1')}" for option in options)
     return HostCheck(
         name="resource limits",
         ok=not lower,
         detail=f"lower than declared: {', '.join(lower)}" if lower else "as high as declared",
         why="inputs see and meet their limits: with others they do other things than elsewhere",
-        fix="as root: prlimit --pid PID --NAME=VALUE for the shell that starts it, or a line in "
-        "/etc/security/limits.conf; docker run --ulimit NAME=VALUE; in a systemd unit: LimitNAME=",
+        fix=f"in the shell that starts it: {'' if os.geteuid() == 0 else 'sudo '}prlimit --pid $$ "
+        f"{raised} (a container: docker run {of_docker})",
         needed=False,
     )
 
