@@ -64,7 +64,9 @@ class CommandGroup(TyperGroup):
                 error.message = _plain_kinds(error.message)  # type: ignore[attr-defined]
             raise
 
-    def make_context(self, info_name: str | None, args: list[str], **named: Any) -> Any:
+    def make_context(
+        self, info_name: str | None, args: list[str], *given: Any, **named: Any
+    ) -> Any:
         """Read the options, and print the help where it is asked for.
 
         `help`, also before a subcommand, and `version` stand for the options of that name.
@@ -74,7 +76,7 @@ class CommandGroup(TyperGroup):
         elif args == ["version"]:
             args = ["--version"]
         with _piped():
-            return super().make_context(info_name, args, **named)
+            return super().make_context(info_name, args, *given, **named)
 
 
 def _plain_kinds(message: str) -> str:

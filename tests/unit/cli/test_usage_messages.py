@@ -1,8 +1,10 @@
 """Messages about wrong usage, which people read first of all."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from shioenv.cli.commands import application
@@ -96,11 +98,9 @@ def test_defaults_are_written_one_way() -> None:
                 assert not isinstance(getattr(option, "show_default", None), str), option.name
 
 
-def _commands(typer_app: object) -> list[object]:
-    import typer
-
-    def inner(command: object) -> list[object]:
+def _commands(typer_app: Any) -> list[Any]:
+    def inner(command: Any) -> list[Any]:
         return [command, *(one for each in getattr(command, "commands", {}).values()
                            for one in inner(each))]  # fmt: skip
 
-    return inner(typer.main.get_command(typer_app))  # type: ignore[arg-type]
+    return inner(typer.main.get_command(typer_app))
