@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from shioenv.bash.builtins import DECLARING, FILLING
@@ -112,7 +112,11 @@ def _printed_into(words: tuple[str, ...]) -> str | None:
 
 _ASSIGNED = re.compile(r"[\[+=]")
 _SETTING = DECLARING | FILLING | {"unset"}
-_WITH_VALUE = frozenset({"-u", "-g", "-U", "-C", "-h", "-p", "-r", "-t", "-D", "-R", "-T"})
+_WITH_VALUE = re.compile(
+    r"-[^-CDghpRrTtUu]*[CDghpRrTtUu]|--(?:ch(?:dir|root)|close-from|command-timeout|group|host"
+    r"|other-user|prompt|role|type|user)"
+)
+"""An option of `sudo` whose value is the next word."""
 _BEFORE = frozenset({"-exec", "-execdir", "-ok", "-okdir", "xargs", "env", "nohup", "time"})
 
 
@@ -125,10 +129,18 @@ def _sudo(words: tuple[PlacedWord, ...] | list[PlacedWord]) -> Iterator[tuple[in
             not index or before in _BEFORE or (runs and before.startswith("-")) or before == "sudo"
         ):
             continue
-        after = index + 1
-        while after < len(words) and words[after].text.startswith("-"):
-            after += 2 if words[after].text in _WITH_VALUE else 1
+        after = sudo_end([each.text for each in words], index)
         yield word.start, words[after].start if after < len(words) else words[-1].end
+
+
+def sudo_end(words: Sequence[str], start: int) -> int:
+    """The place behind `sudo`, which stands at `start`, and its options."""
+    after = start + 1
+    while after < len(words) and words[after].startswith("-"):
+        if words[after] == "--":
+            return after + 1
+        after += 2 if _WITH_VALUE.fullmatch(words[after]) else 1
+    return after
 
 
 def _words(texts: tuple[str, ...], places: tuple[int, ...], shift: int) -> Iterator[PlacedWord]:
