@@ -257,13 +257,28 @@ class LineParser:
         elif isinstance(self.open, Block):
             self.option_line(number, line, position, self.open)
         elif isinstance(self.open, list):
-            extra = self.source.reader(number, line, position).alternatives()
-            if self.open and len(extra) == 1:
-                self.open[-1].alternative.words.extend(extra[0].words)
+            self.input_line(number, line, position, self.open)
         elif self.open == "example":
             self.expectation(number, line, position)
         else:
             self.fault(number, position + 1, "nothing above this indented line can be continued")
+
+    def input_line(
+        self, number: int, line: str, position: int, into: list[PlacedAlternative]
+    ) -> None:
+        """An indented line below `start` or `pipe`: more words of the input that they describe."""
+        if not into:
+            self.read_lines(number, line, position, into)
+            return
+        reader = self.source.reader(number, line, position)
+        words, attributes = reader.sequence()
+        if reader.peek():
+            message = "an indented line continues one input; write another `start` or `pipe` line"
+            self.fault(number, reader.column, message)
+        if attributes != Attributes():
+            message = "attributes of an input stand on its first line, not on an indented one"
+            self.fault(number, 1, message)
+        into[-1].alternative.words.extend(words)
 
     def read_lines(
         self, number: int, line: str, position: int, into: list[PlacedAlternative]
