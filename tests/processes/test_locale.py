@@ -66,3 +66,15 @@ def test_an_input_that_is_not_utf8_is_valid_unicode_with_its_bytes_beside() -> N
         else:
             assert document[field] == ["echo", "caf\ufffd"]
             assert [base64.b64decode(each) for each in encoded] == [b"echo", word]
+
+
+@pytest.mark.usefixtures("system")
+@pytest.mark.parametrize("before", [["score", "--budget", "4"], ["grammar", "parse"]])
+def test_arguments_that_are_not_utf8_are_valid_unicode(before: list[str]) -> None:
+    command: list[str | bytes] = [SCRIPT, *before, "--json", "--", b"echo caf\xe9"]
+    done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, check=True)
+    assert b"\\ud" not in done.stdout
+    document = json.loads(done.stdout)
+    assert document["input_b64"] == base64.b64encode(b"echo caf\xe9").decode()
+    assert "caf\ufffd" in json.dumps(document["input_args"] if before[0] == "score"
+                                     else document["segments"], ensure_ascii=False)  # fmt: skip

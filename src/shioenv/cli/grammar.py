@@ -432,9 +432,9 @@ def parse(
 
 def _parsed(description: Description) -> dict[str, object]:
     return {
-        "input": description.text,
+        **printing.text_fields("input", description.text),
         "parsed": description.parsed,
-        "segments": [_segment(segment) for segment in description.segments],
+        "segments": printing.valid([_segment(segment) for segment in description.segments]),
     }
 
 

@@ -40,6 +40,17 @@ def text_fields(name: str, text: str) -> dict[str, str]:
     return {name: shown} if encoded is None else {name: shown, f"{name}_b64": encoded}
 
 
+def valid(document: Any) -> Any:
+    """A JSON document whose texts are valid Unicode: U+FFFD stands for what is not UTF-8."""
+    if isinstance(document, str):
+        return document.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    if isinstance(document, Mapping):
+        return {valid(name): valid(value) for name, value in document.items()}
+    if isinstance(document, list | tuple):
+        return [valid(value) for value in document]
+    return document
+
+
 def write(content: bytes) -> None:
     """Write bytes to standard output as they are."""
     sys.stdout.flush()

@@ -56,12 +56,12 @@ def score(
         name = sandbox.system.name
     document = {
         **printing.text_fields("input", shell_input),
-        "input_args": reading.input.input_args,
+        "input_args": printing.valid(reading.input.input_args),
         "cwd": start,
         "system": name,
-        "reading": reading.notes,
+        "reading": printing.valid(reading.notes),
         "exit_code": scored.behavior.exit_code,
-        **scored.to_json(contrasts=True),
+        **printing.valid(scored.to_json(contrasts=True)),
     }
     return shared.Printout(document, _parts(reading, scored))
 
