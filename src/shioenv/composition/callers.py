@@ -14,6 +14,7 @@ from shioenv.composition.call import Call
 from shioenv.composition.environment import Environment
 from shioenv.composition.frames import Streams
 from shioenv.domain.behavior import Behavior
+from shioenv.domain.runner import State
 
 MOST_CALLS = 64
 """Most commands that a caller is taken apart into (ours). With more it is asked about whole."""
@@ -202,10 +203,10 @@ class Callers:
             calls = None if stdin.shared or stdin.endless else arguments_passed(words, stdin.data)
         if calls is None:
             return False
-        mark = self._here.asking.mark()
+        mark, before = self._here.asking.mark(), self._here.state
         behaviors = self._called(calls, separate=fds[1] is not fds[2])
-        if behaviors is not None and search and listed and not self._finds_no_more(search, listed):
-            behaviors = None
+        if behaviors is not None and search and listed:
+            behaviors = behaviors if self._finds_no_more(search, listed, before) else None
         if behaviors is None:
             self._here.asking.back_to(mark)
             return False
@@ -243,14 +244,15 @@ class Callers:
         data = behavior.stdout or b""
         return data, frozenset(data.split(b"\0"))
 
-    def _finds_no_more(self, search: FindCall, listed: tuple[bytes, frozenset[bytes]]) -> bool:
+    def _finds_no_more(
+        self, search: FindCall, listed: tuple[bytes, frozenset[bytes]], before: State
+    ) -> bool:
         """Whether the commands left nothing new to be found, and removed no listed directory.
 
-        Files may be gone.
+        `before` is the state in which `find` began. Files may be gone.
         """
-        start = self._here.start
         names = map(os.fsdecode, filter(None, listed[1]))
-        entries = ((name, start.entry(name)) for name in names)
+        entries = ((name, before.entry(name)) for name in names)
         directories = [name for name, entry in entries if entry and entry.perms[0] == "d"]
         if any(self._here.state.entry(name) is None for name in directories):
             return False
