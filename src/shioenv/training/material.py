@@ -98,9 +98,9 @@ class MaterialPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     min_necessary: float | None = None
     """Only records whose scores are within these bounds.
 
-    As many inputs are drawn and scored as it takes, so a part with `inputs` or of another sampler
-    than `gcs`, `ucs` and `ucs-universal` has none. Parts that are drawn alike share what was
-    scored, in `pools`.
+    As many inputs are drawn and scored as it takes. So a part with `inputs` has none, nor has one
+    of another sampler than `gcs`, `ucs` and `ucs-universal`. Parts that are drawn alike share what
+    was scored, in `pools`.
     """
 
     @property

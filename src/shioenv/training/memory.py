@@ -123,8 +123,9 @@ def train_memory(
     the cache directory, and the next call with the same arguments goes on with it. `write` gets the
     finished directory while that is still kept.
 
-    Errors: ModelError for datasets of several systems, where the first dataset has no context, and
-    where its system was built anew; those of reading; MissingExtraError without scikit-learn.
+    Errors: ModelError for datasets of several systems, and for a first dataset without a context.
+    ModelError where its system was built anew. Those of reading. MissingExtraError without
+    scikit-learn.
     """
     material = _Material.read(datasets)
     plan = {
