@@ -432,6 +432,7 @@ void await_request(void)
         bool past = false;
         if (company && now >= next_look) { /* also where something comes all the time */
             past = is_past_limits();
+            show_uptime(false);
             next_look = now + IDLE_LOOK_MS * 1000000ll;
         }
         if (company && next_look < wake) wake = next_look;
