@@ -385,3 +385,30 @@ def test_machines_are_used_again_and_end_with_the_process(
     first, opened_then, second, opened_now = asyncio.run(twice())
     assert (first, second) == (0, 0)
     assert opened_now == opened_then
+
+
+SKILLED = """
+from harbor.agents.capabilities import AgentCapabilities
+from harbor.agents.nop import NopAgent
+
+
+class Agent(NopAgent):
+    capabilities = AgentCapabilities(skills=True)
+
+    async def run(self, instruction, environment, context):
+        await environment.exec(f"bash {self.skills_dir}/remove/do.sh", cwd="/home/ubuntu")
+"""
+
+
+def test_an_agent_is_not_punished_for_its_skills(
+    folders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "skilled.py").write_text(SKILLED)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    skill = tmp_path / "remove"
+    skill.mkdir()
+    (skill / "SKILL.md").write_text("---\nname: remove\ndescription: Remove the notes.\n---\n")
+    (skill / "do.sh").write_text(f"{TASKS[0].solution}\n")
+    folder = folders / name_of(TASKS[0])
+    rewards = job(folder, tmp_path, "-a", "skilled:Agent", "--skill", str(skill))
+    assert rewards == {f"shioenv/{TASKS[0].id}": 1}
