@@ -29,6 +29,7 @@ from shioenv.system.store import System, build_system  # noqa: E402
 from shioenv.tasks.harbor.check import ARTIFACTS, EVIDENCE  # noqa: E402
 from shioenv.tasks.harbor.export import (  # noqa: E402
     HOOK,
+    LABEL,
     export_tasks,
     name_of,
 )
@@ -303,6 +304,10 @@ def test_what_an_image_runs_is_there_and_no_change(tmp_path: Path) -> None:
         ("FROM debian:12\n", "none of ours"),
         ("", "none of ours"),
         ("FROM shioenv/debian-12:0123456789ab\n", "with the digest"),
+        ("FROM debian:12\nLABEL {label}=debian-12:0123456789ab\n", "with the digest"),
+        ("FROM debian:12\nLABEL {label}=debian-12\n", "none of ours"),
+        ("LABEL {label}={build}\nFROM debian:12\n", "none of ours"),
+        ("FROM {image}\nLABEL {label}={build}\n", "no system of ours"),
         ("FROM {image}\nRUN rm -r /\n", "no system of ours"),
         ('FROM {image}\nRUN ["/bin/sh", "-c", "true"]\n', "no system of ours"),
         ('FROM {image}\nRUN ["/bin/bash", "-c", 1]\n', "no system of ours"),
@@ -311,8 +316,9 @@ def test_what_an_image_runs_is_there_and_no_change(tmp_path: Path) -> None:
 )
 def test_a_task_of_another_image_is_refused(tmp_path: Path, text: str, why: str) -> None:
     (tmp_path / "environment").mkdir()
-    image = f"shioenv/debian-12:{build_system().digest[:12]}"
-    (tmp_path / "environment/Dockerfile").write_text(text.format(image=image))
+    build = f"debian-12:{build_system().digest[:12]}"
+    text = text.format(image=f"shioenv/{build}", build=build, label=LABEL)
+    (tmp_path / "environment/Dockerfile").write_text(text)
     with pytest.raises(UsageError, match=why):
         opened(tmp_path, tmp_path)
 
@@ -385,6 +391,21 @@ def test_machines_are_used_again_and_end_with_the_process(
     first, opened_then, second, opened_now = asyncio.run(twice())
     assert (first, second) == (0, 0)
     assert opened_now == opened_then
+
+
+PUSHED = f"example.org/debian@sha256:{'0' * 64}"
+
+
+@pytest.fixture(scope="module")
+def pushed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folders that name an image by its digest."""
+    place = tmp_path_factory.mktemp("pushed") / "tasks"
+    export_tasks(EXPORTED, place, image=PUSHED)
+    return place
+
+
+def test_a_pushed_image_is_the_system_that_its_label_names(pushed: Path, tmp_path: Path) -> None:
+    assert job(pushed, tmp_path, "-a", "oracle") == {f"shioenv/{one.id}": 1 for one in EXPORTED}
 
 
 SKILLED = """
