@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from needs import needed_module
+from needs import needed_module, needs
 
 needed_module("harbor")
 
@@ -433,3 +434,30 @@ def test_an_agent_is_not_punished_for_its_skills(
     folder = folders / name_of(TASKS[0])
     rewards = job(folder, tmp_path, "-a", "skilled:Agent", "--skill", str(skill))
     assert rewards == {f"shioenv/{TASKS[0].id}": 1}
+
+
+def findings(place: Path, *options: str) -> dict[str, set[str]]:
+    """The rules that `harbor lint` finds broken in each file, by the file's name."""
+    harbor = Path(sys.executable).with_name("harbor")
+    command = [str(harbor), "lint", "--json", *options, *map(str, sorted(place.iterdir()))]
+    told = {**os.environ, "HARBOR_TELEMETRY": "0"}
+    done = subprocess.run(command, env=told, capture_output=True, text=True, timeout=60)
+    assert done.returncode in (0, 1), done.stderr
+    found: dict[str, set[str]] = {}
+    for one in json.loads(done.stdout):
+        found.setdefault(Path(one["path"]).name, set()).add(one["rule"])
+    assert bool(found) == bool(done.returncode)
+    return found
+
+
+@needs("harbor lint")
+def test_harbor_lint_finds_what_the_page_explains(folders: Path, pushed: Path) -> None:
+    assert findings(folders) == {}
+    assert findings(pushed) == {}
+    page = Path(__file__).parents[2].joinpath("docs/how-to/harbor.md").read_text()
+    _, _, part = page.partition("\n## What `harbor lint` finds\n")
+    explained = set(re.findall(r"^\| `([a-z-]+)` \|", part.partition("\n## ")[0], re.MULTILINE))
+    found = findings(folders, "--select", "ALL")
+    assert found == {"task.toml": {"root-agent"}, "Dockerfile": {"unpinned-image"}}
+    assert explained == set().union(*found.values())
+    assert findings(pushed, "--select", "ALL") == {"task.toml": {"root-agent"}}
