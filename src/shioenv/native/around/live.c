@@ -311,7 +311,7 @@ void run_line(const struct request *request)
     shared->held_until = 0;
     shared->dumped = 0;
     shared->state_length = 0;
-    note_company();
+    note_company(false);
     show_uptime(false);
     answer_line(notices);
     tell(&line, watch(&line));
@@ -350,7 +350,7 @@ void enter_machine(const struct request *request)
     know_cpu(true);
     run.cpu_before_ms = live.cpu_ms;
     shared->flags = order_of(request);
-    note_company();
+    note_company(false);
     show_uptime(false);
     start_run(&run, pid, RUN_WITH_STDIN, NULL);
     live.ends[0] = run.feed.fd;
@@ -375,9 +375,9 @@ void run_beside(const struct request *request, const uint8_t *standard_input)
     struct watched run = {.request = request, .channels = channels, .shell = -1, .beside = true, .reply = &reply};
     shared->flags = order_of(request);
     shared->uptime = 0;
-    note_company();
+    note_company(true);
     show_uptime(false);
-    start_run(&run, 0, request->flags & REQUEST_APART ? RUN_APART : 0, request->stdin_length ? standard_input : NULL);
+    start_run(&run, 0, RUN_BESIDE | (request->flags & REQUEST_APART ? RUN_APART : 0), request->stdin_length ? standard_input : NULL);
     unsigned noticed = watch(&run);
     close_fd(&run.feed.fd);
     close_fd(&run.slave);

@@ -196,6 +196,7 @@ static void enter_sandbox(const struct server_request *how, int input, int outpu
     bool on_terminal = how->flags & RUN_ON_TERMINAL;
     /* Processes the input starts are numbered from the shell's own id on. */
     if (how->pid && write_number(FD_LAST_PID, how->pid)) fail(STAGE_NAMESPACES);
+    if (how->flags & RUN_BESIDE && unshare(CLONE_NEWTIME)) fail(STAGE_NAMESPACES);  /* of the same time, for its children */
     if (!(how->flags & RUN_APART)) enter_namespaces(copy);
     if (how->flags & RUN_STAYS) tell_stage(STAGE_STARTED);
     if (syscall(SYS_setresuid, 0, 0, 0)) fail(STAGE_NAMESPACES);

@@ -67,6 +67,7 @@ enum {
     RUN_SEPARATE = 1, RUN_IN_COPY = 2, RUN_ON_TERMINAL = 4, RUN_WITH_STDIN = 8,
     RUN_STAYS = 16,    /* the server serves on while the shell lives */
     RUN_APART = 32,    /* on the pristine files that the server has, in the same machine otherwise */
+    RUN_BESIDE = 64,   /* what it starts is told from all else in the machine by its time namespace */
 };
 enum { DESCRIPTORS = 4 };  /* of one message at most */
 struct server_request { uint32_t op; uint32_t pid; uint32_t flags; };  /* `pid` 0: the next number, and nobody is numbered after it */
