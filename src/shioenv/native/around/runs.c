@@ -407,6 +407,7 @@ void start_run(struct watched *run, uint32_t pid, uint32_t flags, const uint8_t 
         start.flags |= RUN_WITH_STDIN;
         fds[n_fds++] = in[0];
     }
+    if (flags & RUN_WITH_START) fds[n_fds++] = run->start;
     send_with(server_socket, &start, sizeof start, fds, n_fds);
     run->slave = terminal ? out[1] : -1;
     if (!terminal) close(out[1]);
