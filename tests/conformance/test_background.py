@@ -16,7 +16,7 @@ from shioenv.irreducibility.scoring import Scoring
 from shioenv.live.resident import ResidentShell
 from shioenv.recording.bounds import LIMITS
 from shioenv.recording.session import SessionRecorder
-from shioenv.sandbox.base import Execution, Limits, Request
+from shioenv.sandbox.base import GIBIBYTE, Execution, Limits, Request
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
 from shioenv.system.store import System
 
@@ -219,3 +219,14 @@ def test_a_run_beside_has_the_time_of_its_machine(runner: SandboxRunner) -> None
         )
     for place in (0, 2, 3):
         assert first[place] <= beside[place] <= last[place]
+
+
+def test_any_number_of_older_orphans_hides_nothing(system: System) -> None:
+    home = system.declaration.start_directory
+    many = Limits(background_seconds=0.02, processes=2000, memory_bytes=64 * GIBIBYTE)
+    orphans = "perl -e 'for (1..700) { next if fork; sleep 300; exit }' > /dev/null 2>&1"
+    with open_sandbox(system, many) as runner, ResidentShell(runner, home) as shell:
+        assert shell.run(f"{orphans}; pgrep -cx perl").output == b"700\n"
+        beside = shell.beside("(sleep 301 > /dev/null 2>&1 &)")
+        assert beside.limits_hit == ("background_seconds",)
+        assert shell.run("pgrep -cx perl; pgrep -x sleep").output == b"700\n"

@@ -258,8 +258,9 @@ void start_processes(void)
 
 /* Children of init, of the fork server and of a shell that stays, as the host numbers them; each with a space behind it. */
 enum { OF_INIT, OF_SERVER, OF_SHELL, N_LISTS };
+enum { LIST_BYTES = 1 << 18, FULL_READ = 4000 };  /* the kernel gives a page at a time, less one number */
 static int lists[N_LISTS] = {-1, -1, -1};
-static char own[4096];  /* the machine's own: children of init */
+static char own[LIST_BYTES];  /* the machine's own: children of init */
 static char company[N_LISTS][sizeof own];
 static pid_t shells_parent;
 
@@ -274,9 +275,11 @@ static const struct known before_this_run = {{company[OF_INIT], company[OF_SERVE
 static const char *read_children(int i)
 {
     static char text[sizeof own];
-    ssize_t length = pread(lists[i], text, sizeof text - 1, 0);
+    size_t length = 0;
+    for (ssize_t n = FULL_READ; n >= FULL_READ && length < sizeof text - 1; length += n < 0 ? 0 : (size_t)n)
+        n = pread(lists[i], text + length, sizeof text - 1 - length, (off_t)length);
     while (length > 0 && text[length - 1] != ' ') length--;  /* a list that is longer ends in a part of a number */
-    text[length < 0 ? 0 : length] = 0;
+    text[length] = 0;
     return text;
 }
 
