@@ -331,6 +331,22 @@ def test_a_watch_sees_temporary_names_of_a_file_in_use(observer: SandboxRunner) 
     assert ".~0~" in seen
 
 
+def test_a_watch_of_a_changed_file_ends_with_the_next_first_link(observer: SandboxRunner) -> None:
+    """What `decisions.md` lists as remaining: nothing else keeps the inode of such a watch."""
+    text = """
+import ctypes, os
+notify = ctypes.CDLL(None)
+watch = notify.inotify_init1(os.O_NONBLOCK)
+notify.inotify_add_watch(watch, b"README.md", 2)
+for link in (None, "config/app.ini"):
+    if link: os.link(link, "h")
+    with open("README.md", "a") as file: file.write("more")
+    try: print(len(os.read(watch, 4096)))
+    except BlockingIOError: print("nothing")
+"""
+    assert printed(observer, f"python3 -c '{text}'").split() == ["16", "nothing"]
+
+
 def test_a_full_disk(observer: SandboxRunner) -> None:
     text = "head -c 1G /dev/zero > big; ln README.md h; rm big; ls -A | grep -c '~'; wc -c *.md"
     assert printed(observer, text).splitlines()[1:] == [
