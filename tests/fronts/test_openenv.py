@@ -32,7 +32,7 @@ pytestmark = pytest.mark.usefixtures("system")
 
 @contextmanager
 def serving(directory: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """`shioenv serve openenv`, as people start it, and its address on a port of the host's choice."""
+    """Start `shioenv serve openenv` as people do, on a port of the host's choice: its address."""
     file = directory / "tasks.jsonl"
     write_tasks(TASKS, file)
     command = [sys.executable, "-m", "shioenv.cli.main", "serve", "openenv", str(file)]
