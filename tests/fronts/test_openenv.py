@@ -5,11 +5,16 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,29 +30,71 @@ from shioenv.tasks.task import write_tasks  # noqa: E402
 pytestmark = pytest.mark.usefixtures("system")
 
 
-@pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Of `shioenv serve openenv`, as people start it, on a port of the host's choice."""
-    file = tmp_path_factory.mktemp("openenv") / "tasks.jsonl"
+@contextmanager
+def serving(directory: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Start `shioenv serve openenv` as people do, on a port of the host's choice: its address."""
+    file = directory / "tasks.jsonl"
     write_tasks(TASKS, file)
     command = [sys.executable, "-m", "shioenv.cli.main", "serve", "openenv", str(file)]
-    server = subprocess.Popen(
+    with subprocess.Popen(
         [*command, "--port", "0", "--max-turns", "4", "--sessions", "2"],
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONUNBUFFERED": "1"},
-    )
-    assert server.stderr is not None
-    address = None
-    for line in server.stderr:
-        if found := re.search(r"running on (http://\S+)", line):
-            address = found[1]
-            break
-    assert address, "the server ended before it listened"
-    yield address
-    server.terminate()
-    server.communicate(timeout=60)
-    assert server.returncode in (0, -15)
+    ) as server:
+        assert server.stderr is not None
+        address = None
+        for line in server.stderr:
+            if found := re.search(r"running on (http://\S+)", line):
+                address = found[1]
+                break
+        try:
+            assert address, "the server ended before it listened"
+            yield server, address
+        finally:
+            server.terminate()
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with serving(tmp_path_factory.mktemp("openenv")) as (_, address):
+        yield address
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
+def test_a_server_that_is_stopped_ends_its_sessions_and_leaves_no_process(
+    tmp_path: Path, number: signal.Signals, status: int
+) -> None:
+    with serving(tmp_path) as (server, address), ThreadPoolExecutor(1) as threads:
+        session = client(address).__enter__()
+        session.reset(task=TASKS[0].id)
+        running = threads.submit(session.step, TypedLine(line="sleep 2"))
+        while "sleep" not in map(name_of, left := below(server.pid)):
+            assert not running.done(), running.result()
+            time.sleep(0.01)
+        server.send_signal(number)
+        _, said = server.communicate(timeout=60)
+        assert server.returncode == status
+        assert said == ("interrupted\n" if status else "")
+        assert not any(name_of(each) for each in left)
+        assert running.exception(60) is not None or running.result().done
+
+
+def below(process: int) -> list[int]:
+    """The descendants of a process."""
+    found = []
+    with suppress(OSError):
+        for thread in Path(f"/proc/{process}/task").iterdir():
+            for child in map(int, (thread / "children").read_text().split()):
+                found += [child, *below(child)]
+    return found
+
+
+def name_of(process: int) -> str:
+    """The name of a process; "" for one that is gone."""
+    with suppress(OSError):
+        return Path(f"/proc/{process}/comm").read_text().strip()
+    return ""
 
 
 def client(url: str) -> Any:

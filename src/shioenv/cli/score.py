@@ -55,13 +55,13 @@ def score(
         start = cwd or sandbox.system.declaration.start_directory
         name = sandbox.system.name
     document = {
-        **printing.text_fields("input", shell_input),
-        "input_args": printing.valid(reading.input.input_args),
+        "input": shell_input,
+        "input_args": reading.input.input_args,
         "cwd": start,
         "system": name,
-        "reading": printing.valid(reading.notes),
+        "reading": reading.notes,
         "exit_code": scored.behavior.exit_code,
-        **printing.valid(scored.to_json(contrasts=True)),
+        **scored.to_json(contrasts=True),
     }
     return shared.Printout(document, _parts(reading, scored))
 
