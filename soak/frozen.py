@@ -13,9 +13,14 @@ Each part is a list of texts, by what this clone makes:
                 confidence
     generate    the records of a dataset, without versions and digests of grammars
     export      the same dataset in every format
+    manifest    that dataset's manifest, without versions and digests
     tasks       100 tasks made of it
+    certificate the certificates of five of them
     score       the scores of 500 inputs, as JSON, but of those with pipes and with dd
     episodes    200 episodes of each environment
+    visit       what the log of `serve ssh` holds of the commands of a visitor
+    findings    what `conform` finds in bashkit's `sort`
+    wheel       the names of the files in the wheel
 
 `soak/frozen.json` holds a hash of every hundred texts of each part. A difference is named by its
 part and the numbers of its texts; `--texts DIR` writes the texts of both sides' parts, one file a
@@ -31,9 +36,11 @@ import gzip
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
+import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
@@ -41,6 +48,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from common import drawn, report
+from visiting import OPTIONS
 
 Part: TypeAlias = Iterator[tuple[str, list[str]]]
 """Texts by name; a part may have several."""
@@ -262,6 +270,19 @@ def _lines(data: bytes) -> list[str]:
     return data.decode("utf-8").split("\n")
 
 
+def _manifest(given: Chosen) -> Part:
+    document = json.loads((given.dataset() / "manifest.json").read_bytes())
+
+    def flat(value: Any, place: str) -> Iterator[str]:
+        if isinstance(value, dict):
+            for key, inner in value.items():
+                yield from flat(inner, f"{place}.{key}")
+        elif not re.search(r"version|digest|sha256|seconds|bytes|created", place):
+            yield json.dumps([place, value])
+
+    yield "manifest", sorted(flat(document, ""))
+
+
 def _export(given: Chosen) -> Part:
     import pyarrow.parquet as parquet
 
@@ -286,6 +307,67 @@ def _rows(rows: Iterable[Mapping[str, Any]]) -> list[str]:
 
 def _tasks(given: Chosen) -> Part:
     yield "tasks", given.tasks().read_text(encoding="utf-8").splitlines()
+
+
+def _certificates(given: Chosen) -> Part:
+    few, certified = given.made / "few.jsonl", given.made / "certified.jsonl"
+    tasks = given.tasks().read_text(encoding="utf-8").splitlines(keepends=True)
+    few.write_text("".join(tasks[:5]), encoding="utf-8")
+    _printed("tasks", "certify", str(few), "--out", str(certified), "--k", "2")
+    lines = certified.read_text(encoding="utf-8").splitlines()
+    yield "certificate", [json.dumps(json.loads(line)["certificate"]) for line in lines]
+
+
+VISIT = "cd /tmp; umask 027\nfor n in 1 2; do echo $n > f$n; done\ncat <<E\nx\nE\nls -l f?\nfalse\n"
+"""What a visitor gives a shell. Times of files are the machine's own."""
+
+
+def _visit(given: Chosen) -> Part:
+    log = given.made / "visits"
+    command = [sys.executable, "-m", "shioenv", "serve", "ssh", str(log), "--port", "0"]
+    ask = given.made / "ask"
+    ask.write_text("#!/bin/sh\necho any\n")
+    ask.chmod(0o700)
+    asking = {"SSH_ASKPASS": str(ask), "SSH_ASKPASS_REQUIRE": "force", "TERM": "dumb"}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
+        assert server.stderr is not None
+        found = re.search(r"running on ssh://[\d.]+:(\d+)", server.stderr.readline())
+        assert found is not None
+        client = ["ssh", "-p", found[1], *[word for word in OPTIONS if word != "-tt"], "bash"]
+        subprocess.run(
+            client, input=VISIT, capture_output=True, text=True, check=False,
+            env={**os.environ, **asking},
+        )  # fmt: skip
+        server.terminate()
+        server.wait()
+    kept = ("eventid", "input", "exit_code", "output", "context_patch", "limits_hit")
+    events = [json.loads(line) for line in (log / "log.jsonl").read_text("utf-8").splitlines()]
+    yield (
+        "visit",
+        [
+            json.dumps([event.get(name) for name in kept])
+            for event in events
+            if "command" in event["eventid"]
+        ],
+    )
+
+
+def _findings(given: Chosen) -> Part:
+    out = given.made / "conformed"
+    words = ("--against", "bashkit", "--command", "sort", "--cases", "300", "--seed", "3")
+    _printed("conform", *words, "--out", str(out))
+    document = json.loads((out / "results.json").read_text(encoding="utf-8"))
+    yield "findings", [json.dumps(one) for one in document["findings"]]
+
+
+def _wheel(given: Chosen) -> Part:
+    subprocess.run(
+        [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", given.made, HERE.parent],
+        check=True,
+    )
+    (wheel,) = given.made.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        yield "wheel", sorted(archive.namelist())
 
 
 def _score(_: Chosen) -> Part:
@@ -375,9 +457,14 @@ PARTS: dict[str, Callable[[Chosen], Part]] = {
     "predict": _predict,
     "generate": _generate,
     "export": _export,
+    "manifest": _manifest,
     "tasks": _tasks,
+    "certificate": _certificates,
     "score": _score,
     "episodes": _episodes,
+    "visit": _visit,
+    "findings": _findings,
+    "wheel": _wheel,
 }
 
 if __name__ == "__main__":

@@ -13,10 +13,10 @@ import pytest
 import shioenv
 
 LAYERS = (
-    "errors", "registration", "seeding", "version", "native", "files", "domain", "bash", "system",
-    "grammar", "synthesis", "sandbox", "behavior", "live", "preview", "irreducibility", "recording",
-    "composition", "model", "execution", "env", "dataset", "training", "report", "evaluation",
-    "tasks", "fronts", "experiments", "cli",
+    "errors", "protocols", "registration", "seeding", "version", "native", "files", "domain",
+    "bash", "system", "grammar", "synthesis", "sandbox", "behavior", "live", "preview",
+    "irreducibility", "recording", "composition", "model", "execution", "env", "dataset",
+    "training", "report", "evaluation", "tasks", "fronts", "experiments", "cli",
 )  # fmt: skip
 SOURCE = Path(shioenv.__file__).parent
 DOORS = frozenset({"__init__", "__main__"})

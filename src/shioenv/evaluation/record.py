@@ -21,7 +21,7 @@ from shioenv.execution.job import NumberedJob
 from shioenv.execution.lanes import LANES, Lane
 from shioenv.execution.local import LocalExecutor
 from shioenv.files.unfinished import Parts, unfinished
-from shioenv.recording.cache import executor_digest
+from shioenv.protocols import EXECUTION
 from shioenv.sandbox.base import Limits
 from shioenv.system.store import find_system
 
@@ -77,7 +77,7 @@ def recorded_suite(
     )
     done: list[list[Behavior]] = [[] for _ in tasks]
     total = runs * len(tasks)
-    plan = {"suite": head.digest, "tasks": len(tasks), "sources": executor_digest()}
+    plan = {"suite": head.digest, "tasks": len(tasks), "sources": EXECUTION}
     with (
         unfinished("suite", plan) as kept,
         Parts(kept, "runs", _Runs.to_json, _Runs.from_json) as parts,

@@ -26,6 +26,7 @@ from shioenv.domain.behavior import Behavior
 from shioenv.errors import ShioenvError
 from shioenv.files.cache import cache_directory
 from shioenv.irreducibility.score import Cache
+from shioenv.protocols import EXECUTION
 from shioenv.recording.effort import Effort
 from shioenv.sandbox.base import MEBIBYTE, Limits
 from shioenv.sandbox.default import lower_layer
@@ -55,9 +56,6 @@ _REMOVED = 2048
 """Most executions that one write removes; otherwise it removes an eighth of all (ours)."""
 
 _CHECKSUM = 16
-_SOURCES = ("bash", "behavior", "domain", "native", "sandbox", "system")
-"""Packages that turn an input into a behavior, and those that these import."""
-
 _TABLE = """
 CREATE TABLE IF NOT EXISTS executions
 (key BLOB PRIMARY KEY, at REAL NOT NULL, value BLOB NOT NULL)
@@ -94,7 +92,7 @@ class ExecutionCache:
         self._file = (directory or cache_directory() / "executions") / _FILE
         self._connection: sqlite3.Connection | None = None
         try:
-            about = [system_digest, asdict(limits), executor_digest(), host()]
+            about = [system_digest, asdict(limits), EXECUTION, host()]
             self._salt = hashlib.sha256(json.dumps(about).encode()).digest()
             self._file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._connection = sqlite3.connect(
@@ -269,14 +267,6 @@ class _View:
 
     def update(self, behaviors: Mapping[str, Behavior], /) -> None:
         self._of.update(self._cwd, behaviors)
-
-
-def executor_digest() -> str:
-    """SHA-256 (hex) of the sources in this package that turn an input into a behavior.
-
-    The sources are hashed because somebody would have to raise a version number by hand.
-    """
-    return sources_digest(_SOURCES)
 
 
 @cache

@@ -29,7 +29,8 @@ from shioenv.execution.local import LocalExecutor
 from shioenv.files.durable import sha256_of
 from shioenv.files.unfinished import Parts, digest_of
 from shioenv.live.terminal import for_rows
-from shioenv.recording.cache import executor_digest, sources_digest
+from shioenv.protocols import EXECUTION
+from shioenv.recording.cache import sources_digest
 from shioenv.tasks.episode import Episode
 from shioenv.tasks.make import Report, sandbox_of
 from shioenv.tasks.prompt import CHANGED, MADE, REMOVED
@@ -95,7 +96,7 @@ def attempts(
     found: dict[int, Attempt] = {}
     do = partial(_attempted, name=name, agent=agent or AGENTS[name], turns=turns)
     who = description_of(do.keywords["agent"])
-    plan = [msgspec.to_builtins(list(tasks)), name, who, turns, executor_digest()]
+    plan = [msgspec.to_builtins(list(tasks)), name, who, turns, EXECUTION]
     digest = digest_of([plan, sources_digest(_SOURCES)])
     with (
         LocalExecutor(workers) as executor,

@@ -29,7 +29,7 @@ from shioenv.files.cache import cache_directory
 from shioenv.files.durable import atomic_write, locked, refuse_existing, storage_errors
 from shioenv.files.journal import Journal
 from shioenv.live.terminal import Terminal, for_rows
-from shioenv.recording.cache import sources_digest
+from shioenv.protocols import CHANNEL, JUDGE
 from shioenv.system.store import System, find_system
 from shioenv.tasks.attacks import ATTACKS, forgeries, kinds
 from shioenv.tasks.certificate import Certificate, JudgeCertificate, digest_of
@@ -62,10 +62,6 @@ BATCH: Final = 256
 """Tasks between two changes from an idle machine to a loaded one."""
 
 _BURN: Final = "import select\nwhile not select.select([0], [], [], 0)[0]: pass"
-
-_JUDGE: Final = ("domain", "tasks/check.py", "tasks/episode.py", "tasks/task.py")
-CHANNEL: Final = ("bash", "behavior", "live", "native", "sandbox", "system")
-"""Files of the package that judge, and those by which they see; directories with all in them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +127,12 @@ class Trial:
 @cache
 def judge_digests() -> tuple[str, str]:
     """The digests of the judge and of the channel of evidence, as this package has them."""
-    return digest_of([sources_digest(_JUDGE), kinds()]), sources_digest(CHANNEL)
+    return digest_of(["judge", JUDGE, kinds()]), channel_digest()
+
+
+def channel_digest() -> str:
+    """The digest of the channel of evidence, as this package has it."""
+    return digest_of(["channel", CHANNEL])
 
 
 def attacked(lane: Lane, task: tuple[int, Task]) -> list[str]:

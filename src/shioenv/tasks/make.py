@@ -24,7 +24,8 @@ from shioenv.execution.lanes import Lane
 from shioenv.execution.local import LocalExecutor
 from shioenv.files.unfinished import Parts, digest_of
 from shioenv.live.terminal import Terminal, contents
-from shioenv.recording.cache import executor_digest, sources_digest
+from shioenv.protocols import EXECUTION
+from shioenv.recording.cache import sources_digest
 from shioenv.recording.session import ROW_END
 from shioenv.sandbox.base import Limits
 from shioenv.system.store import find_system
@@ -153,7 +154,7 @@ def make_tasks(
 
 def parts_of(kept: Path | None, name: str, plan: object) -> Parts[Task | str]:
     """Tasks that were made in an earlier call by the same plan and the same code, by number."""
-    digest = digest_of([plan, executor_digest(), sources_digest(_SOURCES)])
+    digest = digest_of([plan, EXECUTION, sources_digest(_SOURCES)])
     return Parts(
         kept,
         f"{name}-{digest[:24]}",

@@ -33,7 +33,8 @@ from shioenv.evaluation.metrics import PatchLevel, Said
 from shioenv.evaluation.predictor import predictor_names
 from shioenv.execution.job import Tell, processes_here, silent
 from shioenv.files.unfinished import unfinished
-from shioenv.recording.cache import executor_digest, sources_digest
+from shioenv.protocols import EXECUTION
+from shioenv.recording.cache import sources_digest
 from shioenv.report.text import rounded
 from shioenv.synthesis.cases import KINDS
 from shioenv.system.store import System, find_system
@@ -209,7 +210,7 @@ def compared(
                 "level": level.value,
                 "cases": asdict(choice),
                 "seconds": asdict(bounds),
-                "sources": [executor_digest(), sources_digest(_SOURCES)],
+                "sources": [EXECUTION, sources_digest(_SOURCES)],
             }
             with (
                 unfinished("conform", plan) as kept,

@@ -24,8 +24,9 @@ from shioenv.files.cache import cache_directory
 from shioenv.files.durable import storage_errors, waiting
 from shioenv.files.journal import Journal
 from shioenv.irreducibility.scoring import Scoring
+from shioenv.protocols import EXECUTION
 from shioenv.recording.bounds import LIMITS
-from shioenv.recording.cache import executor_digest, sources_digest
+from shioenv.recording.cache import sources_digest
 from shioenv.recording.session import SessionRecorder
 from shioenv.synthesis.cases import CaseStream, DrawnCase
 from shioenv.system.store import System
@@ -196,7 +197,7 @@ def _completed(
 
 def _kept(system: System, choice: Choice) -> Path:
     drawing = [choice.commands, choice.seed, sources_digest(("grammar", "synthesis"))]
-    about = [FORMAT, system.digest, asdict(LIMITS), asdict(RUNS), executor_digest(), drawing]
+    about = [FORMAT, system.digest, asdict(LIMITS), asdict(RUNS), EXECUTION, drawing]
     digest = hashlib.sha256(json.dumps(about).encode()).hexdigest()
     return cache_directory() / "truths" / digest[:24] / "cases.ndjson"
 

@@ -30,11 +30,11 @@ from shioenv.files.durable import new_directory, refuse_existing, sha256_of
 from shioenv.files.regular import LARGEST, read_regular
 from shioenv.files.schema import fault
 from shioenv.live.entered import Command, EnteredMachine, Running
-from shioenv.recording.cache import sources_digest
+from shioenv.protocols import HARBOR_JUDGE
 from shioenv.system.store import System
 from shioenv.tasks.attacks import ATTACKS, kinds
 from shioenv.tasks.certificate import Certificate, digest_of
-from shioenv.tasks.certify import CHANNEL, Court, Trial, certify_into
+from shioenv.tasks.certify import Court, Trial, certify_into, channel_digest
 from shioenv.tasks.harbor import check
 from shioenv.tasks.harbor.evidence import LeftMachine, evidence_of
 from shioenv.tasks.harbor.export import (
@@ -69,8 +69,6 @@ ROW_SECONDS: Final = 2.0
 """Seconds for which a row of an attack is waited for."""
 
 _PUSHED = re.compile(rf"^FROM (\S+)\nLABEL {re.escape(LABEL)}=", re.MULTILINE)
-
-_JUDGE: Final = ("domain", "tasks/harbor", "tasks/task.py")
 
 
 def certify_folders(directory: Path, out: Path, **options: Any) -> list[Task]:
@@ -143,7 +141,7 @@ def court(directory: Path) -> Court:
 @cache
 def folder_digests() -> tuple[str, str]:
     """The digests of the judge of folders and of its channel of evidence, as they are now."""
-    return digest_of([sources_digest(_JUDGE), kinds()]), sources_digest(CHANNEL)
+    return digest_of(["harbor", HARBOR_JUDGE, kinds()]), channel_digest()
 
 
 def altered_files(task: Task, folder: Path) -> list[str]:
