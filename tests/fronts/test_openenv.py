@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 import time
@@ -197,6 +198,18 @@ def test_a_session_whose_line_runs_is_not_idle(impatient: tuple[str, int]) -> No
         send(session, "step", line="echo awake")
         texts = [received(session)["observation"]["text"] for _ in range(3)]
         assert [text.strip() for text in texts[1:]] == ["slept", "awake"]
+
+
+def test_a_client_that_vanishes_while_a_line_runs_ends_its_session(
+    impatient: tuple[str, int],
+) -> None:
+    url, server = impatient
+    session = session_of(url)
+    send(session, "reset", task=TASKS[0].id)
+    received(session)
+    send(session, "step", line="sleep 1")
+    session.socket.shutdown(socket.SHUT_RDWR)
+    wait_for_no_machine(server)
 
 
 def test_its_client_is_told_that_the_session_ended(impatient: tuple[str, int]) -> None:

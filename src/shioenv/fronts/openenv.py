@@ -106,9 +106,9 @@ class TaskEnvironment(Environment[TypedLine, Shown, TaskState]):
         if self._episode is None:
             raise EpisodeError(
                 "no episode is running",
-                hint="call reset first, in the same session. OpenEnv's sessions are WebSockets (/ws, "
-                "which TaskClient speaks). The server closes one that sends nothing for too long "
-                "(--idle), and TaskClient then opens a new one. Each plain HTTP request is a "
+                hint="call reset first, in the same session. OpenEnv's sessions are WebSockets "
+                "(/ws, which TaskClient speaks). The server closes one that sends nothing for too "
+                "long (--idle), and TaskClient then opens a new one. Each plain HTTP request is a "
                 "session of its own.",
             )
         turn = self._episode.act(action.line)
@@ -206,7 +206,7 @@ class IdleSessions:
     disconnect and ends the session. Then the client is sent an error and a close.
 
     OpenEnv can end idle sessions itself (`session_timeout`). But it counts the time of a running
-    line, and it leaves the WebSocket open: a later reset would open a machine that nothing ends.
+    line. It also leaves the WebSocket open: a later reset would open a machine that nothing ends.
     """
 
     def __init__(self, application: Application, seconds: float) -> None:
@@ -219,7 +219,7 @@ class IdleSessions:
         if scope["type"] != "websocket":
             await self._application(scope, receive, send)
             return
-        is_idle = False
+        is_idle = is_gone = False
 
         async def receive_in_time() -> Message:
             nonlocal is_idle
@@ -231,13 +231,22 @@ class IdleSessions:
                 return {"type": "websocket.disconnect", "code": IDLE_CODE}
 
         async def send_in_time(message: Message) -> None:
-            async with asyncio.timeout(self._seconds):
-                if is_idle and message["type"] == "websocket.close":
-                    await send({"type": "websocket.send", "text": self._error()})
-                    message = {**message, "code": IDLE_CODE, "reason": self._reason}
-                await send(message)
+            nonlocal is_gone
+            try:
+                async with asyncio.timeout(self._seconds):
+                    if is_idle and message["type"] == "websocket.close":
+                        await send({"type": "websocket.send", "text": self._error()})
+                        message = {**message, "code": IDLE_CODE, "reason": self._reason}
+                    await send(message)
+            except OSError:  # TimeoutError too
+                is_gone = True
+                raise
 
-        await self._application(scope, receive_in_time, send_in_time)
+        try:
+            await self._application(scope, receive_in_time, send_in_time)
+        except RuntimeError:  # OpenEnv sends the error of a send that failed
+            if not is_gone:
+                raise
 
     def _error(self) -> str:
         """The error in OpenEnv's form."""
