@@ -13,7 +13,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ needed_module("openenv")
 
 from fronts_tasks import REPLIES, TASKS, sandboxes  # noqa: E402
 from websockets.exceptions import ConnectionClosed  # noqa: E402
-from websockets.sync.client import ClientConnection, connect  # noqa: E402
+from websockets.sync.client import connect  # noqa: E402
 
 from shioenv.errors import LimitsError  # noqa: E402
 from shioenv.fronts.openenv import (  # noqa: E402
@@ -139,16 +139,16 @@ def test_two_agents_do_not_see_each_other(url: str) -> None:
         assert "mine" not in other.step(TypedLine(line="ls")).observation.text
 
 
-def session_of(url: str) -> ClientConnection:
+def session_of(url: str) -> Any:
     """A WebSocket by another client than OpenEnv's own, which opens no new one by itself."""
     return connect(url.replace("http:", "ws:") + "/ws", open_timeout=60)
 
 
-def send(session: ClientConnection, kind: str, **data: Any) -> None:
+def send(session: Any, kind: str, **data: Any) -> None:
     session.send(json.dumps({"type": kind, "data": data}))
 
 
-def received(session: ClientConnection, kind: str = "observation") -> dict[str, Any]:
+def received(session: Any, kind: str = "observation") -> dict[str, Any]:
     answer = json.loads(session.recv(timeout=60))
     assert answer["type"] == kind, answer
     data: dict[str, Any] = answer["data"]
@@ -164,12 +164,14 @@ def wait_for_no_machine(server: int) -> None:
 
 def test_silent_sessions_end_with_their_machines_and_make_room(impatient: tuple[str, int]) -> None:
     url, server = impatient
-    with session_of(url) as one, session_of(url) as other:
-        for silent in (one, other):
-            send(silent, "reset", task=TASKS[0].id)
-            received(silent)
+    with ExitStack() as stack:
+        sessions = []
+        for _ in range(2):
+            sessions.append(stack.enter_context(session_of(url)))
+            send(sessions[-1], "reset", task=TASKS[0].id)
+            received(sessions[-1])
         assert sandboxes(server)
-        for silent in (one, other):
+        for silent in sessions:
             assert received(silent, "error") == {
                 "message": "the session was idle for 2 seconds",
                 "code": "SESSION_ERROR",
@@ -204,11 +206,11 @@ def test_a_client_that_vanishes_while_a_line_runs_ends_its_session(
     impatient: tuple[str, int],
 ) -> None:
     url, server = impatient
-    session = session_of(url)
-    send(session, "reset", task=TASKS[0].id)
-    received(session)
-    send(session, "step", line="sleep 1")
-    session.socket.shutdown(socket.SHUT_RDWR)
+    with session_of(url) as session:
+        send(session, "reset", task=TASKS[0].id)
+        received(session)
+        send(session, "step", line="sleep 1")
+        session.socket.shutdown(socket.SHUT_RDWR)
     wait_for_no_machine(server)
 
 
