@@ -158,12 +158,10 @@ class MaskedObservation(
         self._low = flat.low.astype(np.float64)  # (numbers,)
         self._range = np.maximum(flat.high - self._low, 1)
         actions: Any = env.action_space
-        self.observation_space = spaces.Dict(
-            {
-                OBSERVATIONS: spaces.Box(0, 1, flat.shape, np.float32),
-                ACTION_MASK: spaces.Box(0, 1, (int(actions.n),), np.float32),
-            }
-        )
+        floats = spaces.Box(0, 1, flat.shape, np.float32)
+        mask = spaces.Box(0, 1, (int(actions.n),), np.float32)
+        masked: Any = spaces.Dict({OBSERVATIONS: floats, ACTION_MASK: mask})
+        self.observation_space = masked
 
     def observation(self, observation: Any) -> dict[str, NDArray[np.float32]]:
         """The floats, (numbers,), and the mask, (actions,)."""
