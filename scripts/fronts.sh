@@ -14,7 +14,7 @@ newer() {
     return 1
 }
 
-for front in ${*:-openai openenv inspect verifiers trl harbor}; do
+for front in ${*:-openai openenv inspect verifiers trl harbor rllib}; do
     export PYTHON=.venv/bin/python
     if [ "$front" = harbor ] && ! PYTHON=$(newer); then
         echo "== harbor: left out, it needs Python 3.12 or newer (PYTHON312 names one)"
@@ -22,13 +22,14 @@ for front in ${*:-openai openenv inspect verifiers trl harbor}; do
     fi
     home=.fronts/$front
     case $front in
-    trl) first=torch==2.13.0 ;; # a build for the processor alone would need an index of its own
+    trl | rllib) first=torch==2.13.0 ;; # a build for the processor alone would need an index of its own
     openai) first='openai>=1.50' ;; # the client
     *) first= ;;
     esac
     case $front in
     openai) page=docs/how-to/serve.md ;;
     openenv) page=docs/how-to/agents.md ;;
+    rllib) page=docs/tutorial/reinforcement-learning.md ;;
     *) page= ;; # others' commands need a language model
     esac
     scripts/environment.sh "$home" "$front" $first
