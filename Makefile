@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: setup setup-all demo test test-skipped test-fronts test-train fresh check docs site committed filter release grammars-report docs-test nightly bench bench-generate bench-serve evaluate scoreboard soak clean help
+.PHONY: setup setup-all demo test test-skipped test-user test-fronts test-train fresh check docs site committed filter release grammars-report docs-test nightly bench bench-generate bench-serve evaluate scoreboard soak clean help
 
 BIN := .venv/bin
 PYTEST = $(BIN)/pytest -n $$(($$(nproc) + 1)) --dist loadgroup  # much of it waits
@@ -39,7 +39,17 @@ test-skipped: setup ## the tests that were skipped; fails where setup-all left o
 	@test -e $(SKIPPED) || { echo "no $(SKIPPED): make test writes it" >&2; exit 2; }
 	@[ ! -s $(SKIPPED) ] || $(PYTEST) --complete @$(SKIPPED)
 
-# MACHINES="debian-12:root debian-13:user": these of the four.
+# Where root and an ordinary user take other ways: sandboxes, previews, shells, packaging.
+BY_USER := tests/packaging tests/spec tests/adversarial/test_preview_attacks.py tests/adversarial/test_hostile_lines.py \
+	tests/adversarial/test_sentinels.py $(wildcard tests/system/test_preview*.py) tests/system/test_copies.py \
+	tests/system/test_doctor_refused.py tests/system/test_system_build.py tests/system/test_serve_ssh.py \
+	$(patsubst %,tests/conformance/test_%.py,attached beside broken_sandboxes entered host_files killed_from_outside \
+	live machine_shown namespaces priorities processes runner shared_memory state_recorded terminal terminal_handed threads)
+
+test-user: setup ## the tests that depend on who runs them: sandboxes, previews, shells, packaging
+	@$(PYTEST) $(BY_USER)
+
+# MACHINES="debian-12:root debian-13:user": these of the four. Or root+user: root, then test-user.
 fresh: ## as root: what README.md has made, in Debian 12 and 13 made anew, by root and by a user
 	@scripts/fresh.sh $(MACHINES)
 
@@ -128,8 +138,9 @@ docs-test: setup ## run the commands and programs of docs/how-to and docs/tutori
 	@$(BIN)/python scripts/docs_test.py $(if $(SINCE),--since $(SINCE)) $(if $(FULL),--full) \
 		$(if $(WITHIN),--within $(WITHIN)) $(if $(HAVE),--have "$(HAVE)") $(PAGES)
 
-nightly: ## the checks that are too long for .ci/run: every page, with the numbers that it shows
-	@$(MAKE) --no-print-directory docs-test FULL=1 HAVE="$(if $(HAVE),$(HAVE),mirror, an idle machine)"
+nightly: ## as root: what is too long for .ci/run: fresh on all machines, all pages with their numbers
+	@status=0; $(MAKE) --no-print-directory fresh || status=$$?; \
+	$(MAKE) --no-print-directory docs-test FULL=1 HAVE="$(if $(HAVE),$(HAVE),mirror, an idle machine)" && exit $$status
 
 release: ## build what a package index gets into dist/, try it, and say what to tag
 	@scripts/release.sh

@@ -2,7 +2,9 @@
 # Follows the README on machines that have nothing: every `make` that it names, in its order, of this
 # working tree in Debian roots made anew, as root and as an ordinary user.
 #
-#   scripts/fresh.sh [debian-12:root] [debian-12:user] [debian-13:root] [debian-13:user]
+#   scripts/fresh.sh [debian-12:root] [debian-12:user] [debian-13:root] [debian-13:user] [debian-12:root+user]
+#
+# root+user: root does all of it. Then an ordinary user runs `make test-user` in the same clone.
 #
 #   scripts/fresh.sh --wheel FILE [debian-12:root] ... [debian-14:user]
 #
@@ -119,21 +121,26 @@ steps() {
     grep -oE '(^|`)make [a-z-]+' README.md | cut -d ' ' -f 2 | awk '!seen[$0]++'
 }
 
-# newcomer WHO: goes to where /root/shioenv is for that one; sets `carried`, and `run`, which runs a
-# command for that one.
+# newcomer WHO: goes to where the clone of that one is; sets `carried`, and `run`, which runs a command for
+# that one.
 newcomer() {
-    local home=/root
+    local home=/root place=/root/shioenv
     run=()
     mapfile -td '' carried < <(registry_environment)
     if [ "$1" = user ]; then
         useradd --create-home --shell /bin/bash $user
         home=/home/$user run=(setpriv --reuid=$user --regid=$user --init-groups)
-        mv /root/shioenv $home/shioenv
-        chown -R $user: $home/shioenv
+        if [ -e $place/.venv ]; then # its programs name the place where root made it
+            chmod 711 /root
+        else
+            mv $place $home/shioenv
+            place=$home/shioenv
+        fi
+        chown -R $user: $place
     fi
     run+=(env -i "${carried[@]}" HOME=$home PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin TERM=dumb)
     [ -z "${CI:-}" ] || run+=(CI="$CI")
-    cd $home/shioenv
+    cd $place
 }
 
 # The commands of a newcomer who has the wheel, run in the root by root.
@@ -181,9 +188,21 @@ raise SystemExit(not paid or min(paid) < 1)'
     echo "== make harbor: $((SECONDS / 60)) min $((SECONDS % 60)) s in all, load $(cut -d ' ' -f 1 /proc/loadavg)"
 }
 
+# make_each TARGET ...: prints of each its exit status and time, and returns the first that is not 0.
+make_each() {
+    local target status
+    for target; do
+        echo "== make $target"
+        SECONDS=0 status=0
+        "${run[@]}" make $target || status=$?
+        echo "== make $target: exit status $status after $((SECONDS / 60)) min $((SECONDS % 60)) s"
+        [ $status = 0 ] || return $status
+    done
+}
+
 # The commands of a newcomer who has the clone, run in the root by root.
 follow_readme() {
-    local who=$1 run carried
+    local who=${1%+user} run carried
     newcomer "$who"
     if [ "$who" = user ]; then
         # What setup tells an ordinary user to have installed, root installs.
@@ -192,14 +211,15 @@ follow_readme() {
         echo "setup tells an ordinary user: ${told:?it names nothing to install}"
         env "${carried[@]}" sh -ec "apt-get update -qq; DEBIAN_FRONTEND=noninteractive $told -y -qq --no-install-recommends" >/dev/null
     fi
-    local step status
-    for step in $(steps); do
-        echo "== make $step"
-        SECONDS=0 status=0
-        "${run[@]}" make $step || status=$?
-        echo "== make $step: exit status $status after $((SECONDS / 60)) min $((SECONDS % 60)) s"
-        [ $status = 0 ] || return $status
-    done
+    make_each $(steps)
+    if [ "$1" = root+user ]; then
+        newcomer user
+        # The user's system is built from the packages that root's was.
+        mkdir -p /home/$user/.cache/shioenv
+        cp -r /root/.cache/shioenv/bases /home/$user/.cache/shioenv
+        chown -R $user: /home/$user/.cache
+        make_each setup test-user
+    fi
 }
 
 if [ "${1:-}" = --steps ]; then
@@ -240,7 +260,8 @@ for name; do
     case $suite:$who in
     :* | *:*:*) echo "fresh: no such machine: $name" >&2; exit 2 ;;
     *:root | *:user) ;;
-    *) echo "fresh: $name: root or user?" >&2; exit 2 ;;
+    *:root+user) [ $what = readme ] || { echo "fresh: --$what takes no root+user: $name" >&2; exit 2; } ;;
+    *) echo "fresh: $name: root, user or root+user?" >&2; exit 2 ;;
     esac
     log=$logs/$prefix${name/:/-}.log
     rm -f "${log%.log}.skipped"

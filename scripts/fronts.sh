@@ -1,6 +1,7 @@
 #!/bin/sh
 # Tests each front against the package it is for, in an environment of its own: they exclude each
 # other. `scripts/fronts.sh openenv` does one; without a name all. Environments are kept in .fronts.
+# `harbor` is each minor version that pyproject.toml allows; `harbor-0.25` is one of them.
 # The page of docs/ with commands that need the package is run there, too.
 set -eu
 cd "$(dirname "$0")/.."
@@ -14,16 +15,30 @@ newer() {
     return 1
 }
 
+# A name for each minor version of Harbor that the extra's range `>=0.A,<0.B` holds.
+harbors() {
+    range=$(sed -n 's/^harbor = \["harbor>=0\.\([0-9]*\),<0\.\([0-9]*\);.*/\1 $((\2 - 1))/p' pyproject.toml)
+    eval "seq -f harbor-0.%g ${range:?pyproject.toml has no range of minor versions for Harbor}"
+}
+
+fronts=
 for front in ${*:-openai openenv inspect verifiers trl harbor rllib}; do
+    [ "$front" != harbor ] || front=$(harbors)
+    fronts="$fronts $front"
+done
+
+for front in $fronts; do
     export PYTHON=.venv/bin/python
-    if [ "$front" = harbor ] && ! PYTHON=$(newer); then
-        echo "== harbor: left out, it needs Python 3.12 or newer (PYTHON312 names one)"
+    name=${front%%-*}
+    if [ "$name" = harbor ] && ! PYTHON=$(newer); then
+        echo "== $front: left out, it needs Python 3.12 or newer (PYTHON312 names one)"
         continue
     fi
     home=.fronts/$front
     case $front in
     trl | rllib) first=torch==2.13.0 ;; # a build for the processor alone would need an index of its own
     openai) first='openai>=1.50' ;; # the client
+    harbor-*) first="harbor==${front#*-}.*" ;;
     *) first= ;;
     esac
     case $front in
@@ -32,9 +47,9 @@ for front in ${*:-openai openenv inspect verifiers trl harbor rllib}; do
     rllib) page=docs/tutorial/reinforcement-learning.md ;;
     *) page= ;; # others' commands need a language model
     esac
-    scripts/environment.sh "$home" "$front" $first
+    scripts/environment.sh "$home" "$name" $first
     echo "== $front"
-    "$home/bin/python" -m pytest -q tests/fronts/test_"$front"*.py || failed="$failed $front"
+    "$home/bin/python" -m pytest -q tests/fronts/test_"$name"*.py || failed="$failed $front"
     [ -z "$page" ] || "$home/bin/python" scripts/docs_test.py "$page" || failed="$failed $page"
 done
 [ -z "$failed" ] || { echo "failed:$failed" >&2; exit 1; }

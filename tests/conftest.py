@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
+import typer.testing
 from hypothesis import settings
 from needs import NEEDS, lacked, told, with_sbin
 
@@ -20,6 +22,9 @@ settings.register_profile(
     "suite", deadline=None
 )  # how long an example takes is the host's business
 settings.load_profile("suite")
+
+# Typer builds the tree of all commands anew for each call.
+typer.testing._get_command = cache(typer.testing._get_command)  # type: ignore
 
 # A shell that runs the suite in the background has it ignore Ctrl-C, which tests send to programs.
 signal.signal(signal.SIGINT, signal.default_int_handler)

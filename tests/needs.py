@@ -49,6 +49,11 @@ def _has_module(name: str) -> bool:
     return find_spec(name) is not None
 
 
+def _harbor_lints() -> bool:
+    """Whether Harbor is 0.25 or newer."""
+    return _has_module("harbor") and _has_module("harbor.lint")
+
+
 def _mounts(file_system: str) -> bool:
     """Whether this kernel mounts an image of such a file system."""
     known = Path("/proc/filesystems").read_text(encoding="ascii").split()
@@ -104,6 +109,7 @@ NEEDS = {
     },
     "ray.rllib": Need(lambda: all(map(_has_module, ("ray", "torch", "tree"))), otherwise=FRONTS),
     "harbor": Need(partial(_has_module, "harbor"), otherwise=HARBOR),
+    "harbor lint": Need(_harbor_lints, otherwise=HARBOR),
     **{
         f"{name} in the kernel": Need(partial(_mounts, name), otherwise=KERNEL)
         for name in ("btrfs", "ext4", "xfs")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Iterable
-from difflib import get_close_matches
+from difflib import SequenceMatcher, get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar
@@ -166,9 +166,16 @@ class Abstained(ShioenvError):  # noqa: N818 - it says what a runner did, not wh
     code = "SHIO-X02"
 
 
-def nearest(word: str, known: Iterable[str], cutoff: float = 0.75) -> str | None:
-    """The known word most similar to `word`; None where no similarity (0 to 1) reaches `cutoff`."""
-    return next(iter(get_close_matches(word, list(known), n=1, cutoff=cutoff)), None)
+def nearest(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """The known word most similar to `word`; None where no similarity (0 to 1) reaches `cutoff`.
+
+    A word that begins with another character has to reach 0.75 (ours: typing errors are seldom in
+    the first character).
+    """
+    for match in get_close_matches(word, list(known), n=3, cutoff=cutoff):
+        if match[:1] == word[:1] or SequenceMatcher(None, match, word).ratio() >= 0.75:
+            return match
+    return None
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

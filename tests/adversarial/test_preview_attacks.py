@@ -40,14 +40,15 @@ echo still here
 ESCAPES = r"""
 import ctypes, os
 libc = ctypes.CDLL(None)
+outer = os.open("/", os.O_RDONLY)
 try:
-    outer = os.open("/", os.O_RDONLY)
     os.mkdir("cell"); os.chroot("cell"); os.fchdir(outer)
-    os.close(outer)
     for _ in range(64): os.chdir("..")
     os.chroot(".")
 except OSError as error:
     print(error)
+finally:
+    os.close(outer)
 open(VICTIM, "w").write("bad")
 for number in range(3, 1024):
     try: print("GOT descriptor", number, os.readlink(f"/proc/self/fd/{number}"))

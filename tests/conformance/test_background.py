@@ -16,7 +16,7 @@ from shioenv.irreducibility.scoring import Scoring
 from shioenv.live.resident import ResidentShell
 from shioenv.recording.bounds import LIMITS
 from shioenv.recording.session import SessionRecorder
-from shioenv.sandbox.base import Execution, Limits, Request
+from shioenv.sandbox.base import GIBIBYTE, Execution, Limits, Request
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
 from shioenv.system.store import System
 
@@ -180,3 +180,53 @@ def test_a_score_has_the_same_flag_each_time(system: System, text: str) -> None:
         ]
     assert [record.behavior.volatile for record in records] == [False] * 3
     assert all(record.score == records[0].score for record in records)
+
+
+OLDER = {
+    "orphans": "while :; do (sleep 0.01; sleep 300 &); done > /dev/null 2>&1 &",
+    "orphans of a session": "while :; do setsid sh -c 'sleep 0.01; sleep 300 &'; done "
+    "> /dev/null 2>&1 < /dev/null &",
+    "orphans of an orphan": "( (while :; do (sleep 0.01; sleep 300 &); done) > /dev/null 2>&1 & )",
+}
+"""Jobs of an earlier line that leave processes behind all the time, sleeping ones."""
+
+
+@pytest.mark.parametrize("how", OLDER)
+def test_what_an_older_job_leaves_is_not_of_the_run_beside_it(system: System, how: str) -> None:
+    home = system.declaration.start_directory
+    hasty = Limits(background_seconds=0.02)
+    count = "ps -e -o args= | grep -c '^sleep 300'"
+    with open_sandbox(system, hasty) as runner, ResidentShell(runner, home) as shell:
+        shell.run(OLDER[how])
+        until = "; until ((\\$(pgrep -cx sleep) > n + 3)); do :; done".replace("\\", "")
+        for _ in range(3):
+            before = int(shell.run(count).output)
+            beside = shell.beside(f"n=$(pgrep -cx sleep){until}")
+            assert (beside.output, beside.limits_hit) == (b"", ())
+            assert int(shell.run(count).output) > before + 2
+        own = shell.beside("(sleep 301 &); setsid sh -c 'sleep 301 &' < /dev/null")
+        assert own.limits_hit == ("background_seconds",)
+        assert shell.run("ps -e -o args= | grep '^sleep 301'").output == b""
+
+
+def test_a_run_beside_has_the_time_of_its_machine(runner: SandboxRunner) -> None:
+    """What it starts is told by a namespace of the clock, which shows no other time."""
+    now = "cat /proc/uptime; python3 -c 'import time; print(time.monotonic(), time.time())'"
+    with ResidentShell(runner, runner.system.declaration.start_directory) as shell:
+        first, beside, last = (
+            [float(word) for word in behavior.text.split()]
+            for behavior in (shell.run(now), shell.beside(now), shell.run(now))
+        )
+    for place in (0, 2, 3):
+        assert first[place] <= beside[place] <= last[place]
+
+
+def test_any_number_of_older_orphans_hides_nothing(system: System) -> None:
+    home = system.declaration.start_directory
+    many = Limits(background_seconds=0.02, processes=2000, memory_bytes=64 * GIBIBYTE)
+    orphans = "perl -e 'for (1..700) { next if fork; sleep 300; exit }' > /dev/null 2>&1"
+    with open_sandbox(system, many) as runner, ResidentShell(runner, home) as shell:
+        assert shell.run(f"{orphans}; pgrep -cx perl").output == b"700\n"
+        beside = shell.beside("(sleep 301 > /dev/null 2>&1 &)")
+        assert beside.limits_hit == ("background_seconds",)
+        assert shell.run("pgrep -cx perl; pgrep -x sleep").output == b"700\n"

@@ -60,6 +60,11 @@ ls | xargs -I{} echo "{}" | wc
 find data -name '*.txt' | xargs -r wc -l > f; echo nofile | xargs cat; echo $?; true | xargs
 find documents -name '*.txt' -exec wc -c {} \;
 find . -name 'n*.txt' -exec cp {} {}.old \;; find . -name '*.old' -exec rm {} +; ls documents
+mkdir d0; find . -name d0 -exec rm -r {} \;; echo $?; ls -d d0
+mkdir -p k0/k1 k2/x; find . -name 'k[0-9]' -exec rm -rv {} \; 2>&1; echo $?; ls -d k?
+mkdir -p k0/k1 k2; find . -type d -name 'k[0-9]' -exec rm -rf {} +; echo $?; ls -d k?
+mkdir k0; find . -depth -name k0 -exec rmdir {} \;; find . -maxdepth 1 -name k1 -exec rm {} \;
+mkdir -p k0/x; ln -s k0 k1; find . -name 'k?' -exec mv {} new \;; echo $?; ls -d k? new
 find . -type d -name d* -exec rm -r {} \;; ls; find scripts -type f -exec nosuch {} +; echo $?
 for f in $(find data -name '*.csv'); do head -1 $f | cut -d, -f1; done | sort | uniq -c
 mkdir -p new/dir && cd $_ && pwd; true a b; echo $_; ls -d ~/d* | head -1; echo $_
@@ -113,6 +118,7 @@ ABSTAINED = (
     "time ls; ls",
     "tee >(wc) < f; ls",
     "ls; echo $!",
+    "set -er; cd /",
 )
 
 

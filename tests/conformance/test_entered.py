@@ -102,6 +102,13 @@ def test_commands_run_beside_each_other_and_what_they_leave_goes_on(
     assert done(machine, "pgrep -x sleep").exit_code == 0
 
 
+def test_the_time_since_boot_goes_on(machine: EnteredMachine) -> None:
+    waiting = 'read a < /proc/uptime; until read b < /proc/uptime; [ "$b" != "$a" ]; do :; done'
+    assert done(machine, f"timeout 20 bash -c '{waiting}'").exit_code == 0
+    between = done(machine, "cat /proc/uptime").output, done(machine, "sleep 0.6").exit_code
+    assert done(machine, "cat /proc/uptime").output != between[0]
+
+
 def test_a_command_that_is_left_is_ended_by_its_group(machine: EnteredMachine) -> None:
     async def leave() -> int | None:
         running = Running(machine.start(Command(text="sleep 1000 | sleep 1000; touch /late")))

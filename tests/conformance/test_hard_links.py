@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shlex
 from dataclasses import replace
 
 import pytest
@@ -247,22 +248,103 @@ def test_a_first_link_changes_the_inode_number(observer: SandboxRunner) -> None:
     assert len(set(after)) == 1 != len({before, *after})
 
 
-def test_a_watch_sees_temporary_names(observer: SandboxRunner) -> None:
+WATCH = """
+import ctypes, os, subprocess, sys
+notify = ctypes.CDLL(None)
+watch = notify.inotify_init1(os.O_NONBLOCK)
+notify.inotify_add_watch(watch, b".", 0xFFF)
+for command in sys.argv[1:]:
+    subprocess.run(["sh", "-c", command])
+    try:
+        events = os.read(watch, 65536)
+    except BlockingIOError:
+        events = b""
+    while events:
+        end = 16 + int.from_bytes(events[12:16], "little")
+        name = events[16:end].rstrip(b"\\0").decode()
+        if name:
+            print(int.from_bytes(events[4:8], "little"), name, flush=True)
+        events = events[end:]
+"""
+"""Prints each event of a name in the working directory while some commands run."""
+
+
+def watched(*commands: str) -> str:
+    return shlex.join(["python3", "-c", WATCH, *commands])
+
+
+@pytest.mark.parametrize(
+    "commands",
+    [
+        ("ln README.md a", "ln README.md b", "cat README.md", "chmod 600 a", "rm b"),
+        ("ln latest.log a", "ln -L latest.log b"),
+        ("cp -l config/app.ini a", "ln a config/k"),
+        ("ln a b", "ln README.md config", "ln README.md scripts", "ln README.md README.md"),
+    ],
+)
+def test_a_watch_sees_what_it_sees_elsewhere(
+    observer: SandboxRunner, commands: tuple[str, ...]
+) -> None:
+    seen = printed(observer, watched(*commands))
+    assert seen == printed(observer, ELSEWHERE + watched(*commands))
+    assert "~" not in seen
+
+
+MODES = "stat -c '%n %A %U %G %h'"
+
+
+@pytest.mark.parametrize(
+    "path", ["/usr/bin/passwd", "/usr/bin/chage", "/etc/shadow", "/usr/lib/os-release"]
+)
+def test_what_is_linked_keeps_its_attributes(observer: SandboxRunner, path: str) -> None:
+    text = f"{MODES} {path}; ln {path} /var/tmp/x; echo $?; {MODES} {path}"
+    before, link, after = printed(observer, text).splitlines()
+    assert link == "0"
+    assert after == f"{before.removesuffix(' 1')} 2"
+
+
+def test_nobody_sees_a_name_between(observer: SandboxRunner) -> None:
+    """Neither the kind of a file nor what its directory lists ever changes while it is linked."""
+    text = """
+import os, threading
+names = [name for name in sorted(os.listdir("/etc")) if os.path.isfile("/etc/" + name)]
+names = [name for name in names if not os.path.islink("/etc/" + name)][:60]
+os.chdir("/etc")
+listed, over, odd = set(os.listdir(".")), threading.Event(), set()
+def look():
+    while not over.is_set():
+        odd.update(set(os.listdir(".")) - listed)
+        odd.update(name for name in names if os.path.islink(name))
+threads = [threading.Thread(target=look) for _ in range(2)]
+for thread in threads: thread.start()
+for number, name in enumerate(names): os.link(name, f"/var/tmp/{number}")
+over.set()
+for thread in threads: thread.join()
+print(len(names), odd)
+"""
+    assert printed(observer, f"python3 -c '{text}'") == "60 set()\n"
+
+
+def test_a_watch_sees_temporary_names_of_a_file_in_use(observer: SandboxRunner) -> None:
+    """What `decisions.md` lists as remaining."""
+    seen = printed(observer, "exec 3< README.md; " + watched("ln README.md a"))
+    assert ".~0~" in seen
+
+
+def test_a_watch_of_a_changed_file_ends_with_the_next_first_link(observer: SandboxRunner) -> None:
+    """What `decisions.md` lists as remaining: nothing else keeps the inode of such a watch."""
     text = """
 import ctypes, os
 notify = ctypes.CDLL(None)
-watch = notify.inotify_init1(0)
-notify.inotify_add_watch(watch, b".", 0x100)
-os.link("README.md", "a")
-os.link("README.md", "b")
-events, names = os.read(watch, 65536), []
-while events:
-    end = 16 + int.from_bytes(events[12:16], "little")
-    names.append(events[16:end].rstrip(b"\\0").decode())
-    events = events[end:]
-print(*names)
+watch = notify.inotify_init1(os.O_NONBLOCK)
+notify.inotify_add_watch(watch, b"README.md", 2)
+for link in (None, "config/app.ini"):
+    if link: os.link(link, "h")
+    with open("README.md", "a") as file: file.write("more")
+    try: print(len(os.read(watch, 4096)))
+    except BlockingIOError: print("nothing")
 """
-    assert printed(observer, f"python3 -c '{text}'") == ".~0~ .~1~ a b\n"
+    assert printed(observer, f"python3 -c '{text}'").split() == ["16", "nothing"]
 
 
 def test_a_full_disk(observer: SandboxRunner) -> None:

@@ -305,3 +305,13 @@ def test_what_a_visitor_does_to_a_connection_is_gone_in_the_next_run(run: Run) -
     assert run("ss -tanH | sort") == before
     assert run("for i in 1 2 3; do nc -w 3 10.20.30.40 22 < /dev/null; done").count("SSH-2.0") == 3
     assert run("ss -tanH | sort") == before
+
+
+def test_what_a_visitor_does_to_a_listener_ends_no_run(run: Run) -> None:
+    before = run("ss -tanH | sort")
+    for text in ("ss -tlnK", "ss -lK", "ss -K state listening"):
+        closed = run(f"{text} > /dev/null; sleep 0.1; ss -tanH | sort; echo end")
+        assert closed.endswith("end\n"), text
+        assert "LISTEN" not in closed, text
+    assert run("ss -tanH | sort") == before
+    assert run("nc -w 3 10.20.30.40 22 < /dev/null").startswith("SSH-2.0")

@@ -57,6 +57,12 @@ CALLERS = {
 }
 
 
+NICEST = ("nice", "-n", "39")
+"""A prefix that gives the highest nice value, 19, whatever this process has."""
+OWN = os.getpriority(os.PRIO_PROCESS, 0)
+"""The nice value of this process, which an ordinary user can only raise."""
+
+
 def shown(system: System, text: str, *prefix: str) -> str:
     command = [*prefix, sys.executable, "-c", ASK.format(system=system.name, text=text)]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
@@ -104,29 +110,44 @@ def run_by(*prefix: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_nice_value_that_stays_is_warned_of(system: System) -> None:
-    done = run_by("nice", "-n", "5")
-    assert done.stdout == "5\nNoNewPrivs:\t0\n"
-    assert done.stderr.startswith("warning: inputs inherit a nice value of 5 and show it (nice, ")
-    assert "warning" not in run_by().stderr
+    done = run_by(*NICEST)
+    assert done.stdout == "19\nNoNewPrivs:\t0\n"
+    assert done.stderr.startswith("warning: inputs inherit a nice value of 19 and show it (nice, ")
+    assert ("warning" in run_by().stderr) == (OWN > 0)
 
 
 @needs("root")  # an ordinary user's ids are mapped by a set-user-id program
 def test_that_set_user_id_programs_have_no_effect_is_warned_of(system: System) -> None:
     done = run_by("setpriv", "--no-new-privs")
-    assert done.stdout == "0\nNoNewPrivs:\t1\n"
-    assert done.stderr.startswith("warning: set-user-id programs of inputs have no effect (")
+    assert done.stdout == f"{max(OWN, 0)}\nNoNewPrivs:\t1\n"
+    assert "warning: set-user-id programs of inputs have no effect (" in done.stderr
+
+
+PRIORITY = (
+    sys.executable,
+    "-c",
+    "from shioenv.sandbox.namespaces.host import inherited_priority as shown; print(shown())",
+)
 
 
 @pytest.mark.parametrize(
     ("prefix", "said"),
     [
-        (("nice", "-n", "5"), "a nice value of 5\n"),
+        (NICEST, "a nice value of 19\n"),
         (("chrt", "-i", "0"), "the scheduling policy for idle work\n"),
         (("chrt", "-b", "0"), "\n"),
     ],
 )
 def test_what_an_ordinary_user_cannot_put_back_is_named(prefix: tuple[str, ...], said: str) -> None:
     ordinary = ("setpriv", "--bounding-set=-sys_nice") if os.geteuid() == 0 else ()
-    ask = "from shioenv.sandbox.namespaces.host import inherited_priority as shown; print(shown())"
-    command = [*prefix, *ordinary, sys.executable, "-c", ask]
+    if OWN > 0 and prefix != NICEST:
+        said = f"a nice value of {OWN}\n"
+    command = [*prefix, *ordinary, *PRIORITY]
     assert subprocess.run(command, check=True, capture_output=True, text=True).stdout == said
+
+
+def test_what_root_of_a_user_namespace_cannot_put_back_is_named() -> None:
+    """As in a container without the host's root."""
+    command = ["unshare", "-U", "-r", *NICEST, *PRIORITY]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert done.stdout == "a nice value of 19\n"

@@ -38,6 +38,8 @@ SCRIPTS = [
     "echo before\nexit 3\necho never\n",
     "echo before\n)\necho never\n",
     "echo before\nif true; then\n}\nfi\necho never\n",
+    "echo before\necho $(done)\necho never\n",
+    "f() {\necho \"$(if)\"\n}\necho never\n",
     "echo before\necho never; echo >\necho never\n",
     "echo 'never\nclosed\n",
     "for i in 1; do\necho never\n",
@@ -63,14 +65,15 @@ def test_the_commands_of_a_script_do_what_bash_does(runner: SandboxRunner, scrip
     output, status = b"", 0
     lines = iter(script.splitlines(keepends=True))
     with ResidentShell(runner, runner.state().cwd) as shell:
-        for command in ScriptReader().commands(lambda has_begun: next(lines, "")):
+        reader = ScriptReader()
+        for command in reader.commands(lambda has_begun: next(lines, "")):
             behavior = shell.run(command)
             output += b"".join(
                 line
                 for line in behavior.output.splitlines(keepends=True)
                 if not line.startswith(b"bash: ")
             )
-            status = behavior.exit_code
+            status = reader.status(behavior.exit_code)
             if shell.ended:
                 break
     assert (output, status) == (truth.stdout, truth.exit_code)

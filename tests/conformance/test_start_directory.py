@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import re
+import shlex
+
 import pytest
 
 import shioenv
 from shioenv.behavior.observe import SandboxRunner
+from shioenv.behavior.rows import Row, RowKind
+from shioenv.domain.behavior import Behavior
 from shioenv.errors import StartDirectoryError
+from shioenv.live.resident import ResidentShell
 from shioenv.live.terminal import Terminal
 from shioenv.sandbox.base import Limits, Request
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
@@ -93,3 +99,112 @@ def test_rows_begin_as_inputs_do(system: System, limits: Limits) -> None:
             assert beside.output.endswith(b"line 1: cd: OLDPWD not set\n")
             assert terminal.beside("-x").output.endswith(b"line 1: -x: command not found\n")
             terminal.repeated()
+
+
+DATA = "/home/ubuntu/data"
+GONE = "rm -r ../data"
+THERE = (
+    "pwd",
+    "pwd; echo ran $? $PWD; ls; ls -a; echo > new; cat x",
+    "pwd -P; cd .; cd ..; pwd; cd data",
+    "cd; pwd; cd -",
+    "/bin/pwd; mkdir d; stat -c %h .",
+    "python3 -c 'import os; os.getcwd()' 2>&1 | tail -n 1",
+    "(cd /etc; pwd); bash -c pwd; exit 7",
+)
+"""Inputs of a shell whose working directory is gone."""
+
+
+def done(behavior: Behavior) -> tuple[list[bytes], int]:
+    """The lines that an input printed, which processes write side by side, and its exit code.
+
+    Bash says that a job's directory is gone where the job has not ended, in the middle of its line.
+    """
+    said = re.sub(rb"job-working-directory: .*\n", b"", behavior.output)
+    return sorted(said.splitlines()), behavior.exit_code
+
+
+@pytest.fixture
+def truths(observer: SandboxRunner) -> dict[str, tuple[list[bytes], int]]:
+    """What a bash does that is executed in the directory after that was removed."""
+    state = observer.state(DATA)
+    found = {}
+    for text in THERE:
+        execute = f"exec env -u PWD -u OLDPWD bash --norc --noprofile -c {shlex.quote(text)}"
+        found[text] = done(observer.run(f"{GONE}; {execute}", state))
+    assert [line.partition(b":")[0] for line in found["pwd"][0]] == [b"pwd", b"shell-init"]
+    return found
+
+
+def test_a_shell_beside_starts_in_a_directory_that_is_gone(
+    observer: SandboxRunner, truths: dict[str, tuple[list[bytes], int]]
+) -> None:
+    with ResidentShell(observer, DATA) as shell:
+        shell.run(f"{GONE}; cd /")
+        for text, truth in truths.items():
+            assert done(shell.beside(text)) == truth, text
+        assert shell.run("mkdir data; pwd").output == b"/\n"
+        shell.run(f"mkdir {DATA}")
+        assert shell.beside("pwd; ls").output == f"{DATA}\n".encode()
+        shell.run(f"mv {DATA} /tmp/data; touch {DATA}")
+        assert shell.beside("pwd").output.endswith(b"No such file or directory\n")
+
+
+MANY = "(mkdir /srv/{0}; cd /srv/{0}; seq 3000 | split -l 1 -a 4)"
+"""So many files that a resident shell begins a new layer over them."""
+
+
+@pytest.mark.parametrize(
+    "before", [(f"rm -r {DATA}; cd /",), ("cd /", MANY.format(1), f"rm -r {DATA}")]
+)
+def test_a_directory_is_gone_in_whatever_layer(
+    observer: SandboxRunner, before: tuple[str, ...], truths: dict[str, tuple[list[bytes], int]]
+) -> None:
+    with ResidentShell(observer, DATA) as shell:
+        for line in (*before, MANY.format(2), MANY.format(3), "echo behind"):
+            assert shell.run(line).exit_code == 0
+        for text, truth in truths.items():
+            assert done(shell.beside(text)) == truth, text
+        assert shell.beside("ls /srv/2 | wc -l; rm -r /srv/3").output.endswith(b"\n3000\n")
+        assert shell.run("ls /srv | grep 3").exit_code == 1
+
+
+def test_a_shell_stays_in_a_directory_that_is_gone(observer: SandboxRunner) -> None:
+    with ResidentShell(observer, "/home/ubuntu") as shell:
+        shell.run("cd data; rm -r ../data")
+        for number in range(3):
+            assert shell.run(MANY.format(number)).exit_code == 0
+        assert shell.run("pwd; cd ..; pwd; ls /srv | wc -l").output == (
+            b"/home/ubuntu/data\n/home/ubuntu\n4\n"
+        )
+
+
+def test_rows_beside_start_in_a_directory_that_is_gone(
+    observer: SandboxRunner, truths: dict[str, tuple[list[bytes], int]]
+) -> None:
+    for text, truth in truths.items():
+        rows = [Row(RowKind.AGAIN, GONE), Row(RowKind.END), Row(RowKind.BESIDE, text)]
+        for typed in (rows, [rows[0], rows[2]]):
+            assert done(observer.type(typed, DATA)) == truth, text
+    rows = [Row(RowKind.AGAIN, GONE), Row(RowKind.TYPED, "ls /proc/self/fd | wc -w")]
+    assert observer.type(rows, DATA).output == b"4\n"
+
+
+def test_a_terminal_whose_directory_is_gone_can_be_judged(system: System) -> None:
+    with shioenv.open_sandbox(system) as machine:
+        terminal = Terminal(machine, DATA)
+        terminal.run(f"{GONE}; sleep 300 &")
+        asked = terminal.beside(
+            "{ test -e x; echo $?; ls /home/ubuntu | grep -c data; pgrep sleep; } 2>&-"
+        )
+        assert asked.output.splitlines()[-2:] == [b"1", b"0"]
+        terminal.repeated()
+
+
+def test_a_shell_without_code_of_ours_says_that_the_directory_is_gone(system: System) -> None:
+    with shioenv.open_sandbox(system, Limits(without_shell_state=True)) as machine:
+        terminal = Terminal(machine, DATA)
+        terminal.run(GONE)
+        behavior = terminal.beside("echo ran")
+    assert behavior.output.endswith(f"cd: {DATA}: No such file or directory\n".encode())
+    assert behavior.exit_code == 1

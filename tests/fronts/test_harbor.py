@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from needs import needed_module
+from needs import needed_module, needs
 
 needed_module("harbor")
 
@@ -29,6 +30,7 @@ from shioenv.system.store import System, build_system  # noqa: E402
 from shioenv.tasks.harbor.check import ARTIFACTS, EVIDENCE  # noqa: E402
 from shioenv.tasks.harbor.export import (  # noqa: E402
     HOOK,
+    LABEL,
     export_tasks,
     name_of,
 )
@@ -303,6 +305,10 @@ def test_what_an_image_runs_is_there_and_no_change(tmp_path: Path) -> None:
         ("FROM debian:12\n", "none of ours"),
         ("", "none of ours"),
         ("FROM shioenv/debian-12:0123456789ab\n", "with the digest"),
+        ("FROM debian:12\nLABEL {label}=debian-12:0123456789ab\n", "with the digest"),
+        ("FROM debian:12\nLABEL {label}=debian-12\n", "none of ours"),
+        ("LABEL {label}={build}\nFROM debian:12\n", "none of ours"),
+        ("FROM {image}\nLABEL {label}={build}\n", "no system of ours"),
         ("FROM {image}\nRUN rm -r /\n", "no system of ours"),
         ('FROM {image}\nRUN ["/bin/sh", "-c", "true"]\n', "no system of ours"),
         ('FROM {image}\nRUN ["/bin/bash", "-c", 1]\n', "no system of ours"),
@@ -311,8 +317,9 @@ def test_what_an_image_runs_is_there_and_no_change(tmp_path: Path) -> None:
 )
 def test_a_task_of_another_image_is_refused(tmp_path: Path, text: str, why: str) -> None:
     (tmp_path / "environment").mkdir()
-    image = f"shioenv/debian-12:{build_system().digest[:12]}"
-    (tmp_path / "environment/Dockerfile").write_text(text.format(image=image))
+    build = f"debian-12:{build_system().digest[:12]}"
+    text = text.format(image=f"shioenv/{build}", build=build, label=LABEL)
+    (tmp_path / "environment/Dockerfile").write_text(text)
     with pytest.raises(UsageError, match=why):
         opened(tmp_path, tmp_path)
 
@@ -385,3 +392,72 @@ def test_machines_are_used_again_and_end_with_the_process(
     first, opened_then, second, opened_now = asyncio.run(twice())
     assert (first, second) == (0, 0)
     assert opened_now == opened_then
+
+
+PUSHED = f"example.org/debian@sha256:{'0' * 64}"
+
+
+@pytest.fixture(scope="module")
+def pushed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folders that name an image by its digest."""
+    place = tmp_path_factory.mktemp("pushed") / "tasks"
+    export_tasks(EXPORTED, place, image=PUSHED)
+    return place
+
+
+def test_a_pushed_image_is_the_system_that_its_label_names(pushed: Path, tmp_path: Path) -> None:
+    assert job(pushed, tmp_path, "-a", "oracle") == {f"shioenv/{one.id}": 1 for one in EXPORTED}
+
+
+SKILLED = """
+from harbor.agents.capabilities import AgentCapabilities
+from harbor.agents.nop import NopAgent
+
+
+class Agent(NopAgent):
+    capabilities = AgentCapabilities(skills=True)
+
+    async def run(self, instruction, environment, context):
+        await environment.exec(f"bash {self.skills_dir}/remove/do.sh", cwd="/home/ubuntu")
+"""
+
+
+def test_an_agent_is_not_punished_for_its_skills(
+    folders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "skilled.py").write_text(SKILLED)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    skill = tmp_path / "remove"
+    skill.mkdir()
+    (skill / "SKILL.md").write_text("---\nname: remove\ndescription: Remove the notes.\n---\n")
+    (skill / "do.sh").write_text(f"{TASKS[0].solution}\n")
+    folder = folders / name_of(TASKS[0])
+    rewards = job(folder, tmp_path, "-a", "skilled:Agent", "--skill", str(skill))
+    assert rewards == {f"shioenv/{TASKS[0].id}": 1}
+
+
+def findings(place: Path, *options: str) -> dict[str, set[str]]:
+    """The rules that `harbor lint` finds broken in each file, by the file's name."""
+    harbor = Path(sys.executable).with_name("harbor")
+    command = [str(harbor), "lint", "--json", *options, *map(str, sorted(place.iterdir()))]
+    told = {**os.environ, "HARBOR_TELEMETRY": "0"}
+    done = subprocess.run(command, env=told, capture_output=True, text=True, timeout=60)
+    assert done.returncode in (0, 1), done.stderr
+    found: dict[str, set[str]] = {}
+    for one in json.loads(done.stdout):
+        found.setdefault(Path(one["path"]).name, set()).add(one["rule"])
+    assert bool(found) == bool(done.returncode)
+    return found
+
+
+@needs("harbor lint")
+def test_harbor_lint_finds_what_the_page_explains(folders: Path, pushed: Path) -> None:
+    assert findings(folders) == {}
+    assert findings(pushed) == {}
+    page = Path(__file__).parents[2].joinpath("docs/how-to/harbor.md").read_text()
+    _, _, part = page.partition("\n## What `harbor lint` finds\n")
+    explained = set(re.findall(r"^\| `([a-z-]+)` \|", part.partition("\n## ")[0], re.MULTILINE))
+    found = findings(folders, "--select", "ALL")
+    assert found == {"task.toml": {"root-agent"}, "Dockerfile": {"unpinned-image"}}
+    assert explained == set().union(*found.values())
+    assert findings(pushed, "--select", "ALL") == {"task.toml": {"root-agent"}}

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -13,7 +14,8 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -38,45 +40,81 @@ from shioenv.tasks.task import write_tasks  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("system")
 
-SERVE = [sys.executable, "-m", "shioenv.cli.main", "serve", "openenv"]
-
 
 @contextmanager
-def serving(directory: Path, *options: str) -> Iterator[tuple[str, int]]:
-    """`shioenv serve openenv` on a port of the host's choice: its address and process id."""
+def serving(directory: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Start `shioenv serve openenv` as people do, on a port of the host's choice: its address."""
     file = directory / "tasks.jsonl"
     write_tasks(TASKS, file)
-    server = subprocess.Popen(
-        [*SERVE, str(file), "--port", "0", "--sessions", "2", *options],
+    command = [sys.executable, "-m", "shioenv.cli.main", "serve", "openenv", str(file)]
+    with subprocess.Popen(
+        [*command, "--port", "0", "--max-turns", "4", "--sessions", "2", *options],
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONUNBUFFERED": "1"},
-    )
-    assert server.stderr is not None
-    address = None
-    for line in server.stderr:
-        if found := re.search(r"running on (http://\S+)", line):
-            address = found[1]
-            break
-    assert address, "the server ended before it listened"
-    yield address, server.pid
-    server.terminate()
-    _, printed = server.communicate(timeout=60)
-    assert server.returncode in (0, -15)
-    assert "Traceback" not in printed
+    ) as server:
+        assert server.stderr is not None
+        address = None
+        for line in server.stderr:
+            if found := re.search(r"running on (http://\S+)", line):
+                address = found[1]
+                break
+        try:
+            assert address, "the server ended before it listened"
+            yield server, address
+        finally:
+            server.terminate()
 
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with serving(tmp_path_factory.mktemp("openenv"), "--max-turns", "4") as (address, _):
+    with serving(tmp_path_factory.mktemp("openenv")) as (_, address):
         yield address
 
 
 @pytest.fixture(scope="module")
 def impatient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, int]]:
-    """A server whose sessions wait two seconds for their clients."""
-    with serving(tmp_path_factory.mktemp("impatient"), "--idle", "2") as made:
-        yield made
+    """A server whose sessions wait two seconds for their clients: its address and process id."""
+    with serving(tmp_path_factory.mktemp("impatient"), "--idle", "2") as (server, address):
+        yield address, server.pid
+        server.terminate()
+        assert "Traceback" not in server.communicate(timeout=60)[1]
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
+def test_a_server_that_is_stopped_ends_its_sessions_and_leaves_no_process(
+    tmp_path: Path, number: signal.Signals, status: int
+) -> None:
+    with serving(tmp_path) as (server, address), ThreadPoolExecutor(1) as threads:
+        session = client(address).__enter__()
+        session.reset(task=TASKS[0].id)
+        running = threads.submit(session.step, TypedLine(line="sleep 2"))
+        while "sleep" not in map(name_of, left := below(server.pid)):
+            assert not running.done(), running.result()
+            time.sleep(0.01)
+        server.send_signal(number)
+        _, said = server.communicate(timeout=60)
+        assert server.returncode == status
+        assert said == ("interrupted\n" if status else "")
+        assert not any(name_of(each) for each in left)
+        assert running.exception(60) is not None or running.result().done
+
+
+def below(process: int) -> list[int]:
+    """The descendants of a process."""
+    found = []
+    with suppress(OSError):
+        for thread in Path(f"/proc/{process}/task").iterdir():
+            for child in map(int, (thread / "children").read_text().split()):
+                found += [child, *below(child)]
+    return found
+
+
+def name_of(process: int) -> str:
+    """The name of a process; "" for one that is gone."""
+    with suppress(OSError):
+        return Path(f"/proc/{process}/comm").read_text().strip()
+    return ""
 
 
 def client(url: str) -> Any:
@@ -241,14 +279,16 @@ def test_a_client_that_takes_no_answer_is_gone_too() -> None:
     """As where a process was stopped while it had many answers to read."""
 
     async def answering(scope: Any, receive: Any, send: Any) -> None:
-        await send({"type": "websocket.send", "text": "an answer"})
+        for _ in range(2):
+            await send({"type": "websocket.send", "text": "an answer"})
+        received.append((await receive())["type"])
 
     async def never(*message: Any) -> Any:
         await asyncio.Event().wait()
 
-    served = IdleSessions(answering, 0.01)
-    with pytest.raises(TimeoutError):
-        asyncio.run(served({"type": "websocket"}, never, never))
+    received: list[str] = []
+    asyncio.run(IdleSessions(answering, 0.01)({"type": "websocket"}, never, never))
+    assert received == ["websocket.disconnect"]
 
 
 @pytest.mark.parametrize("idle", [0.0, -1.0, float("nan"), float("inf")])

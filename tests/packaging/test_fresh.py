@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).parents[2] / "scripts" / "fresh.sh"
+ROOT = Path(__file__).parents[2]
+SCRIPT = ROOT / "scripts" / "fresh.sh"
 FUNCTIONS = ("registry_environment", "registry_directories", "mirror")
 
 
@@ -43,6 +45,35 @@ def test_what_a_wheel_needs_is_what_the_page_says() -> None:
     (line,) = [line for line in asked if "install.md" in line]
     done = subprocess.run(
         ["bash", "-euc", f"{line}; echo $installed"],
-        cwd=SCRIPT.parents[1] / "docs/how-to", capture_output=True, text=True, check=True,
+        cwd=ROOT / "docs/how-to", capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert {"python3-venv", "uidmap", "mmdebstrap"} <= set(done.stdout.split())
+
+
+def test_continuous_integration_runs_skipped_tests_of_its_machine() -> None:
+    """Root runs all tests there, and an ordinary user some of them."""
+    run = (ROOT / ".ci/run").read_text()
+    (machine,) = re.findall(r"^make fresh MACHINES=(\S+)$", run, re.MULTILINE)
+    (skipped,) = re.findall(r"^make test-skipped SKIPPED=build/fresh/(\S+)\.skipped$", run, re.M)
+    assert machine.endswith(":root+user")
+    assert skipped == machine.replace(":", "-")
+
+
+def planned(target: str) -> list[list[str]]:
+    """The commands that make would run, split into words."""
+    done = subprocess.run(
+        ["make", "--dry-run", target], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    return [line.split() for line in done.stdout.splitlines()]
+
+
+def test_every_night_all_machines_are_followed() -> None:
+    assert ["scripts/fresh.sh"] in planned("nightly"), "without a name it follows all"
+
+
+def test_what_an_ordinary_user_runs_are_tests() -> None:
+    (words,) = [words for words in planned("test-user") if words[0].endswith("/pytest")]
+    paths = [word for word in words if word.startswith("tests/")]
+    assert len(paths) > 3
+    for path in paths:
+        assert list(ROOT.glob(path)), path

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -49,20 +50,56 @@ def test_what_the_encoding_lacks_is_escaped() -> None:
     assert b"Traceback" not in refused.stderr
 
 
+WORD = b"caf\xe9"
+"""A word that is not UTF-8."""
+
+JSON: dict[str, tuple[list[str | bytes], dict[str, Any]]] = {
+    "run": (["run", "--json", b"echo " + WORD], {"input": b"echo " + WORD}),
+    "score": (
+        ["score", "--json", "--budget", "4", b"echo " + WORD],
+        {"input": b"echo " + WORD, "input_args": [b"echo", WORD]},
+    ),
+    "a score without a grammar": (
+        ["score", "--json", "--budget", "4", b"nosuch-" + WORD + b" a"],
+        {
+            "input_args": [b"nosuch-" + WORD, b"a"],
+            "reading": [b"nosuch-" + WORD + b" has no grammar: every word is an argument"],
+        },
+    ),
+    "predict": (["predict", "--json", b"echo " + WORD], {"input": b"echo " + WORD}),
+    "grammar parse": (["grammar", "parse", "--json", b"echo " + WORD], {"input": b"echo " + WORD}),
+    "preview": (["preview", "--json", "--", "echo", WORD], {"command": [b"echo", WORD]}),
+    "generate": (
+        ["generate", "--json", "--count", "1", "--workers", "1", "--command", "true", WORD],
+        {"directory": WORD},
+    ),
+}
+"""Commands, and members of what they print as JSON whose bytes are not UTF-8."""
+
+
 @pytest.mark.usefixtures("system")
-def test_an_input_that_is_not_utf8_is_valid_unicode_with_its_bytes_beside() -> None:
-    word = b"caf\xe9"
-    for before, field in ((["run"], "input"), (["preview"], "command")):
-        words = [b"echo " + word] if field == "input" else [b"echo", word]
-        command: list[str | bytes] = [SCRIPT, *before, "--json", "--", *words]
-        done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, check=True)
-        document = json.loads(done.stdout)
-        done.stdout.decode("utf-8")
-        assert b"\\ud" not in done.stdout
-        encoded = document[f"{field}_b64"]
-        if field == "input":
-            assert document[field] == "echo caf\ufffd"
-            assert base64.b64decode(encoded) == b"echo caf\xe9"
-        else:
-            assert document[field] == ["echo", "caf\ufffd"]
-            assert [base64.b64decode(each) for each in encoded] == [b"echo", word]
+@pytest.mark.parametrize("name", JSON)
+def test_json_of_what_is_not_utf8_is_valid_with_the_bytes_beside(tmp_path: Path, name: str) -> None:
+    words, expected = JSON[name]
+    place = tmp_path / os.fsdecode(WORD)
+    place.mkdir()
+    done = subprocess.run(
+        [SCRIPT, *words], capture_output=True, stdin=subprocess.DEVNULL, check=False, cwd=place
+    )
+    document = json.loads(done.stdout.decode("utf-8", "strict"))
+    json.dumps(document, ensure_ascii=False).encode("utf-8", "strict")
+    for member, content in expected.items():
+        several = isinstance(content, list)
+        every = content if several else [content]
+        shown = [each.decode("utf-8", "replace") for each in every]
+        assert document[member] == (shown if several else shown[0])
+        encoded = document[f"{member}_b64"]
+        assert list(map(base64.b64decode, encoded if several else [encoded])) == every
+    if name == "preview":
+        assert base64.b64decode(document["cwd_b64"]) == os.fsencode(place)
+
+
+@pytest.mark.usefixtures("system")
+def test_json_without_such_a_text_has_no_bytes_beside() -> None:
+    document = json.loads(ran("POSIX", "run", "--json", "echo dž").stdout)
+    assert [name for name in document if name.endswith("_b64")] == ["output_b64"]

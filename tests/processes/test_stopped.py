@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import signal
 import subprocess
@@ -12,10 +13,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from shioenv.behavior.observe import open_sandbox
+from shioenv.evaluation import asking
 from shioenv.execution.job import NumberedJob
 from shioenv.execution.local import LocalExecutor
 from shioenv.execution.process import WorkerProcess
@@ -135,11 +139,8 @@ def test_nothing_of_a_sandbox_outlives_its_owner(role: str, number: int) -> None
 def paused(process: int, seconds: float) -> Iterator[None]:
     """Stops all below a process once something sleeps there, and goes on after a while."""
 
-    def sleepers() -> list[int]:
-        return [each for each in below(process) if b"sleep\0" in command_of(each)]
-
     def pause() -> None:
-        assert until(sleepers)
+        assert until(lambda: sleepers_below(process))
         chosen = below(process)
         for number, wait in ((signal.SIGSTOP, seconds), (signal.SIGCONT, 0.0)):
             for each in chosen:
@@ -166,6 +167,49 @@ def test_a_pause_of_everything_takes_no_time_from_an_input(system: System) -> No
             behavior = sandbox.run("sleep 0.4; seq 100000")
         assert behavior == sandbox.run("seq 100000")
         assert not behavior.timed_out
+
+
+def sleepers_below(process: int) -> list[int]:
+    return [each for each in below(process) if b"sleep\0" in command_of(each)]
+
+
+@contextmanager
+def starved(process: int) -> Iterator[None]:
+    """Keeps a process from the processor while something sleeps below this one."""
+    processor = min(os.sched_getaffinity(0))
+    hogs = [subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range(8)]
+    for hog in hogs:
+        os.kill(hog.pid, signal.SIGSTOP)
+        os.sched_setaffinity(hog.pid, {processor})
+
+    def starve() -> None:
+        assert until(lambda: sleepers_below(os.getpid()))
+        sleepers = sleepers_below(os.getpid())
+        os.sched_setaffinity(process, {processor})
+        os.sched_setscheduler(process, os.SCHED_IDLE, os.sched_param(0))
+        for hog in hogs:
+            os.kill(hog.pid, signal.SIGCONT)
+        until(lambda: all(state_of(each) == "Z" for each in sleepers))
+        for hog in hogs:
+            hog.kill()
+
+    thread = threading.Thread(target=starve)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
+        for hog in hogs:
+            hog.kill()
+            hog.wait()
+
+
+def test_a_busy_host_gives_an_input_no_time(system: System) -> None:
+    with open_sandbox(system, Limits(wall_seconds=0.5)) as sandbox:
+        sandbox.run("true")
+        with starved(of_sandbox("supervisor", os.getpid())):
+            behavior = sandbox.run("sleep 4; echo done")
+    assert behavior.timed_out
 
 
 @pytest.mark.usefixtures("system")
@@ -321,3 +365,42 @@ def test_only_a_stop_that_lasts_counts() -> None:
             assert looks == [False] * (stopped.LASTING_LOOKS - 1) + [True]
         finally:
             process.kill()
+
+
+# ---- what is waited for ----
+
+
+def busy(seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        pass
+
+
+def stop(seconds: float) -> None:
+    """Has this process be stopped for a while."""
+    own = os.getpid()
+    subprocess.run(["sh", "-c", f"kill -STOP {own}; sleep {seconds}; kill -CONT {own}"], check=True)
+
+
+@pytest.mark.parametrize(("what", "more"), [(busy, False), (stop, True)])
+def test_only_a_stop_gives_a_predictor_more_time(
+    what: Callable[[float], None], more: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wait(connections: list[object], patience: float) -> list[object]:
+        what(patience + 0.5)
+        return []
+
+    monkeypatch.setattr(stopped, "LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(asking, "wait", wait)
+    pool: Any = object.__new__(asking.PredictorPool)
+    pool._workers = [SimpleNamespace(deadline=100.0)]
+    assert pool._wait([], math.inf) == []
+    assert (pool._workers[0].deadline > 100.0) == more
+
+
+def test_a_kernel_that_does_not_say_who_waits_gives_nobody_more_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for text in (b"0 0 0\n", b"", b"none"):
+        monkeypatch.setattr(Path, "read_bytes", lambda path, text=text: text)
+        assert math.isnan(stopped.active_seconds())

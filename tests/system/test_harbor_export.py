@@ -12,7 +12,7 @@ import pytest
 from fronts_tasks import BROKEN, EXPORTED, TASKS
 from msgspec.structs import replace
 
-from shioenv.errors import OutputExistsError, TaskError
+from shioenv.errors import OutputExistsError, TaskError, UsageError
 from shioenv.live.entered import EnteredMachine
 from shioenv.system.store import System
 from shioenv.tasks.harbor.export import (
@@ -48,6 +48,7 @@ def test_the_command_writes_a_folder_for_each_task(tmp_path: Path) -> None:
     assert ANSWER in (user / "solution/solve.sh").read_text()
     assert json.loads((user / "tests/goal.json").read_text()) == {"entries": {}, "output": "root\n"}
     dockerfile = (broken / "environment/Dockerfile").read_text().splitlines()
+    assert "FROM example.org/x:1" in dockerfile  # so that it is broken without a local image
     assert dockerfile[-1] == 'RUN ["/bin/bash", "-c", "chmod 000 documents/notes.txt"]'
     entries = json.loads((broken / "tests/goal.json").read_text())["entries"]
     assert entries["/home/ubuntu/documents/notes.txt"]["mode"] == "-rw-r--r--"
@@ -105,3 +106,16 @@ def test_what_cannot_be_told_is_refused_by_its_reason(tmp_path: Path) -> None:
     assert not (tmp_path / "none").exists()
     with pytest.raises(TaskError, match="ids"):
         export_tasks([plain, plain], tmp_path / "twice")
+
+
+@pytest.mark.parametrize("image", ["", "a b", "a\nRUN rm -r /", "--platform=x"])
+def test_an_image_is_a_reference(tmp_path: Path, image: str) -> None:
+    with pytest.raises(UsageError, match="no image reference"):
+        export_tasks(EXPORTED, tmp_path / "out", image=image)
+    assert not (tmp_path / "out").exists()
+
+
+def test_one_image_is_not_that_of_two_systems(tmp_path: Path) -> None:
+    tasks = [TASKS[0], replace(TASKS[0], id="other", system="ubuntu-24.04")]
+    with pytest.raises(UsageError, match="of 2: debian-12, ubuntu"):
+        export_tasks(tasks, tmp_path / "out", image="example.org/x:1")

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -162,6 +163,20 @@ def test_what_was_learned_is_kept_until_the_model_is_written(
     assert not asked
     assert (tmp_path / "small.model").is_file()
     assert not list((tmp_path / "cache" / "unfinished").iterdir())
+
+
+def test_a_dataset_of_another_build_is_refused(
+    dataset: Path, tmp_path: Path, system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from shioenv.training.material import system_of
+    from shioenv.training.memory import train_memory
+
+    assert system_of(dataset).digest == system.digest
+    rebuilt = replace(system, digest="0" * 64)
+    monkeypatch.setattr("shioenv.training.material.find_system", lambda name=None: rebuilt)
+    monkeypatch.setattr("shioenv.files.unfinished.cache_directory", lambda: tmp_path / "cache")
+    with pytest.raises(ModelError, match="has the digest 000000000000"):
+        train_memory([dataset], tmp_path / "model", name="small", questions=5, seed=0)
 
 
 def test_training_by_another_plan_takes_no_questions_over(

@@ -88,7 +88,9 @@ def _sequence(text: str) -> list[str] | None:
     if any(len(each or "") > _MOST_DIGITS for each in match.groups()):
         raise Abstained(f"{text!r:.40} stands for numbers that are too long")
     if first is not None:
-        width = max((len(each) for each in (first, last) if re.match(r"-?0\d", each)), default=0)
+        # a leading zero of one end makes all numbers as wide as the wider end
+        is_padded = any(re.match(r"-?0\d", each) for each in (first, last))
+        width = max(len(first), len(last)) if is_padded else 0
         low, high = int(first), int(last)
     else:
         if one.isdigit() or other.isdigit() or "_" in (one, other):

@@ -71,6 +71,13 @@ class ScriptReader:
         # a backslash in front of the end of the script is dropped with the newline behind it
         return text if _CONTINUED.search(text) else text.removesuffix("\n")
 
+    def status(self, exit_code: int) -> int:
+        """The status of a shell that reads the newest command, which `bash -c` ended like this.
+
+        Where Bash refuses a substitution, `bash -c` ends with 127, and any other shell with 2.
+        """
+        return 2 if self.refused and exit_code == 127 else exit_code
+
     def commands(self, next_line: Callable[[bool], str]) -> Iterator[str]:
         """The commands of a script, up to one that Bash refuses.
 

@@ -59,21 +59,23 @@ def matches(pattern: str, text: str) -> bool:
 def paths(pattern: str, state: State) -> list[str]:
     """The path names that a pattern matches in a state, sorted by their bytes.
 
-    A leading `.` of a name matches only a `.` that is written. Errors: Abstained for a pattern of
-    too many parts.
+    A leading `.` of a name matches only a `.` that is written. `.` and `..` match nothing where the
+    shell has the option `globskipdots`, which is on by default since Bash 5.2. Errors: Abstained
+    for a pattern of too many parts.
     """
     spend(_COMPILED * len(pattern))
     absolute = pattern.startswith("/")
     parts = [part for part in pattern.split("/") if part]
     if len(parts) > _MOST_PARTS:
         raise Abstained("a pattern of path names has too many parts")
-    found = list(_walk("/" if absolute else "", parts, state))
+    skips_dots = state.before.document["shell_options"].get("globskipdots", False)
+    found = list(_walk("/" if absolute else "", parts, state, skips_dots=skips_dots))
     if pattern.endswith("/"):
         found = [f"{path}/" for path in found if _is_directory(path, state)]
     return sorted(found, key=lambda path: path.encode("utf-8", "surrogateescape"))
 
 
-def _walk(base: str, parts: list[str], state: State) -> Iterator[str]:
+def _walk(base: str, parts: list[str], state: State, *, skips_dots: bool) -> Iterator[str]:
     if not parts:
         yield base
         return
@@ -84,10 +86,10 @@ def _walk(base: str, parts: list[str], state: State) -> Iterator[str]:
             if _exists(path, state):
                 yield path
         elif _is_directory(path, state):
-            yield from _walk(path + "/", rest, state)
+            yield from _walk(path + "/", rest, state, skips_dots=skips_dots)
         return
     names = _names(base or ".", state)
-    if first.startswith("."):
+    if first.startswith(".") and not skips_dots:
         names = [".", "..", *names]
     for name in names:
         if name.startswith(".") and not first.startswith((".", "\\.")):
@@ -100,7 +102,7 @@ def _walk(base: str, parts: list[str], state: State) -> Iterator[str]:
         if not rest:
             yield path
         elif _is_directory(path, state):
-            yield from _walk(path + "/", rest, state)
+            yield from _walk(path + "/", rest, state, skips_dots=skips_dots)
 
 
 def _names(path: str, state: State) -> list[str]:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from shioenv.bash.builtins import DECLARING, FILLING
-from shioenv.bash.program import For, Function, Simple
+from shioenv.bash.program import Coprocess, Counting, For, Function, Simple, Verbatim
 from shioenv.bash.read import read
 from shioenv.bash.scan import Refused
 from shioenv.bash.walk import commands, redirects_of
-from shioenv.bash.words import split_words
+from shioenv.bash.words import split_words, unquoted
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,8 @@ class PlacedWord:
     end: int
     sign: str = ""
     """The operator of the redirection whose target the word is; "" for other words."""
+    names_variable: bool = False
+    """Whether a command takes the word as the name of a variable that it sets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +46,11 @@ class Places:
     uses: tuple[tuple[str, int], ...]
     """Variables that are expanded unedited, each with where its expansion begins.
 
-    `${x:-y}` is left out: it names another value."""
+    `${x:-y}` is left out: it names another value. Those of here-documents have the place -1."""
     sets: frozenset[str]
-    """Variables that are given a value somewhere; a function sets `@`, `*` and `1` to `9`."""
+    """Variables that are given a value somewhere, also by arithmetic and by `${x:=y}`.
+
+    A function sets `@`, `*` and `1` to `9`."""
     sudo: tuple[tuple[int, int], ...]
     """Where `sudo` with its options stands before a command: start and end, in characters."""
     parsed: bool
@@ -62,33 +66,42 @@ def read_places(text: str) -> Places:
         return Places((text,), words, (), frozenset(), tuple(_sudo(words)), parsed=False)
     found: list[str] = []
     words_found: list[PlacedWord] = []
-    sets: set[str] = set()
+    sets = set(_assigned_by_expansions(text))
+    uses = list(source.expansions)
     sudo: list[tuple[int, int]] = []
     whole = {(one.start, one.end) for one in source.substitutions}
     for command, shift in commands(source):
         for redirect in redirects_of(command):
+            if isinstance(redirect.descriptor, str):
+                sets.add(redirect.descriptor)
             if redirect.operator not in ("<<", "<<<"):
                 start = redirect.end - len(redirect.target) + shift
                 words_found.append(
                     PlacedWord(redirect.target, start, redirect.end + shift, redirect.operator)
                 )
+            if redirect.operator == "<<" and not redirect.quoted:
+                uses += ((name, -1) for name in _expanded(redirect.target))
         if isinstance(command, For):
             sets.add(command.name)
             words_found += _words(command.words or (), command.places, shift)
+        elif isinstance(command, Counting):
+            sets.update(_assigned(";".join(command.expressions)))
+        elif isinstance(command, Verbatim):
+            sets.update(_assigned(command.text) if command.text.startswith("((") else ())
+        elif isinstance(command, Coprocess):
+            sets.update((command.name, f"{command.name}_PID"))
         elif isinstance(command, Function):
             sets.update(("@", "*", *"123456789"))
         elif isinstance(command, Simple):
             sets.update(_ASSIGNED.split(word)[0] for word in command.assignments)
             if command.words:
                 count = len(command.assignments)
-                every = list(_words(command.words, command.places[count:], shift))
+                setting = _Setting(command.words)
+                sets.update(setting.variables)
+                every = list(_words(command.words, command.places[count:], shift, setting.places))
                 words_found += every
                 found.append(" ".join((*command.assignments, *command.words)))
                 sudo += _sudo(every)
-                if command.words[0] in _SETTING:
-                    sets.update(_ASSIGNED.split(word)[0] for word in command.words[1:])
-                if (name := _printed_into(command.words)) is not None:
-                    sets.add(_ASSIGNED.split(name)[0])
     return Places(
         tuple(found),
         tuple(
@@ -96,23 +109,77 @@ def read_places(text: str) -> Places:
             for word in sorted(words_found, key=lambda word: word.start)
             if (word.start, word.end) not in whole
         ),
-        source.expansions,
+        tuple(uses),
         frozenset(sets),
         tuple(sudo),
         parsed=True,
     )
 
 
-def _printed_into(words: tuple[str, ...]) -> str | None:
-    """The variable that `printf -v` fills; None where there is none."""
-    if words[0] != "printf" or len(words) < 2 or not words[1].startswith("-v"):
-        return None
-    return words[1][2:] or (words[2] if len(words) > 2 else None)
+class _Setting:
+    """The variables that a simple command sets: their names, and which words are such names."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self.variables: set[str] = set()
+        self.places: set[int] = set()
+        texts = [unquoted(word) for word in words]
+        first = 0
+        while texts[first] in ("builtin", "command") and first + 1 < len(texts):
+            first += 1
+            while texts[first].startswith("-") and first + 1 < len(texts):
+                first += 1
+        option = _NAMED_BY_OPTION.get(texts[first])
+        for place, text in enumerate(texts[first + 1 :], first + 1):
+            if texts[first] == "let":
+                self.variables.update(_assigned(text))
+            elif texts[first] in _SETTING or (
+                option and texts[place - 1] == option and (place == first + 2 or option == "-p")
+            ):
+                self.variables.add(_ASSIGNED.split(text)[0])
+                if _NAME.fullmatch(text):
+                    self.places.add(place)
+            elif option and place == first + 1 and text.startswith(option):
+                self.variables.add(_ASSIGNED.split(text[len(option) :])[0])
 
 
+def _expanded(document: str) -> Iterator[str]:
+    """The variables that are expanded unedited in a here-document."""
+    for match in _EXPANDED.finditer(document):
+        if name := match[1] or match[2]:
+            yield name
+
+
+def _assigned(arithmetic: str) -> Iterator[str]:
+    """The variables that an arithmetic expression gives a value."""
+    for match in _ASSIGNING.finditer(arithmetic):
+        yield match[1] or match[2]
+
+
+def _assigned_by_expansions(text: str) -> Iterator[str]:
+    """The variables that expansions in a text give a value: `$((x = 1))`, `${x:=y}`."""
+    for match in _ARITHMETIC.finditer(text):
+        yield from _assigned(match[1])
+    yield from (match[1] for match in _DEFAULTING.finditer(text))
+
+
+_NAMED_BY_OPTION = {"printf": "-v", "wait": "-p"}
+"""Builtins that set the variable which the value of an option names."""
+_NAME = re.compile(r"[A-Za-z_]\w*(?:\[[^\]]*\])?", re.ASCII)
+_ASSIGNING = re.compile(
+    r"(?<![\w$])([A-Za-z_]\w*)(?:\[[^\]]*\])?\s*(?:\+\+|--|(?:[-+*/%&^|]|<<|>>)?=(?!=))"
+    r"|(?:\+\+|--)\s*([A-Za-z_]\w*)",
+    re.ASCII,
+)
+_ARITHMETIC = re.compile(r"\$\(\((.*?)\)\)", re.DOTALL)
+_DEFAULTING = re.compile(r"\$\{([A-Za-z_]\w*)(?:\[[^\]]*\])?:?=", re.ASCII)
+_EXPANDED = re.compile(r"\\.|\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\})", re.ASCII | re.DOTALL)
 _ASSIGNED = re.compile(r"[\[+=]")
 _SETTING = DECLARING | FILLING | {"unset"}
-_WITH_VALUE = frozenset({"-u", "-g", "-U", "-C", "-h", "-p", "-r", "-t", "-D", "-R", "-T"})
+_WITH_VALUE = re.compile(
+    r"-[^-CDghpRrTtUu]*[CDghpRrTtUu]|--(?:ch(?:dir|root)|close-from|command-timeout|group|host"
+    r"|other-user|prompt|role|type|user)"
+)
+"""An option of `sudo` whose value is the next word."""
 _BEFORE = frozenset({"-exec", "-execdir", "-ok", "-okdir", "xargs", "env", "nohup", "time"})
 
 
@@ -125,15 +192,26 @@ def _sudo(words: tuple[PlacedWord, ...] | list[PlacedWord]) -> Iterator[tuple[in
             not index or before in _BEFORE or (runs and before.startswith("-")) or before == "sudo"
         ):
             continue
-        after = index + 1
-        while after < len(words) and words[after].text.startswith("-"):
-            after += 2 if words[after].text in _WITH_VALUE else 1
+        after = sudo_end([each.text for each in words], index)
         yield word.start, words[after].start if after < len(words) else words[-1].end
 
 
-def _words(texts: tuple[str, ...], places: tuple[int, ...], shift: int) -> Iterator[PlacedWord]:
-    for text, place in zip(texts, places, strict=True):
-        yield PlacedWord(text, place + shift, place + shift + len(text))
+def sudo_end(words: Sequence[str], start: int) -> int:
+    """The place behind `sudo`, which stands at `start`, and its options."""
+    after = start + 1
+    while after < len(words) and words[after].startswith("-"):
+        if words[after] == "--":
+            return after + 1
+        after += 2 if _WITH_VALUE.fullmatch(words[after]) else 1
+    return after
+
+
+def _words(
+    texts: tuple[str, ...], places: tuple[int, ...], shift: int, names: Collection[int] = ()
+) -> Iterator[PlacedWord]:
+    for number, (text, place) in enumerate(zip(texts, places, strict=True)):
+        start, end = place + shift, place + shift + len(text)
+        yield PlacedWord(text, start, end, names_variable=number in names)
 
 
 def _split(text: str) -> Iterator[PlacedWord]:

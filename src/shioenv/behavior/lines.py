@@ -275,7 +275,7 @@ class Lines:
     def _kill(self) -> None:
         if self.ended:
             return
-        self.beside(f"kill -9 {SHELL_PID}")
+        self._beside(self._sandbox.run_beside, Request(f"kill -9 {SHELL_PID}", cwd="/"))
         endless = Request(_ENDLESS, cwd=self._cwd, wall_seconds=_AT_ONCE)
         with suppress(ShellEndedError):  # killed, and not yet seen to be when it was looked at
             for ask in (self._sandbox.look, lambda: self._run(endless)):

@@ -44,7 +44,7 @@ class NoisyNames:
 
     exact: frozenset[str] = frozenset()
     patterns: tuple[str, ...] = ()
-    """Names in which NUL stands for any character."""
+    """Names in which NUL stands for any character but `/` and `~`, which begins its escape."""
 
     def __bool__(self) -> bool:
         return bool(self.exact or self.patterns)
@@ -152,5 +152,6 @@ def _common(names: Sequence[str]) -> str:
 
 def _fits(name: str, pattern: str) -> bool:
     return len(name) == len(pattern) and all(
-        expected in ("\0", char) for char, expected in zip(name, pattern, strict=True)
+        expected == char or (expected == "\0" and char not in "/~")
+        for char, expected in zip(name, pattern, strict=True)
     )

@@ -57,7 +57,8 @@ class CommandGroup(TyperGroup):
             print_error(error)
             raise typer.Exit(error.exit_status) from error
         except KeyboardInterrupt as error:
-            print("interrupted", file=sys.stderr)
+            if not hasattr(error, "__notes__"):  # else a line says what is kept
+                print("interrupted", file=sys.stderr)
             raise typer.Exit(INTERRUPTED) from error
         except Exception as error:
             if type(error).__name__ == "BadParameter":  # of click, or of typer's copy of it

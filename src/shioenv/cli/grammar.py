@@ -350,7 +350,6 @@ def usage(
     The table holds names of commands and options, operators, and the forms of words. Nothing else
     of an input goes into the table.
     """
-    import json
     from dataclasses import replace
 
     from shioenv.grammar.describe import Describer
@@ -362,7 +361,7 @@ def usage(
     describer = Describer(load_grammars(own=own_grammars(own)))
     made = count_usage(map(describer.describe, _lines(file)), about)
     document = replace(NAMED["people"], usage=made, utility_share=1.0).to_json()
-    return shared.Printout(document, [json.dumps(document, indent=1, ensure_ascii=False).encode()])
+    return shared.Printout(document, [printing.json_bytes(document, indent=1)])
 
 
 def _goals(made: GrammarReport) -> Iterator[str]:

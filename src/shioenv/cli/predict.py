@@ -137,7 +137,7 @@ def _inputs(path: Path) -> Iterator[str]:
 
 def _document(text: str, cwd: str, model: Model, answer: Answer) -> dict[str, Any]:
     return {
-        **printing.text_fields("input", text),
+        "input": text,
         "cwd": cwd,
         "model": model.version,
         **_behavior(answer),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import os
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -112,11 +110,8 @@ def preview(
 
 def document(command: list[str], made: Preview) -> dict[str, Any]:
     """What `shioenv preview --json` prints."""
-    words = [printing.text_fields("word", word) for word in command]
-    encoded = [base64.b64encode(os.fsencode(word)).decode() for word in command]
     return {
-        "command": [word["word"] for word in words],
-        **({"command_b64": encoded} if any(len(word) > 1 for word in words) else {}),
+        "command": command,
         "cwd": made.start,
         **made.behavior.to_json(),
         "diff": made.diff,

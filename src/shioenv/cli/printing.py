@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -15,29 +15,74 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 
-def print_json(document: Any, *, indent: int | None = None) -> None:
-    """Print one JSON document on standard output.
+_HALF = re.compile("[\ud800-\udfff]")
+"""Half a surrogate pair; Python keeps a byte that is not UTF-8 as one."""
 
-    Where a text (as of a file name) has a lone surrogate, all characters but ASCII are escaped.
+
+def print_json(document: Any, *, indent: int | None = None) -> None:
+    """Print one JSON document on standard output, as `json_bytes` has it."""
+    write(json_bytes(document, indent=indent) + b"\n")
+
+
+def json_bytes(document: Any, *, indent: int | None = None) -> bytes:
+    """A JSON document in strict UTF-8, without halves of surrogate pairs.
+
+    A text whose bytes are not UTF-8, as of an argument or a path, has U+FFFD in their place. The
+    member `NAME_b64` beside such a member `NAME` has the text's bytes as base64. Where the member
+    is a list with such a text, `NAME_b64` is a list with the bytes of every text in it. Where
+    the name of a member has such bytes, the names of its object are written as those of files are.
     """
     text = json.dumps(document, ensure_ascii=False, indent=indent)
     try:
-        content = text.encode()
+        return text.encode()
     except UnicodeEncodeError:
-        content = json.dumps(document, indent=indent).encode()
-    write(content + b"\n")
+        return json.dumps(_unicode(document), ensure_ascii=False, indent=indent).encode()
 
 
-def text_fields(name: str, text: str) -> dict[str, str]:
-    """A text that the caller gave, as a field of a JSON document.
-
-    Where the text is not UTF-8, a second field has its bytes as base64, as outputs have.
-    """
+def _unicode(value: Any) -> Any:
+    """The value with valid Unicode as texts, and the bytes of other texts beside them."""
     from shioenv.domain.behavior import output_text
+    from shioenv.domain.names import name_text
 
-    content = os.fsencode(text)
-    shown, encoded = output_text(content)
-    return {name: shown} if encoded is None else {name: shown, f"{name}_b64": encoded}
+    if isinstance(value, str):
+        return output_text(_bytes(value))[0]
+    if isinstance(value, list | tuple):
+        return [_unicode(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    escaped = any(map(_has_bytes, value))  # else `\xff` could be two names
+    members: dict[Any, Any] = {}
+    for given, member in value.items():
+        name = name_text(_bytes(given)) if escaped and isinstance(given, str) else given
+        if member is not None or name not in members:  # `output_b64` is None beside a valid text
+            members[name] = _unicode(member)
+        if _has_bytes(member) and value.get(f"{given}_b64") is None:
+            members[f"{name}_b64"] = _base64(member)
+    return members
+
+
+def _has_bytes(value: Any) -> bool:
+    """Whether a text, or a text of a list, is no valid Unicode."""
+    if isinstance(value, list | tuple):
+        return any(map(_has_bytes, value))
+    return isinstance(value, str) and _HALF.search(value) is not None
+
+
+def _base64(value: Any) -> Any:
+    """The bytes of a text, or of each text of a list, as base64; None for anything else."""
+    import base64
+
+    if isinstance(value, list | tuple):
+        return [_base64(each) for each in value]
+    return base64.b64encode(_bytes(value)).decode("ascii") if isinstance(value, str) else None
+
+
+def _bytes(text: str) -> bytes:
+    """The bytes that a text stands for. Half a surrogate pair of a JSON file has three bytes."""
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")
 
 
 def write(content: bytes) -> None:

@@ -56,11 +56,14 @@ class Meter:
     def __enter__(self) -> Meter:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *exception: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, *trace: object
+    ) -> None:
         if self._bar:
             self._bar.stop()
-        if kind is KeyboardInterrupt and self._stopped:
+        if isinstance(error, KeyboardInterrupt) and self._stopped:
             printing.note(self._stopped)
+            error.add_note(self._stopped)  # the command line prints nothing more
 
     def tell(
         self,

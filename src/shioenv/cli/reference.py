@@ -20,6 +20,12 @@ what, and the fix), 130 interrupted. Almost every subcommand has the option `--j
 JSON for programs on standard output. Errors and progress go to standard error; the codes of errors
 are explained in [errors](../errors.md). `shioenv --install-completion` completes subcommands,
 options, and the names of systems, commands and samplers in your shell.
+
+JSON is printed in valid UTF-8. Where a text, such as an argument or a path, has other bytes, it has
+U+FFFD for them. The member beside it, such as `input_b64` beside `input`, then has all bytes of the
+text in base64. Beside a list, such as `command`, it is a list with the bytes of each text, and null
+for what is no text. Where the name of a member has such bytes, the names of its object are written
+as those of files in context patches: `\\xHH`, and two backslashes for one.
 """
 
 

@@ -60,7 +60,7 @@ def _opened(system: str | None, limits: Limits) -> SandboxRunner:
 def document(text: str, cwd: str, system: str, behavior: Behavior) -> dict[str, Any]:
     """What `shioenv run --json` prints."""
     return {
-        **printing.text_fields("input", text),
+        "input": text,
         "cwd": cwd,
         "system": system,
         **behavior.to_json(),

@@ -55,7 +55,7 @@ def score(
         start = cwd or sandbox.system.declaration.start_directory
         name = sandbox.system.name
     document = {
-        **printing.text_fields("input", shell_input),
+        "input": shell_input,
         "input_args": reading.input.input_args,
         "cwd": start,
         "system": name,

@@ -110,7 +110,7 @@ def command(
 
     def add(function: Function) -> Function:
         epilog = f"Example: {example}"
-        app.command(name, cls=cls or Command, help=_help(function), epilog=epilog)(
+        app.command(name, cls=cls or Subcommand, help=_help(function), epilog=epilog)(
             _printing(function)
         )
         return function
@@ -231,7 +231,7 @@ complete_policies = completing("shioenv.synthesis.policy:POLICIES")
 complete_estimators = completing("shioenv.irreducibility.estimators:ESTIMATORS")
 
 
-class Command(TyperCommand):
+class Subcommand(TyperCommand):
     """A subcommand. The error for `export DATASET FILE` says that a result is named by `--out`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

@@ -145,7 +145,7 @@ def _run_lines(shell: Shell, recording: Cast | None, *, at_terminal: bool, chang
             printing.note(f"{error.message}; the next command is run")
             status = error.exit_status
             continue
-        status = behavior.exit_code
+        status = script.status(behavior.exit_code)
         if recording is not None:
             recording.shown(behavior.output.replace(b"\n", b"\r\n"))
             recording.did(command, behavior)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import posixpath
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from shioenv.bash.arithmetic import count
 from shioenv.bash.builtins import BUILTINS
@@ -14,6 +15,8 @@ from shioenv.composition.call import Call
 from shioenv.composition.environment import Environment
 from shioenv.composition.frames import Streams
 from shioenv.domain.behavior import Behavior
+from shioenv.domain.context import FileEntry
+from shioenv.domain.runner import State
 
 MOST_CALLS = 64
 """Most commands that a caller is taken apart into (ours). With more it is asked about whole."""
@@ -26,6 +29,12 @@ CALLING = frozenset({"xargs", "find"})
 
 _BUILTINS = BUILTINS - {"echo"} | CALLING
 """Names that a shell runs itself where a caller runs a program, and the callers' own names."""
+
+_OTHERWISE = frozenset({"-depth", "-d", "-prune", "-maxdepth", "-L", "-H", "-follow"})
+"""Words with which `find` does not go into every directory right after it looked at it."""
+
+_PLAIN = re.compile(r"[\w./ +@%=,:-]+", re.ASCII)
+"""Names that a program's error quotes as they are."""
 
 _ACTIONS = re.compile(r"-(ok|okdir|exec|execdir|delete|print0?|printf|ls|fprint.*|fls|quit)")
 
@@ -41,13 +50,23 @@ class FindCall:
     together: bool
     """The command ends with `+`: one call for all files."""
 
+    @property
+    def descends(self) -> bool:
+        """Whether `find` goes into a directory once the command was run for it."""
+        return not _OTHERWISE.intersection(self.listing)
+
+    @staticmethod
+    def files(listed: bytes) -> list[str]:
+        """The files that were listed, in order."""
+        return [os.fsdecode(file) for file in listed.split(b"\0") if file]
+
     def calls(self, listed: bytes) -> list[tuple[str, ...]] | None:
         """The commands for the files that were listed; None where they are unknown.
 
         So they are for more than `MOST_CALLS` commands, and where `find` may part the files of one
         call into several calls.
         """
-        files = [os.fsdecode(file) for file in listed.split(b"\0") if file]
+        files = self.files(listed)
         if not self.together:
             calls = [tuple(word.replace("{}", file) for word in self.command) for file in files]
             return calls if len(calls) <= MOST_CALLS else None
@@ -202,10 +221,11 @@ class Callers:
             calls = None if stdin.shared or stdin.endless else arguments_passed(words, stdin.data)
         if calls is None:
             return False
-        mark = self._here.asking.mark()
-        behaviors = self._called(calls, separate=fds[1] is not fds[2])
-        if behaviors is not None and search and listed and not self._finds_no_more(search, listed):
-            behaviors = None
+        mark, separate = self._here.asking.mark(), fds[1] is not fds[2]
+        if search is None or listed is None or search.together:
+            behaviors = self._called(calls, separate=separate)
+        else:
+            behaviors = self._searched(search, listed, calls, separate=separate)
         if behaviors is None:
             self._here.asking.back_to(mark)
             return False
@@ -220,8 +240,43 @@ class Callers:
         if search is None:
             self._here.status = 123 if failed else 0
         else:
-            self._here.status = int(failed and search.together)
+            self._here.status = int(failed)
         return True
+
+    def _searched(
+        self,
+        search: FindCall,
+        listed: tuple[bytes, frozenset[bytes]],
+        calls: Sequence[Sequence[str]],
+        *,
+        separate: bool,
+    ) -> list[Behavior] | None:
+        """What a `find` and its commands do, one command for each file; None where unknown.
+
+        `find` complains of a directory that its command removed, and finds nothing in it.
+        """
+        before, gone = self._here.state, list[str]()
+        behaviors = []
+        for file, call in zip(search.files(listed[0]), calls, strict=True):
+            if any(file.startswith(f"{each}/") for each in gone):
+                continue
+            was = self._entry(file, before)
+            done = self._called([call], separate=separate)
+            if was is None or done is None:
+                return None
+            behaviors += [replace(each, exit_code=0) for each in done]
+            if was.perms[0] == "d" and self._entry(file, self._here.state) is None:
+                if not search.descends or not _PLAIN.fullmatch(file):
+                    return None
+                said = f"find: \u2018{file}\u2019: No such file or directory\n".encode()
+                behaviors.append(Behavior(1, said, stdout=b"", stderr=said))
+                gone.append(file)
+        return behaviors if self._finds_no_more(search, listed, before, gone) else None
+
+    @staticmethod
+    def _entry(file: str, state: State) -> FileEntry | None:
+        """The file itself, also where it is a link."""
+        return state.entry_at(posixpath.normpath(posixpath.join(state.cwd, file)))
 
     def _called(self, calls: Sequence[Sequence[str]], *, separate: bool) -> list[Behavior] | None:
         behaviors = []
@@ -243,16 +298,23 @@ class Callers:
         data = behavior.stdout or b""
         return data, frozenset(data.split(b"\0"))
 
-    def _finds_no_more(self, search: FindCall, listed: tuple[bytes, frozenset[bytes]]) -> bool:
-        """Whether the commands left nothing new to be found, and removed no listed directory.
+    def _finds_no_more(
+        self,
+        search: FindCall,
+        listed: tuple[bytes, frozenset[bytes]],
+        before: State,
+        gone: Sequence[str],
+    ) -> bool:
+        """Whether the commands left nothing new to be found, and removed no directory but `gone`.
 
-        Files may be gone.
+        `before` is the state in which `find` began. Files may be gone.
         """
-        start = self._here.start
-        names = map(os.fsdecode, filter(None, listed[1]))
-        entries = ((name, start.entry(name)) for name in names)
-        directories = [name for name, entry in entries if entry and entry.perms[0] == "d"]
-        if any(self._here.state.entry(name) is None for name in directories):
-            return False
+        for name in search.files(listed[0]):
+            entry = before.entry(name)
+            is_known = any(name == each or name.startswith(f"{each}/") for each in gone)
+            if entry is None or entry.perms[0] != "d" or is_known:
+                continue
+            if self._here.state.entry(name) is None:
+                return False
         now = self._listed(search)
         return now is not None and now[1] <= listed[1]

@@ -43,14 +43,7 @@ def opening(call: Call, state: State, fresh: Mapping[str, Any]) -> Behavior | No
         raise Abstained(f"{word!r:.40} is not one file")
     path = fields[0]
     entry = state.entry(path) if path else None
-    above = state.entry(posixpath.dirname(path) or ".")
-    wrong = ""
-    if entry is not None and entry.perms.startswith("d") and operator != "<":
-        wrong = "Is a directory"
-    elif entry is None and (operator == "<" or not path or above is None):
-        wrong = "No such file or directory"
-    elif entry is None and above is not None and not above.perms.startswith("d"):
-        wrong = "Not a directory"
+    wrong = _why_not(path, state, reads=operator == "<")
     if wrong:
         said = os.fsencode(f"bash: line 1: {path}: {wrong}\n")
         return Behavior(1, said, stdout=b"", stderr=said)
@@ -76,6 +69,21 @@ def opening(call: Call, state: State, fresh: Mapping[str, Any]) -> Behavior | No
     digests = {name: NOTHING} if not now["size"] else {}
     patch = ContextPatch(tuple(operations))
     return Behavior(0, b"", patch, content_digests=digests, stdout=b"", stderr=b"")
+
+
+def _why_not(path: str, state: State, *, reads: bool) -> str:
+    """Why Linux does not open a file; empty where it does."""
+    plain = path.rstrip("/")
+    entry = state.entry(path) if path else None
+    above = state.entry(posixpath.dirname(plain) or ("/" if path.startswith("/") else "."))
+    is_directory = entry is not None and entry.perms.startswith("d")
+    if above is not None and not above.perms.startswith("d"):
+        return "Not a directory"
+    if not path or (entry is None and (reads or above is None)):
+        return "No such file or directory"
+    if not reads and (is_directory or path.endswith("/")):
+        return "Is a directory"
+    return "Not a directory" if path.endswith("/") and not is_directory else ""
 
 
 def umask_of(state: State) -> int:

@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import takewhile
 
 from shioenv.bash.arithmetic import Complaint
 from shioenv.bash.builtins import DECLARING
@@ -59,6 +60,7 @@ _WALKED = DECLARING | _RULED | _ENDING | {"set"}
 CARRYING = re.compile(r"\b(?:cd|pushd|popd|dirs|set|shift|exit|exec)\b")
 """What may change what a shell carries on (`Carried`), in the text of an input."""
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.ASCII | re.DOTALL)
+_LETTERS = re.compile(r"-[A-Za-z]+").fullmatch
 
 
 class SimpleCommands(ABC):
@@ -157,6 +159,8 @@ class SimpleCommands(ABC):
         alone = len(command.words) == 1
         if name == "trap" and not (alone or command.words[1:] in (("-p",), ("-l",))):
             raise Abstained("what a trap does is done later")
+        if name == "set" and any("r" in word for word in takewhile(_LETTERS, command.words[1:])):
+            raise Abstained("what a restricted shell refuses")
         if name in ("wait", "jobs", "fg", "bg", "disown") and self._has_jobs:
             if name != "wait" or not alone:
                 raise Abstained(f"{name} is told the numbers of jobs")

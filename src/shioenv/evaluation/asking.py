@@ -193,12 +193,15 @@ class PredictorPool:
         """The connections that say something until then, or within a second.
 
         The time in which this process was stopped (Ctrl-Z) counts for no answer: the workers may
-        have been stopped too.
+        have been stopped too. The time in which the host was busy counts, since a worker may keep
+        it busy.
         """
-        began = time.monotonic()
+        began, active = time.monotonic(), stopped.active_seconds()
         patience = min(stopped.LOOK_SECONDS, max(0.0, until - began))
         said = wait(connections, patience)
         late = time.monotonic() - began - patience
+        if late > stopped.LOOK_SECONDS:
+            late -= stopped.active_seconds() - active
         if late > stopped.LOOK_SECONDS:
             for worker in self._workers:
                 worker.deadline += late

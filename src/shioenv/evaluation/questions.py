@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -136,6 +137,11 @@ def _questions(lines: Iterable[str], source: str) -> Iterator[Question]:
         if line.startswith("{"):
             try:
                 document = parse_json(line)
+                json.dumps(document, ensure_ascii=False).encode()
+            except UnicodeEncodeError:
+                raise SuiteError(
+                    f"{source}:{number}: half a character: JSON names one of two surrogates"
+                ) from None
             except ValueError:
                 document = None
             if isinstance(document, dict) and "input" in document:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 
 from shioenv.bash.normal import base_name
+from shioenv.bash.places import sudo_end
 from shioenv.bash.program import Simple, Verbatim
 from shioenv.bash.read import read
 from shioenv.bash.scan import Refused
@@ -46,8 +47,9 @@ def utilities(text: str) -> tuple[str, ...]:
 def _called(words: Sequence[str], depth: int = 0) -> Iterator[str]:
     """The utility that a command's words call, and the utilities that it is told to run."""
     words = list(words)
-    while words and (words[0] == "sudo" or (depth and is_assignment(words[0]))):
-        words.pop(0)
+    is_run = depth > 0 or words[:1] == ["sudo"]
+    while words and (words[0] == "sudo" or (is_run and is_assignment(words[0]))):
+        del words[: sudo_end(words, 0) if words[0] == "sudo" else 1]
     if not words or depth > _DEEPEST:
         return
     name = base_name(words[0])

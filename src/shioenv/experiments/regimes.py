@@ -23,7 +23,7 @@ from shioenv.dataset.generate import enlarged
 from shioenv.dataset.manifest import finished_manifest
 from shioenv.dataset.read import read_records
 from shioenv.domain.record import Record
-from shioenv.errors import DatasetMismatchError
+from shioenv.errors import DatasetMismatchError, UsageError
 from shioenv.evaluation.evaluate import PLAN as EVALUATED
 from shioenv.evaluation.evaluate import answers_beneath, evaluate, read_evaluation
 from shioenv.evaluation.results import JudgedPredictor
@@ -39,10 +39,9 @@ from shioenv.model.memory.index import Index
 from shioenv.report.drawing import require_libraries
 from shioenv.report.tables import Table
 from shioenv.synthesis.drawing import Drawing
-from shioenv.system.store import find_system
 from shioenv.system.world import World, world_of
 from shioenv.training.examples import Examples
-from shioenv.training.material import described
+from shioenv.training.material import described, system_of
 from shioenv.training.memory import learn, write_memory
 
 if TYPE_CHECKING:
@@ -181,8 +180,14 @@ def run(
     reading and evaluation. DatasetMismatchError for a pool of another system than a suite's, and
     where a memory that is there has another pool or other `questions`. DatasetMismatchError where
     a sequence model that is there has another plan, other minutes or other examples.
-    MissingExtraError without the extra `train`.
+    MissingExtraError without the extra `train`. UsageError for two suites of one name.
     """
+    names = [path.stem for path in suites]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise UsageError(
+            f"two suites are called {', '.join(twice)}, and the tables name suites by their files",
+            hint="copy one of them to a file of another name",
+        )
     needed = ("sklearn", "torch", "transformers") if training else ("sklearn",)
     for library in needed:
         require_libraries("this experiment", "train", library)
@@ -413,8 +418,7 @@ def agree_on_training(run: Path, plan: Mapping[str, Any], minutes: float | None)
 
 
 def _world(pool: Path) -> World:
-    system = find_system(finished_manifest(pool).plan.system)
-    contexts = read_contexts(pool)
+    system, contexts = system_of(pool), read_contexts(pool)
     start = system.declaration.start_directory
     return world_of(system, contexts.get(start) or next(iter(contexts.values())))
 

@@ -1,8 +1,9 @@
 """Machines as environments of Harbor: `harbor run -e shioenv.fronts.harbor:Environment`.
 
-A task runs here where its image is a system of ours: its Dockerfile is `FROM shioenv/NAME:DIGEST`.
-Beside that it has `WORKDIR`, and `RUN` with a text for Bash, and nothing else. No Docker, no root
-and no network take part.
+A task runs here where its image is a system of ours. Its Dockerfile begins with
+`FROM shioenv/NAME:DIGEST`, or with a pushed image and `LABEL shioenv.system=NAME:DIGEST`. Beside
+that it has `WORKDIR`, and `RUN` with a text for Bash, and nothing else. No Docker, no root and no
+network take part.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from shioenv.sandbox.base import LARGEST, MEBIBYTE, FileChange, Limits
 from shioenv.system.store import System, find_system
 from shioenv.tasks.harbor.check import ARTIFACTS, EVIDENCE
 from shioenv.tasks.harbor.evidence import evidence_of
-from shioenv.tasks.harbor.export import HOOK, IMAGE, PROOF_SECONDS, SHELL
+from shioenv.tasks.harbor.export import HOOK, IMAGE, LABEL, PROOF_SECONDS, SHELL
 
 MEMORY_MB: Final = 2048
 """Mebibytes of memory where the task does not say."""
@@ -50,7 +51,10 @@ IDLE_SECONDS: Final = 86_400.0
 _UNFIT: Final = (TransferError, OSError, OverflowError, RecursionError)
 """What artifacts can raise on their way out."""
 
-_FROM = re.compile(rf"FROM\s+{IMAGE}/(?P<name>[^\s:@]+):(?P<digest>[0-9a-f]{{12,64}})")
+_BUILD = r"(?P<name>[^\s:@]+):(?P<digest>[0-9a-f]{12,64})"
+_FROM = re.compile(rf"FROM\s+{IMAGE}/{_BUILD}")
+_PUSHED = re.compile(r"FROM\s+\S+")
+_LABEL = re.compile(rf"LABEL\s+{re.escape(LABEL)}={_BUILD}")
 _WORKDIR = re.compile(r"WORKDIR\s+(?P<path>/\S*)")
 _RUN = re.compile(r"RUN\s+(?P<words>\[.*\])")
 
@@ -378,11 +382,13 @@ def image_of(dockerfile: Path) -> DockerImage:
         raise UsageError(f"{dockerfile} cannot be read: {error}") from None
     lines = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
     image = _FROM.fullmatch(lines[0]) if lines else None
+    if image is None and len(lines) > 1 and _PUSHED.fullmatch(lines[0]):
+        image = _LABEL.fullmatch(lines.pop(1))
     if image is None:
         raise UsageError(
             f"the image of {dockerfile} is none of ours",
-            hint=f"its first line is to be FROM {IMAGE}/SYSTEM:DIGEST, as `shioenv tasks export` "
-            "writes it",
+            hint=f"its first line is to be FROM {IMAGE}/SYSTEM:DIGEST, or its second one "
+            f"LABEL {LABEL}=SYSTEM:DIGEST, as `shioenv tasks export` writes them",
         )
     workdir, runs = "/", []
     for line in lines[1:]:

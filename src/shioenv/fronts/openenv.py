@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -219,34 +220,31 @@ class IdleSessions:
         if scope["type"] != "websocket":
             await self._application(scope, receive, send)
             return
-        is_idle = is_gone = False
+        is_idle = is_deaf = False
 
         async def receive_in_time() -> Message:
             nonlocal is_idle
-            try:
-                async with asyncio.timeout(self._seconds):
-                    return await receive()
-            except TimeoutError:
-                is_idle = True
-                return {"type": "websocket.disconnect", "code": IDLE_CODE}
+            if not is_idle:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._seconds):
+                        return await receive()
+            is_idle = True
+            return {"type": "websocket.disconnect", "code": IDLE_CODE}
 
         async def send_in_time(message: Message) -> None:
-            nonlocal is_gone
+            nonlocal is_idle, is_deaf
+            if is_deaf:
+                return
             try:
                 async with asyncio.timeout(self._seconds):
                     if is_idle and message["type"] == "websocket.close":
                         await send({"type": "websocket.send", "text": self._error()})
                         message = {**message, "code": IDLE_CODE, "reason": self._reason}
                     await send(message)
-            except OSError:  # TimeoutError too
-                is_gone = True
-                raise
+            except TimeoutError:
+                is_idle = is_deaf = True
 
-        try:
-            await self._application(scope, receive_in_time, send_in_time)
-        except RuntimeError:  # OpenEnv sends the error of a send that failed
-            if not is_gone:
-                raise
+        await self._application(scope, receive_in_time, send_in_time)
 
     def _error(self) -> str:
         """The error in OpenEnv's form."""

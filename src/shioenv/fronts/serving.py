@@ -103,7 +103,7 @@ class Bounded:
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Answers one request, as ASGI has it."""
         if scope["type"] != "http":
-            await self._application(scope, receive, send)
+            await self._until_closed(scope, receive, send)
             return
         try:
             async with asyncio.timeout(REQUEST_SECONDS):
@@ -126,6 +126,24 @@ class Bounded:
             return {"type": "http.request", "body": bytes(body), "more_body": False}
 
         await self._application(scope, again, send)
+
+    async def _until_closed(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Run the application; what it answers to a closed connection is no error."""
+        closed = False
+
+        async def told(message: Message) -> None:
+            nonlocal closed
+            try:
+                await send(message)
+            except OSError:  # as ASGI has it
+                closed = True
+                raise
+
+        try:
+            await self._application(scope, receive, told)
+        except Exception:
+            if not closed:
+                raise
 
     async def _body(self, scope: Message, receive: Receive) -> bytearray | None:
         """The body, or a beginning that is too long; None where the client went away."""

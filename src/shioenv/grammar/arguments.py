@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
+from functools import cache, cached_property
 from typing import TypeAlias
 
 from shioenv.domain.argument import Argument
@@ -17,6 +17,7 @@ from shioenv.grammar.symbols import (
     OptionSpec,
     Symbol,
     TerminalText,
+    leading_to,
     show_argument,
 )
 
@@ -31,9 +32,13 @@ Longer bundles are mostly words of another program (`-print`, `-maxdepth`)."""
 
 _ANY_WORD = r"[^ ]+"
 _ANY_WORDS = r"[^ ]+(?: [^ ]+)*?"
+_LONGEST_PATTERN = 20_000
+"""Characters of the regular expression of a nonterminal, at most (ours)."""
+_DEEPEST_PATTERN = 50
+"""Nonterminals inside one another that a regular expression follows, at most (ours)."""
 
 
-_Template: TypeAlias = tuple[re.Pattern[str], re.Pattern[str]]
+_Template: TypeAlias = tuple[str, str]
 """Patterns of an argument of several words: with the grammar's values, and with any values."""
 
 
@@ -80,6 +85,7 @@ class ArgumentSplitter:
         for first, template in _templates(grammar):
             self.templates.setdefault(first, []).append(template)
         self._first_words = tuple(self.templates)
+        self._compiled = cache(re.compile)  # most are never asked for
         names = (*self.words, *(first[1:] for first in self.templates if first[0] == "-"))
         self.runs = frozenset(
             name
@@ -137,7 +143,8 @@ class ArgumentSplitter:
         ]
         line = " ".join(word.translate(_HIDDEN) for word in words[index:]) if templates else ""
         for patterns in zip(*templates, strict=True):
-            ends = [match.end() for pattern in patterns if (match := pattern.match(line))]
+            matches = (self._compiled(pattern).match(line) for pattern in patterns)
+            ends = [match.end() for match in matches if match]
             if ends:
                 return line[: max(ends)].count(" ") + 1
         return 0
@@ -274,20 +281,25 @@ def _templates(grammar: Grammar) -> Iterator[tuple[str, _Template]]:
         if first is None or NO_SPACE in show_argument(argument):
             continue
         if patterns.has_blank_written(argument):
-            exact, loose = patterns.of(argument), patterns.of(argument, loose=True)
+            loose = patterns.of(argument, loose=True)
+            exact = patterns.of(argument)
+            exact = exact if len(exact) <= _LONGEST_PATTERN else loose
             ends = r"(?= |\Z)"
-            yield first[0], (re.compile(exact + ends), re.compile(loose + ends))
+            yield first[0], (exact + ends, loose + ends)
 
 
 class _Patterns:
     """Regular expressions of arguments; system tokens and recursion take any word.
 
-    Blanks inside quotes are replaced as `templated` replaces the blanks within words.
+    A nonterminal whose expression would be long or deep takes any text. Blanks inside quotes are
+    replaced as `templated` replaces the blanks within words.
     """
 
     def __init__(self, grammar: Grammar) -> None:
         self.productions = grammar.productions
         self.memo: dict[tuple[Nonterminal, bool], str] = {}
+        self.depth = 0
+        """Nonterminals whose expressions are being made."""
 
     def of(self, argument: Iterable[Symbol], *, loose: bool = False, quoted: bool = False) -> str:
         """The pattern of one argument; where `loose`, any value may stand for a nonterminal."""
@@ -296,8 +308,7 @@ class _Patterns:
             if isinstance(piece, str):
                 parts.append(re.escape(piece))
             elif loose:
-                many = not inside and self.has_blank(piece)
-                parts.append(_ANY_WORDS if many else _ANY_WORD)
+                parts.append(self.any(piece, inside))
             else:
                 parts.append(self.nonterminal(piece, inside))
         return "".join(parts)
@@ -306,33 +317,56 @@ class _Patterns:
         """The pattern of the texts that a nonterminal expands to."""
         key = (symbol, quoted)
         if key not in self.memo:
+            if self.depth == _DEEPEST_PATTERN:
+                return self.any(symbol, quoted)
             self.memo[key] = _ANY_WORD
             if not symbol.is_system_token:
-                bodies = {
-                    "".join(self.of(argument, quoted=quoted) for argument in production.body)
-                    for production in self.productions.get(symbol, ())
-                }
-                self.memo[key] = "(?:" + "|".join(sorted(bodies, key=len, reverse=True)) + ")"
+                self.depth += 1
+                self.memo[key] = self.choice(symbol, quoted)
+                self.depth -= 1
         return self.memo[key]
+
+    def choice(self, symbol: Nonterminal, quoted: bool) -> str:
+        """The pattern of what a nonterminal's productions make."""
+        bodies: dict[str, None] = {}
+        length = 0
+        for production in self.productions.get(symbol, ()):
+            body = "".join(self.of(argument, quoted=quoted) for argument in production.body)
+            length += len(body)
+            bodies[body] = None
+            if length > _LONGEST_PATTERN:
+                return self.any(symbol, quoted)
+        return "(?:" + "|".join(sorted(bodies, key=len, reverse=True)) + ")"
+
+    def any(self, symbol: Nonterminal, quoted: bool) -> str:
+        """The pattern of any text in place of a nonterminal."""
+        return _ANY_WORDS if not quoted and symbol in self.blank else _ANY_WORD
 
     def has_blank_written(self, argument: Iterable[Symbol]) -> bool:
         """Whether the literal text of an argument has a blank outside quotes."""
         return any(isinstance(piece, str) and " " in piece for piece, _ in _pieces(argument))
 
-    def has_blank(self, symbol: Nonterminal, seen: frozenset[Nonterminal] = frozenset()) -> bool:
-        """Whether the symbol's text can contain a blank outside quotes."""
-        if symbol.is_system_token or symbol in seen:
-            return False
-        for production in self.productions.get(symbol, ()):
-            for argument in production.body:
-                if self.has_blank_written(argument):
-                    return True
-                for piece, inside in _pieces(argument):
-                    if inside or isinstance(piece, str):
-                        continue
-                    if self.has_blank(piece, seen | {symbol}):
-                        return True
-        return False
+    @cached_property
+    def blank(self) -> frozenset[Nonterminal]:
+        """The nonterminals whose text can contain a blank outside quotes."""
+        own = {
+            head: bodies for head, bodies in self.productions.items() if not head.is_system_token
+        }
+        written = [
+            head
+            for head, bodies in own.items()
+            if any(self.has_blank_written(each) for made in bodies for each in made.body)
+        ]
+        return leading_to(
+            written,
+            own,
+            lambda production: (
+                piece
+                for argument in production.body
+                for piece, inside in _pieces(argument)
+                if not inside and isinstance(piece, Nonterminal)
+            ),
+        )
 
 
 def _pieces(

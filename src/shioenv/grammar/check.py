@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from heapq import heappop, heappush
+from itertools import islice
 
 from shioenv.grammar.faults import Fault, FaultKind
 from shioenv.grammar.kinds import KINDS
@@ -19,7 +20,6 @@ from shioenv.grammar.symbols import (
     Productions,
     Symbol,
     TerminalText,
-    closure,
     leading_to,
     reachable,
 )
@@ -130,28 +130,42 @@ def without_endless(productions: Productions) -> Productions:
     return {head: bodies for head, bodies in kept.items() if bodies}
 
 
-def longest_length(productions: Productions, argument: tuple[Symbol, ...]) -> int:
+def longest_length(
+    productions: Productions,
+    argument: tuple[Symbol, ...],
+    known: dict[Nonterminal, int] | None = None,
+) -> int:
     """Characters of the longest finished argument, repetitions and recursion taken once.
 
-    A system token that is not bound counts as the longest value known beforehand.
+    A system token that is not bound counts as the longest value known beforehand. `known` keeps the
+    lengths of nonterminals from one call to the next.
     """
-    memo: dict[Nonterminal, int] = {}
+    known = {} if known is None else known
 
     def of(symbol: Symbol) -> int:
         if isinstance(symbol, TerminalText):
             return 0 if symbol.text == NO_SPACE else len(symbol.text)
-        if symbol not in memo:
-            memo[symbol] = 0  # where the symbol leads back to itself, this counts
-            if symbol.is_system_token and symbol not in productions:
-                memo[symbol] = _TOKEN_LENGTH.get(symbol.token, 0)
-            else:
-                bodies = productions.get(symbol, ())
-                arguments = (argument for production in bodies for argument in production.body)
-                memo[symbol] = max((sum(map(of, argument)) for argument in arguments), default=0)
-        return memo[symbol]
+        return known[symbol]
 
+    waiting = [(symbol, False) for symbol in reversed(argument) if isinstance(symbol, Nonterminal)]
+    while waiting:
+        head, is_ready = waiting.pop()
+        bodies = productions.get(head, ())
+        if is_ready:
+            arguments = (argument for production in bodies for argument in production.body)
+            longest = max((sum(map(of, argument)) for argument in arguments), default=0)
+            known[head] = min(longest, _ENDLESS_LENGTH)
+        elif head.is_system_token and head not in productions:
+            known[head] = _TOKEN_LENGTH.get(head.token, 0)
+        elif head not in known:
+            known[head] = 0  # where the symbol leads back to itself, this counts
+            parts = [part for production in bodies for part in production.nonterminals]
+            waiting += [(head, True), *((part, False) for part in reversed(parts))]
     return sum(map(of, argument))
 
+
+_ENDLESS_LENGTH = 1_000_000
+"""Characters from which the length of a nonterminal is not counted further (ours)."""
 
 _TOKEN_LENGTH = {
     name: max(map(len, values))
@@ -172,7 +186,7 @@ def check(loaded: Loaded) -> tuple[Fault, ...]:
         return ()
     shortest = shortest_expansions(loaded.grammar.productions)
     faults = [*_unreachable(loaded), *_endless(loaded, shortest)]
-    faults += [*_left_recursive(loaded, shortest), *_closed_lists(loaded)]
+    faults += [*_before_text(loaded, shortest), *_closed_lists(loaded)]
     faults += _doubling(loaded, shortest)
     if not faults:
         several = several_arguments(loaded.grammar.productions)
@@ -279,59 +293,83 @@ def _doubling(loaded: Loaded, shortest: Mapping[Nonterminal, Shortest]) -> Itera
             missing = [part for part in parts if part not in steps]
             if head in steps or not missing:
                 path.pop()
-                steps.setdefault(head, 1 + sum(steps[part] for part in parts))
+                steps[head] = min(1 + sum(steps[part] for part in parts), MOST_STEPS + 1)
             else:
                 path += missing
         if steps[start] > MOST_STEPS:
-            message = (
-                f"{_plain(start)} takes {steps[start]:,} productions or more to be written; "
-                f"at most {MOST_STEPS:,} are"
-            )
+            message = f"{_plain(start)} takes more than {MOST_STEPS:,} productions to be written"
             yield _fault(loaded, start, FaultKind.ENDLESS, message)
             return
 
 
-def _left_recursive(loaded: Loaded, shortest: Mapping[Nonterminal, Shortest]) -> Iterator[Fault]:
-    """Faults of nonterminals that come back to themselves before any text, as no parser can."""
+MOST_BEFORE_TEXT = 40
+"""Definitions that lead to one another before any text, at most (ours); shipped grammars have 6."""
+
+
+def _before_text(loaded: Loaded, shortest: Mapping[Nonterminal, Shortest]) -> Iterator[Fault]:
+    """Faults of what definitions lead to before any text, where parsers need nested calls.
+
+    None may come back to itself, and none may lead through more than `MOST_BEFORE_TEXT`.
+    """
     productions = loaded.grammar.productions
     empty = {head for head, least in shortest.items() if not least.length}
     leads = {
         head: {symbol for production in bodies for symbol in _first(production, empty)}
         for head, bodies in productions.items()
     }
-    own, found = loaded.grammar.own, 0
-    for head in _on_a_way_back(leads):
-        if found == _MOST_LEFT_RECURSIVE:
-            return
-        if head in own and head in closure(leads[head], lambda symbol: leads.get(symbol, ())):
-            found += 1
+    own = loaded.grammar.own
+    recursive: set[Nonterminal] = set()
+    depth: dict[Nonterminal, int] = {}
+    for component in _components(leads):
+        parts = {part for head in component for part in leads[head]}
+        if not parts.isdisjoint(component):
+            recursive.update(component)
+        below = max((depth.get(part, 0) for part in parts), default=0)
+        depth |= dict.fromkeys(component, 1 + below)
+    for head in leads:
+        if head in own and head in recursive:
             message = (
                 f"{_plain(head)} comes back to itself before any text; "
                 "write the repetition with `*`, or put the text first"
             )
             yield _fault(loaded, head, FaultKind.ENDLESS, message)
+    deep = (head for head in loaded.lines if depth.get(head, 0) > MOST_BEFORE_TEXT)
+    for head in islice(deep, 1):
+        message = (
+            f"{_plain(head)} leads through more than {MOST_BEFORE_TEXT} definitions before any text"
+        )
+        yield _fault(loaded, head, FaultKind.ENDLESS, message)
 
 
-_MOST_LEFT_RECURSIVE = 20
-"""Left-recursive names of one file that are reported at most (ours): each takes a search."""
-
-
-def _on_a_way_back(leads: Mapping[Nonterminal, set[Nonterminal]]) -> list[Nonterminal]:
-    """The heads from which a cycle can be reached, in order; mostly none."""
-    users: dict[Nonterminal, list[Nonterminal]] = defaultdict(list)
-    left: dict[Nonterminal, int] = {}
-    for head, symbols in leads.items():
-        further = [symbol for symbol in symbols if symbol in leads]
-        left[head] = len(further)
-        for symbol in further:
-            users[symbol].append(head)
-    done = [head for head, number in left.items() if not number]
-    for head in done:  # grows meanwhile
-        for user in users[head]:
-            left[user] -= 1
-            if not left[user]:
-                done.append(user)
-    return [head for head, number in left.items() if number]
+def _components(
+    leads: Mapping[Nonterminal, set[Nonterminal]],
+) -> Iterator[list[Nonterminal]]:
+    """The strongly connected components, those that others lead to first (Tarjan's algorithm)."""
+    order: dict[Nonterminal, int] = {}
+    lowest: dict[Nonterminal, int] = {}
+    entered: dict[Nonterminal, None] = {}
+    for start in leads:
+        path = [(start, iter(leads[start]))] if start not in order else []
+        while path:
+            head, parts = path[-1]
+            if head not in order:
+                order[head] = lowest[head] = len(order)
+                entered[head] = None
+            part = next(parts, None)
+            if part is None:
+                path.pop()
+                if path:
+                    above = path[-1][0]
+                    lowest[above] = min(lowest[above], lowest[head])
+                if lowest[head] == order[head]:
+                    component = [entered.popitem()[0]]
+                    while component[-1] != head:
+                        component.append(entered.popitem()[0])
+                    yield component
+            elif part in entered:
+                lowest[head] = min(lowest[head], order[part])
+            elif part in leads and part not in order:
+                path.append((part, iter(leads[part])))
 
 
 def _first(production: Production, empty: set[Nonterminal]) -> Iterator[Nonterminal]:
@@ -361,8 +399,9 @@ def _several_inside_words(loaded: Loaded, several: frozenset[Nonterminal]) -> It
 
 def _too_long(loaded: Loaded, several: frozenset[Nonterminal]) -> Iterator[Fault]:
     grammar = loaded.grammar
+    known: dict[Nonterminal, int] = {}
     for production, argument in _written_together(loaded):
-        length = longest_length(grammar.productions, argument)
+        length = longest_length(grammar.productions, argument, known)
         if length > MAX_ARGUMENT_LENGTH and several.isdisjoint(argument):
             text, head = "".join(map(str, argument)), production.head
             message = (

@@ -13,7 +13,7 @@ from typing import Final
 from shioenv.errors import UnknownGrammarError, UsageError, did_you_mean, nearest
 from shioenv.grammar.check import check
 from shioenv.grammar.examples import check_examples, check_values
-from shioenv.grammar.faults import Fault, FaultKind, FaultyGrammarError
+from shioenv.grammar.faults import Fault, FaultyGrammarError
 from shioenv.grammar.fitting import check_traits
 from shioenv.grammar.load import Loaded, read_grammar, read_header
 from shioenv.grammar.own import OwnGrammars, content_of
@@ -97,12 +97,8 @@ def _checked(name: str, versions: Mapping[str, str] | None, directory: Path) -> 
     path = directory / f"{name}.grammar"
     if not path.is_file():
         raise _unknown(name, directory)
-    try:
-        loaded = _read(path, versions)
-        faults = (*loaded.faults, *check(loaded))
-    except RecursionError:
-        message = "groups or definitions are nested too deeply to be read"
-        raise FaultyGrammarError([Fault(path.name, 1, 1, message, FaultKind.SYNTAX)]) from None
+    loaded = _read(path, versions)
+    faults = (*loaded.faults, *check(loaded))
     if faults:
         raise FaultyGrammarError(faults)
     return loaded.grammar

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
 from shioenv.domain.argument import Argument
@@ -26,11 +27,19 @@ HEADER = (
     "changes", "removes", "opens", "ordered", "shows", "help",
 )  # fmt: skip
 """The keywords of a header's lines. Each stands there once at most; `with` lines may be several."""
+MOST_COMPARED = 100_000
+"""Comparisons of names that the hints of one file take, at most (ours): each is microseconds."""
+LONGEST_HINTED = 100
+"""Characters of an unknown name that is compared with known ones, at most (ours)."""
+MOST_INHERITED = 10_000
+"""Option lines of other blocks that the blocks of one file start from, at most (ours)."""
+
 WITH = "with"
 _KEYWORDS = (*HEADER, WITH, "start", "pipe", "options", "omit", "undocumented", "example")
 _DEFINE = re.compile(r"<([A-Za-z][A-Za-z0-9-]*)>\s*(?::\s*([A-Za-z]+)\s*)?=")
 _BLOCK = re.compile(r"<([a-z][A-Za-z0-9-]*)>\s*")
 _REPEATED_VALUE = re.compile(r"(\[[^\]]*\]|=[^\s,]+| <[^>]*>)(?=,\s*-)")
+_COMMA = re.compile(r",\s*(?=-)")
 _OPTION = re.compile(r"(--?)([^\s,=\[\]<>(){}|'\"\\%-][^\s,=\[\]<>(){}|'\"\\%]*)")
 
 
@@ -95,10 +104,24 @@ class GrammarSource:
     undocumented: list[Omission] = field(default_factory=list)
     examples: list[Example] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
+    compared: int = 0
+    """Known names that unknown ones were compared with."""
+    inherited: int = 0
+    """Option lines of other blocks that blocks start from."""
 
     def report(self, line: int, column: int, kind: FaultKind, message: str) -> None:
         """Note a fault."""
         self.faults.append(Fault(self.path, line, column, message, kind))
+
+    def suggestion(self, word: str, known: Collection[str], show: str = "{}") -> str:
+        """As `suggestion` of `faults`; nothing for a word of more than `LONGEST_HINTED` characters.
+
+        Nothing too once the file took `MOST_COMPARED` comparisons.
+        """
+        if len(word) > LONGEST_HINTED:
+            return ""
+        self.compared += len(known)
+        return suggestion(word, known, show) if self.compared <= MOST_COMPARED else ""
 
     def reader(self, line: int, text: str, position: int) -> NotationReader:
         """A reader of one line, from `position` on, that notes its faults in this source."""
@@ -216,14 +239,19 @@ class LineParser:
         reader.position += match.end()
         base = self.source.blocks.get(match[1])
         if base is None:
-            hint = suggestion(match[1], self.source.blocks, "<{}>")
+            hint = self.source.suggestion(match[1], self.source.blocks, "<{}>")
             self.fault(number, column, f"<{match[1]}> is no option block above this one{hint}")
             return []
         without = {name.strip() for name in (match[2] or "").split(",") if name.strip()}
+        self.source.inherited += len(base.options)
+        if self.source.inherited > MOST_INHERITED:
+            message = f"the blocks of a file inherit at most {MOST_INHERITED:,} option lines"
+            self.fault(number, column, message)
+            return []
         kept = [option for option in base.options if without.isdisjoint(option.spec.names)]
         known = {name for option in base.options for name in option.spec.names}
         for name in sorted(without - known):
-            hint = suggestion(name, known)
+            hint = self.source.suggestion(name, known)
             self.fault(number, column, f"{name} is not in <{match[1]}>{hint}")
         return kept
 
@@ -257,13 +285,28 @@ class LineParser:
         elif isinstance(self.open, Block):
             self.option_line(number, line, position, self.open)
         elif isinstance(self.open, list):
-            extra = self.source.reader(number, line, position).alternatives()
-            if self.open and len(extra) == 1:
-                self.open[-1].alternative.words.extend(extra[0].words)
+            self.input_line(number, line, position, self.open)
         elif self.open == "example":
             self.expectation(number, line, position)
         else:
             self.fault(number, position + 1, "nothing above this indented line can be continued")
+
+    def input_line(
+        self, number: int, line: str, position: int, into: list[PlacedAlternative]
+    ) -> None:
+        """An indented line below `start` or `pipe`: more words of the input that they describe."""
+        if not into:
+            self.read_lines(number, line, position, into)
+            return
+        reader = self.source.reader(number, line, position)
+        words, attributes = reader.sequence()
+        if reader.peek():
+            message = "an indented line continues one input; write another `start` or `pipe` line"
+            self.fault(number, reader.column, message)
+        if attributes != Attributes():
+            message = "attributes of an input stand on its first line, not on an indented one"
+            self.fault(number, 1, message)
+        into[-1].alternative.words.extend(words)
 
     def read_lines(
         self, number: int, line: str, position: int, into: list[PlacedAlternative]
@@ -289,10 +332,10 @@ class LineParser:
             if own := _REPEATED_VALUE.match(line, position):
                 shown = shown or (match[1] == "-" and own[1].startswith("["))
                 position = own.end()
-            comma = re.match(r",\s*(?=-)", line[position:])
+            comma = _COMMA.match(line, position)
             if not comma:
                 break
-            position += comma.end()
+            position = comma.end()
         if not names:
             self.read_lines(number, line, start, block.others)
             return

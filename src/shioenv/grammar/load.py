@@ -70,6 +70,16 @@ class _Scope:
     """The productions so far."""
     inside: Counter[str] = field(default_factory=Counter)
     """How many heads there are so far whose names begin with a name and a dot."""
+    _known: tuple[str, ...] = ()
+
+    @property
+    def known(self) -> tuple[str, ...]:
+        """All names that references of this file may have, except for system tokens."""
+        if not self._known:
+            source = self.source
+            parts = (f"{block}.{part}" for block in source.blocks for part in _BLOCK_PARTS)
+            self._known = (*source.definitions, *source.blocks, *self.shared, *parts)
+        return self._known
 
     def own(self, name: str) -> Nonterminal:
         """The nonterminal of a name that this file defines."""
@@ -171,7 +181,7 @@ class _Scope:
         name = reference.name
         if name[0].isupper():
             if name not in SYSTEM_TOKENS:
-                hint = suggestion(name, SYSTEM_TOKENS, "<{}>")
+                hint = self.source.suggestion(name, SYSTEM_TOKENS, "<{}>")
                 self.undefined(line, reference, f"is no system token{hint}")
             return Nonterminal(f"'{name}" if reference.quoted else name)
         base, dot, part = name.partition(".")
@@ -181,11 +191,9 @@ class _Scope:
             return self.own(name)
         if name in self.shared:
             return self.shared[name]
-        known = {*self.source.definitions, *self.source.blocks, *self.shared}
-        known |= {f"{block}.{part}" for block in self.source.blocks for part in _BLOCK_PARTS}
-        hint = suggestion(name, known, "<{}>")
+        hint = self.source.suggestion(name, self.known, "<{}>")
         if not hint and name[0].islower():
-            hint = suggestion(name.capitalize(), SYSTEM_TOKENS, "<{}>")
+            hint = self.source.suggestion(name.capitalize(), SYSTEM_TOKENS, "<{}>")
         self.undefined(line, reference, f"is not defined{hint}")
         return self.own(name)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import TypeAlias
 
 from shioenv.bash.words import CLOSING, OPENINGS, quotation_end
@@ -29,6 +30,9 @@ ATTRIBUTES = (
     "weight", "if", "alone", "separate", "joined", "no-clusters", "repeats", "volatile", "clock",
     "wrong",
 )  # fmt: skip
+
+MOST_NESTED = 30
+"""Levels of groups inside of groups, at most (ours); shipped grammars have few."""
 
 ReportFault: TypeAlias = Callable[[FaultKind, str, int], None]
 """Notes a fault: its kind, its message, and its column (from 1)."""
@@ -121,6 +125,8 @@ class NotationReader:
         self.text = text
         self.position = position
         self.report = report
+        self._braces: dict[int, tuple[int | None, bool]] = {}
+        """Where braces that open are closed, if so, and whether a blank is between."""
 
     # Characters ----------------------------------------------------------------------------
 
@@ -233,21 +239,31 @@ class NotationReader:
         """
         if self.peek() != "{":
             return None
-        has_blank, nesting = False, 0
+        if self.position not in self._braces:
+            self._match_braces()
+        index, has_blank = self._braces[self.position]
+        if index is None:
+            return None
+        first, after = self.position + 1, self.text[index + 1 : index + 2]
+        ends = after == "" or after in " \t|)*+?"
+        groups = has_blank or (
+            index > first and not _BRACE_EXPANSION.search(self.text, first, index)
+        )
+        return index if groups and ends else None
+
+    def _match_braces(self) -> None:
+        """Find where each brace that opens from the reader's place on is closed, in one pass."""
+        opened: list[tuple[int, int]] = []
+        blanks = 0
         for index, character in self.unquoted():
             if character == "{":
-                nesting += 1
-            elif character == "}":
-                nesting -= 1
-                if not nesting:
-                    after = self.text[index + 1 : index + 2]
-                    ends = after == "" or after in " \t|)*+?"
-                    within = self.text[self.position + 1 : index]
-                    groups = has_blank or (within and not _BRACE_EXPANSION.search(within))
-                    return index if groups and ends else None
+                opened.append((index, blanks))
+            elif character == "}" and opened:
+                first, before = opened.pop()
+                self._braces[first] = index, blanks > before
             elif character in " \t":
-                has_blank = True
-        return None
+                blanks += 1
+        self._braces |= {first: (None, False) for first, _ in opened}
 
     def unquoted(self) -> Iterator[tuple[int, str]]:
         """Every character from the reader's place on that no quote protects, with its index."""
@@ -318,6 +334,12 @@ class NotationReader:
         """A parenthesised choice with its repetition sign."""
         column = self.column
         self.position += 1
+        if depth == MOST_NESTED:
+            message = f"groups are nested at most {MOST_NESTED} levels deep"
+            self.report(FaultKind.SYNTAX, message, column)
+            self.report = lambda kind, message, column: None  # one fault of the line is enough
+            self.position = len(self.text)
+            return ChoiceGroup([], column)
         alternatives = self.alternatives(depth + 1)
         if self.peek() == ")":
             self.position += 1
@@ -354,10 +376,9 @@ class NotationReader:
 def _merged(pieces: list[Piece]) -> list[Piece]:
     """The pieces with neighbouring texts made one."""
     merged: list[Piece] = []
-    for piece in pieces:
-        last = merged[-1] if merged else None
-        if isinstance(piece, LiteralText) and isinstance(last, LiteralText):
-            merged[-1] = LiteralText(last.text + piece.text)
-        elif not (isinstance(piece, LiteralText) and not piece.text):
-            merged.append(piece)
+    for is_text, same in groupby(pieces, lambda piece: isinstance(piece, LiteralText)):
+        if not is_text:
+            merged += same
+        elif text := "".join(piece.text for piece in same if isinstance(piece, LiteralText)):
+            merged.append(LiteralText(text))
     return merged

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import Generic, TypeAlias, TypeVar
+from functools import cache, wraps
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from shioenv.grammar.kinds import CHOICES, CLOSED, KINDS, TOKEN_KINDS, ValueKind
 from shioenv.grammar.notation import NO_SPACE
@@ -23,6 +23,10 @@ _MOST_FREE = 8
 
 _MOST_WORDS = 150
 """Words of a command at most: a list of operands takes a nested call for each word."""
+
+_MOST_DEEP = 200
+"""Nonterminals that recognition follows inside one another, at most (ours): each takes four nested
+calls. The checker bounds how many stand inside one another before any text."""
 
 _SEPARATED = re.compile(rf"[^,{BLANK} +-][^,{BLANK} ]*")
 _WRITTEN = re.compile(r"(?:<ns>|-)([A-Za-z0-9])|--([A-Za-z0-9][A-Za-z0-9-]*)")
@@ -83,6 +87,23 @@ class _Rules:
         return symbol.is_system_token and symbol not in self.productions
 
 
+class _TooDeepError(Exception):
+    """Recognition would follow more than `_MOST_DEEP` nonterminals inside one another."""
+
+
+def _unless_too_deep(question: Callable[..., bool]) -> Callable[..., bool]:
+    """The question, answered by False where recognition would go too deep."""
+
+    @wraps(question)
+    def answer(*given: Any) -> bool:
+        try:
+            return question(*given)
+        except _TooDeepError:
+            return False
+
+    return answer
+
+
 class Recogniser:
     """Says whether one grammar, bound or not, derives words.
 
@@ -90,7 +111,8 @@ class Recogniser:
     a kind, any value of the kind will do. A system token without values takes any word.
 
     Recognition works top-down on finished words, marks included. It ends because grammars have no
-    left recursion, which the checker refuses.
+    left recursion, which the checker refuses. What takes more than 200 nonterminals inside one
+    another is not derived.
     """
 
     def __init__(self, grammar: Grammar) -> None:
@@ -139,6 +161,7 @@ class Recogniser:
                     if argument and isinstance(argument[0], TerminalText):
                         yield argument
 
+    @_unless_too_deep
     def derives(self, words: Sequence[str]) -> bool:
         """Whether some start symbol derives exactly these marked words, the command first.
 
@@ -152,6 +175,7 @@ class Recogniser:
             for start in self.grammar.starts
         )
 
+    @_unless_too_deep
     def derives_in_some_order(self, words: Sequence[str]) -> bool:
         """Whether these words are derived with their options in some order.
 
@@ -175,6 +199,7 @@ class Recogniser:
             for start in self.grammar.starts
         )
 
+    @_unless_too_deep
     def _derives_argument(self, word: str) -> bool:
         match = _Match(self._rules, (plain(word),))
         return any(match.is_word(argument, 0) for argument in self._whole) or self._spells(word)
@@ -253,8 +278,16 @@ class _Match:
     def __init__(self, rules: _Rules, words: Sequence[str]) -> None:
         self.rules = rules
         self.words = words
+        self.depth = 0
+        """Nonterminals that are being followed."""
         self.text = cache(self._text)
         """Where the text of a nonterminal can end in the word at an index, from an offset on."""
+
+    def enter(self) -> None:
+        """Count a nonterminal that is followed. Errors: _TooDeepError, which ends the question."""
+        self.depth += 1
+        if self.depth > _MOST_DEEP:
+            raise _TooDeepError
 
     def is_word(self, argument: _Argument, index: int) -> bool:
         """Whether the items of an argument make exactly the word at `index`."""
@@ -277,12 +310,14 @@ class _Match:
 
     def _text(self, item: tuple[Nonterminal, State], index: int, offset: int) -> frozenset[int]:
         symbol, state = item
+        self.enter()
         ends = set(self.rules.ends(symbol, self.words[index], offset))
         for body in self.rules.bodies(symbol, state):
             if not body:
                 ends.add(offset)
             elif len(body) == 1:
                 ends |= self.texts(body[0], index, offset)
+        self.depth -= 1
         return frozenset(ends)
 
 
@@ -317,6 +352,7 @@ class _Sequences(_Match, Generic[Place]):
 
     def _arguments(self, item: tuple[Nonterminal, State], place: Place) -> frozenset[Place]:
         symbol, state = item
+        self.enter()
         places: set[Place] = set()
         if self.rules.is_open(symbol) or self.rules.kind(symbol):
             for index, after in self.following(place):
@@ -330,6 +366,7 @@ class _Sequences(_Match, Generic[Place]):
                 if not ends:
                     break
             places |= ends
+        self.depth -= 1
         return frozenset(places)
 
     def argument(self, argument: _Argument, place: Place) -> Iterable[Place]:

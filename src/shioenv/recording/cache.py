@@ -121,12 +121,15 @@ class ExecutionCache:
                 self._give_up(error)
 
     def get(self, cwd: str, text: str) -> Behavior | None:
-        """The behavior of an input. None where it is not known, too old, or to be checked."""
+        """The behavior of an input. None where it is not known, too old, or to be checked.
+
+        A behavior from the future counts as too old: the host's clock was set back.
+        """
         if self._connection is None:
             return None
         self.use.asked += 1
         at, behavior = self._read(self._key(cwd, text)) or (0.0, None)
-        if behavior is None or self._clock() - at > MAX_AGE:
+        if behavior is None or not 0 <= self._clock() - at <= MAX_AGE:
             return None
         if self._dice.random() < CHECKED_SHARE:
             return None

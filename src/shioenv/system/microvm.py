@@ -34,6 +34,7 @@ from shioenv.files.cache import cache_directory
 from shioenv.files.durable import atomic_write, sha256_of
 from shioenv.system import build as building
 from shioenv.system.bootstrap import Progress
+from shioenv.system.declare import Machine
 from shioenv.system.idmap import find_idmap, run_mapped
 from shioenv.system.store import System
 
@@ -183,7 +184,7 @@ def _make(system: System, package: Path, sha256: str, key: str, report: Progress
         (work / "vmlinux").write_bytes(uncompressed(unpacked.image))
         (work / "initramfs").write_bytes(_initramfs(system, unpacked))
         report("making the disk")
-        make_disk(system, 0, work / "disk")
+        make_disk(system, root_disk(system.declaration.machine), work / "disk")
         names = ("vmlinux", "initramfs", "disk")
         record = {
             "key": key,
@@ -382,6 +383,11 @@ def _initramfs(system: System, kernel: UnpackedKernel) -> bytes:
             name = f"system/{path.relative_to(system.path)}"
             entries.append(InitialFile(name, path.stat().st_mode, content, mtime=instant))
     return archive(entries)
+
+
+def root_disk(machine: Machine) -> int:
+    """The number of the declared disk that is mounted at /; 0 where none is."""
+    return next((number for number, disk in enumerate(machine.disks) if disk.mount == "/"), 0)
 
 
 def make_disk(system: System, number: int, image: Path) -> None:

@@ -71,6 +71,16 @@ def no_mapping(reason: str, user: str) -> HostError:
     return HostError(f"mapping ids failed: {why}", hint=fix)
 
 
+def in_user_namespace() -> bool:
+    """Whether this process is in another user namespace than the first of the host."""
+    return _mapped_ids() < 2**32 - 1
+
+
+def _mapped_ids() -> int:
+    lines = Path("/proc/self/uid_map").read_text().splitlines()
+    return sum(int(line.split()[2]) for line in lines)
+
+
 def is_filtered() -> bool:
     """Whether this process runs under a system-call filter, as in most containers."""
     return _status("Seccomp") == "2"
@@ -179,10 +189,9 @@ def _few_rights() -> _Cause | None:
 
 
 def _few_ids() -> _Cause | None:
-    lines = Path("/proc/self/uid_map").read_text().splitlines()
-    count = sum(int(line.split()[2]) for line in lines)
-    if count >= 2**32 - 1:
+    if not in_user_namespace():
         return _few_rights()
+    count = _mapped_ids()
     return _Cause(
         f"this root is in a user namespace, of {count:,} ids",
         "run it outside, as the user who made the namespace or container; or give that 131,072 "

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from pathlib import Path
 
 LOOK_SECONDS = 1.0
@@ -22,6 +24,20 @@ def is_stopped(process: int) -> bool:
     except OSError:
         return False
     return facts.rpartition(b")")[2].split()[:1] == [b"T"]
+
+
+def active_seconds() -> float:
+    """Seconds that this process ran so far, and this thread waited for a processor.
+
+    A process that is stopped does neither, so what is missing in a span of time tells a stop from a
+    busy host. NaN where the kernel does not say how long threads wait.
+    """
+    try:
+        facts = Path("/proc/thread-self/schedstat").read_bytes().split()
+        waited, turns = int(facts[1]), int(facts[2])
+    except (OSError, ValueError, IndexError):
+        return math.nan
+    return time.process_time() + waited / 1e9 if turns else math.nan
 
 
 class StopWatch:

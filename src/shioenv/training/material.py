@@ -98,8 +98,9 @@ class MaterialPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     min_necessary: float | None = None
     """Only records whose scores are within these bounds.
 
-    As many inputs are drawn and scored as it takes. Parts that are drawn alike share what was
-    scored, in `pools`.
+    As many inputs are drawn and scored as it takes. So a part with `inputs` has none, nor has one
+    of another sampler than `gcs`, `ucs` and `ucs-universal`. Parts that are drawn alike share what
+    was scored, in `pools`.
     """
 
     @property
@@ -178,6 +179,13 @@ def read_recipe(path: Path) -> Recipe:
     wrong = [name for name in names if "/" in name or name.startswith(".") or not name]
     if recipe.schema != SCHEMA or not names or wrong or len(set(names)) < len(names):
         raise ModelError(f"{path}: parts need a name of their own each, and schema is {SCHEMA}")
+    listed = (PROBES, FILTERS, CROSSED, PIPED)
+    for part in recipe.part:
+        if part.selection is not None and (part.inputs or part.sampler in listed):
+            raise ModelError(
+                f"{path}: {part.name} has bounds on scores, but its inputs are not scored",
+                hint="leave the bounds out, or draw by the samplers gcs, ucs or ucs-universal",
+            )
     return recipe
 
 
@@ -360,6 +368,23 @@ def _execute(
 
 def _tell(report: Callable[[int, int, int], None], progress: Progress) -> None:
     report(progress.done, progress.count, progress.kept)
+
+
+def system_of(dataset: Path) -> System:
+    """The built system that a dataset was made on.
+
+    Errors: ModelError where another build has its name now; those of `read_manifest` and
+    `find_system`.
+    """
+    plan = read_manifest(dataset).plan
+    built = find_system(plan.system)
+    if plan.system_digest != built.digest:
+        raise ModelError(
+            f"{dataset} was made on {plan.system} with the digest {plan.system_digest:.12}…; "
+            f"{plan.system} has the digest {built.digest:.12}… now",
+            hint="a model holds files of the system: make the dataset again on this build",
+        )
+    return built
 
 
 def described(dataset: Path) -> dict[str, Any]:

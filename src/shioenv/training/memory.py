@@ -37,9 +37,8 @@ from shioenv.model.memory.memory import Memory, kept_of, taken
 from shioenv.model.memory.rank import PAIR, WEIGHTS, Numbers, Ranker, features
 from shioenv.model.memory.rewrite import Kept, Taken
 from shioenv.recording.cache import sources_digest
-from shioenv.system.store import find_system
 from shioenv.system.world import World, read_world, world_of
-from shioenv.training.material import described
+from shioenv.training.material import described, system_of
 from shioenv.version import package_version
 
 LONGEST = 20_000
@@ -124,8 +123,9 @@ def train_memory(
     the cache directory, and the next call with the same arguments goes on with it. `write` gets the
     finished directory while that is still kept.
 
-    Errors: ModelError for datasets of several systems, or where the first dataset has no context;
-    those of reading; MissingExtraError without scikit-learn.
+    Errors: ModelError for datasets of several systems, and for a first dataset without a context.
+    ModelError where its system was built anew. Those of reading. MissingExtraError without
+    scikit-learn.
     """
     material = _Material.read(datasets)
     plan = {
@@ -137,7 +137,7 @@ def train_memory(
         if take_files(parts / "records", directory):
             report("records", material.total, material.total)
         else:
-            write_memory(directory, material.records(report, chosen), material.world)
+            write_memory(directory, material.records(report, chosen), material.world())
             with storage_errors(parts):
                 keep_files(directory, parts / "records")
         with _learning(directory, questions, seed) as found:
@@ -210,12 +210,11 @@ def extend_memory(
 
 @dataclass(frozen=True, slots=True)
 class _Material:
-    """Records of one system, and the system as a world."""
+    """Records of one system."""
 
     datasets: Sequence[Path]
     system: str
     digest: str
-    world: World
     total: int
 
     @classmethod
@@ -223,18 +222,20 @@ class _Material:
         """Errors: ModelError for datasets of several systems, or without contexts."""
         manifests = [read_manifest(each) for each in datasets]
         systems = {(each.plan.system, each.plan.system_digest) for each in manifests}
-        contexts = read_contexts(datasets[0])
-        if len(systems) != 1 or not contexts:
+        if len(systems) != 1 or not read_contexts(datasets[0]):
             raise ModelError(
                 "a memory is of one system, whose contexts lie beside the records",
                 hint="shioenv train material makes such datasets",
             )
         (system, digest), *_ = systems
-        built = find_system(system)
-        start = built.declaration.start_directory
-        context = contexts.get(start) or next(iter(contexts.values()))
         total = sum(each.records for each in manifests)
-        return cls(datasets, system, digest, world_of(built, context), total)
+        return cls(datasets, system, digest, total)
+
+    def world(self) -> World:
+        """The system as it was built. Errors: ModelError where another build has its name now."""
+        built, contexts = system_of(self.datasets[0]), read_contexts(self.datasets[0])
+        start = built.declaration.start_directory
+        return world_of(built, contexts.get(start) or next(iter(contexts.values())))
 
     def records(self, report: Report, chosen: frozenset[int] | None = None) -> Iterator[Record]:
         """The records that a memory takes, each reported; see `train_memory` for `chosen`."""
@@ -288,8 +289,8 @@ def learn(
 
     At most `questions` of the memory's records are asked about, chosen by the seed. What a killed
     call found is kept in the cache directory. It is taken over where memory, questions and seed are
-    the same. Nothing is written where no record is like another. Errors: MissingExtraError without
-    scikit-learn.
+    the same. Nothing is written where too few records are like others. Errors: MissingExtraError
+    without scikit-learn.
     """
     with _learning(directory, questions, seed) as parts:
         return _learned(directory, questions, seed, report, parts)
@@ -336,11 +337,12 @@ def _learned(
     none = np.zeros(0)
     memory.ranker = Ranker(weights, memory.ranker.trees, none, none)
     asked = _ask(memory, numbers, report, "the trees", parts)
-    if not any(len(one.rows) for one in asked):  # none is like another: the weights stay by hand
-        figures = {"questions": len(numbers), "held_back": 0, "right": 0.0}
-        return {**figures, "right_among_candidates": 0.0, "weights": {}}
     split = max(1, round(len(asked) * (1 - _FOR_FIGURES)))
     first, held = asked[:split], asked[split:]
+    if not all(any(len(one.rows) for one in part) for part in (first, held)):
+        # too few are like another: the weights stay by hand
+        figures = {"questions": len(numbers), "held_back": 0, "right": 0.0}
+        return {**figures, "right_among_candidates": 0.0, "weights": {}}
     trees = HistGradientBoostingClassifier(random_state=seed, **_TREES)
     with threadpool_limits(limits=1):  # so few rows take longer in several threads
         trees.fit(

@@ -29,10 +29,10 @@ from shioenv.model.sequence.codec import Codec
 from shioenv.model.sequence.compact import DocumentNames, Now, Target, target_of
 from shioenv.model.sequence.prompts import Prompter
 from shioenv.system.declare import SystemDeclaration
-from shioenv.system.store import find_system
+from shioenv.system.store import System
 from shioenv.system.world import World, world_of
 from shioenv.training.examples import TrainingExample, write_examples
-from shioenv.training.material import described
+from shioenv.training.material import described, system_of
 from shioenv.training.samplers import PIPED, is_source, parted
 
 DEV_ONE_IN = 50
@@ -97,9 +97,9 @@ def prepare(
     records that are taken (default: all). The vocabulary is that of the checkpoint, or is learned
     from the examples.
 
-    Errors: ModelError where nothing can be learned from, or a dataset has no context. ModelError
-    where only one of `memory` and neighbours is given. Those of reading, of `find_system` and of
-    `Codec`.
+    Errors: ModelError where nothing can be learned from, or a dataset has no context or is of
+    another build. ModelError where only one of `memory` and neighbours is given. Those of reading,
+    of `find_system` and of `Codec`.
     """
     if bool(shape.neighbours) != (memory is not None):
         raise ModelError("neighbours are those of a memory", hint="name both, or neither")
@@ -185,8 +185,9 @@ def _write_texts(
     # stages last: the other datasets recorded what stages are given
     for each in sorted(datasets, key=lambda one: manifests[one].plan.drawing.sampler == PIPED):
         plan = manifests[each].plan
+        built = system_of(each)
         if plan.system not in worlds:
-            worlds[plan.system] = _known(each, plan.system, plan.system_digest)
+            worlds[plan.system] = _known(each, built)
         world, _, now = worlds[plan.system]
         led = _Led(world)
         for done, record in enumerate(read_records(each)):
@@ -312,9 +313,8 @@ def _target(behavior: Behavior, names: DocumentNames, now: Now) -> Target | None
     return target
 
 
-def _known(dataset: Path, system: str, digest: str) -> tuple[World, str, Now]:
+def _known(dataset: Path, built: System) -> tuple[World, str, Now]:
     contexts = read_contexts(dataset)
-    built = find_system(system)
     start = built.declaration.start_directory
     context = contexts.get(start) or next(iter(contexts.values()), None)
     if context is None:
@@ -322,7 +322,7 @@ def _known(dataset: Path, system: str, digest: str) -> tuple[World, str, Now]:
             f"{dataset} has no context beside its records",
             hint="shioenv train material makes such datasets",
         )
-    return world_of(built, context), digest, now_of(built.declaration)
+    return world_of(built, context), built.digest, now_of(built.declaration)
 
 
 def now_of(declaration: SystemDeclaration) -> Now:

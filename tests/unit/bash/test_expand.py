@@ -81,6 +81,9 @@ class Known:
         ("a~", ["a~"]),
         ("x{a,b}y", ["xay", "xby"]),
         ("{01..03}", ["01", "02", "03"]),
+        ("{1..010..3}", ["001", "004", "007", "010"]),
+        ("{01..100..33}", ["001", "034", "067", "100"]),
+        ("{-01..1}", ["-01", "000", "001"]),
         ("{c..a}", ["c", "b", "a"]),
         ("{1..7..3}", ["1", "4", "7"]),
         ("{a}", ["{a}"]),
@@ -111,6 +114,15 @@ class Known:
 )
 def test_a_word_stands_for_fields(word: str, fields: list[str]) -> None:
     assert Expander(Known("1 2", "", "3")).fields(word) == fields
+
+
+def test_current_and_parent_directory_match_no_pattern_with_globskipdots() -> None:
+    scope = Known()
+    document = {**scope.state.before.document, "shell_options": {"globskipdots": True}}
+    scope.state = State(cwd="/home/u", context=Context(document))
+    assert Expander(scope).fields(".*") == [".hidden"]
+    assert Expander(scope).fields("d/.*") == ["d/.*"]
+    assert Expander(scope).fields("./a*") == ["./a.txt"]
 
 
 def test_other_separators_make_empty_fields() -> None:

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from shioenv.behavior.compare import Channel, differs
-from shioenv.behavior.noise import NOTHING, Noise, noise_threshold
+from shioenv.behavior.noise import NOTHING, Noise, NoisyNames, noise_threshold
 from shioenv.behavior.similarity import similarity
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch
@@ -145,3 +145,10 @@ def test_contents_and_exit_codes_the_runs_disagree_about_are_left_out() -> None:
 
 def test_a_run_that_says_it_is_volatile_makes_the_noise_so() -> None:
     assert Noise.of([replace(FULL, volatile=True)]).volatile
+
+
+def test_a_name_chosen_at_random_stands_for_no_path_of_several_names() -> None:
+    names = NoisyNames.of([{"/fs/~1tmp~1aXbY": 1}, {"/fs/~1tmp~1QrsT": 1}])
+    assert "/fs/~1tmp~1zz.z" in names
+    assert "/fs/~1tmp~1z~1z" not in names
+    assert "/fs/~1tmp~1zz/z" not in names

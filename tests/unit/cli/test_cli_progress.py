@@ -67,8 +67,9 @@ def test_one_meter_shows_one_thing_after_the_other(
 
 def test_who_interrupts_is_told_what_is_kept(capsys: pytest.CaptureFixture[str]) -> None:
     with (
-        pytest.raises(KeyboardInterrupt),
+        pytest.raises(KeyboardInterrupt) as caught,
         progress.Meter("records", stopped="stopped; all is kept"),
     ):
         raise KeyboardInterrupt
+    assert caught.value.__notes__ == ["stopped; all is kept"]
     assert capsys.readouterr().err == "stopped; all is kept\n"

@@ -78,6 +78,7 @@ def test_a_word_that_only_resembles_a_name_is_not_suggested() -> None:
     assert "did you mean" not in printed("sample", "--command", "nosuch")[1]
     assert "did you mean grep?" in printed("sample", "--command", "gerp")[1]
     assert "did you mean mkdir?" in printed("sample", "--command", "mkdr")[1]
+    assert "did you mean gcs?" in printed("sample", "--sampler", "gsc")[1]
 
 
 def test_a_cache_that_is_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -121,7 +121,9 @@ def test_what_is_there_stays(text: str) -> None:
         ('echo "$variable"', r'echo "\$[A-Z]+"'),
         ('echo "${variable}"', r'echo "\$\{[A-Z]+\}"'),
         ("cat \"$dir/a.log\"", r'cat "logs/\w+\.log"'),
-        ("echo ${filename} | rev", r"echo \S+ \| rev"),
+        ("echo ${filename} | rev", r"echo [^\s$]+ \| rev"),
+        ("echo $FILE", r"echo [^\s$]+"),
+        ("cat `echo $file`", r"cat `echo [^\s$]+`"),
         ("sort --output=/no/dir/x f", r"sort --output=[\w./]*x documents/\w+\.txt"),
         ("grep -f words text.txt", r"grep -f documents/\w+\.txt documents/\w+\.txt"),
         ("cp -r srcdir target", r"cp -r (\.|documents|data|logs|scripts) target"),
@@ -367,6 +369,47 @@ def test_programs_without_a_grammar_are_told_like_those_with_one() -> None:
 )  # fmt: skip
 def test_names_of_variables_stay(text: str) -> None:
     assert one(text).replace("documents/", "").startswith(text.split("<")[0])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "command read name <<< x; echo \"$name\"",
+        "builtin printf -v name x; echo $name",
+        "\"printf\" -v 'name' x; echo $name",
+        "let n=1+2 m++; echo $n $m",
+        "(( n = 3 )); echo $n",
+        "(( i++ || --n )); echo $i $n",
+        "for ((i=0; i<3; i++)); do echo $i; done",
+        "echo $((n += 3)); echo $n",
+        "exec {file}> out.txt; echo x >&$file",
+        "coproc cat; echo $COPROC_PID",
+        "coproc name { cat; }; echo $name_PID",
+        "echo ${file:=x}; echo $file",
+        "echo ${dir=x}; echo $dir",
+        "sleep 0.1 & wait -n -p pid; echo $pid",
+        "[[ ab =~ (a) ]]; echo $BASH_REMATCH",
+        "mapfile < documents/notes.txt; echo $MAPFILE",
+        "select file in a b; do echo $file; done <<< 1",
+        "find . -type f | while read File; do echo \"$File\"; done",
+        "for Word in a b; do echo $Word; done",
+        "Date=$(date); echo $Date",
+        "read -r Type Size <<< 'a b'; echo $Type $Size",
+        "file=x; cat <<EOF\n$file\nEOF",
+        "cat <<'EOF'\n$file\nEOF",
+        "cat <<EOF\n\\$file\nEOF",
+    ],
+)  # fmt: skip
+def test_variables_that_an_input_sets_in_any_way_stay(text: str) -> None:
+    assert list(named(text)) == [text] * 12
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["(( n == 3 )); echo $x", "let n; echo $x", "cat <<EOF\n$x\nEOF", "printf '%s' -v x; echo $x"],
+)
+def test_variables_that_nothing_sets_are_left_over(text: str) -> None:
+    assert one(text) == "! left over: a variable that nothing sets"
 
 
 def test_every_role_of_an_operand_or_a_value_is_adapted_without_a_fault() -> None:

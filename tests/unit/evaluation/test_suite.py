@@ -97,6 +97,9 @@ def test_inputs_are_text_or_json(tmp_path: Path) -> None:
         ('{"input": "x", "history": "y"}', "list of texts"),
         ('{"input": "x", "cwd": 1}', "`cwd`"),
         ('{"input": "x", "id": 2}\nls', "two inputs are called 2"),
+        ('ls\n{"input": "echo \\ud800"}', "inputs:2: half a character"),
+        ('{"input": "x", "history": ["\\udc80"]}', "inputs:1: half a character"),
+        ('{"input": "x", "note": "\\ud83d"}', "inputs:1: half a character"),
     ],
 )
 def test_inputs_that_are_none_are_named(tmp_path: Path, content: str, why: str) -> None:

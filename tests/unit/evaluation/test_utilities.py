@@ -17,6 +17,8 @@ from shioenv.evaluation.utilities import utilities
         ("env -u HOME A=1 printenv", ("env", "printenv")),
         ("timeout -k 1 5 nice ls; timeout 5", ("timeout", "nice", "ls")),
         ("sudo ip -br a; ip link show; ip r", ("ip-addr", "ip-link", "ip-route")),
+        ("sudo -u nobody id; sudo -n --user root sudo -g staff -- TZ=UTC date", ("id", "date")),
+        ("sudo -l; sudo -Eu postgres env A=b psql; sudo LANG=C ls", ("env", "psql", "ls")),
         ("ip -V; /usr/bin/ip foo", ("ip",)),
         ("for f in *; do basename $f; done", ("basename",)),
         ("cat 'open", ("cat",)),

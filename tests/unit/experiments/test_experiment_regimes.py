@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from shioenv.errors import DatasetMismatchError
+from shioenv.errors import DatasetMismatchError, UsageError
+from shioenv.execution.local import SerialExecutor
+from shioenv.experiments import regimes
 from shioenv.experiments.regimes import agree_on_training
+from shioenv.experiments.setting import ExperimentSetting
 from shioenv.model.files import write_card
 
 PLAN = {"size": "tiny", "steps": 20, "seed": 3}
@@ -39,3 +42,10 @@ def test_the_minutes_belong_to_the_plan(tmp_path: Path) -> None:
 def test_another_machine_leaves_nothing_to_compare_with(tmp_path: Path) -> None:
     agree_on_training(tmp_path / "run", PLAN, None)
     assert not (tmp_path / "run").exists()
+
+
+def test_suites_of_one_name_are_refused(tmp_path: Path) -> None:
+    setting = ExperimentSetting(out=tmp_path, executor=SerialExecutor())
+    suites = [Path("mine/typed.jsonl"), Path("drawn.jsonl"), Path("yours/typed.jsonl")]
+    with pytest.raises(UsageError, match="two suites are called typed,"):
+        regimes.run(setting, suites=suites, pools={})

@@ -68,6 +68,15 @@ def test_indented_lines_are_further_alternatives() -> None:
     assert forms("start x <a>\n<a> = p | q\n  r\n  | s |\n  t # why\n", "x:a") == list("pqrst")
 
 
+def test_an_indented_line_below_start_has_more_words_and_no_other_input() -> None:
+    (production,) = read("start x -a\n  -b\n  -c\n").grammar.productions[Nonterminal("x:start")]
+    assert [str(argument[0]) for argument in production.body] == ["x", "-a", "-b", "-c"]
+    for keyword in ("start", "pipe"):
+        for line in ("x -b | x -c", "| x -c", "-b %weight 2"):
+            found = faults(f"start x -z\n{keyword} x -a\n  {line}\n")
+            assert [fault.line for fault in found] == [HEADER_LINES + 3], (keyword, line, found)
+
+
 def test_repetition_alone_makes_arguments_and_inside_a_word_text() -> None:
     productions = read("start x <a>* -<a>+\n<a> = p\n").grammar.productions
     alone, inside = Nonterminal("x:a*"), Nonterminal("x:a~*")

@@ -178,7 +178,7 @@ def test_an_unknown_command_is_told_how_it_gets_a_grammar(tmp_path: Path) -> Non
         load_grammars(["zzyzx"], own=own_grammars(write(tmp_path / "mine", "say")))
     assert "shioenv grammar draft zzyzx > DIR/zzyzx.grammar" in str(caught.value)
     with pytest.raises(UnknownGrammarError, match="did you mean say"):
-        load_grammars(["sya"], own=own_grammars(tmp_path / "mine"))
+        load_grammars(["sayy"], own=own_grammars(tmp_path / "mine"))
 
 
 @pytest.mark.parametrize(

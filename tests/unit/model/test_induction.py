@@ -16,12 +16,15 @@ from small_world import taken
 from shioenv.bash.patterns import CLASSES
 from shioenv.model.facts import Operand
 from shioenv.model.memory.explain import Induction
+from shioenv.model.memory.functions.characters import set_of
 from shioenv.model.memory.functions.families import functions
+from shioenv.model.memory.functions.lines import part_of
 from shioenv.model.memory.functions.match import MOST_WORK
 from shioenv.model.memory.functions.space import Given
 from shioenv.model.memory.induce import Inducer
 from shioenv.model.memory.rewrite import Kept, Taken
 
+PARTS = {"of": "lines", "which": "first"}
 WORDS = (
     "one",
     "Two",
@@ -349,6 +352,29 @@ def test_a_class_of_characters_is_what_it_is_in_posix(name: str) -> None:
         if function.name == "lines(pattern 1, basic)"
     ]
     assert basic == [(shown, 0)]
+
+
+@pytest.mark.parametrize("count", ["-1", "-2", "-3", "-4", "-5", "-9", "0", "2"])
+def test_more_lines_left_out_than_there_are_leave_none(count: str) -> None:
+    text = "a\nb\nc\n"
+    done = subprocess.run(
+        ["head", "-n", count], input=text.encode(), capture_output=True, check=True
+    )
+    assert part_of(Given(text, {}), {"count": count}, PARTS) == done.stdout.decode()
+
+
+@pytest.mark.parametrize(
+    "word", [r"\141-\143", r"a-\143", r"\060-9x", r"\400", r"!-\\057", r"\\a", r"\t-\r", r"\1-\12"]
+)
+def test_sets_are_read_as_tr_reads_them(word: str) -> None:
+    text = "".join(map(chr, range(1, 128)))
+    done = subprocess.run(["tr", "-d", word], input=text.encode(), capture_output=True, check=True)
+    assert "".join(one for one in text if one not in set_of(word)) == done.stdout.decode()
+
+
+def test_a_set_that_tr_warns_of_is_declined() -> None:
+    with pytest.raises(IndexError):
+        set_of("a\\")
 
 
 def test_escapes_are_what_bash_makes_of_them() -> None:

@@ -26,6 +26,7 @@ from shioenv.model.forms import UNKNOWN, UNKNOWN_LONG, Form, Forms
 from shioenv.model.memory.index import ROW, Index, write_index
 from shioenv.model.memory.memory import Memory
 from shioenv.model.memory.rank import (
+    FEATURES,
     PAIR,
     WEIGHTS,
     Ranker,
@@ -36,7 +37,7 @@ from shioenv.model.memory.rank import (
 )
 from shioenv.model.memory.rewrite import CONTENTS, Kept, Taken, fillings, replaced
 from shioenv.system.world import World
-from shioenv.training.memory import arrays_of
+from shioenv.training.memory import _Asked, arrays_of, learn
 
 FORMS = Forms()
 
@@ -485,6 +486,27 @@ def test_the_trees_are_asked_node_by_node() -> None:
     rows = np.array([[9.0, 0.6], [2.0, 0.5], [2.1, 0.5]])
     made = Ranker(np.array(WEIGHTS), trees, none, none).probability(rows)
     assert made == pytest.approx(1 / (1 + np.exp(-(np.array([1, 2, 3]) + 0.25 - 1))))
+
+
+@pytest.mark.parametrize("place", ["first", "last"])
+def test_too_few_records_that_are_alike_leave_the_weights_as_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    memory = small_memory(tmp_path / "model")
+    drawn = np.random.default_rng(3).permutation(len(memory.index)).tolist()
+    asked = [number for number in drawn if memory.taken(number) is not None]
+    alike = asked[0 if place == "first" else -1]
+
+    def found(memory: Memory, number: int) -> _Asked:
+        rows = int(number == alike)
+        pairs, numbers = np.zeros((rows, len(PAIR))), np.zeros((rows, len(FEATURES)))
+        return _Asked(pairs, numbers, np.ones(rows, dtype=bool))
+
+    monkeypatch.setenv("SHIOENV_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("shioenv.training.memory._asked", found)
+    figures = learn(tmp_path / "model", len(asked), 3)
+    assert (figures["questions"], figures["held_back"]) == (len(asked), 0)
+    assert not (tmp_path / "model" / "ranker.npz").exists()
 
 
 def test_what_another_release_learned_is_refused(tmp_path: Path) -> None:

@@ -78,6 +78,16 @@ def test_what_is_a_day_old_is_executed_again(tmp_path: Path) -> None:
     assert one.of("/home").get("ls") == BEHAVIOR
     now += 1
     assert one.of("/home").get("ls") is None
+
+
+def test_what_was_kept_before_the_clock_was_set_back_is_executed_again(tmp_path: Path) -> None:
+    now = 1e9
+    one = cache(tmp_path, clock=lambda: now)
+    one.of("/home").update({"ls": BEHAVIOR})
+    now -= 60
+    assert one.of("/home").get("ls") is None
+    one.of("/home").update({"ls": BEHAVIOR})
+    assert one.of("/home").get("ls") == BEHAVIOR
     one.of("/home").update({"ls": BEHAVIOR})
     assert one.of("/home").get("ls") == BEHAVIOR
 

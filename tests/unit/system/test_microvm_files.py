@@ -10,18 +10,21 @@ import os
 import stat
 import subprocess
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from needs import needs
 
 from shioenv.errors import SystemBuildError
+from shioenv.system.declare import load_declaration
 from shioenv.system.microvm import (
     InitialFile,
     UnpackedKernel,
     archive,
     modules,
     read_kernel,
+    root_disk,
     uncompressed,
 )
 
@@ -115,3 +118,11 @@ def test_a_kernel_that_is_cut_off_is_none() -> None:
     image[0x24C:0x250] = (len(image) - 1024).to_bytes(4, "little")
     with pytest.raises(SystemBuildError, match="decompressed"):
         uncompressed(bytes(image))
+
+
+def test_the_disk_that_is_booted_from_is_the_one_at_the_root() -> None:
+    machine = load_declaration().machine
+    (root,) = (disk for disk in machine.disks if disk.mount == "/")
+    data = replace(root, name="vdb", mount="/data")
+    assert root_disk(replace(machine, disks=(root, data))) == 0
+    assert root_disk(replace(machine, disks=(data, root))) == 1

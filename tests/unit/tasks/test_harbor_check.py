@@ -42,9 +42,12 @@ def test_what_is_extra_is_named() -> None:
 
 
 def test_what_the_harness_makes_is_not_extra() -> None:
-    for path in ("/logs/agent/x", "/tests", "/tmp/tmux-0/default", "/tmp/.hb-transfer-1.tar.gz"):
+    for path in (
+        "/logs/agent/x", "/tests", "/tmp/tmux-0/default", "/tmp/.hb-transfer-1.tar.gz",
+        "/harbor/skills/x", "/runtime", "/runtime/skills/x/SKILL.md", "/tmp/.runtime-tmux-paste-1",
+    ):  # fmt: skip
         assert verdict({**DONE, path: FILE}) == ([], [], 1.0)
-    for path in ("/logsx", "/tmp/tmuxx", "/etc/hosts", "/run/x"):
+    for path in ("/logsx", "/runtimes", "/tmp/tmuxx", "/etc/hosts", "/run/x"):
         assert verdict({**DONE, path: FILE})[1] == [path]
 
 

@@ -8,11 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from shioenv.errors import TaskError
 from shioenv.tasks.harbor import certify
 from shioenv.tasks.harbor.certify import altered_files, folders_of
-from shioenv.tasks.harbor.export import GOAL, name_of, told, write
+from shioenv.tasks.harbor.export import DOCKERFILE, GOAL, SETTINGS, name_of, told, write
 from shioenv.tasks.task import Goal, Task
 
 TASK = Task(
@@ -27,10 +28,10 @@ def folder(tmp_path: Path) -> Path:
     return written(tmp_path / "harbor")
 
 
-def written(directory: Path, image: str | None = None) -> Path:
-    folder = directory / name_of(TASK)
+def written(directory: Path, image: str | None = None, task: Task = TASK) -> Path:
+    folder = directory / name_of(task)
     goal = {"entries": {"/home/ubuntu/x": None}, "output": None}
-    write({**told(TASK, image), GOAL: json.dumps(goal)}, folder)
+    write({**told(task, image), GOAL: json.dumps(goal)}, folder)
     return folder
 
 
@@ -40,8 +41,28 @@ def test_a_folder_as_the_export_writes_it_is_taken(folder: Path) -> None:
     assert altered_files(TASK, folder) == []
 
 
-def test_the_image_is_whoever_exports_to_choose(tmp_path: Path) -> None:
-    assert altered_files(TASK, written(tmp_path, "registry.example/debian:1")) == []
+PUSHED = f"registry.example/debian@sha256:{'a' * 64}"
+"""A reference that names an image by its digest."""
+
+BROKEN = replace(TASK, history=["chmod 000 x"])
+
+
+@pytest.mark.parametrize("task", [TASK, BROKEN], ids=["whole", "broken"])
+@pytest.mark.parametrize("image", [PUSHED, "registry.example/debian:1"])
+def test_the_image_is_whoever_exports_to_choose(tmp_path: Path, task: Task, image: str) -> None:
+    folder = written(tmp_path, image, task)
+    assert altered_files(task, folder) == []
+    assert (folder / DOCKERFILE).read_text().splitlines()[1:3] == [
+        f"FROM {image}",
+        f"LABEL shioenv.system=debian-12:{'0' * 12}",
+    ]
+
+
+def test_a_folder_names_one_image(tmp_path: Path) -> None:
+    folder = written(tmp_path, PUSHED)
+    file = folder / SETTINGS
+    file.write_text(file.read_text().replace(PUSHED, "registry.example/other"))
+    assert altered_files(TASK, folder) == [SETTINGS]
 
 
 @pytest.mark.parametrize(

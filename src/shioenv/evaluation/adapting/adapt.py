@@ -54,10 +54,13 @@ _ELLIPSIS = re.compile(r"(?<!\S)(?:\.\.\.|…)(?!\S)")
 _VARIABLE = re.compile(r"\$(?:(\w+|[@*])|\{(\w+|[@*])\})")
 _OF_BASH = frozenset(
     (
-        "_", "BASH", "BASHPID", "BASH_VERSION", "COLUMNS", "DIRSTACK", "EUID", "GROUPS", "HISTFILE",
+        "_", "BASH", "BASHOPTS", "BASHPID", "BASH_COMMAND", "BASH_LINENO", "BASH_REMATCH",
+        "BASH_SOURCE", "BASH_SUBSHELL", "BASH_VERSINFO", "BASH_VERSION", "COLUMNS", "DIRSTACK",
+        "EPOCHREALTIME", "EPOCHSECONDS", "EUID", "FUNCNAME", "GROUPS", "HISTCMD", "HISTFILE",
         "HISTSIZE", "HOME", "HOSTNAME", "HOSTTYPE", "IFS", "LINENO", "LINES", "LOGNAME", "MACHTYPE",
-        "OLDPWD", "OPTARG", "OPTIND", "OSTYPE", "PATH", "PIPESTATUS", "PPID", "PS1", "PS2", "PWD",
-        "RANDOM", "REPLY", "SECONDS", "SHELL", "SHELLOPTS", "SHLVL", "UID", "USER",
+        "MAPFILE", "OLDPWD", "OPTARG", "OPTERR", "OPTIND", "OSTYPE", "PATH", "PIPESTATUS", "PPID",
+        "PS1", "PS2", "PS4", "PWD", "RANDOM", "REPLY", "SECONDS", "SHELL", "SHELLOPTS", "SHLVL",
+        "SRANDOM", "UID", "USER",
         "0", "$", "?", "!", "#", "-",
     )
 )  # fmt: skip
@@ -141,7 +144,8 @@ class _Template:
             return self.names.draw(slot.role, slot.word, random, used)
         entry = placeholder_table()[slot.role[1:-1]]
         values: list[str] = [*entry.get("values", ()), *self.names.values(entry.get("tokens", ()))]
-        if slot.word.startswith("$"):  # another variable takes its place, not the name of one
+        if "EnvVar" in entry.get("tokens", ()) and slot.word.startswith("$"):
+            # another variable takes its place, not the name of one
             form = "${%s}" if slot.word.startswith("${") else "$%s"
             values = [form % value for value in values]
         return random.choice([value for value in values if value not in used] or values)
@@ -295,6 +299,8 @@ def _pieces(
     """A text in pieces; the reason for setting it aside, where a placeholder is left over."""
     slots: list[tuple[int, int, _Slot]] = []
     for word in places.words:
+        if word.names_variable:
+            continue
         slots += _generic(word.text, word.start)
         if slots and slots[-1][0] >= word.start:
             continue
@@ -317,7 +323,7 @@ def _pieces(
         end = after
     pieces.append(text[end:])
     rest = "".join(part if isinstance(part, str) else "_" for part in pieces)
-    if _PLACEHOLDER.search(rest):
+    if any(match[0] not in known for match in _PLACEHOLDER.finditer(rest)):
         return "left over: a placeholder inside a word"
     if _ELLIPSIS.search(rest):
         return "left over: an ellipsis"

@@ -90,11 +90,11 @@ class AskedChannel(SshChannel):
             *lines, kept = (kept + data).split(b"\n") if data else [kept, b""]
             for line in lines:
                 command = await asyncio.to_thread(script.add, _text(line))
-                status = await self._piped(command, status)
+                status = script.status(await self._piped(command, status))
                 if self._ended or script.refused:
                     return status
             if not data:
-                return await self._piped(await asyncio.to_thread(script.end), status)
+                return script.status(await self._piped(await asyncio.to_thread(script.end), status))
             if self._is_too_long(script, kept):
                 return status
         return status

@@ -217,7 +217,9 @@ void answer_all(const struct listener listeners[], int n, int root, const char *
             int peer = accept4(listeners[i].fd, NULL, NULL, SOCK_CLOEXEC);
             if (peer < 0) {
                 if (errno == EINTR || errno == ECONNABORTED || errno == EAGAIN) continue;
-                _exit(0);
+                if (errno != EINVAL) _exit(0);
+                ready[i].fd = -1;  /* an input closed it (`ss -K`): the network is made anew after the run */
+                continue;
             }
             const char *banner = listeners[i].banner;
             if (!banner) answer(peer, root, date);

@@ -210,7 +210,7 @@ static int find_file(pid_t process, struct names *names)
 static int open_below(int root, const char *path)
 {
     struct open_how how = {
-        .flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC,
+        .flags = O_PATH | O_DIRECTORY | O_CLOEXEC,  /* to open it otherwise would be an event */
         .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV,
     };
     return (int)syscall(SYS_openat2, root, *path ? path : ".", &how, sizeof how);
@@ -249,8 +249,8 @@ static bool exchange_if(int directory, const char *one, const char *other, const
     return false;
 }
 
-/* Makes the name lead to the upper layer's inode: a second name takes its place. In between, the name is a symbolic link
- * to the second one, since the kernel does not rename a name of a file over another one. Returns an errno. */
+/* Makes the name of a file that is in use lead to the upper layer's inode: a second name takes its place. In between, the name is
+ * a symbolic link to the second one, since the kernel does not rename a name of a file over another one. Returns an errno. */
 static int replace_name(int directory, const char *name, const struct statx *file)
 {
     char second[32], third[32], target[PATH_MAX];
@@ -272,6 +272,30 @@ static int replace_name(int directory, const char *name, const struct statx *fil
     unlinkat(directory, second, 0);
     unlinkat(directory, third, 0);
     return 0;
+}
+
+/* Has the layer hold the file, which changes nothing that an input sees, nor is an event: an attribute cannot be made and replaced
+ * at once, and owners that stay the same are no news. What goes wrong here goes wrong with the link. */
+static void copy_up(int directory, const char *name, mode_t mode)
+{
+    int here = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (here < 0 || fchdir(directory)) return close_fd(&here);
+    int result = S_ISREG(mode) ? lsetxattr(name, "user.none", "", 0, XATTR_CREATE | XATTR_REPLACE) : lchown(name, (uid_t)-1, (gid_t)-1);
+    if (result) errno = 0;
+    if (fchdir(here)) _exit(125);
+    close_fd(&here);
+}
+
+/* Whether the name leads to the inode of the upper layer. */
+static bool is_of_upper(int directory, const char *above, const char *name)
+{
+    struct statx shown;
+    struct stat upper;
+    int place = open_below(upper_root, above);
+    bool is_it = place >= 0 && look(directory, name, AT_SYMLINK_NOFOLLOW, &shown) &&
+                 !fstatat(place, name, &upper, AT_SYMLINK_NOFOLLOW) && upper.st_ino == shown.stx_ino;
+    close_fd(&place);
+    return is_it;
 }
 
 /* Keeps what tells a file that was renamed from a new one. */
@@ -339,15 +363,18 @@ static int open_place(char *path, const struct statx *wanted, struct statx *foun
     return -1;
 }
 
-/* Looks for the file in the layer, by the path where its mount has it. An errno. */
+/* Looks for the file in the layer, by the path where its mount has it. An errno. The descriptor goes with it, since the kernel
+ * keeps the name of a file that is in use. */
 static int unite(pid_t process, int file)
 {
     char link[32], path[PATH_MAX], *name;
     struct statx wanted, found;
-    struct stat times, upper;
+    struct stat times;
     snprintf(link, sizeof link, "self/fd/%d", file);
     ssize_t length = readlinkat(host_proc, link, path, sizeof path - 1);
-    if (length <= 0 || *path != '/' || !look(file, "", AT_EMPTY_PATH, &wanted)) return 0;
+    bool is_known = length > 0 && *path == '/' && look(file, "", AT_EMPTY_PATH, &wanted);
+    close(file);
+    if (!is_known) return 0;
     path[length] = 0;
     int directory = open_place(path, &wanted, &found, &name), error = 0;
     if (directory < 0 && follow_mount(process, wanted.stx_mnt_id, path))
@@ -355,12 +382,14 @@ static int unite(pid_t process, int file)
     if (directory < 0) return 0;
     const char *above = path + (*path == '/');
     if (!fstat(directory, &times)) {
-        int place = open_below(upper_root, above);
-        bool united = place >= 0 && !fstatat(place, name, &upper, AT_SYMLINK_NOFOLLOW) && upper.st_ino == found.stx_ino;
-        close_fd(&place);
+        bool united = is_of_upper(directory, above, name);
         if (!united) {
-            error = replace_name(directory, name, &found);
-            futimens(directory, (struct timespec[]){times.st_atim, times.st_mtim});
+            copy_up(directory, name, found.stx_mode);
+            forget_names();
+            if (!is_of_upper(directory, above, name)) {
+                error = replace_name(directory, name, &found);
+                utimensat(directory, ".", (struct timespec[]){times.st_atim, times.st_mtim}, 0);
+            }
             if (!error && S_ISREG(found.stx_mode)) keep_number(upper_root, above, name, found.stx_ino);
         }
     }
@@ -412,7 +441,5 @@ int prepare_link(int listener, const struct seccomp_notif *notice)
         if (!go_to(own[0], own[1])) _exit(125);
     }
     for (int i = 0; i < 2; i++) close_fd(&own[i]), close_fd(&its[i]);
-    int error = file >= 0 ? unite(process, file) : 0;
-    close_fd(&file);
-    return error;
+    return file >= 0 ? unite(process, file) : 0;
 }

@@ -3,6 +3,8 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <linux/openat2.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +12,7 @@
 #include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -36,6 +39,8 @@ static struct {
     struct channel channels[2];
     struct watched waiting;    /* the shell between its lines; `shell` is -1 where it has ended */
     int terminal;              /* the end of its terminal that is ours; -1: it has none */
+    int start;                 /* the directory in which the first shell started, by the name below; -1: none is kept */
+    char directory[CWD_MAX];
     int status;                /* how the shell ended while it waited */
     unsigned noticed, meanwhile;  /* since the start; since the last line */
     bool had_terminal;
@@ -43,7 +48,7 @@ static struct {
     int64_t started_ns;        /* real time */
     uint64_t cpu_ms;           /* used so far, by those who live */
     int64_t cpu_known_ns;
-} live = {.channels = {{.fd = -1}, {.fd = -1}}, .waiting = {.shell = -1}, .terminal = -1, .ends = {-1, -1, -1}};
+} live = {.channels = {{.fd = -1}, {.fd = -1}}, .waiting = {.shell = -1}, .terminal = -1, .start = -1, .ends = {-1, -1, -1}};
 
 bool is_live(void) { return live.open; }
 
@@ -122,12 +127,13 @@ static bool has_plain_descriptors(void)
     return plain;
 }
 
-static bool is_in_removed_directory(void)
+/* Whether what a link in /proc leads to was removed, or has a name that says so. (Overlay tells it of no directory by its links.) */
+static bool is_removed(const char *link)
 {
-    char path[64];
-    struct stat here;
-    snprintf(path, sizeof path, "%d/cwd", (int)resident.shell);
-    return fstatat(host_proc, path, &here, 0) || !here.st_nlink;
+    static const char mark[] = " (deleted)";
+    static char target[PATH_MAX + sizeof mark];
+    ssize_t length = readlinkat(host_proc, link, target, sizeof target - 1), name = length - (ssize_t)sizeof mark + 1;
+    return length <= 0 || (name >= 0 && !memcmp(target + name, mark, sizeof mark - 1));
 }
 
 /* Whether the shell may enter other mounts. */
@@ -146,6 +152,20 @@ static bool may_enter_mounts(void)
     return capabilities >> SYS_CHROOT & capabilities >> SYS_ADMIN & 1;
 }
 
+/* Keeps the directory in which the first shell was started, as the shell's mounts have it. */
+static void keep_start(void)
+{
+    char path[64];
+    struct open_how how = {
+        .flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
+        .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS,
+    };
+    snprintf(path, sizeof path, "%d/root", (int)resident.shell);
+    int root = openat(host_proc, path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    live.start = root < 0 ? -1 : (int)syscall(SYS_openat2, root, live.directory, &how, sizeof how);
+    close_fd(&root);
+}
+
 /* Whether the disk has room for the directories of another layer, and the shell for one more descriptor. */
 static bool has_room(void)
 {
@@ -161,16 +181,20 @@ static bool has_room(void)
 static void freeze(struct watched *line)
 {
     struct reply *reply = line->reply;
+    char path[64], here[64], start[64];
+    snprintf(here, sizeof here, "%d/cwd", (int)resident.shell);
+    snprintf(start, sizeof start, "self/fd/%d", live.start);
     bool may = line->stays && live.terminal < 0 && !reply->error && !(reply->flags & (REPLY_CHANGES_TRUNCATED | REPLY_SCAN)) &&
                !((live.noticed | live.meanwhile) & NOTICED_MOUNTS) && !has_company() && may_enter_mounts() &&
-               has_room() && has_plain_descriptors() && links_to("cwd", "/") && !is_in_removed_directory();
+               has_room() && has_plain_descriptors() && links_to("cwd", "/") && !is_removed(here) &&
+               (live.start < 0 || !is_removed(start));
     if (!may) return;
+    close_fd(&live.start);  /* of the mounts that are left */
     int mounts = freeze_layer();
     if (mounts < 0) return;
     close_fd(&mounts_copy);
     mounts_copy = mounts;
     struct stat wanted, there;
-    char path[64];
     snprintf(path, sizeof path, "%d/ns/mnt", (int)resident.shell);
     if (answer_mounts(notices, mounts))
         for (int tries = 0; !resident.call && tries < 1000; tries++) {
@@ -181,6 +205,7 @@ static void freeze(struct watched *line)
     bool entered = resident.call && !fstat(mounts, &wanted) && !fstatat(host_proc, path, &there, 0) &&
                    wanted.st_ino == there.st_ino;
     if (!entered) reply->error = ESTALE;  /* where it is now, nobody looks */
+    else keep_start();
     reply->flags |= REPLY_FROZEN;
     live.left |= REPLY_FILES;
 }
@@ -277,6 +302,8 @@ void start_shell(const struct request *request)
     struct watched shell = {.request = request, .channels = live.channels, .shell = -1, .stays = true, .reply = &reply};
     bool on_terminal = request->flags & REQUEST_TERMINAL;
     shared->flags = (on_terminal ? 0 : RUN_LINES) | order_of(request);
+    bool is_first = !live.open && !on_terminal;
+    if (is_first) strcpy(live.directory, shared->cwd);
     open_machine();
     shared->taken = 0;
     live.had_terminal |= on_terminal;
@@ -285,6 +312,7 @@ void start_shell(const struct request *request)
     unsigned noticed = 0;
     if (on_terminal) enter_terminal(&shell);
     else noticed = watch(&shell);
+    if (is_first && shell.stays) keep_start();
     watch_shell(resident.shell);
     know_cpu(false);
     tell(&shell, noticed);
@@ -311,7 +339,7 @@ void run_line(const struct request *request)
     shared->held_until = 0;
     shared->dumped = 0;
     shared->state_length = 0;
-    note_company();
+    note_company(false);
     show_uptime(false);
     answer_line(notices);
     tell(&line, watch(&line));
@@ -350,7 +378,7 @@ void enter_machine(const struct request *request)
     know_cpu(true);
     run.cpu_before_ms = live.cpu_ms;
     shared->flags = order_of(request);
-    note_company();
+    note_company(false);
     show_uptime(false);
     start_run(&run, pid, RUN_WITH_STDIN, NULL);
     live.ends[0] = run.feed.fd;
@@ -372,12 +400,15 @@ void run_beside(const struct request *request, const uint8_t *standard_input)
 {
     static struct channel channels[2] = {{.fd = -1}, {.fd = -1}};
     struct reply reply = {.started_ns = live.started_ns};
-    struct watched run = {.request = request, .channels = channels, .shell = -1, .beside = true, .reply = &reply};
+    struct watched run = {.request = request, .channels = channels, .shell = -1, .beside = true, .start = live.start, .reply = &reply};
     shared->flags = order_of(request);
     shared->uptime = 0;
-    note_company();
+    note_company(true);
     show_uptime(false);
-    start_run(&run, 0, request->flags & REQUEST_APART ? RUN_APART : 0, request->stdin_length ? standard_input : NULL);
+    uint32_t flags = RUN_BESIDE;
+    if (request->flags & REQUEST_APART) flags |= RUN_APART;
+    else if (live.start >= 0 && !strcmp(shared->cwd, live.directory)) flags |= RUN_WITH_START;
+    start_run(&run, 0, flags, request->stdin_length ? standard_input : NULL);
     unsigned noticed = watch(&run);
     close_fd(&run.feed.fd);
     close_fd(&run.slave);
@@ -397,6 +428,7 @@ void end_shell(const struct request *request)
     if (live.waiting.shell >= 0) reap(&reply);
     else clear_survivors(&reply);
     close_ends();
+    close_fd(&live.start);
     struct disk_state disk = disk_state();
     if (memcmp(&disk, &pristine_disk, sizeof disk)) reply.flags |= REPLY_FILES;
     reply.flags |= live.left | traces_left(live.noticed | live.meanwhile, live.had_terminal);
@@ -432,6 +464,7 @@ void await_request(void)
         bool past = false;
         if (company && now >= next_look) { /* also where something comes all the time */
             past = is_past_limits();
+            show_uptime(false);
             next_look = now + IDLE_LOOK_MS * 1000000ll;
         }
         if (company && next_look < wake) wake = next_look;

@@ -207,8 +207,8 @@ void make_device_nodes(uid_t uid, gid_t gid)
 /* ---- what is kept while a sandbox is opened anew ------------------------------------------------- */
 
 /* The mount interface of Linux 5.2, which older C libraries do not name. */
-enum { SET_FLAG, SET_STRING, CREATE = 6 };  /* FSCONFIG_* */
-enum { CLOSE_ON_EXEC = 1, CLONE_TREE = 1, EMPTY_PATH = 4 };
+enum { SET_FLAG, SET_STRING, CREATE = 6, RECONFIGURE };  /* FSCONFIG_* */
+enum { CLOSE_ON_EXEC = 1, CLONE_TREE = 1, EMPTY_PATH = 4, PICK_EMPTY_PATH = 8 };
 
 static void move_mount_to(int mount, int directory, const char *path)
 {
@@ -608,6 +608,14 @@ static void empty_upper(const char *to)
     CHECK(fchmod(target, root.st_mode & 07777), "chmod the frozen layer");
     futimens(target, (struct timespec[]){root.st_atim, root.st_mtim});
     close(target);
+}
+
+/* Every change of a file system's settings has the kernel forget its names, also one that changes nothing. */
+void forget_names(void)
+{
+    int fs = (int)syscall(SYS_fspick, merged_root, "", CLOSE_ON_EXEC | PICK_EMPTY_PATH);
+    if (fs >= 0) syscall(SYS_fsconfig, fs, RECONFIGURE, NULL, NULL, 0);
+    close_fd(&fs);
 }
 
 bool has_frozen_layers(void) { return frozen > 0; }

@@ -26,3 +26,6 @@ void renew_layer(void);
  * a copy of its mounts, which whoever is in the layer has to enter; -1: it stays as it was. */
 int freeze_layer(void);
 bool has_frozen_layers(void);
+
+/* Has the layer's names looked up anew, but for those of files that are in use. */
+void forget_names(void);

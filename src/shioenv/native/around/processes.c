@@ -258,17 +258,38 @@ void start_processes(void)
 
 /* Children of init, of the fork server and of a shell that stays, as the host numbers them; each with a space behind it. */
 enum { OF_INIT, OF_SERVER, OF_SHELL, N_LISTS };
+enum { LIST_BYTES = 1 << 18, FULL_READ = 4000 };  /* the kernel gives a page at a time, less one number */
 static int lists[N_LISTS] = {-1, -1, -1};
-static char own[4096];  /* the machine's own: children of init */
+static char own[LIST_BYTES];  /* the machine's own: children of init */
 static char company[N_LISTS][sizeof own];
+static pid_t shells_parent;
+
+/* Processes that do not count: those in a list (NULL: none of that list counts), and those of a time namespace, where the text
+ * names one. */
+struct known { const char *lists[N_LISTS]; const char *clock; };
+enum { CLOCK_NAME = 64 };
+static char company_clock[CLOCK_NAME];
+static const struct known before_any_run = {{own, "", ""}, ""};
+static const struct known before_this_run = {{company[OF_INIT], company[OF_SERVER], company[OF_SHELL]}, company_clock};
 
 static const char *read_children(int i)
 {
     static char text[sizeof own];
-    ssize_t length = pread(lists[i], text, sizeof text - 1, 0);
+    size_t length = 0;
+    for (ssize_t n = FULL_READ; n >= FULL_READ && length < sizeof text - 1; length += n < 0 ? 0 : (size_t)n)
+        n = pread(lists[i], text + length, sizeof text - 1 - length, (off_t)length);
     while (length > 0 && text[length - 1] != ' ') length--;  /* a list that is longer ends in a part of a number */
-    text[length < 0 ? 0 : length] = 0;
+    text[length] = 0;
     return text;
+}
+
+/* The time namespace that the children of a process get, as the kernel names it; empty where that cannot be read. */
+static void read_clock(int process, char name[CLOCK_NAME])
+{
+    char path[64];
+    snprintf(path, sizeof path, "%d/ns/time_for_children", process);
+    ssize_t length = readlinkat(host_proc, path, name, CLOCK_NAME - 1);
+    name[length < 0 ? 0 : length] = 0;
 }
 
 static int open_children(pid_t pid)
@@ -284,6 +305,7 @@ void watch_processes(pid_t server)
 {
     lists[OF_INIT] = open_children(init_pid);
     lists[OF_SERVER] = open_children(server);
+    shells_parent = server;
     strcpy(own, read_children(OF_INIT));
 }
 
@@ -316,15 +338,25 @@ unsigned processes_left(void)
     return left;
 }
 
-/* Kills what is none of the machine's own. Each is held first and then looked for again, since its number may be another
+/* Whether a process of a list does not count. */
+static bool is_known(const struct known *known, int list, const char *number, size_t length)
+{
+    char clock[CLOCK_NAME];
+    if (is_listed(number, length, known->lists[list])) return true;
+    if (!*known->clock) return false;
+    read_clock(atoi(number), clock);
+    return !strcmp(clock, known->clock);
+}
+
+/* Kills those of a list that count. Each is held first and then looked for again, since its number may be another
  * process's by now. */
-static void kill_others(int i, const char *but)
+static void kill_others(int i, const struct known *but)
 {
     static char seen[sizeof own];
     strcpy(seen, read_children(i));
     for (const char *at = seen; *at; at += strcspn(at, " ") + 1) {
         size_t length = strcspn(at, " ");
-        if (is_listed(at, length, but)) continue;
+        if (is_known(but, i, at, length)) continue;
         int held = (int)syscall(SYS_pidfd_open, atoi(at), 0);
         if (held >= 0 && is_listed(at, length, read_children(i))) syscall(SYS_pidfd_send_signal, held, SIGKILL, NULL, 0);
         close_fd(&held);
@@ -336,8 +368,8 @@ enum { PATIENT = 4000 };  /* turns; what goes on forking is ended together with 
 void end_survivors(void)
 {
     for (int tries = 0; tries < PATIENT; tries++) {
-        kill_others(OF_SERVER, "");
-        kill_others(OF_INIT, own);
+        kill_others(OF_SERVER, &before_any_run);
+        kill_others(OF_INIT, &before_any_run);
         if (!(processes_left() & LEFT_SURVIVORS)) return;
         nanosleep(&(struct timespec){0, 50000}, NULL);
     }
@@ -353,8 +385,10 @@ void watch_shell(pid_t shell)
     lists[OF_SHELL] = openat(host_proc, path, O_RDONLY | O_CLOEXEC);  /* or it is gone already */
 }
 
-void note_company(void)
+void note_company(bool has_own_clock)
 {
+    *company_clock = 0;
+    if (has_own_clock) read_clock(shells_parent, company_clock);
     for (int i = 0; i < N_LISTS; i++) strcpy(company[i], read_children(i));
 }
 
@@ -363,20 +397,19 @@ static bool is_over(int process)
     return poll(&(struct pollfd){process, POLLIN, 0}, 1, 0) > 0;
 }
 
-/* A process that runs and is not among those known, as a descriptor that can be read once all of its threads have ended;
- * -1: there is none. A list that is NULL is not looked at. A process that ends leaves its children to init, whose list
- * comes last, and each list is read again where a process of it ended meanwhile. */
-static int open_other(const char *const known[N_LISTS])
+/* A process that runs and counts, as a descriptor that can be read once all of its threads have ended; -1: there is none. A
+ * process that ends leaves its children to init, whose list comes last, and each list is read again where a process of it ended meanwhile. */
+static int open_other(const struct known *known)
 {
     static char seen[sizeof own];
     for (int i = N_LISTS - 1, tries = 0; i >= 0; i--) {
         bool gone = false;
-        if (!known[i]) continue;
+        if (!known->lists[i]) continue;
         size_t length;
         strcpy(seen, read_children(i));
         for (const char *at = seen; *at; at += length + 1) {
             length = strcspn(at, " ");
-            if (is_listed(at, length, known[i])) continue;
+            if (is_known(known, i, at, length)) continue;
             int process = (int)syscall(SYS_pidfd_open, atoi(at), 0);
             if (process >= 0 && !is_over(process) && is_listed(at, length, read_children(i))) return process;
             close_fd(&process);
@@ -387,7 +420,7 @@ static int open_other(const char *const known[N_LISTS])
     return -1;
 }
 
-static bool has_other(const char *const known[N_LISTS])
+static bool has_other(const struct known *known)
 {
     int process = open_other(known);
     bool found = process >= 0;
@@ -395,21 +428,18 @@ static bool has_other(const char *const known[N_LISTS])
     return found;
 }
 
-static const char *const before_any_run[N_LISTS] = {own, "", ""};
-static const char *const before_this_run[N_LISTS] = {company[OF_INIT], company[OF_SERVER], company[OF_SHELL]};
-
-int open_survivor(void) { return open_other(before_any_run); }
-int open_newcomer(void) { return open_other(before_this_run); }
+int open_survivor(void) { return open_other(&before_any_run); }
+int open_newcomer(void) { return open_other(&before_this_run); }
 
 void end_newcomers(void)
 {
-    for (int tries = 0; tries < PATIENT && has_other(before_this_run); tries++) {
-        for (int i = 0; i < N_LISTS; i++) kill_others(i, company[i]);
+    for (int tries = 0; tries < PATIENT && has_other(&before_this_run); tries++) {
+        for (int i = 0; i < N_LISTS; i++) kill_others(i, &before_this_run);
         nanosleep(&(struct timespec){0, 50000}, NULL);
     }
 }
 
 bool has_company(void)
 {
-    return has_other((const char *[N_LISTS]){[OF_INIT] = own, [OF_SHELL] = ""});
+    return has_other(&(struct known){{[OF_INIT] = own, [OF_SHELL] = ""}, ""});
 }

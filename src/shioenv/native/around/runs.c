@@ -26,7 +26,7 @@
 #include "uptime.h"
 #include "usage.h"
 
-enum { PAUSE_NS = 1000000000 };  /* longer than the host is ever late */
+enum { PAUSE_NS = 1000000000 };  /* a shorter stop counts as the input's time */
 enum { LONG_NS = 1000000 };  /* freezing a layer takes as long */
 
 int64_t now_ns(int clock)
@@ -34,6 +34,29 @@ int64_t now_ns(int clock)
     struct timespec now;
     clock_gettime(clock, &now);
     return now.tv_sec * 1000000000ll + now.tv_nsec;
+}
+
+/* How long this process has waited for a processor so far; -1: the kernel does not say. */
+static int64_t waited_for_processor(void)
+{
+    static int statistics = -1;
+    char text[128];
+    long long waited;
+    unsigned long times;
+    if (statistics < 0) statistics = openat(host_proc, "self/schedstat", O_RDONLY | O_CLOEXEC);
+    ssize_t n = statistics < 0 ? -1 : pread(statistics, text, sizeof text - 1, 0);
+    text[n < 0 ? 0 : n] = 0;
+    return sscanf(text, "%*u %lld %lu", &waited, &times) == 2 && times ? waited : -1;
+}
+
+/* For how long of a gap this process was stopped: it neither slept as long as it meant to nor waited for a processor, which
+ * inputs and the rest of the host may keep busy. `before` is how long it had waited, and becomes how long it has. */
+static int64_t stopped_ns(int64_t late, int64_t *before)
+{
+    int64_t waited = waited_for_processor(), stopped = late - (waited - *before);
+    bool known = waited >= 0 && *before >= 0;
+    *before = waited;
+    return known && stopped > PAUSE_NS ? stopped : 0;
 }
 
 /* Reads once; false at end of file. */
@@ -199,7 +222,7 @@ unsigned watch(struct watched *run)
     struct reply *reply = run->reply;
     int64_t held_ms = request->flags & (REQUEST_EAGER | REQUEST_LAZY) ? ALL_HELD_MS : 0;
     int64_t start = now_ns(CLOCK_MONOTONIC), deadline = start + (request->wall_ms + held_ms) * 1000000ll;
-    int64_t next_look = start + LOOK_NS;
+    int64_t next_look = start + LOOK_NS, lacked = waited_for_processor();
     bool shell_ended = false, killed = false;
     int process = -1;  /* that outlives the shell */
     unsigned noticed = 0;
@@ -214,7 +237,7 @@ unsigned watch(struct watched *run)
         int wait_ms = wake <= now ? 0 : (int)((wake - now + 999999) / 1000000);
         int n = poll(watched, 8, killed ? 1000 : wait_ms);
         int64_t late = now_ns(CLOCK_MONOTONIC) - now - wait_ms * 1000000ll;
-        if (late > PAUSE_NS) deadline += late;  /* all of this was stopped: nor had the input this time */
+        if (late > PAUSE_NS) deadline += stopped_ns(late, &lacked);  /* all of this was stopped: nor had the input this time */
         if (watched[3].revents & (POLLHUP | POLLRDHUP | POLLERR)) _exit(0);
         for (int i = 0; i < 2; i++)
             if (watched[i].revents && !read_channel(&channels[i], request->output_max)) close_fd(&channels[i].fd);
@@ -252,6 +275,7 @@ unsigned watch(struct watched *run)
         else if (now >= deadline && (is_open(channels) || is_outlived(run, &process))) why = REPLY_BACKGROUND;
         else if (now >= next_look) {
             while (next_look <= now) next_look += LOOK_NS;
+            lacked = waited_for_processor();
             show_uptime(false);
             why = look(run, &looks);
             if (run->slave >= 0) offer_ends_of_file(channels[0].fd, 1);
@@ -383,6 +407,7 @@ void start_run(struct watched *run, uint32_t pid, uint32_t flags, const uint8_t 
         start.flags |= RUN_WITH_STDIN;
         fds[n_fds++] = in[0];
     }
+    if (flags & RUN_WITH_START) fds[n_fds++] = run->start;
     send_with(server_socket, &start, sizeof start, fds, n_fds);
     run->slave = terminal ? out[1] : -1;
     if (!terminal) close(out[1]);

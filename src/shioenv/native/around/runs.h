@@ -20,6 +20,7 @@ struct watched {
     const struct request *request;
     struct channel *channels;  /* two */
     struct feed feed;
+    int start;                 /* with RUN_WITH_START: the directory */
     int slave;                 /* of a terminal: it is held until the shell has ended, since letting go of it would be hanging up */
     bool beside;               /* other processes than the run's are there, which it does not end */
     bool outlived;             /* a process that the shell started ran on when the shell had ended */

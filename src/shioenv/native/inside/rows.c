@@ -57,6 +57,7 @@ static int replace_source(builtin now, builtin other)
 }
 
 static int silence = -1, outputs[2] = {-1, -1};  /* /dev/null; where the shell prints, while it does not */
+static int first_directory = -1;  /* where the shell started, also when a row removed or moved that */
 
 static void print_to(int out, int errors)
 {
@@ -92,7 +93,7 @@ static int end_of_process(pid_t child, const sigset_t *before)
     return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-/* A bash that knows nothing of this one. */
+/* A bash that knows nothing of this one. It starts where this one did: in what has that name, else in the directory itself. */
 static int run_beside(const char *row, int out, int errors)
 {
     sigset_t before;
@@ -106,7 +107,8 @@ static int run_beside(const char *row, int out, int errors)
         sigprocmask(SIG_SETMASK, &none, NULL);
         for (unsigned i = 0; i < RLIM_NLIMITS; i++) syscall(SYS_prlimit64, 0, i, &initial_limits[i], NULL);
         umask(022);
-        if (!initial_directory || enter_directory(initial_directory, initial_environment)) _exit(125);
+        bool started = initial_directory && !enter_directory(initial_directory, initial_environment);
+        if (!started && syscall(SYS_fchdir, first_directory)) _exit(125);
         exec_bash(row, initial_environment);
         _exit(125);
     }
@@ -177,6 +179,9 @@ static int run_rows(void *nothing)
     silence = fcntl(null, F_DUPFD_CLOEXEC, ASIDE);
     close(null);
     for (int i = 0; i < 2; i++) outputs[i] = fcntl(1 + i, F_DUPFD_CLOEXEC, ASIDE);
+    int here = openat(AT_FDCWD, ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    first_directory = fcntl(here, F_DUPFD_CLOEXEC, ASIDE);
+    close(here);
     if (shared->typed_rows) {
         sigset_t before;
         pid_t child = start_process(&before);
@@ -197,6 +202,7 @@ static int run_rows(void *nothing)
             print_to(outputs[0], outputs[1]);
             for (int i = 0; i < 2; i++) close(outputs[i]);  /* what it finds open is its own: it is the last one */
             close(silence);
+            close(first_directory);
             run_here(row + 1);
             break;
         case ROW_AGAIN:

@@ -191,15 +191,20 @@ static void enter_namespaces(int copy)
 
 /* Puts the calling child into the sandbox: namespaces, start directory, descriptors and signals as a
  * login would leave them. */
-static void enter_sandbox(const struct server_request *how, int input, int output, int errors, int copy, char **environment)
+static void enter_sandbox(const struct server_request *how, int input, int output, int errors, int copy, int start,
+                          char **environment)
 {
     bool on_terminal = how->flags & RUN_ON_TERMINAL;
     /* Processes the input starts are numbered from the shell's own id on. */
     if (how->pid && write_number(FD_LAST_PID, how->pid)) fail(STAGE_NAMESPACES);
+    if (how->flags & RUN_BESIDE && unshare(CLONE_NEWTIME)) fail(STAGE_NAMESPACES);  /* of the same time, for its children */
     if (!(how->flags & RUN_APART)) enter_namespaces(copy);
     if (how->flags & RUN_STAYS) tell_stage(STAGE_STARTED);
     if (syscall(SYS_setresuid, 0, 0, 0)) fail(STAGE_NAMESPACES);
-    if (enter_directory(shared->cwd, environment)) fail(STAGE_DIRECTORY);
+    if (enter_directory(shared->cwd, environment)) {
+        if (start < 0 || syscall(SYS_fchdir, start)) fail(STAGE_DIRECTORY);
+        shared->flags |= RUN_FRESH;  /* which says on its own what it cannot find out there */
+    }
     if (input < 0) input = on_terminal ? output : open("/dev/null", O_RDONLY);
     if (input < 0) fail(STAGE_NAMESPACES);
     if (dup2(input, 0) < 0 || dup2(output, 1) < 0 || dup2(errors, 2) < 0) fail(STAGE_NAMESPACES);
@@ -262,14 +267,15 @@ void serve(char **environment)
             bool separate = request.flags & RUN_SEPARATE;
             unsigned next = separate ? 2 : 1;
             int copy = request.flags & RUN_IN_COPY ? fds[next++] : -1;
-            int input = request.flags & RUN_WITH_STDIN ? fds[next] : -1;
+            int input = request.flags & RUN_WITH_STDIN ? fds[next++] : -1;
+            int start = request.flags & RUN_WITH_START ? fds[next] : -1;
             if (shared->uptime && renew_clock(shared->uptime)) reply.error = errno ? errno : EIO;
             uint32_t last = request.pid ? 0 : last_number();
             int entering[2] = {-1, -1};
             if (request.flags & RUN_STAYS && syscall(SYS_pipe2, entering, O_CLOEXEC)) reply.error = errno;
             pid_t child = reply.error ? -1 : fork_as((pid_t)request.pid);
             if (child == 0) {
-                enter_sandbox(&request, input, fds[0], fds[separate], copy, environment);
+                enter_sandbox(&request, input, fds[0], fds[separate], copy, start, environment);
                 return;
             }
             if (child < 0 && !reply.error) reply.error = errno;

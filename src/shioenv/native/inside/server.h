@@ -60,15 +60,17 @@ enum {
 };
 
 /* supervisor -> server. To run, descriptors come along in this order: the output pipe or pipes; where the
- * mounts were copied before, that copy; where the input is to read something, a pipe with that. To join a namespace: that, and `flags` is its CLONE_NEW*.
+ * mounts were copied before, that copy; where the input is to read something, a pipe with that; a directory. To join a namespace: that, and `flags` is its CLONE_NEW*.
  * To wait: nothing else; of the end of a shell that stays nothing is said before. */
 enum { SERVER_RUN = 1, SERVER_JOIN, SERVER_WAIT };
 enum {
     RUN_SEPARATE = 1, RUN_IN_COPY = 2, RUN_ON_TERMINAL = 4, RUN_WITH_STDIN = 8,
     RUN_STAYS = 16,    /* the server serves on while the shell lives */
     RUN_APART = 32,    /* on the pristine files that the server has, in the same machine otherwise */
+    RUN_BESIDE = 64,   /* what it starts is told from all else in the machine by its time namespace */
+    RUN_WITH_START = 128,  /* a directory comes along, to start in where nothing has the name that is given */
 };
-enum { DESCRIPTORS = 4 };  /* of one message at most */
+enum { DESCRIPTORS = 5 };  /* of one message at most */
 struct server_request { uint32_t op; uint32_t pid; uint32_t flags; };  /* `pid` 0: the next number, and nobody is numbered after it */
 /* server -> supervisor: one when it is ready to serve; one when the shell was reaped; before it those from the child itself, which alone
  * have a stage. */

@@ -100,9 +100,12 @@ class BareSandbox(MicrovmSandbox):
 def _preparation(machine: Machine) -> str:
     """What an init system would have done, as an input that prints nothing."""
     lines = ["set -e", "ip link set lo up"]
-    for number, face in enumerate(machine.interfaces):
-        if face.name != f"eth{number}":
-            lines.append(f"ip link set eth{number} name {face.name}")
+    faces = machine.interfaces
+    renamed = [(n, face.name) for n, face in enumerate(faces) if face.name != f"eth{n}"]
+    # another interface may still have the name
+    lines += [f"ip link set eth{number} name renamed{number}" for number, _ in renamed]
+    lines += [f"ip link set renamed{number} name {name}" for number, name in renamed]
+    for face in faces:
         lines.append(f"ip link set {face.name} mtu {face.mtu} up")
         lines.append(f"ip address add {face.address}/{face.prefix} brd + dev {face.name}")
         if face.gateway:

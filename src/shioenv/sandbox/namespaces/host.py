@@ -213,9 +213,11 @@ def inherited_priority() -> str:
     """The priority of this process that inputs inherit and show; empty where it is put back.
 
     An ordinary user may raise a nice value and not lower it, nor leave the policy for idle work.
+    The root of a user namespace is such a user: its rights do not count there.
     """
     held = re.search(r"^CapEff:\s*(\S+)", Path("/proc/self/status").read_text(), re.MULTILINE)
-    if held is not None and int(held[1], 16) >> _SYS_NICE & 1:
+    rights = int(held[1], 16) if held is not None else 0
+    if rights >> _SYS_NICE & 1 and not refusals.in_user_namespace():
         return ""
     niceness = os.getpriority(os.PRIO_PROCESS, 0)
     lowest = 20 - resource.getrlimit(resource.RLIMIT_NICE)[0]

@@ -9,6 +9,7 @@ import asyncio
 import atexit
 import json
 import os
+import re
 import shutil
 import stat
 from collections.abc import Callable, Iterable
@@ -24,7 +25,7 @@ from msgspec.structs import replace
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.errors import SandboxError, TaskError
 from shioenv.execution.lanes import Lane
-from shioenv.files.documents import parse_json, parse_toml
+from shioenv.files.documents import parse_json
 from shioenv.files.durable import new_directory, refuse_existing, sha256_of
 from shioenv.files.regular import LARGEST, read_regular
 from shioenv.files.schema import fault
@@ -38,10 +39,11 @@ from shioenv.tasks.harbor import check
 from shioenv.tasks.harbor.evidence import LeftMachine, evidence_of
 from shioenv.tasks.harbor.export import (
     ANSWER,
+    DOCKERFILE,
     GOAL,
+    LABEL,
     LIMITS,
     PROMPT,
-    SETTINGS,
     SOLUTION,
     TASK,
     FolderRefused,
@@ -65,6 +67,8 @@ BYTES: Final = LARGEST
 
 ROW_SECONDS: Final = 2.0
 """Seconds for which a row of an attack is waited for."""
+
+_PUSHED = re.compile(rf"^FROM (\S+)\nLABEL {re.escape(LABEL)}=", re.MULTILINE)
 
 _JUDGE: Final = ("domain", "tasks/harbor", "tasks/task.py")
 
@@ -146,10 +150,11 @@ def altered_files(task: Task, folder: Path) -> list[str]:
     """The files of a folder that are not as `export_tasks` writes them for a task, by name.
 
     A file that is missing is one of them, and so is any other file. The goal is one of them where
-    nobody can judge by it. The image is the one that the folder's settings name. Errors: TaskError.
+    nobody can judge by it. The image is the one that the folder's Dockerfile names. Errors:
+    TaskError.
     """
     found = _files(folder)
-    wanted = told(task, _image(found.get(SETTINGS)))
+    wanted = told(task, _image(found.get(DOCKERFILE)))
     names = {
         name
         for name in {*found, *wanted} - {GOAL, CERTIFICATE}
@@ -272,13 +277,10 @@ def _goal(folder: Path) -> dict[str, Any] | None:
     return goal
 
 
-def _image(settings: Path | None) -> str | None:
-    """The image that a folder's settings name."""
-    try:
-        image = parse_toml(_text(settings))["environment"]["docker_image"] if settings else None
-    except (ValueError, LookupError, TypeError):
-        return None
-    return image if isinstance(image, str) else None
+def _image(dockerfile: Path | None) -> str | None:
+    """The pushed image that a folder's Dockerfile names; None where it names none."""
+    named = _PUSHED.search(_text(dockerfile)) if dockerfile else None
+    return named[1] if named else None
 
 
 def _files(folder: Path) -> dict[str, Path]:

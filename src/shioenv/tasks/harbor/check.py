@@ -31,8 +31,9 @@ LONGEST = 1 << 20  # bytes of an answer that are read
 
 # What Harbor, its agents and their terminals make and change: nobody is paid or punished for it.
 HARNESS = (
-    "/logs", "/solution", "/tests", "/installed-agent", "/root/.bash_history",
-    "/tmp/.hb-transfer", "/tmp/.harbor", "/tmp/tmux", "/run/utmp", "/var/log/wtmp",
+    "/logs", "/solution", "/tests", "/installed-agent", "/harbor", "/runtime",
+    "/root/.bash_history", "/tmp/.hb-transfer", "/tmp/.harbor", "/tmp/.runtime", "/tmp/tmux",
+    "/run/utmp", "/var/log/wtmp",
 )  # fmt: skip
 # What a container has of its host. A machine that is looked at from outside has none of it.
 CONTAINER = (

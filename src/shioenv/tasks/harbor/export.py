@@ -7,9 +7,10 @@ import io
 import json
 import os
 import posixpath
+import re
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,7 +19,7 @@ from typing import Any, Final
 
 from shioenv.domain.names import name_bytes
 from shioenv.domain.pointer import keys
-from shioenv.errors import TaskError
+from shioenv.errors import TaskError, UsageError
 from shioenv.files.durable import new_directory
 from shioenv.live.entered import Command, EnteredMachine, Finished, Running
 from shioenv.sandbox.base import FileChange, Limits
@@ -34,6 +35,9 @@ IMAGE: Final = "shioenv"
 
 DIGITS: Final = 12
 """Digits of a system's digest in the tag of its image."""
+
+LABEL: Final = "shioenv.system"
+"""The label of a Dockerfile that names the system of a pushed image: `NAME:DIGEST`."""
 
 ANSWER: Final = f"{check.ARTIFACTS}/{check.ANSWER}"
 
@@ -61,6 +65,7 @@ GOAL: Final = "tests/goal.json"
 Report = Callable[[int, int], None]
 
 _SCHEMA = "1.4"
+_REFERENCE = re.compile(r"\w[\w.:/@-]*", re.ASCII)
 LIMITS: Final = Limits(wall_seconds=PROOF_SECONDS)
 _NO_VARIABLES: Final[Mapping[str, str]] = MappingProxyType({})
 _OTHER: Final[Mapping[str, str]] = MappingProxyType(
@@ -105,13 +110,17 @@ def export_tasks(
     cannot be told (`refusal`), and where it is not proved there. It is proved where the solution
     passes once more, doing nothing fails, and so does the solution without one of its arguments.
     `image` is where the system's image was pushed. Errors: OutputExistsError, DatasetStorageError,
-    those of sandboxes. TaskError where two tasks have one id, where a task was made on another
-    system, and where nothing is left to write.
+    those of sandboxes. UsageError where `image` is no image reference, and where the tasks are of
+    several systems, which one image cannot be. TaskError where two tasks have one id, where a task
+    was made on another system, and where nothing is left to write.
     """
     tasks = list(tasks)
     if twice := [name for name, count in Counter(one.id for one in tasks).items() if count > 1]:
         raise TaskError(f"{len(twice)} ids are those of several tasks, such as {twice[0]!r}")
-    systems = {name: find_system(name) for name in {one.system for one in tasks}}
+    names = {one.system for one in tasks}
+    if image is not None:
+        _refuse_image(image, names)
+    systems = {name: find_system(name) for name in names}
     for one in tasks:
         refuse_other(one, systems[one.system])
     written, refused = [], {}
@@ -140,6 +149,11 @@ def export_tasks(
 def name_of(task: Task) -> str:
     """The name of a task's folder."""
     return f"shioenv-{task.id}"
+
+
+def tag_of(task: Task) -> str:
+    """The image of a task's system as it is called where it was not pushed."""
+    return f"{IMAGE}/{_build_of(task)}"
 
 
 class FolderRefused(Exception):  # noqa: N818 - it says what became of a task, not what went wrong
@@ -184,11 +198,10 @@ def told(task: Task, image: str | None) -> dict[str, str]:
     """The files of a task's folder except for the goal, by path: no machine decides what they
     hold.
     """
-    tag = f"{IMAGE}/{task.system}:{task.system_digest[:DIGITS]}"
     return {
         SETTINGS: _settings(task, image),
         PROMPT: _instruction(task),
-        DOCKERFILE: _DOCKERFILE.format(tag=tag, cwd=task.cwd, broken=_broken(task)),
+        DOCKERFILE: _dockerfile(task, image),
         SOLUTION: solution_of(task, task.solution),
         TEST: _TEST,
         CHECK: _checker(),
@@ -335,6 +348,33 @@ def _instruction(task: Task) -> str:
     return f"{prompt}\n"
 
 
+def _refuse_image(image: str, systems: Collection[str]) -> None:
+    """Refuse an image that no Dockerfile can name, or that cannot be every task's. UsageError."""
+    if not _REFERENCE.fullmatch(image):
+        raise UsageError(
+            f"{image!r} is no image reference",
+            hint="give REPOSITORY:TAG, or REPOSITORY@sha256:DIGEST",
+        )
+    if len(systems) > 1:
+        raise UsageError(
+            f"{image!r} is the image of one system, and the tasks are of "
+            f"{len(systems)}: {', '.join(sorted(systems))}",
+            hint="export the tasks of each system to a directory of their own",
+        )
+
+
+def _build_of(task: Task) -> str:
+    return f"{task.system}:{task.system_digest[:DIGITS]}"
+
+
+def _dockerfile(task: Task, image: str | None) -> str:
+    if image is None:
+        begin = _LOCAL.format(tag=tag_of(task))
+    else:
+        begin = _PUSHED.format(image=image, label=LABEL, build=_build_of(task))
+    return f"{begin}WORKDIR {task.cwd}\n{_broken(task)}"
+
+
 def _broken(task: Task) -> str:
     """The lines of a Dockerfile that type a task's history, each in a shell of its own."""
     return "".join(f"RUN {json.dumps([*SHELL, row])}\n" for row in task.history)
@@ -376,13 +416,18 @@ _TEST = f"""\
 exec /usr/bin/python3 -I /{CHECK} /{GOAL} {check.ARTIFACTS} /logs/verifier
 """
 
-_DOCKERFILE = """\
+_LOCAL = """\
 # shioenv.fronts.harbor:Environment opens the system of this name. Docker needs it once:
 #   tar --numeric-owner -C ROOTFS -c . | docker import - {tag}
 # where ROOTFS holds the system's files with their owners.
 FROM {tag}
-WORKDIR {cwd}
-{broken}"""
+"""
+
+_PUSHED = """\
+# shioenv.fronts.harbor:Environment opens the system that the label names.
+FROM {image}
+LABEL {label}={build}
+"""
 
 _SETTINGS = """\
 schema_version = "{schema}"

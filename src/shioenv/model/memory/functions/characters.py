@@ -19,6 +19,7 @@ from shioenv.model.memory.functions.space import (
 _FACTOR = 100
 """How much more work a character of a set is than a printed character."""
 
+_OCTAL = re.compile(r"\\([0-3]?[0-7]{1,2})")
 _BYTES = [chr(number) for number in range(256)]
 
 
@@ -38,24 +39,27 @@ def set_of(word: str) -> str:
             items += filter(inside.match, _BYTES)
             index = named.end()
             continue
-        octal = re.compile(r"\\([0-7]{1,3})").match(word, index)
-        if octal:
-            one, index = chr(int(octal[1], 8)), octal.end()
-        elif word[index] == "\\" and index + 1 < len(word):
-            one, index = ESCAPES.get(word[index + 1], word[index + 1]), index + 2
-        else:
-            one, index = word[index], index + 1
+        one, index = _character(word, index)
         if word[index : index + 1] == "-" and index + 1 < len(word):
-            last = word[index + 1]
-            index += 2
-            if last == "\\":
-                last, index = ESCAPES.get(word[index], word[index]), index + 1
+            last, index = _character(word, index + 1)
             if last < one:
                 raise ValueError(word)
             items += [chr(each) for each in range(ord(one), ord(last) + 1)]
         else:
             items.append(one)
     return "".join(items)
+
+
+def _character(word: str, index: int) -> tuple[str, int]:
+    """The character that a set has at a place, and the place behind it.
+
+    Errors: IndexError for a backslash at the end, of which tr warns.
+    """
+    if octal := _OCTAL.match(word, index):
+        return chr(int(octal[1], 8)), octal.end()
+    if word[index] == "\\":
+        return ESCAPES.get(word[index + 1], word[index + 1]), index + 2
+    return word[index], index + 1
 
 
 def exchange(given: Given, roles: Roles, flags: Flags) -> str | None:

@@ -32,7 +32,7 @@ def part_of(given: Given, roles: Roles, flags: Flags) -> str:
     count = number_of(word)
     pieces: Sequence[str] = text if flags["of"] == "bytes" else whole_lines(text)
     if flags["which"] == "first":
-        kept = pieces[:count] if not word.startswith("-") else pieces[: len(pieces) + count]
+        kept = pieces[: max(len(pieces) + count, 0) if word.startswith("-") else count]
     elif word.startswith("+"):
         kept = pieces[max(count - 1, 0) :]
     else:
