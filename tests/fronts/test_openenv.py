@@ -281,14 +281,14 @@ def test_a_client_that_takes_no_answer_is_gone_too() -> None:
     async def answering(scope: Any, receive: Any, send: Any) -> None:
         for _ in range(2):
             await send({"type": "websocket.send", "text": "an answer"})
-        received.append((await receive())["type"])
+        kinds.append((await receive())["type"])
 
     async def never(*message: Any) -> Any:
         await asyncio.Event().wait()
 
-    received: list[str] = []
+    kinds: list[str] = []
     asyncio.run(IdleSessions(answering, 0.01)({"type": "websocket"}, never, never))
-    assert received == ["websocket.disconnect"]
+    assert kinds == ["websocket.disconnect"]
 
 
 @pytest.mark.parametrize("idle", [0.0, -1.0, float("nan"), float("inf")])
