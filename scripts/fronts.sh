@@ -22,7 +22,7 @@ harbors() {
 }
 
 fronts=
-for front in ${*:-openai openenv inspect verifiers trl harbor}; do
+for front in ${*:-openai openenv inspect verifiers trl harbor rllib}; do
     [ "$front" != harbor ] || front=$(harbors)
     fronts="$fronts $front"
 done
@@ -36,7 +36,7 @@ for front in $fronts; do
     fi
     home=.fronts/$front
     case $front in
-    trl) first=torch==2.13.0 ;; # a build for the processor alone would need an index of its own
+    trl | rllib) first=torch==2.13.0 ;; # a build for the processor alone would need an index of its own
     openai) first='openai>=1.50' ;; # the client
     harbor-*) first="harbor==${front#*-}.*" ;;
     *) first= ;;
@@ -44,6 +44,7 @@ for front in $fronts; do
     case $front in
     openai) page=docs/how-to/serve.md ;;
     openenv) page=docs/how-to/agents.md ;;
+    rllib) page=docs/tutorial/reinforcement-learning.md ;;
     *) page= ;; # others' commands need a language model
     esac
     scripts/environment.sh "$home" "$name" $first

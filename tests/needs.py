@@ -93,7 +93,7 @@ SITE = Path(__file__).parents[1] / ".site"
 """The environment that `make site` makes."""
 
 TRAINING = "larger than all the rest: `make test-train`"
-FRONTS = "an agent framework's own environment: `make test-fronts`"
+FRONTS = "a framework's own environment: `make test-fronts`"
 HARBOR = "an environment of its own, of Python 3.12 or newer: `make test-fronts`"
 KERNEL = "the kernel's: another host"
 
@@ -107,6 +107,7 @@ NEEDS = {
         name: Need(partial(_has_module, name), otherwise=FRONTS)
         for name in ("inspect_ai", "openenv", "starlette", "trl", "verifiers")
     },
+    "ray.rllib": Need(lambda: all(map(_has_module, ("ray", "torch", "tree"))), otherwise=FRONTS),
     "harbor": Need(partial(_has_module, "harbor"), otherwise=HARBOR),
     "harbor lint": Need(_harbor_lints, otherwise=HARBOR),
     **{

@@ -74,11 +74,11 @@ REPLIES = {
 }
 
 
-def sandboxes() -> int:
-    """Children of this process that are sandboxes."""
+def sandboxes(process: int = os.getpid()) -> int:
+    """Children of a process, by default of this one, that are sandboxes."""
     found = 0
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
             name, _, rest = stat.read_text().partition("(")[2].rpartition(")")
-            found += "shioenv" in name and int(rest.split()[1]) == os.getpid()
+            found += "shioenv" in name and int(rest.split()[1]) == process
     return found

@@ -16,12 +16,14 @@ from fronts_tasks import sandboxes
 from shioenv.errors import (
     ConversationTooLongError,
     InputError,
+    LimitsError,
     OverloadedError,
     SandboxError,
 )
 from shioenv.fronts import visits as module
 from shioenv.fronts.conversations import ChatRequest, conversation_of
 from shioenv.fronts.shells import Shells
+from shioenv.fronts.ssh.server import ServerBounds
 from shioenv.fronts.visits import Answered, Visits
 
 pytestmark = [pytest.mark.usefixtures("system"), pytest.mark.xdist_group("visits")]
@@ -324,3 +326,11 @@ def test_the_oldest_lines_are_forgotten(
     site.typed(history, "x=1", *SAME, *SAME)
     assert max(len(visit.lines) for visit in site.visits.known if visit.forgot) == 12
     assert site.typed(history, "echo $x") == ["1\n"]
+
+
+@pytest.mark.parametrize("seconds", [0.0, float("nan"), float("inf")])
+def test_impossible_times_are_refused(seconds: float) -> None:
+    with pytest.raises(LimitsError, match="idle_seconds"):
+        Visits(Shells(), 4, seconds)
+    with pytest.raises(LimitsError, match="seconds"):
+        ServerBounds(seconds=seconds)

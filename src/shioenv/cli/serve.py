@@ -46,6 +46,15 @@ def openenv(
     sessions: Annotated[
         int, typer.Option(min=1, metavar="N", help="Agents at once, each with its own sandbox.")
     ] = 16,
+    idle: Annotated[
+        float,
+        typer.Option(
+            min=1,
+            max=86_400,
+            metavar="SECONDS",
+            help="How long a session waits for its client's next message.",
+        ),
+    ] = 1800.0,
     limits: shared.LimitsOptions,
 ) -> None:
     """Serve tasks by OpenEnv's protocol, over HTTP and WebSocket, until Ctrl-C.
@@ -64,7 +73,9 @@ def openenv(
     except ImportError:
         raise MissingExtraError("shioenv serve openenv", "openenv", "openenv") from None
     with stoppable():
-        served = application(tasks, max_turns=max_turns, sessions=sessions, limits=limits)
+        served = application(
+            tasks, max_turns=max_turns, sessions=sessions, idle_seconds=idle, limits=limits
+        )
         printing.note(f"{len(tasks)} tasks, {sessions} sessions at most")
         serve(served, Door(host, port), printing.note)
 

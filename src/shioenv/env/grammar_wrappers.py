@@ -1,4 +1,4 @@
-"""Wrappers that make `ShIOEnv-Grammar-v0` small: few actions, a short observation."""
+"""Wrappers of `ShIOEnv-Grammar-v0`: fewer actions, shorter observations, floats with a mask."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ AHEAD: Final = 3
 """Numbers before these productions: leftmost nonterminal, command, number of arguments."""
 
 ACTION_MASK: Final = "action_mask"
+OBSERVATIONS: Final = "observations"
 
 
 class LocalActions(gymnasium.Wrapper[Any, SupportsInt, Any, SupportsInt], RecordConstructorArgs):
@@ -124,8 +125,61 @@ class ProductionHistory(gymnasium.ObservationWrapper[Tokens, Any, Any], RecordCo
 
     def action_masks(self) -> NDArray[np.bool_]:
         """The mask of the wrapped environment as booleans."""
-        masks: NDArray[np.bool_] = self.get_wrapper_attr("env").get_wrapper_attr("action_masks")()
-        return masks
+        return action_masks_of(self.env)
+
+
+class MaskedObservation(
+    gymnasium.ObservationWrapper[dict[str, NDArray[np.float32]], Any, Any], RecordConstructorArgs
+):
+    """The observation as floats from 0 to 1, with the action mask beside them.
+
+    This is the form that RLlib's `ActionMaskingTorchRLModule` reads. `observations` holds the
+    wrapped observation without its mask, flattened. The number of a `Discrete` is one-hot there,
+    and a number of a `Box` is scaled by its bounds. `action_mask` has a 1 for each permitted
+    action. Wrap other wrappers of this module in this one, not the other way round.
+    """
+
+    def __init__(self, env: Wrapped) -> None:
+        """Wrap a grammar environment.
+
+        Errors: EnvironmentOptionError for another environment, or for observations that have no
+        bounds.
+        """
+        RecordConstructorArgs.__init__(self)
+        gymnasium.ObservationWrapper.__init__(self, env)
+        grammar_env_of(env)
+        self._unmasked = env.observation_space
+        if isinstance(self._unmasked, spaces.Dict):
+            others = {k: v for k, v in self._unmasked.spaces.items() if k != ACTION_MASK}
+            self._unmasked = spaces.Dict(others)
+        flat: Any = spaces.flatten_space(self._unmasked)
+        if not (isinstance(flat, spaces.Box) and flat.is_bounded()):
+            raise EnvironmentOptionError(f"{env} observes what has no bounds")
+        self._low = flat.low.astype(np.float64)  # (numbers,)
+        self._range = np.maximum(flat.high - self._low, 1)
+        actions: Any = env.action_space
+        floats = spaces.Box(0, 1, flat.shape, np.float32)
+        mask = spaces.Box(0, 1, (int(actions.n),), np.float32)
+        masked: Any = spaces.Dict({OBSERVATIONS: floats, ACTION_MASK: mask})
+        self.observation_space = masked
+
+    def observation(self, observation: Any) -> dict[str, NDArray[np.float32]]:
+        """The floats, (numbers,), and the mask, (actions,)."""
+        flat = np.asarray(spaces.flatten(self._unmasked, observation), np.float64)
+        return {
+            OBSERVATIONS: ((flat - self._low) / self._range).astype(np.float32),
+            ACTION_MASK: self.action_masks().astype(np.float32),
+        }
+
+    def action_masks(self) -> NDArray[np.bool_]:
+        """The mask of the wrapped environment as booleans."""
+        return action_masks_of(self.env)
+
+
+def action_masks_of(env: Wrapped) -> NDArray[np.bool_]:
+    """Which actions of a wrapped grammar environment are permitted now, (actions,)."""
+    masks: NDArray[np.bool_] = env.get_wrapper_attr("action_masks")()
+    return masks
 
 
 def grammar_env_of(env: Wrapped) -> GrammarEnv:

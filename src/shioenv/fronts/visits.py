@@ -27,6 +27,7 @@ from shioenv.errors import (
 from shioenv.fronts.conversations import Conversation, likeness
 from shioenv.fronts.shells import Shells, answered_by
 from shioenv.live.shell import Shell
+from shioenv.sandbox.base import refuse_limit
 
 REMEMBERED: Final = 4
 """Visits that are remembered for each shell that is kept; ours: their lines can be run again."""
@@ -153,6 +154,8 @@ class Visits:
     """
 
     def __init__(self, shells: Shells, most: int, idle_seconds: float) -> None:
+        """Keep nothing yet. Errors: LimitsError for an impossible idle time."""
+        refuse_limit("idle_seconds", idle_seconds)
         self._shells, self._most, self._idle_seconds = shells, most, idle_seconds
         self._threads = ThreadPoolExecutor(most + 2, thread_name_prefix="shioenv-shell")
         self.known: list[Visit] = []

@@ -11,7 +11,14 @@ from gymnasium.utils.env_checker import check_env
 from scripted_shell import ScriptedShell
 
 from shioenv.env.grammar_env import GrammarEnv
-from shioenv.env.grammar_wrappers import AHEAD, LocalActions, ProductionHistory
+from shioenv.env.grammar_wrappers import (
+    ACTION_MASK,
+    AHEAD,
+    OBSERVATIONS,
+    LocalActions,
+    MaskedObservation,
+    ProductionHistory,
+)
 from shioenv.env.shio_env import ShIOEnv
 from shioenv.errors import ActionError, EnvironmentOptionError
 from shioenv.grammar.bind import stand_in_catalogue
@@ -97,6 +104,37 @@ def test_given_command_is_the_first_production_of_the_history() -> None:
     assert 0 not in commands
 
 
+@pytest.mark.parametrize("wrap", [lambda env: env, LocalActions])
+def test_masked_observation_holds_the_observation_as_floats(wrap: Any) -> None:
+    plain, masked = wrap(make()), MaskedObservation(wrap(make()))
+    inner = make()
+    one_hot = inner.tables.nonterminals + 2
+    for seed in range(10):
+        random = np.random.default_rng(seed)
+        expected, _ = plain.reset(seed=seed)
+        seen, info = masked.reset(seed=seed)
+        done = False
+        while not done:
+            assert masked.observation_space.contains(seen)
+            assert (seen[ACTION_MASK] == expected[ACTION_MASK]).all()
+            floats = seen[OBSERVATIONS]
+            assert floats[:one_hot].nonzero()[0].tolist() == [expected["leftmost"]]
+            symbols = np.rint(floats[one_hot:] * (len(inner.vocabulary) + 1))
+            assert (symbols == expected["symbols"]).all()
+            action = random.choice(np.flatnonzero(info[ACTION_MASK]))
+            expected = plain.step(action)[0]
+            seen, _, done, _, info = masked.step(action)
+        assert not seen[ACTION_MASK].any()
+        assert masked.observation_space.contains(seen)
+
+
+def test_masked_observation_needs_bounds() -> None:
+    unbounded = gymnasium.spaces.Box(-np.inf, np.inf, (2,))
+    env = gymnasium.wrappers.TransformObservation(make(), lambda seen: seen, unbounded)
+    with pytest.raises(EnvironmentOptionError, match="no bounds"):
+        MaskedObservation(env)
+
+
 @pytest.mark.filterwarnings("ignore:.*different from the unwrapped version")
 @pytest.mark.parametrize(
     "wrap",
@@ -105,6 +143,9 @@ def test_given_command_is_the_first_production_of_the_history() -> None:
         ProductionHistory,
         lambda env: LocalActions(ProductionHistory(env)),
         lambda env: ProductionHistory(LocalActions(env)),
+        MaskedObservation,
+        lambda env: MaskedObservation(LocalActions(env)),
+        lambda env: MaskedObservation(LocalActions(ProductionHistory(env))),
     ],
 )
 def test_wrapped_environments_pass_the_checks(wrap: Any) -> None:
@@ -116,7 +157,7 @@ def test_wrapped_environments_pass_the_checks(wrap: Any) -> None:
     assert masks.sum() == 2
 
 
-@pytest.mark.parametrize("wrap", [LocalActions, ProductionHistory])
+@pytest.mark.parametrize("wrap", [LocalActions, ProductionHistory, MaskedObservation])
 def test_other_environments_are_refused(wrap: Any) -> None:
     for env in (ShIOEnv(), gymnasium.make("CartPole-v1")):
         with pytest.raises(EnvironmentOptionError, match="productions of grammars"):

@@ -31,6 +31,7 @@ from shioenv.fronts.ssh.machines import Machines, accounts
 from shioenv.fronts.ssh.policy import PasswordPolicy
 from shioenv.fronts.ssh.seated import MachineChannel
 from shioenv.fronts.ssh.sessions import LEAVING_SECONDS, LOST, House, SshChannel, Visitor
+from shioenv.sandbox.base import LONGEST_IDLE, refuse_limit
 from shioenv.system.host import OPEN_FILES, allow_open_files
 from shioenv.system.store import System
 
@@ -58,14 +59,17 @@ _GATE_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class ServerBounds:
-    """What visitors may use at most."""
+    """What visitors may use at most. Errors: LimitsError for an impossible time."""
 
     connections: int = 200
     """Connections at once."""
     per_address: int = 20
     """Connections of one address at once."""
     seconds: float = 3600.0
-    """Seconds that a connection may last."""
+    """Seconds that a connection may last. At most 30 days."""
+
+    def __post_init__(self) -> None:
+        refuse_limit("seconds", self.seconds, LONGEST_IDLE)
 
     @property
     def channels(self) -> int:
