@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch
+from shioenv.protocols import EXECUTION
 from shioenv.recording import cache as module
 from shioenv.recording.cache import MAX_AGE, ExecutionCache, decode, encode
 from shioenv.sandbox.base import Limits
@@ -64,7 +65,7 @@ def test_another_system_limit_kernel_or_release_finds_nothing(
         with monkeypatch.context() as patch:
             patch.setattr(name, lambda *_, value=value: value)
             assert cache(tmp_path).of("/home").get("ls") is None
-    monkeypatch.setattr(module, "EXECUTION", module.EXECUTION + 1)
+    monkeypatch.setattr(module, "EXECUTION", EXECUTION + 1)
     assert cache(tmp_path).of("/home").get("ls") is None
 
 
