@@ -39,12 +39,13 @@ test-skipped: setup ## the tests that were skipped; fails where setup-all left o
 	@test -e $(SKIPPED) || { echo "no $(SKIPPED): make test writes it" >&2; exit 2; }
 	@[ ! -s $(SKIPPED) ] || $(PYTEST) --complete @$(SKIPPED)
 
-# Where root and an ordinary user take other ways: sandboxes, previews, shells, packaging.
+# Where root and an ordinary user take other ways: sandboxes, previews, shells, packaging. At most four minutes on
+# two idle cores, with the system that a user builds first.
 BY_USER := tests/packaging tests/spec tests/adversarial/test_preview_attacks.py tests/adversarial/test_hostile_lines.py \
 	tests/adversarial/test_sentinels.py $(wildcard tests/system/test_preview*.py) tests/system/test_copies.py \
-	tests/system/test_doctor_refused.py tests/system/test_system_build.py tests/system/test_serve_ssh.py \
-	$(patsubst %,tests/conformance/test_%.py,attached beside broken_sandboxes entered host_files killed_from_outside \
-	live machine_shown namespaces priorities processes runner shared_memory state_recorded terminal terminal_handed threads)
+	tests/system/test_doctor_refused.py tests/system/test_system_build.py \
+	$(patsubst %,tests/conformance/test_%.py,beside broken_sandboxes entered host_files killed_from_outside \
+	live machine_shown namespaces priorities processes runner shared_memory state_recorded terminal terminal_handed)
 
 test-user: setup ## the tests that depend on who runs them: sandboxes, previews, shells, packaging
 	@$(PYTEST) $(BY_USER)
