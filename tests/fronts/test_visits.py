@@ -6,7 +6,7 @@ import asyncio
 import itertools
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 import pytest
@@ -331,6 +331,6 @@ def test_the_oldest_lines_are_forgotten(
 @pytest.mark.parametrize("seconds", [0.0, float("nan"), float("inf")])
 def test_impossible_times_are_refused(seconds: float) -> None:
     with pytest.raises(LimitsError, match="idle_seconds"):
-        Visits(Shells(), 4, seconds)
+        Visits(cast("Any", None), 4, seconds)  # it opens no shell
     with pytest.raises(LimitsError, match="seconds"):
         ServerBounds(seconds=seconds)

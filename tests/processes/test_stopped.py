@@ -80,12 +80,23 @@ ROLES: dict[str, Callable[[str, list[bytes]], bool]] = {
 
 
 def of_sandbox(role: str, process: int) -> int:
-    """The process with this role below one that has a sandbox open."""
-    for each in below(process):
-        name = Path(f"/proc/{each}/comm").read_text().strip()
-        if ROLES[role](name, Path(f"/proc/{each}/cmdline").read_bytes().split(b"\0")):
-            return each
-    raise AssertionError(f"there is no {role}")
+    """The process with this role below one that has a sandbox open.
+
+    It is waited for: the supervisor makes the network anew after it has answered.
+    """
+    found: list[int] = []
+
+    def is_there() -> bool:
+        for each in below(process):
+            with suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+                name = Path(f"/proc/{each}/comm").read_text().strip()
+                if ROLES[role](name, Path(f"/proc/{each}/cmdline").read_bytes().split(b"\0")):
+                    found.append(each)
+                    return True
+        return False
+
+    assert until(is_there), f"there is no {role}"
+    return found[0]
 
 
 # ---- a sandbox ----
