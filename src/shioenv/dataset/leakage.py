@@ -17,7 +17,7 @@ from shioenv.dataset.lines import read_lines, shipped_parser
 from shioenv.dataset.manifest import finished_manifest
 from shioenv.dataset.read import read_records
 from shioenv.domain.inputs import SEPARATORS, Input, Role, without_start
-from shioenv.errors import InputError, UnknownDatasetError, UsageError
+from shioenv.errors import InputError, UsageError
 from shioenv.files.regular import is_directory
 
 THRESHOLD = 0.9
@@ -229,9 +229,7 @@ def _first(known: _Known) -> str:
 
 
 def _inputs(path: Path) -> Iterator[_Known]:
-    if not os.path.lexists(path):
-        raise UnknownDatasetError(f"{path} does not exist")
-    if is_directory(path):
+    if is_directory(path) or not os.path.lexists(path):
         finished_manifest(path)
         for record in read_records(path, check=True):
             yield _known(Input.from_marked(record.input_args), record.cwd)

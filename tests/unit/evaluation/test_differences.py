@@ -264,5 +264,5 @@ def test_files_that_the_other_side_does_not_remove_are_not_left_out() -> None:
 
 def test_what_is_no_predictor_is_a_command() -> None:
     assert predictor_of("sandbox:x") == "sandbox:x"
-    assert predictor_of("command:./a b") == "command:./a b"
-    assert predictor_of("./a b") == "command:./a b"
+    assert predictor_of("command:/bin/sh b") == "command:/bin/sh b"
+    assert predictor_of("/bin/sh b") == "command:/bin/sh b"
