@@ -1,4 +1,4 @@
-"""Compare the numbers in `src/shioenv/protocols.py` with the code that they stand for.
+"""Compare the numbers in `src/shioenv/protocols.py` with the code that they cover.
 
     python scripts/check_protocols.py [--write]
 
@@ -65,7 +65,7 @@ def code(path: Path) -> bytes:
 
 
 def _python(content: bytes) -> list[str]:
-    lines = content.decode().splitlines()
+    lines = content.decode().split("\n")  # as tokens count them
     for token in tokenize.tokenize(io.BytesIO(content).readline):
         if token.type == tokenize.COMMENT:
             row, column = token.start

@@ -15,7 +15,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,9 @@ from needs import needed_module
 
 needed_module("openenv")
 
+from faults import descendants  # noqa: E402
 from fronts_tasks import REPLIES, TASKS, sandboxes  # noqa: E402
+from visiting import name_of  # noqa: E402
 from websockets.exceptions import ConnectionClosed  # noqa: E402
 from websockets.sync.client import connect  # noqa: E402
 
@@ -89,7 +91,7 @@ def test_a_server_that_is_stopped_ends_its_sessions_and_leaves_no_process(
         session = client(address).__enter__()
         session.reset(task=TASKS[0].id)
         running = threads.submit(session.step, TypedLine(line="sleep 2"))
-        while "sleep" not in map(name_of, left := below(server.pid)):
+        while "sleep" not in map(name_of, left := descendants(server.pid)):
             assert not running.done(), running.result()
             time.sleep(0.01)
         server.send_signal(number)
@@ -98,23 +100,6 @@ def test_a_server_that_is_stopped_ends_its_sessions_and_leaves_no_process(
         assert said == ("interrupted\n" if status else "")
         assert not any(name_of(each) for each in left)
         assert running.exception(60) is not None or running.result().done
-
-
-def below(process: int) -> list[int]:
-    """The descendants of a process."""
-    found = []
-    with suppress(OSError):
-        for thread in Path(f"/proc/{process}/task").iterdir():
-            for child in map(int, (thread / "children").read_text().split()):
-                found += [child, *below(child)]
-    return found
-
-
-def name_of(process: int) -> str:
-    """The name of a process; "" for one that is gone."""
-    with suppress(OSError):
-        return Path(f"/proc/{process}/comm").read_text().strip()
-    return ""
 
 
 def client(url: str) -> Any:

@@ -11,7 +11,9 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from faults import descendants
 from known_tasks import known_tasks
+from visiting import name_of
 
 from shioenv.domain.behavior import Behavior
 from shioenv.evaluation.questions import question_of
@@ -83,23 +85,6 @@ SLOW = "sleep 20; echo done"
 """An input that is still running when Ctrl-C comes."""
 
 
-def below(process: int) -> list[int]:
-    """The descendants of a process."""
-    found = []
-    with suppress(OSError):
-        for thread in Path(f"/proc/{process}/task").iterdir():
-            for child in map(int, (thread / "children").read_text().split()):
-                found += [child, *below(child)]
-    return found
-
-
-def comm_of(process: int) -> str:
-    """The name of a process; "" for one that is gone."""
-    with suppress(OSError):
-        return Path(f"/proc/{process}/comm").read_text().strip()
-    return ""
-
-
 def wait_for_end(processes: list[int]) -> None:
     """Wait until all of them are gone, or wait for whoever has to take note of their end."""
     while any(state_of(each) not in ("", "Z") for each in processes):
@@ -114,12 +99,12 @@ def state_of(process: int) -> str:
 
 def is_sandboxed(process: int) -> bool:
     """Whether a sandbox is open below a process."""
-    return any(comm_of(each) == "shioenv-sandbox" for each in below(process))
+    return any(name_of(each) == "shioenv-sandbox" for each in descendants(process))
 
 
 def is_building(process: int) -> bool:
     """Whether the stand-in for mmdebstrap runs below a process, with a child of its own."""
-    return any(comm_of(each) == "sleep" for each in below(process))
+    return any(name_of(each) == "sleep" for each in descendants(process))
 
 
 WORK = {
@@ -187,7 +172,7 @@ def test_ctrl_c_ends_work_with_one_line_and_leaves_no_process(
         while not begun(process.pid):
             assert process.poll() is None, process.communicate()
             time.sleep(0.01)
-        left = below(process.pid)
+        left = descendants(process.pid)
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does
         _, said = process.communicate(timeout=60)
     assert process.returncode == 130, said

@@ -17,6 +17,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from faults import descendants
 from needs import needs
 
 from shioenv.behavior.observe import open_sandbox
@@ -38,16 +39,6 @@ def state_of(process: int) -> str:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
         return "Z"
-
-
-def below(process: int) -> list[int]:
-    """The descendants of a process, parents before their children."""
-    found = []
-    with suppress(OSError):
-        for thread in Path(f"/proc/{process}/task").iterdir():
-            for child in map(int, (thread / "children").read_text().split()):
-                found += [child, *below(child)]
-    return found
 
 
 def until(condition: Callable[[], object], seconds: float = 60.0) -> bool:
@@ -87,7 +78,7 @@ def of_sandbox(role: str, process: int) -> int:
     found: list[int] = []
 
     def is_there() -> bool:
-        for each in below(process):
+        for each in descendants(process):
             with suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
                 name = Path(f"/proc/{each}/comm").read_text().strip()
                 if ROLES[role](name, Path(f"/proc/{each}/cmdline").read_bytes().split(b"\0")):
@@ -109,14 +100,14 @@ def test_a_stopped_process_of_a_sandbox_changes_no_answer(
     system: System, role: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stopped, "LOOK_SECONDS", 0.1)
-    others = set(below(os.getpid()))
+    others = set(descendants(os.getpid()))
     with open_sandbox(system, Limits(wall_seconds=2)) as sandbox:
         right = sandbox.run(INPUT)
         os.kill(of_sandbox(role, os.getpid()), signal.SIGSTOP)
         assert sandbox.run(INPUT) == right
         assert sandbox.run(INPUT) == right
         os.kill(of_sandbox(role, os.getpid()), signal.SIGSTOP)
-        rest = [each for each in below(os.getpid()) if each not in others]
+        rest = [each for each in descendants(os.getpid()) if each not in others]
     assert are_gone(rest)
 
 
@@ -139,7 +130,7 @@ def test_nothing_of_a_sandbox_outlives_its_owner(role: str, number: int) -> None
     ) as owner:
         assert owner.stdout is not None
         assert owner.stdout.readline() == b"open\n"
-        rest = below(owner.pid)
+        rest = descendants(owner.pid)
         os.kill(of_sandbox(role, owner.pid), signal.SIGSTOP)
         owner.send_signal(number)
         owner.wait()
@@ -153,7 +144,7 @@ def paused(process: int, seconds: float) -> Iterator[None]:
 
     def pause() -> None:
         assert until(lambda: sleepers_below(process))
-        chosen = below(process)
+        chosen = descendants(process)
         for number, wait in ((signal.SIGSTOP, seconds), (signal.SIGCONT, 0.0)):
             for each in chosen:
                 with suppress(OSError):
@@ -182,7 +173,7 @@ def test_a_pause_of_everything_takes_no_time_from_an_input(system: System) -> No
 
 
 def sleepers_below(process: int) -> list[int]:
-    return [each for each in below(process) if b"sleep\0" in command_of(each)]
+    return [each for each in descendants(process) if b"sleep\0" in command_of(each)]
 
 
 @contextmanager
@@ -232,7 +223,7 @@ def test_a_job_that_is_stopped_as_by_ctrl_z_goes_on() -> None:
         [script, "run", "--timeout", "2", "sleep 0.4; seq 9999"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, process_group=0,
     ) as job:  # fmt: skip
-        assert until(lambda: any(b"sleep\0" in command_of(each) for each in below(job.pid)))
+        assert until(lambda: any(b"sleep\0" in command_of(each) for each in descendants(job.pid)))
         os.killpg(job.pid, signal.SIGSTOP)
         assert until(lambda: state_of(job.pid) == "T")
         assert state_of(of_sandbox("supervisor", job.pid)) != "T"
@@ -259,16 +250,16 @@ def test_a_stopped_worker_is_replaced_and_its_tasks_are_done(
 ) -> None:
     monkeypatch.setattr(stopped, "LOOK_SECONDS", 0.05)
     gate = tmp_path / "gate"
-    others = set(below(os.getpid()))
+    others = set(descendants(os.getpid()))
     with LocalExecutor(1) as executor:
         answers = executor.map(NumberedJob(twice), ((n, (n, gate)) for n in range(9)))
         first = [next(answers) for _ in range(3)]
-        (worker,) = set(below(os.getpid())) - others
+        (worker,) = set(descendants(os.getpid())) - others
         os.kill(worker, signal.SIGSTOP)
         gate.touch()
         assert sorted([*first, *answers]) == [(n, 2 * n) for n in range(9)]
         assert executor.restarts == 1
-        (worker,) = set(below(os.getpid())) - others
+        (worker,) = set(descendants(os.getpid())) - others
         os.kill(worker, signal.SIGSTOP)
     assert state_of(worker) == "Z"
 
@@ -287,7 +278,7 @@ with LocalExecutor(1) as executor:
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as owner:
         assert owner.stdout is not None
         assert owner.stdout.readline() == b"done\n"
-        workers = below(owner.pid)
+        workers = descendants(owner.pid)
         for each in workers:
             os.kill(each, signal.SIGSTOP)
         owner.kill()
@@ -303,7 +294,7 @@ def test_a_worker_that_takes_no_message_is_killed(monkeypatch: pytest.MonkeyPatc
     started: list[int] = []
 
     def is_started() -> list[int]:
-        started[:] = [each for each in below(os.getpid()) if b"/dev/null" in command_of(each)]
+        started[:] = [each for each in descendants(os.getpid()) if b"/dev/null" in command_of(each)]
         return started
 
     assert until(is_started)
@@ -329,14 +320,14 @@ time.sleep(600)
     at = ["outer", "inner", "program"].index(which)
     if how == "it is ended":
         process = supervised(["sleep", "600"])
-        chain = [process.pid, *below(process.pid)]
+        chain = [process.pid, *descendants(process.pid)]
         os.kill(chain[at], signal.SIGSTOP)
         assert ended(process) == -signal.SIGKILL
     else:
         with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as owner:
             assert owner.stdout is not None
             first = int(owner.stdout.readline())
-            chain = [first, *below(first)]
+            chain = [first, *descendants(first)]
             os.kill(chain[at], signal.SIGSTOP)
             owner.kill()
     assert len(chain) == 3

@@ -7,13 +7,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from faults import descendants
 
 from shioenv.dataset.contexts import read_contexts
 from shioenv.dataset.generate import Summary, generate
@@ -177,21 +177,11 @@ def wait_for(process: subprocess.Popen[bytes], done: int) -> None:
     raise AssertionError(f"it ended: {told!r}")
 
 
-def descendants(pid: int) -> Iterator[int]:
-    children: list[str] = []
-    with suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
-        for task in Path(f"/proc/{pid}/task").glob("*/children"):
-            children += task.read_text().split()
-    for child in children:
-        yield int(child)
-        yield from descendants(int(child))
-
-
 def kill_one(pid: int, chosen: int) -> bool:
     """Kills one of the processes below this one; those of inputs may have ended meanwhile, and in
     the end all have.
     """
-    while victims := list(descendants(pid)):
+    while victims := descendants(pid):
         with suppress(ProcessLookupError):
             os.kill(victims[chosen % len(victims)], signal.SIGKILL)
             return True
@@ -220,7 +210,7 @@ def test_killed_and_run_again(whole: Path, tmp_path: Path) -> None:
         wait_for(process, done)
         everything: list[int] = []  # as yet, where so many were kept of the run before
         while not everything and process.poll() is None:
-            everything = list(descendants(process.pid))
+            everything = descendants(process.pid)
         process.kill()
         process.communicate()
         if everything:
@@ -301,7 +291,7 @@ def test_killed_workers_and_sandboxes_are_replaced(whole: Path, tmp_path: Path) 
 def test_ctrl_c_ends_everything_and_loses_nothing(whole: Path, tmp_path: Path) -> None:
     process = start(tmp_path / "a")
     wait_for(process, 7)
-    everything = list(descendants(process.pid))
+    everything = descendants(process.pid)
     os.killpg(process.pid, signal.SIGINT)
     process.communicate(timeout=20)
     assert process.returncode == -signal.SIGINT

@@ -19,6 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from faults import descendants
 from needs import needs
 from ssh_server import OPTIONS, PATIENCE, Server, Sitting, serving
 
@@ -240,7 +241,7 @@ def test_an_upload_is_kept_where_the_client_waits_for_no_answer(server: Server) 
 def sandboxes(pid: int) -> int:
     """How many supervisors of sandboxes a process has."""
     found = 0
-    for child in children_of(pid):
+    for child in descendants(pid):
         with suppress(OSError):
             found += Path(f"/proc/{child}/comm").read_text() == "shioenv-sandbox\n"
     return found
@@ -453,7 +454,7 @@ def test_the_end_of_the_server_ends_everything(
             client = ThreadPoolExecutor(1).submit(server.ssh, "root@127.0.0.1", "exec sleep 86422")
             server.until("cowrie.command.input", input="exec sleep 86422")
             started_with("86422")
-            ours = processes_with("86422") + children_of(server.process.pid)
+            ours = processes_with("86422") + descendants(server.process.pid)
             assert len(ours) > 4
             assert server.stop(number) == status
             if number != signal.SIGKILL:
@@ -481,16 +482,6 @@ def test_the_log_tells_what_ran_when_the_server_ended(system: System, tmp_path: 
         changed = [change[1] for event in told for change in event["context_patch"]]
         assert {"/fs/by_command", "/fs/by_terminal"} <= set(changed)
         assert server.events()[-1]["eventid"] == "cowrie.session.closed"
-
-
-def children_of(pid: int) -> list[int]:
-    """All descendants of a process."""
-    found = []
-    with suppress(FileNotFoundError, ProcessLookupError):  # it ended meanwhile
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            for child in map(int, (task / "children").read_text().split()):
-                found += [child, *children_of(child)]
-    return found
 
 
 def test_a_model_answers_in_place_of_a_machine(system: System, tmp_path: Path) -> None:

@@ -25,14 +25,13 @@ def is_reader_gone() -> bool:
     poll = select.poll()
     for number in (1, 2):
         poll.register(number, 0)
-    if not any(events & select.POLLERR for _, events in poll.poll(0)):
-        return False
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    for number, events in poll.poll(0):
-        if events & select.POLLERR:
+    unread = [number for number, events in poll.poll(0) if events & select.POLLERR]
+    if unread:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        for number in unread:
             os.dup2(nowhere, number)
-    os.close(nowhere)
-    return True
+        os.close(nowhere)
+    return bool(unread)
 
 
 def leave(number: int, frame: object) -> None:

@@ -59,12 +59,7 @@ def _opened(system: str | None, limits: Limits) -> SandboxRunner:
 
 def document(text: str, cwd: str, system: str, behavior: Behavior) -> dict[str, Any]:
     """What `shioenv run --json` prints."""
-    return {
-        "input": text,
-        "cwd": cwd,
-        "system": system,
-        **behavior.to_json(),
-    }
+    return {"input": text, "cwd": cwd, "system": system, **behavior.to_json()}
 
 
 def _parts(behavior: Behavior) -> Iterator[bytes]:

@@ -232,41 +232,40 @@ complete_estimators = completing("shioenv.irreducibility.estimators:ESTIMATORS")
 
 
 class Subcommand(TyperCommand):
-    """A subcommand. The error for `export DATASET FILE` says that a result is named by `--out`."""
+    """A subcommand whose usage errors show how the command is written."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse as usual."""
+        """Parse as usual, and explain a usage error."""
         given = list(args)
         try:
             return super().parse_args(ctx, args)
         except Exception as error:
-            missing = getattr(getattr(error, "param", None), "opts", ())
-            if type(error).__name__ == "MissingParameter" and "--out" in missing:
-                _, more, _ = self.make_parser(ctx).parse_args(list(given))
-                if len(more) == 1 and given[-1] == more[0]:
-                    whole = " ".join(map(quoted, given[:-1]))
-                    error.message = (  # type: ignore[attr-defined]
-                        f"The result is named by --out: {ctx.command_path} {whole} --out "
-                        f"{quoted(more[0])}"
-                    )
+            self.explain(error, ctx, given)
             raise
 
+    def explain(self, error: Any, ctx: Any, given: list[str]) -> None:
+        """Show `export DATASET --out FILE` in the error for `export DATASET FILE`."""
+        missing = getattr(getattr(error, "param", None), "opts", ())
+        if type(error).__name__ == "MissingParameter" and "--out" in missing:
+            _, more, _ = self.make_parser(ctx).parse_args(list(given))
+            if len(more) == 1 and given[-1] == more[0]:
+                whole = " ".join(map(quoted, given[:-1]))
+                error.message = (
+                    f"The result is named by --out: {ctx.command_path} {whole} --out "
+                    f"{quoted(more[0])}"
+                )
 
-class InputCommand(TyperCommand):
-    """A subcommand that takes an input as one argument, and says so where there are several."""
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse as usual. The error for `run ls -la` shows the input as one argument."""
-        given = list(args)
-        try:
-            return super().parse_args(ctx, args)
-        except Exception as error:
-            # an unknown option or too many arguments, behind a word that may begin an input
-            several = type(error).__name__ in {"NoSuchOption", "UsageError"}
-            if several and len(given) > 1 and re.fullmatch(r"[^-\s]\S*", given[0]):
-                whole = quoted(" ".join(given))
-                error.message += f"\nAn input is one argument: {ctx.command_path} {whole}"  # type: ignore[attr-defined]
-            raise
+class InputCommand(Subcommand):
+    """A subcommand that takes an input as one argument."""
+
+    def explain(self, error: Any, ctx: Any, given: list[str]) -> None:
+        """Show the input as one argument in the error for `run ls -la`."""
+        # an unknown option or too many arguments, behind a word that may begin an input
+        several = type(error).__name__ in {"NoSuchOption", "UsageError"}
+        if several and len(given) > 1 and re.fullmatch(r"[^-\s]\S*", given[0]):
+            whole = quoted(" ".join(given))
+            error.message += f"\nAn input is one argument: {ctx.command_path} {whole}"
 
 
 def _json(json: Json = False) -> None:

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 import numpy as np
 
-from shioenv.dataset.contexts import read_contexts
 from shioenv.dataset.generate import enlarged
 from shioenv.dataset.manifest import finished_manifest
 from shioenv.dataset.read import read_records
@@ -39,9 +38,8 @@ from shioenv.model.memory.index import Index
 from shioenv.report.drawing import require_libraries
 from shioenv.report.tables import Table
 from shioenv.synthesis.drawing import Drawing
-from shioenv.system.world import World, world_of
 from shioenv.training.examples import Examples
-from shioenv.training.material import described, system_of
+from shioenv.training.material import described, world_in
 from shioenv.training.memory import learn, write_memory
 
 if TYPE_CHECKING:
@@ -330,7 +328,7 @@ def _memory(
 
     chosen = choose()
     records = (record for place, record in enumerate(read_records(pool)) if place in chosen)
-    write_memory(directory, _counted(records, told, len(chosen)), _world(pool))
+    write_memory(directory, _counted(records, told, len(chosen)), world_in(pool)[1])
     figures = learn(directory, questions, seed, told)
     manifest = finished_manifest(pool)
     write_card(
@@ -415,12 +413,6 @@ def agree_on_training(run: Path, plan: Mapping[str, Any], minutes: float | None)
     if minutes is not None:
         run.mkdir(parents=True, exist_ok=True)
         agree(run / ASKED, {"plan": plan, "minutes": minutes})
-
-
-def _world(pool: Path) -> World:
-    system, contexts = system_of(pool), read_contexts(pool)
-    start = system.declaration.start_directory
-    return world_of(system, contexts.get(start) or next(iter(contexts.values())))
 
 
 def _counted(

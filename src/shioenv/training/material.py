@@ -18,6 +18,7 @@ from typing import Any
 
 import msgspec
 
+from shioenv.dataset.contexts import read_contexts
 from shioenv.dataset.external import CommandList, import_commands
 from shioenv.dataset.generate import Destination, Progress, enlarged, generate
 from shioenv.dataset.manifest import MANIFEST, finished_manifest, read_manifest
@@ -36,6 +37,7 @@ from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.sample import sample
 from shioenv.synthesis.samplers import HORIZON
 from shioenv.system.store import System, find_system
+from shioenv.system.world import World, world_of
 from shioenv.training.samplers import CROSSED, PIPED, behind_pipes, crossed, stage_inputs
 
 RECIPES = Path(__file__).parent / "recipes"
@@ -385,6 +387,22 @@ def system_of(dataset: Path) -> System:
             hint="a model holds files of the system: make the dataset again on this build",
         )
     return built
+
+
+def world_in(dataset: Path) -> tuple[System, World]:
+    """Return the built system that a dataset was made on, and its world in the start directory.
+
+    Errors: ModelError where there is no context beside the records; those of `system_of`.
+    """
+    built, contexts = system_of(dataset), read_contexts(dataset)
+    start = built.declaration.start_directory
+    context = contexts.get(start) or next(iter(contexts.values()), None)
+    if context is None:
+        raise ModelError(
+            f"{dataset} has no context beside its records",
+            hint="shioenv train material makes such datasets",
+        )
+    return built, world_of(built, context)
 
 
 def described(dataset: Path) -> dict[str, Any]:

@@ -37,8 +37,8 @@ from shioenv.model.memory.memory import Memory, kept_of, taken
 from shioenv.model.memory.rank import PAIR, WEIGHTS, Numbers, Ranker, features
 from shioenv.model.memory.rewrite import Kept, Taken
 from shioenv.recording.cache import sources_digest
-from shioenv.system.world import World, read_world, world_of
-from shioenv.training.material import described, system_of
+from shioenv.system.world import World, read_world
+from shioenv.training.material import described, world_in
 from shioenv.version import package_version
 
 LONGEST = 20_000
@@ -124,7 +124,7 @@ def train_memory(
     finished directory while that is still kept.
 
     Errors: ModelError for datasets of several systems, and for a first dataset without a context.
-    ModelError where its system was built anew. Those of reading. MissingExtraError without
+    ModelError where its system was rebuilt. Those of reading. MissingExtraError without
     scikit-learn.
     """
     material = _Material.read(datasets)
@@ -233,9 +233,8 @@ class _Material:
 
     def world(self) -> World:
         """The system as it was built. Errors: ModelError where another build has its name now."""
-        built, contexts = system_of(self.datasets[0]), read_contexts(self.datasets[0])
-        start = built.declaration.start_directory
-        return world_of(built, contexts.get(start) or next(iter(contexts.values())))
+        _, world = world_in(self.datasets[0])
+        return world
 
     def records(self, report: Report, chosen: frozenset[int] | None = None) -> Iterator[Record]:
         """The records that a memory takes, each reported; see `train_memory` for `chosen`."""

@@ -15,7 +15,6 @@ import msgspec
 
 from shioenv.bash.normal import normal
 from shioenv.composition.inputs import is_asked_whole
-from shioenv.dataset.contexts import read_contexts
 from shioenv.dataset.manifest import read_manifest
 from shioenv.dataset.read import read_records
 from shioenv.domain.behavior import Behavior
@@ -29,10 +28,9 @@ from shioenv.model.sequence.codec import Codec
 from shioenv.model.sequence.compact import DocumentNames, Now, Target, target_of
 from shioenv.model.sequence.prompts import Prompter
 from shioenv.system.declare import SystemDeclaration
-from shioenv.system.store import System
-from shioenv.system.world import World, world_of
+from shioenv.system.world import World
 from shioenv.training.examples import TrainingExample, write_examples
-from shioenv.training.material import described, system_of
+from shioenv.training.material import described, system_of, world_in
 from shioenv.training.samplers import PIPED, is_source, parted
 
 DEV_ONE_IN = 50
@@ -185,9 +183,9 @@ def _write_texts(
     # stages last: the other datasets recorded what stages are given
     for each in sorted(datasets, key=lambda one: manifests[one].plan.drawing.sampler == PIPED):
         plan = manifests[each].plan
-        built = system_of(each)
+        system_of(each)  # another build is refused
         if plan.system not in worlds:
-            worlds[plan.system] = _known(each, built)
+            worlds[plan.system] = _known(each)
         world, _, now = worlds[plan.system]
         led = _Led(world)
         for done, record in enumerate(read_records(each)):
@@ -313,16 +311,9 @@ def _target(behavior: Behavior, names: DocumentNames, now: Now) -> Target | None
     return target
 
 
-def _known(dataset: Path, built: System) -> tuple[World, str, Now]:
-    contexts = read_contexts(dataset)
-    start = built.declaration.start_directory
-    context = contexts.get(start) or next(iter(contexts.values()), None)
-    if context is None:
-        raise ModelError(
-            f"{dataset} has no context beside its records",
-            hint="shioenv train material makes such datasets",
-        )
-    return world_of(built, context), built.digest, now_of(built.declaration)
+def _known(dataset: Path) -> tuple[World, str, Now]:
+    built, world = world_in(dataset)
+    return world, built.digest, now_of(built.declaration)
 
 
 def now_of(declaration: SystemDeclaration) -> Now:
