@@ -26,4 +26,4 @@ COVERED: Final = {
     "JUDGE": ("domain", "tasks/check.py", "tasks/episode.py", "tasks/task.py"),
     "HARBOR_JUDGE": ("domain", "tasks/harbor", "tasks/task.py"),
 }
-"""Files of this package, and directories with all files in them, whose code a number stands for."""
+"""Files of this package, and directories with all files in them, whose code a number covers."""

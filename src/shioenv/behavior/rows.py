@@ -51,7 +51,7 @@ _ENTER: Final = (
 """Executes the words after a directory there, with their environment alone.
 
 `PWD` is part of it where a symbolic link leads there, as `native/inside/directory.c` has it.
-Where the directory is gone, `cd` says so, and the exit status is 1.
+Where the directory is gone, `cd` reports it, and the exit status is 1.
 """
 _READ_ON: Final = 'eval "exec < /dev/null; $(< /dev/stdin)"'
 

@@ -57,7 +57,7 @@ class CommandGroup(TyperGroup):
             print_error(error)
             raise typer.Exit(error.exit_status) from error
         except KeyboardInterrupt as error:
-            if not hasattr(error, "__notes__"):  # else a line says what is kept
+            if not hasattr(error, "__notes__"):  # else a line about what is kept was printed
                 print("interrupted", file=sys.stderr)
             raise typer.Exit(INTERRUPTED) from error
         except Exception as error:
@@ -70,7 +70,7 @@ class CommandGroup(TyperGroup):
     ) -> Any:
         """Read the options, and print the help where it is asked for.
 
-        `help`, also before a subcommand, and `version` stand for the options of that name.
+        `help`, also before a subcommand, and `version` are aliases of the options.
         """
         if args[:1] == ["help"]:
             args = [*args[1:], "--help"]

@@ -78,7 +78,7 @@ def _base64(value: Any) -> Any:
 
 
 def _bytes(text: str) -> bytes:
-    """The bytes that a text stands for. Half a surrogate pair of a JSON file has three bytes."""
+    """Return the bytes of a text. Half a surrogate pair of a JSON file has three bytes."""
     try:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:

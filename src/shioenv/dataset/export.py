@@ -401,7 +401,7 @@ def card(manifests: Mapping[str, Manifest], licence: str) -> str:
 
 
 def _facts(manifest: Manifest) -> dict[str, Any]:
-    """What a card says of one dataset, by name."""
+    """Return the facts on a card about one dataset, by name."""
     plan = manifest.plan
     mean = manifest.mean_executions
     facts = {

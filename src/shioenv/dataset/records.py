@@ -194,7 +194,7 @@ def _restore(
         name = path.relative_to(source)
         raise ImportFileError(
             f"{source}: the records are not those that {name} describes",
-            hint=f"export the dataset anew; without {name} they stay as they are",
+            hint=f"export the dataset again; without {name} they stay as they are",
         )
     atomic_write(directory / MANIFEST, content)
     return manifest

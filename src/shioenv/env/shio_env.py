@@ -162,7 +162,7 @@ class ShIOEnv(SessionEnv[Grid, Action]):
         return None if self._is_within((*self._rows[-1], text)) else ActionFault.HORIZON
 
     def _is_within(self, row: tuple[str, ...]) -> bool:
-        """Whether a row, of which only the last cell is new, keeps to all its bounds."""
+        """Whether a row keeps to all its bounds; only its last cell is new."""
         if len(row) > self.columns:
             return False
         segments = Input.from_marked(row).segments

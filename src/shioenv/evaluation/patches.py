@@ -27,8 +27,8 @@ def operations(
 
     `moved` says what lies at the paths that the gold patches move from. A move from any other path
     adds an unknown value, for which that path stands. Operations for a changed content do not
-    count: suites that were recorded before schema version 6 lack them. `silent` says which
-    operations of an answer are such (`changed_contents`); None: all that replace a file's entry.
+    count: suites recorded before schema version 6 lack them. `silent` names the
+    answer's operations that are such (`changed_contents`); None: all that replace a file's entry.
     """
     found = set()
     for operation in patch.operations:
@@ -48,7 +48,7 @@ def operations(
 
 
 def changed_contents(runs: Iterable[Behavior]) -> Entries:
-    """The files of which a gold run changed the content and no attribute, with their entries.
+    """Files whose content a gold run changed, and no attribute, with their entries.
 
     Runs that were recorded before schema version 6 have only a digest of such a content.
     """
@@ -69,7 +69,7 @@ def reconciled(ours: Operations, theirs: Operations) -> Operations:
     """Our operations, with what a move of ours adds taken from theirs where it is unknown.
 
     So a move equals the removal of its source and an addition at its target, whichever of the two a
-    patch has. Their removals do not say which addition they belong to. So a value is taken only
+    patch has. Their removals do not name their additions. So a value is taken only
     where they remove nothing else beside the sources, and add equal values at all targets.
     """
     removed = {_text(path): path.rpartition("/")[0] for code, path, _ in theirs if code == "r"}

@@ -52,9 +52,9 @@ def recorded_suite(
     Once every input was run `runs - 1` times, `seconds_apart` seconds pass before the last runs.
     What was run is kept in the cache directory until the end: the same call goes on where an
     earlier one was killed. `report` is told how many runs are done, and of how many. `waits` is
-    told for how many seconds nothing runs, before that begins. What was
-    run is kept until the block ends, which writes the suite. Errors: those of
-    `read_questions`, `find_system` and sandboxes; UsageError for fewer than two runs.
+    called with the seconds of a pause before it begins. What was run is kept until the block ends,
+    which writes the suite. Errors: those of `read_questions`, `find_system` and sandboxes;
+    UsageError for fewer than two runs.
     """
     if runs < 2:
         raise UsageError("one run shows nothing of what varies", hint="two at least")

@@ -1,6 +1,6 @@
 """Machines as environments of Harbor: `harbor run -e shioenv.fronts.harbor:Environment`.
 
-A task runs here where its image is a system of ours. Its Dockerfile begins with
+A task runs here where its image is a built system. Its Dockerfile begins with
 `FROM shioenv/NAME:DIGEST`, or with a pushed image and `LABEL shioenv.system=NAME:DIGEST`. Beside
 that it has `WORKDIR`, and `RUN` with a text for Bash, and nothing else. No Docker, no root and no
 network take part.

@@ -26,7 +26,7 @@ _MOST_WORDS = 150
 
 _MOST_DEEP = 200
 """Nonterminals that recognition follows inside one another, at most (ours): each takes four nested
-calls. The checker bounds how many stand inside one another before any text."""
+calls. The checker bounds their nesting before any text."""
 
 _SEPARATED = re.compile(rf"[^,{BLANK} +-][^,{BLANK} ]*")
 _WRITTEN = re.compile(r"(?:<ns>|-)([A-Za-z0-9])|--([A-Za-z0-9][A-Za-z0-9-]*)")

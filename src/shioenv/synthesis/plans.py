@@ -37,7 +37,7 @@ _SHORT = re.compile(r"-[A-Za-z0-9][\w-]*")
 
 
 KEPT_PLANS = 4096
-"""Plans that one drawing keeps, of 2 to 4 KB each: made anew, a plan takes half a millisecond."""
+"""Plans that one drawing keeps, of 2 to 4 KB each: making a plan takes half a millisecond."""
 
 
 class PlanRow(NamedTuple):
@@ -230,7 +230,7 @@ class OptionTable:
         )
 
     def make_plan(self, start: Nonterminal, names: frozenset[str] | None) -> WritingPlan | None:
-        """As `plan`, made anew."""
+        """Make the plan that `plan` returns."""
         wanted = -1 if names is None else self.mask(names)
         if wanted is None:
             return None

@@ -29,8 +29,8 @@ def is_stopped(process: int) -> bool:
 def active_seconds() -> float:
     """Seconds that this process ran so far, and this thread waited for a processor.
 
-    A process that is stopped does neither, so what is missing in a span of time tells a stop from a
-    busy host. NaN where the kernel does not say how long threads wait.
+    A process that is stopped does neither, so time that is missing here distinguishes a stop from
+    a busy host. NaN where the kernel does not report how long threads wait.
     """
     try:
         facts = Path("/proc/thread-self/schedstat").read_bytes().split()

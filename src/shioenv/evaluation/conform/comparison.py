@@ -156,7 +156,7 @@ def predictor_of(against: str) -> str:
     if head in names and head != "command":
         return against
     command = text if head == "command" else against
-    with suppress(ValueError):  # quotes that stay open: the predictor says so
+    with suppress(ValueError):  # unclosed quotes: the predictor reports them
         program = "".join(shlex.split(command)[:1])
         if program and shutil.which(program) is None:
             if head == "command" or "/" in program:
@@ -188,9 +188,8 @@ def compared(
 
     `level` is what is compared; None: the most that the predictor knows. An answer that is late or
     none is a difference, and so is one that is lost with the predictor's process. The predictor is
-    started anew then. The answers are kept until the block ends. Errors: those
-    of `find_system`, `truth_of` and `PredictorPool`; PredictorError for a level of which the
-    predictor knows less.
+    restarted then. The answers are kept until the block ends. Errors: those of `find_system`,
+    `truth_of` and `PredictorPool`; PredictorError for a level beyond the predictor's.
     """
     built = find_system(system)
     name = predictor_of(against)

@@ -158,7 +158,7 @@ class SftpAnswers:
         self._reading: dict[bytes, bytes] = {}
         self._writing: dict[bytes, tuple[str, bytearray]] = {}
         self._cut: set[bytes] = set()
-        """Handles of files of which something had no room."""
+        """Handles of files with a part that had no room."""
         self._listing: dict[bytes, tuple[str, list[str]]] = {}
         self.over = False
         """Whether the visitor sent what is no packet."""

@@ -38,7 +38,7 @@ Told = Callable[[str, Path, str], object]
 """Is told of a file: its name, where its content is kept, the content's SHA-256."""
 
 Dropped = Callable[[str, str], object]
-"""Is told of a file that is not kept: its name, and the reason."""
+"""Called for a file that is not kept, with its name and the reason."""
 
 
 @dataclass(slots=True)

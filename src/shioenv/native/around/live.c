@@ -127,7 +127,7 @@ static bool has_plain_descriptors(void)
     return plain;
 }
 
-/* Whether what a link in /proc leads to was removed, or has a name that says so. (Overlay tells it of no directory by its links.) */
+/* Whether what a link in /proc leads to was removed, or has a name that ends like that. (Overlay keeps the link count of a removed directory.) */
 static bool is_removed(const char *link)
 {
     static const char mark[] = " (deleted)";

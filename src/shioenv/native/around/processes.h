@@ -31,7 +31,7 @@ void end_survivors(void);
 /* The same, of a shell that stays: its children count as well. 0: there is no such shell. */
 void watch_shell(pid_t shell);
 
-/* Remembers who is there, so that newcomers can be told from them, and ended. `has_own_clock`: the run that begins starts its
+/* Remembers the processes that are there, so that newcomers can be found and ended. `has_own_clock`: the run that begins starts its
  * processes in a time namespace of its own (RUN_BESIDE), so whatever is in another one is no newcomer, nor what it starts. */
 void note_company(bool has_own_clock);
 int open_newcomer(void);  /* as `open_survivor` */

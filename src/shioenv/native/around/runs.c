@@ -36,7 +36,7 @@ int64_t now_ns(int clock)
     return now.tv_sec * 1000000000ll + now.tv_nsec;
 }
 
-/* How long this process has waited for a processor so far; -1: the kernel does not say. */
+/* How long this process has waited for a processor so far; -1: unknown. */
 static int64_t waited_for_processor(void)
 {
     static int statistics = -1;

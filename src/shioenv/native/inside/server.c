@@ -203,7 +203,7 @@ static void enter_sandbox(const struct server_request *how, int input, int outpu
     if (syscall(SYS_setresuid, 0, 0, 0)) fail(STAGE_NAMESPACES);
     if (enter_directory(shared->cwd, environment)) {
         if (start < 0 || syscall(SYS_fchdir, start)) fail(STAGE_DIRECTORY);
-        shared->flags |= RUN_FRESH;  /* which says on its own what it cannot find out there */
+        shared->flags |= RUN_FRESH;  /* it reports by itself what it cannot find there */
     }
     if (input < 0) input = on_terminal ? output : open("/dev/null", O_RDONLY);
     if (input < 0) fail(STAGE_NAMESPACES);

@@ -67,7 +67,7 @@ enum {
     RUN_SEPARATE = 1, RUN_IN_COPY = 2, RUN_ON_TERMINAL = 4, RUN_WITH_STDIN = 8,
     RUN_STAYS = 16,    /* the server serves on while the shell lives */
     RUN_APART = 32,    /* on the pristine files that the server has, in the same machine otherwise */
-    RUN_BESIDE = 64,   /* what it starts is told from all else in the machine by its time namespace */
+    RUN_BESIDE = 64,   /* its processes have a time namespace of their own, by which they are known */
     RUN_WITH_START = 128,  /* a directory comes along, to start in where nothing has the name that is given */
 };
 enum { DESCRIPTORS = 5 };  /* of one message at most */

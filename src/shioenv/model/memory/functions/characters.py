@@ -53,7 +53,7 @@ def set_of(word: str) -> str:
 def _character(word: str, index: int) -> tuple[str, int]:
     """The character that a set has at a place, and the place behind it.
 
-    Errors: IndexError for a backslash at the end, of which tr warns.
+    Errors: IndexError for a backslash at the end; tr warns about it.
     """
     if octal := _OCTAL.match(word, index):
         return chr(int(octal[1], 8)), octal.end()
