@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
+    from shioenv.dataset.stats import Statistics
     from shioenv.domain.record import Record
-    from shioenv.report.stats import Statistics
 
 app = typer.Typer(
     name="dataset", no_args_is_help=True, help="Datasets: records kept in a directory."
@@ -85,7 +85,7 @@ def verify(
 def stats(directory: shared.Directory) -> shared.Printout:
     """Describe a dataset: scores, exit codes, commands, composition."""
     from shioenv.dataset.manifest import read_manifest
-    from shioenv.report.stats import statistics
+    from shioenv.dataset.stats import statistics
 
     shared.note_unfinished(directory, read_manifest(directory))
     described = statistics(directory)

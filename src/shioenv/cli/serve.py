@@ -143,8 +143,8 @@ def openai(
             "shioenv serve openai", "openai", "limits", "starlette", "uvicorn"
         ) from None
     from shioenv.fronts.events import EventLog
-    from shioenv.fronts.shells import Shells
     from shioenv.fronts.visits import Visits
+    from shioenv.live.shells import Shells
     from shioenv.sandbox.base import Limits
 
     door, name = Door(host, port), model or "sandbox"
@@ -221,10 +221,10 @@ def ssh(
     from shioenv.errors import UsageError
     from shioenv.files.regular import read_regular
     from shioenv.fronts.door import Door, place_of
-    from shioenv.fronts.shells import Shells
     from shioenv.fronts.ssh.machines import LIMITS
     from shioenv.fronts.ssh.policy import policy_of
     from shioenv.fronts.ssh.server import ServerBounds, SshServer
+    from shioenv.live.shells import Shells
     from shioenv.system.store import find_system
 
     door = Door(host, port)

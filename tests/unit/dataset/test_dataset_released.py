@@ -14,10 +14,10 @@ from shioenv.dataset.read import read_records
 from shioenv.dataset.released import Imported, import_released
 from shioenv.dataset.repair import repair
 from shioenv.dataset.select import Selection, select
+from shioenv.dataset.stats import statistics
 from shioenv.dataset.verify import replay, verify
 from shioenv.domain.record import Record, ScoredSegment
 from shioenv.errors import ImportFileError, OutputExistsError, RepairError, UsageError
-from shioenv.report.stats import statistics
 
 
 def row(*arguments: str, score: float = 0.0, **changes: Any) -> dict[str, Any]:
