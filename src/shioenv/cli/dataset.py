@@ -9,7 +9,6 @@ import typer
 
 from shioenv.cli import dataset_tools, printing, shared
 from shioenv.cli.progress import counting
-from shioenv.cli.report import report as as_page
 from shioenv.cli.run import describe
 from shioenv.report.text import fixed, share
 
@@ -250,4 +249,3 @@ shared.command(app, "shioenv dataset import inputs.txt --out ./mine --seed 7", "
 shared.command(app, "shioenv dataset score ./executed --out ./scored")(dataset_tools.score)
 shared.command(app, "shioenv dataset repair ./dataset")(dataset_tools.repair)
 shared.command(app, "shioenv dataset leakage ./train ./test --threshold 0.9")(dataset_tools.leakage)
-shared.command(app, "shioenv dataset report ./dataset --out report.html")(as_page)
