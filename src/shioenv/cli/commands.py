@@ -135,8 +135,7 @@ def application(word: str = "", inner: str = "") -> typer.Typer:
     found = guests.Subcommands()
     for part in found.subcommands(word, inner):
         app.add_typer(part)
-    if {word, inner} & guests.HELP and "_SHIOENV_COMPLETE" not in os.environ:
-        for path, line in sorted(found.faults.items()):
-            if path != word:  # its own command fails with the same line
-                printing.note(line)
+    if "_SHIOENV_COMPLETE" not in os.environ:
+        for line in found.remarks(word, inner):
+            printing.note(line)
     return app

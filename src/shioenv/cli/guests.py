@@ -138,6 +138,12 @@ class Subcommands:
             for each in ((word,) if word in words else _ordered(words))
         ]
 
+    def remarks(self, word: str, inner: str) -> list[str]:
+        """Lines about what the help that these words ask for leaves out."""
+        begin = "" if word in HELP else f"{word}." if inner in HELP else None
+        faults = sorted(self.faults.items())
+        return [line for path, line in faults if begin is not None and path.startswith(begin)]
+
     def _subcommand(self, word: str, inner: str) -> typer.Typer:
         """One subcommand; where it is a group, with the commands that packages add to it.
 
@@ -169,7 +175,7 @@ class Subcommands:
             inside = {each for each in KNOWN if KNOWN[each]} | self._contributions.keys()
             paths = {each for each in inside if each.startswith(f"{word}.")}
         for each in paths & own:
-            self._leave_out(self._contributions[each], "ShIOEnv")
+            self._leave_out(self._contributions[each], "shioenv")
         return {each: self._app(each) for each in _ordered(paths - own)}
 
     def _app(self, path: str) -> typer.Typer | None:
@@ -218,7 +224,7 @@ class Subcommands:
             key=lambda each: (each.path, each.package not in _owners(each.path), each.package),
         ):
             if KNOWN.get(each.path) == "":
-                self._leave_out(each, "ShIOEnv")
+                self._leave_out(each, "shioenv")
             elif each.path in found:
                 self._leave_out(each, found[each.path].package)
             elif each.path.count(".") > 1:
