@@ -1,4 +1,4 @@
-"""A guest of ShIOEnv: the command `shioenv dataset longest`, and the predictor `echoes`."""
+"""A guest of ShIOEnv: the command `dataset longest`, and the predictor `echoes`."""
 
 from __future__ import annotations
 
