@@ -32,9 +32,9 @@ from shioenv.domain.runner import State  # noqa: E402
 from shioenv.domain.scripted import ScriptedRunner  # noqa: E402
 from shioenv.fronts.events import EventLog  # noqa: E402
 from shioenv.fronts.openai import OpenAIFront  # noqa: E402
-from shioenv.fronts.shells import Shells  # noqa: E402
 from shioenv.fronts.visits import Visits  # noqa: E402
 from shioenv.live.asked import AskedShell  # noqa: E402
+from shioenv.live.shells import Shells  # noqa: E402
 
 pytestmark = [pytest.mark.usefixtures("system"), pytest.mark.xdist_group("openai")]
 

@@ -22,9 +22,9 @@ from shioenv.errors import (
 )
 from shioenv.fronts import visits as module
 from shioenv.fronts.conversations import ChatRequest, conversation_of
-from shioenv.fronts.shells import Shells
 from shioenv.fronts.ssh.server import ServerBounds
 from shioenv.fronts.visits import Answered, Visits
+from shioenv.live.shells import Shells
 
 pytestmark = [pytest.mark.usefixtures("system"), pytest.mark.xdist_group("visits")]
 

@@ -19,6 +19,7 @@ from shioenv.dataset.contexts import read_contexts
 from shioenv.dataset.generate import Summary, generate
 from shioenv.dataset.read import read_records
 from shioenv.dataset.score import add_scores
+from shioenv.dataset.stats import statistics
 from shioenv.dataset.verify import replay, verify
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.record import NAMES
@@ -31,7 +32,6 @@ from shioenv.execution.local import LocalExecutor
 from shioenv.files.cache import cache_directory
 from shioenv.irreducibility.scoring import UNSCORED, Scoring
 from shioenv.recording.cache import CACHE_BYTES
-from shioenv.report.stats import statistics
 from shioenv.synthesis.drawing import Drawing
 
 COUNT, SEED, BUDGET = 20, 11, 8

@@ -60,7 +60,7 @@ def test_it_loads_next_to_nothing_of_the_package() -> None:
 def test_help_loads_the_subcommands_and_hardly_more() -> None:
     code = "sys.argv[1:] = ['--help']; from shioenv.cli.main import main\n"
     code += "try: main()\nexcept SystemExit: pass\n"
-    assert loaded(f"exec({code!r})") <= 41
+    assert loaded(f"exec({code!r})") <= 44
 
 
 def test_help_of_one_subcommand_loads_no_other() -> None:
@@ -68,7 +68,7 @@ def test_help_of_one_subcommand_loads_no_other() -> None:
     code += "try: main()\nexcept SystemExit: pass\n"
     code += "print([n for n in sys.modules if n.startswith('shioenv.cli.')])"
     said = python(f"import sys; exec({code!r})").splitlines()[-1]
-    own = ("main", "interrupts", "commands", "printing", "predict", "shared")
+    own = ("main", "interrupts", "commands", "guests", "printing", "predict", "shared")
     assert set(literal_eval(said)) == {f"shioenv.cli.{name}" for name in own}
 
 

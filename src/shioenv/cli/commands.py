@@ -2,43 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from shioenv.cli import printing
+from shioenv.cli import guests, printing
 from shioenv.cli.interrupts import BROKEN_PIPE, INTERRUPTED, interruptible, is_reader_gone
 from shioenv.errors import ShioenvError
-
-SUBCOMMANDS = (
-    "doctor",
-    "system",
-    "run",
-    "shell",
-    "preview",
-    "score",
-    "grammar",
-    "sample",
-    "generate",
-    "dataset",
-    "tasks",
-    "serve",
-    "experiment",
-    "suite",
-    "evaluate",
-    "conform",
-    "train",
-    "model",
-    "predict",
-)
-"""Each has a module of its own, whose `app` holds one subcommand or a named group of them."""
 
 
 class CommandGroup(TyperGroup):
@@ -136,10 +113,11 @@ def _options(
 
 
 @cache
-def application(word: str = "") -> typer.Typer:
+def application(word: str = "", inner: str = "") -> typer.Typer:
     """The app with the one subcommand that a word names; with all where the word names none.
 
     Only the modules of these subcommands are imported: all take 0.1 s, one takes next to none.
+    `inner` is the word behind that word.
     """
     app = typer.Typer(
         name="shioenv",
@@ -152,6 +130,12 @@ def application(word: str = "") -> typer.Typer:
         " something.",
     )
     app.callback()(_options)
-    for name in (word,) if word in SUBCOMMANDS else SUBCOMMANDS:
-        app.add_typer(import_module(f"shioenv.cli.{name}").app)
+    if word == "--version" or (word, inner) == ("version", ""):
+        return app
+    found = guests.Subcommands()
+    for part in found.subcommands(word, inner):
+        app.add_typer(part)
+    if "_SHIOENV_COMPLETE" not in os.environ:
+        for line in found.remarks(word, inner):
+            printing.note(line)
     return app

@@ -9,7 +9,6 @@ import typer
 
 from shioenv.cli import dataset_tools, printing, shared
 from shioenv.cli.progress import counting
-from shioenv.cli.report import report as as_page
 from shioenv.cli.run import describe
 from shioenv.report.text import fixed, share
 
@@ -17,8 +16,8 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
+    from shioenv.dataset.stats import Statistics
     from shioenv.domain.record import Record
-    from shioenv.report.stats import Statistics
 
 app = typer.Typer(
     name="dataset", no_args_is_help=True, help="Datasets: records kept in a directory."
@@ -85,7 +84,7 @@ def verify(
 def stats(directory: shared.Directory) -> shared.Printout:
     """Describe a dataset: scores, exit codes, commands, composition."""
     from shioenv.dataset.manifest import read_manifest
-    from shioenv.report.stats import statistics
+    from shioenv.dataset.stats import statistics
 
     shared.note_unfinished(directory, read_manifest(directory))
     described = statistics(directory)
@@ -250,4 +249,3 @@ shared.command(app, "shioenv dataset import inputs.txt --out ./mine --seed 7", "
 shared.command(app, "shioenv dataset score ./executed --out ./scored")(dataset_tools.score)
 shared.command(app, "shioenv dataset repair ./dataset")(dataset_tools.repair)
 shared.command(app, "shioenv dataset leakage ./train ./test --threshold 0.9")(dataset_tools.leakage)
-shared.command(app, "shioenv dataset report ./dataset --out report.html")(as_page)

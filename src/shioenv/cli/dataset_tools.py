@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from shioenv.dataset.external import ImportSummary
+    from shioenv.dataset.importers import Imported
     from shioenv.dataset.leakage import Leakage
     from shioenv.dataset.lines import Rejection
     from shioenv.dataset.manifest import Manifest
-    from shioenv.dataset.released import Imported
     from shioenv.dataset.repair import Repaired
 
 SHOWN = 10
@@ -297,8 +297,9 @@ def import_(
     Records of an export stay as they are. An export in the Hugging Face layout gives the exported
     dataset, byte for byte; one with several splits gives a dataset of each, in DIR.
     """
-    from shioenv.dataset.records import KINDS, has_parts, import_parts, import_records, kind_of
-    from shioenv.errors import UsageError, did_you_mean
+    from shioenv.dataset.importers import find_importer
+    from shioenv.dataset.records import has_parts, import_parts, import_records, kind_of
+    from shioenv.errors import UsageError
 
     source = shared.given(source)
     if format_ is None:
@@ -336,13 +337,10 @@ def import_(
                 report=meter.report,
             )
         return shared.Printout(summary.to_json(), _imported_lines(summary, directory))
-    if format_ == "released":
-        from shioenv.dataset.released import import_released
-
-        with counting("lines") as report:
-            imported = import_released(source, directory, sampler=sampler or format_, report=report)
-        return shared.Printout(imported.to_json(), _released_lines(imported, directory))
-    raise UsageError(f"no format is called {format_!r}", hint=did_you_mean(format_, KINDS))
+    importer = find_importer(format_)
+    with counting("lines") as report:
+        imported = importer(source, directory, sampler=sampler or format_, report=report)
+    return shared.Printout(imported.to_json(), _other_lines(imported, directory))
 
 
 def score(
@@ -512,15 +510,9 @@ def _kept(manifest: Manifest, directory: Path) -> shared.Printout:
     return shared.Printout(document, printing.rows(rows))
 
 
-def _released_lines(done: Imported, directory: Path) -> Iterator[str]:
+def _other_lines(done: Imported, directory: Path) -> Iterator[str]:
     yield from _rejected_lines(done.rejected, directory)
-    rows = {
-        "dataset": str(directory),
-        "records": f"{done.manifest.records:,}, {done.scored:,} with a score",
-        "reparsed": f"{done.reparsed:,} whose arguments do not give their input; unscored",
-        "doubtful": f"{done.doubtful:,} with exit code 0 whose output says that something failed",
-    }
-    yield from printing.rows(rows)
+    yield from printing.rows({"dataset": str(directory), **done.rows()})
 
 
 def _repaired_lines(shard: Repaired) -> Iterator[str]:

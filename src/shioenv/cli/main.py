@@ -44,7 +44,7 @@ def main() -> None:
         from shioenv.cli.commands import application
 
         try:
-            application(word)(prog_name="shioenv")
+            application(word, *sys.argv[2:3])(prog_name="shioenv")
         finally:
             sys.stdout.flush()  # so that a failure is reported below, not by Python at its end
     except KeyboardInterrupt:  # before `leave` is the handler, or between two handlers

@@ -10,7 +10,10 @@ import typer
 from shioenv.cli import printing, shared
 from shioenv.cli.progress import counting
 
+app = typer.Typer()
 
+
+@shared.command(app, "shioenv dataset report ./dataset --out report.html")
 def report(
     directory: shared.Directory,
     out: Annotated[

@@ -1,4 +1,4 @@
-"""`shioenv serve`: tasks for agents, and shells for honeypots, that come by the network."""
+"""`shioenv serve openai`, `serve ssh` and `serve replay`: shells over the network."""
 
 from __future__ import annotations
 
@@ -14,70 +14,9 @@ from shioenv.cli.shell import AnsweringModel, MachineBelow
 if TYPE_CHECKING:
     from shioenv.fronts.door import Door
 
-app = typer.Typer(
-    name="serve",
-    no_args_is_help=True,
-    help="Tasks for agents, and shells, that come by the network.",
-)
+app = typer.Typer()
 
 _SPEED, _PAUSE = 1.0, 2.0
-
-Tasks = Annotated[
-    Path, typer.Argument(metavar="FILE", help="The tasks, as shioenv tasks make writes them.")
-]
-Host = Annotated[
-    str, typer.Option(metavar="ADDRESS", help="Where to listen; 0.0.0.0 is everywhere.")
-]
-Port = Annotated[
-    int,
-    typer.Option(min=0, max=65535, metavar="N", help="The port; 0 is any free one."),
-]
-
-
-@shared.command(app, "shioenv serve openenv ./tasks.jsonl --port 8000")
-def openenv(
-    file: Tasks,
-    *,
-    host: Host = "127.0.0.1",
-    port: Port = 8000,
-    max_turns: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Lines an agent may type at most.")
-    ] = 20,
-    sessions: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Agents at once, each with its own sandbox.")
-    ] = 16,
-    idle: Annotated[
-        float,
-        typer.Option(
-            min=1,
-            max=86_400,
-            metavar="SECONDS",
-            help="How long a session waits for its client's next message.",
-        ),
-    ] = 1800.0,
-    limits: shared.LimitsOptions,
-) -> None:
-    """Serve tasks by OpenEnv's protocol, over HTTP and WebSocket, until Ctrl-C.
-
-    Whoever reaches the port can run anything in the sandboxes, and nothing outside of them. The
-    extra shioenv[openenv] is needed.
-    """
-    from shioenv.errors import MissingExtraError
-    from shioenv.tasks.task import read_tasks
-
-    tasks = read_tasks(file)
-    try:
-        from shioenv.fronts.door import Door
-        from shioenv.fronts.openenv import application
-        from shioenv.fronts.serving import serve
-    except ImportError:
-        raise MissingExtraError("shioenv serve openenv", "openenv", "openenv") from None
-    with stoppable():
-        served = application(
-            tasks, max_turns=max_turns, sessions=sessions, idle_seconds=idle, limits=limits
-        )
-        printing.note(f"{len(tasks)} tasks, {sessions} sessions at most")
-        serve(served, Door(host, port), printing.note)
 
 
 @shared.command(app, "shioenv serve openai --model default --log ./visits.jsonl")
@@ -87,8 +26,8 @@ def openai(
     machine_below: MachineBelow = None,
     system: shared.SystemName = None,
     cwd: shared.StartDirectory = None,
-    host: Host = "127.0.0.1",
-    port: Port = 8000,
+    host: shared.Host = "127.0.0.1",
+    port: shared.Port = 8000,
     key: Annotated[
         list[str] | None,
         typer.Option(
@@ -143,8 +82,8 @@ def openai(
             "shioenv serve openai", "openai", "limits", "starlette", "uvicorn"
         ) from None
     from shioenv.fronts.events import EventLog
-    from shioenv.fronts.shells import Shells
     from shioenv.fronts.visits import Visits
+    from shioenv.live.shells import Shells
     from shioenv.sandbox.base import Limits
 
     door, name = Door(host, port), model or "sandbox"
@@ -174,8 +113,8 @@ def ssh(
         ),
     ],
     *,
-    host: Host = "127.0.0.1",
-    port: Port = 2222,
+    host: shared.Host = "127.0.0.1",
+    port: shared.Port = 2222,
     policy: Annotated[
         str | None,
         typer.Option(
@@ -221,10 +160,10 @@ def ssh(
     from shioenv.errors import UsageError
     from shioenv.files.regular import read_regular
     from shioenv.fronts.door import Door, place_of
-    from shioenv.fronts.shells import Shells
     from shioenv.fronts.ssh.machines import LIMITS
     from shioenv.fronts.ssh.policy import policy_of
     from shioenv.fronts.ssh.server import ServerBounds, SshServer
+    from shioenv.live.shells import Shells
     from shioenv.system.store import find_system
 
     door = Door(host, port)

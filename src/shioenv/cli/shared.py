@@ -85,6 +85,17 @@ def given(file: Path) -> Path:
     return Path("/dev/stdin")
 
 
+def given_lines(file: Path) -> list[str]:
+    """The lines of a file that are not empty; `-` is standard input."""
+    from shioenv.errors import UsageError
+
+    try:
+        content = given(file).read_bytes()
+    except OSError as error:
+        raise UsageError(f"cannot read {file}: {error.strerror}") from error
+    return [line for line in content.decode("utf-8-sig", "surrogateescape").split("\n") if line]
+
+
 Printouts: TypeAlias = Printout | Iterable[Printout]
 """One printout, or several that are printed one after the other."""
 
@@ -283,6 +294,14 @@ SystemName = Annotated[
         autocompletion=complete_systems,
         help="A built system, or the TOML file it was built from (default: debian-12).",
     ),
+]
+
+Host = Annotated[
+    str, typer.Option(metavar="ADDRESS", help="Where to listen; 0.0.0.0 is everywhere.")
+]
+Port = Annotated[
+    int,
+    typer.Option(min=0, max=65535, metavar="N", help="The port; 0 is any free one."),
 ]
 
 StartDirectory = Annotated[

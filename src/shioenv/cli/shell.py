@@ -78,7 +78,7 @@ def shell(
         if model is None and at_terminal:
             status = _sit(cwd, system, recording, changes=changes)
         else:
-            from shioenv.fronts.shells import Shells
+            from shioenv.live.shells import Shells
 
             shells = stack.enter_context(Shells(model, machine_below, system, cwd))
             opened = shells.open()

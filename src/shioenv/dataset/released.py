@@ -56,7 +56,7 @@ SUFFIXES = (".ndjson", ".jsonl", ".json")
 
 
 @dataclass(frozen=True, slots=True)
-class Imported:
+class ImportedRelease:
     """The result of an import of released files."""
 
     manifest: Manifest
@@ -78,6 +78,15 @@ class Imported:
             "doubtful_exit_codes": self.doubtful,
         }
 
+    def rows(self) -> dict[str, str]:
+        """Labels and texts for people."""
+        return {
+            "records": f"{self.manifest.records:,}, {self.scored:,} with a score",
+            "reparsed": f"{self.reparsed:,} whose arguments do not give their input; unscored",
+            "doubtful": f"{self.doubtful:,} with exit code 0 whose output says that something "
+            "failed",
+        }
+
 
 def import_released(
     source: str | Path,
@@ -85,7 +94,7 @@ def import_released(
     *,
     sampler: str = "released",
     report: Callable[[int], None] = lambda done: None,
-) -> Imported:
+) -> ImportedRelease:
     """Make a dataset in `directory` of the released records in a file, or in a directory's files.
 
     Records are numbered anew, in order. Of equal inputs the first is kept. `sampler` is the name
@@ -143,7 +152,7 @@ def import_released(
         plan = replace(plan, origin=origin, drawing=drawing)
         manifest = writer.finish(plan)
         write_rejections(temporary, reader.rejected)
-    return Imported(
+    return ImportedRelease(
         manifest, tuple(reader.rejected), reader.scored, reader.reparsed, reader.doubtful
     )
 

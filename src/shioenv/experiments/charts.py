@@ -9,6 +9,7 @@ from typing import Any
 
 import altair as alt
 
+from shioenv.dataset.stats import BINS, bin_of
 from shioenv.experiments import quoted
 from shioenv.experiments.length_groups import FEW, GROUPS, LengthCell, gains_of, scores_of
 from shioenv.experiments.repeats import REASONS, RepeatVerdict
@@ -32,7 +33,6 @@ from shioenv.report.panels import (
     styled,
     titled,
 )
-from shioenv.report.stats import BINS, bin_of
 from shioenv.report.text import fixed, share
 
 REASON_COLOURS = dict(zip(REASONS, ("#cfe2f2", RAMP[1], INK, ACCENT), strict=True))

@@ -12,12 +12,12 @@ from typing import Any
 from shioenv.dataset.generate import generate
 from shioenv.dataset.manifest import read_manifest
 from shioenv.dataset.read import read_records
+from shioenv.dataset.stats import command_of
 from shioenv.domain.inputs import Input
 from shioenv.domain.record import Record
 from shioenv.errors import UnknownDatasetError
 from shioenv.experiments.setting import ExperimentSetting
 from shioenv.irreducibility.scoring import Scoring
-from shioenv.report.samples import command_of
 from shioenv.synthesis.drawing import Drawing
 
 NAMES = {"gcs": "GCS", "ucs": "UCS", "ucs-universal": "UCS universal"}

@@ -25,8 +25,8 @@ from shioenv.errors import (
     ShellEndedError,
 )
 from shioenv.fronts.conversations import Conversation, likeness
-from shioenv.fronts.shells import Shells, answered_by
 from shioenv.live.shell import Shell
+from shioenv.live.shells import Shells, answered_by
 from shioenv.sandbox.base import refuse_limit
 
 REMEMBERED: Final = 4

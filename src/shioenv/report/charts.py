@@ -10,9 +10,9 @@ from typing import Any
 
 import altair as alt
 
+from shioenv.dataset.stats import BINS, GroupStatistics, Scores, Statistics
 from shioenv.report.drawing import ACCENT, PADDING, SOFT, element
 from shioenv.report.panels import bars, chart, counted, histogram, score
-from shioenv.report.stats import BINS, GroupStatistics, Scores, Statistics
 from shioenv.report.tables import Table
 from shioenv.report.text import count, fixed, share, visible
 

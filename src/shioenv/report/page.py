@@ -9,12 +9,12 @@ from typing import Any
 
 from shioenv.dataset.manifest import Manifest, read_manifest
 from shioenv.dataset.read import read_records
+from shioenv.dataset.stats import Statistics, statistics_of
 from shioenv.domain.record import Record
 from shioenv.errors import UsageError
 from shioenv.files.durable import atomic_write, storage_errors
 from shioenv.report.drawing import DARK, require_libraries
 from shioenv.report.samples import SAID_BY_FLAGS, Samples
-from shioenv.report.stats import Statistics, statistics_of
 from shioenv.report.tables import Table
 from shioenv.report.template import rendered
 from shioenv.report.text import count

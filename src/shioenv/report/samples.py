@@ -14,6 +14,7 @@ from typing import Any
 
 from msgspec import UNSET
 
+from shioenv.dataset.stats import FLAGS, command_of
 from shioenv.domain.argument import join
 from shioenv.domain.inputs import Input, Role
 from shioenv.domain.patch import ContextPatch, Operation
@@ -34,9 +35,8 @@ OUTPUT_CHARACTERS = 3000
 OPERATIONS = 40
 DETAIL_CHARACTERS = 200
 
-FLAGS = ("volatile", "timed_out", "output_truncated", "patch_truncated")
 SAID_BY_FLAGS = ("wall_seconds", "output_bytes")
-"""Limits that have one of `FLAGS` for themselves: these are not named a second time."""
+"""Limits that have one of the `FLAGS` for themselves: these are not named a second time."""
 
 MATTERS, SOMETIMES, IDLE, UNKNOWN = "m", "s", "i", "u"
 """What an argument does to the behavior.
@@ -105,11 +105,6 @@ def script_json(document: Any) -> str:
     """JSON in ASCII without `<`, `>` and `&`: nothing in it ends a script or begins a tag."""
     text = json.dumps(document, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def command_of(record: Record) -> str:
-    """The first token of a record's input; "" where the input has none."""
-    return record.input_args[0] if record.input_args else ""
 
 
 def sample(record: Record) -> dict[str, Any]:

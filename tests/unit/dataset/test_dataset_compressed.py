@@ -15,6 +15,7 @@ from shioenv.dataset.manifest import read_manifest
 from shioenv.dataset.read import read_records
 from shioenv.dataset.repair import repair_with
 from shioenv.dataset.select import Selection, select
+from shioenv.dataset.stats import statistics
 from shioenv.dataset.verify import replay, verify
 from shioenv.errors import (
     DatasetCorruptError,
@@ -24,7 +25,6 @@ from shioenv.errors import (
 )
 from shioenv.execution.local import SerialExecutor
 from shioenv.files.compressed import DamagedFile, reading, writing
-from shioenv.report.stats import statistics
 
 COUNT = 40
 ZSTD = plan(compression="zstd")

@@ -30,6 +30,7 @@ from shioenv.dataset.records import import_records, kind_of
 from shioenv.dataset.released import import_released
 from shioenv.dataset.repair import repair
 from shioenv.dataset.select import Selection, select
+from shioenv.dataset.stats import statistics
 from shioenv.dataset.verify import replay, verify
 from shioenv.domain.record import encode
 from shioenv.errors import (
@@ -41,7 +42,6 @@ from shioenv.errors import (
 )
 from shioenv.grammar.library import load_grammars
 from shioenv.grammar.parse import InputParser
-from shioenv.report.stats import statistics
 
 
 @pytest.fixture(scope="module")

@@ -11,13 +11,13 @@ import pytest
 from shioenv.dataset.export import card
 from shioenv.dataset.manifest import read_manifest
 from shioenv.dataset.read import read_records
-from shioenv.dataset.released import Imported, import_released
+from shioenv.dataset.released import ImportedRelease, import_released
 from shioenv.dataset.repair import repair
 from shioenv.dataset.select import Selection, select
+from shioenv.dataset.stats import statistics
 from shioenv.dataset.verify import replay, verify
 from shioenv.domain.record import Record, ScoredSegment
 from shioenv.errors import ImportFileError, OutputExistsError, RepairError, UsageError
-from shioenv.report.stats import statistics
 
 
 def row(*arguments: str, score: float = 0.0, **changes: Any) -> dict[str, Any]:
@@ -36,7 +36,7 @@ def row(*arguments: str, score: float = 0.0, **changes: Any) -> dict[str, Any]:
     }
 
 
-def imported(tmp_path: Path, *rows: Any) -> tuple[Imported, list[Record]]:
+def imported(tmp_path: Path, *rows: Any) -> tuple[ImportedRelease, list[Record]]:
     lines = [one if isinstance(one, str) else json.dumps(one) for one in rows]
     (tmp_path / "rows.ndjson").write_bytes("".join(f"{line}\r\n" for line in lines).encode())
     done = import_released(tmp_path / "rows.ndjson", tmp_path / "dataset")

@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 from shioenv.cli.main import app
 from shioenv.dataset.manifest import read_manifest
 from shioenv.dataset.read import count_unfinished, read_records
+from shioenv.dataset.stats import statistics, statistics_of
 from shioenv.dataset.store import Store
 from shioenv.dataset.verify import record_problems, replay, verify
 from shioenv.domain.record import ContentDigest, Effect, Record, ScoredSegment, encode
@@ -30,7 +31,6 @@ from shioenv.errors import (
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.recording.line import Line
 from shioenv.recording.session import SessionRecorder
-from shioenv.report.stats import statistics, statistics_of
 from shioenv.sandbox.base import Limits
 from shioenv.seeding import generator
 from shioenv.synthesis.traces import Sample

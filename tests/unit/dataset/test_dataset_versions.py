@@ -15,10 +15,10 @@ from shioenv.dataset.manifest import MANIFEST, Plan, read_manifest
 from shioenv.dataset.read import read_records
 from shioenv.dataset.repair import repair_with
 from shioenv.dataset.select import Selection, select
+from shioenv.dataset.stats import statistics
 from shioenv.dataset.verify import replay, verify
 from shioenv.domain.record import SCHEMA_VERSION, share_necessary
 from shioenv.errors import DatasetMismatchError
-from shioenv.report.stats import statistics
 from shioenv.sandbox.base import Limits
 
 COUNT = 20

@@ -21,6 +21,14 @@ from typer.testing import CliRunner
 
 from shioenv import errors
 from shioenv.cli.main import app
+from shioenv.dataset.stats import (
+    EXPENSIVE,
+    STEPS,
+    composition,
+    effects_of,
+    operators_of,
+    size_class,
+)
 from shioenv.dataset.write import ShardWriter
 from shioenv.domain.inputs import Input, Session
 from shioenv.domain.patch import ContextPatch
@@ -31,7 +39,6 @@ from shioenv.report import samples as samples_module
 from shioenv.report.charts import RANKED, figures
 from shioenv.report.page import FILE, collect, write_report
 from shioenv.report.samples import argument_levels, changes
-from shioenv.report.stats import EXPENSIVE, STEPS, composition, effects_of, operators_of, size_class
 from shioenv.report.text import visible
 
 FILE_ENTRY = {

@@ -18,7 +18,6 @@ from shioenv.domain.behavior import Behavior
 from shioenv.errors import Abstained
 from shioenv.fronts.events import LONGEST
 from shioenv.fronts.seat import Seat
-from shioenv.fronts.shells import answered_by
 from shioenv.fronts.ssh import wires
 from shioenv.fronts.ssh.asked_files import AskedFiles, ScpAnswers, SftpAnswers
 from shioenv.fronts.ssh.calls import Caller, LoginCall
@@ -29,6 +28,7 @@ from shioenv.fronts.ssh.uploads import PROTOCOL, tap_of
 from shioenv.live.asked import AskedShell, HybridShell
 from shioenv.live.resident import ResidentShell
 from shioenv.live.shell import Shell
+from shioenv.live.shells import answered_by
 from shioenv.sandbox.base import LONGEST_INPUT
 
 _ENDS = re.compile(r"\b(?:exit|exec|logout)\b")

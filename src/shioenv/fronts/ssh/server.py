@@ -20,7 +20,6 @@ from shioenv.errors import HostError, ServingError, ShioenvError
 from shioenv.fronts.ending import adopt_orphans
 from shioenv.fronts.events import EventLog, duration, origin
 from shioenv.fronts.logged import LOG
-from shioenv.fronts.shells import Shells
 from shioenv.fronts.ssh import wires
 from shioenv.fronts.ssh.asked import AskedChannel
 from shioenv.fronts.ssh.calls import Caller, LoginCall
@@ -31,6 +30,7 @@ from shioenv.fronts.ssh.machines import Machines, accounts
 from shioenv.fronts.ssh.policy import PasswordPolicy
 from shioenv.fronts.ssh.seated import MachineChannel
 from shioenv.fronts.ssh.sessions import LEAVING_SECONDS, LOST, House, SshChannel, Visitor
+from shioenv.live.shells import Shells
 from shioenv.sandbox.base import LONGEST_IDLE, refuse_limit
 from shioenv.system.host import OPEN_FILES, allow_open_files
 from shioenv.system.store import System

@@ -18,7 +18,9 @@ from shioenv.domain.patch import ContextPatch
 from shioenv.domain.pointer import keys
 from shioenv.domain.record import Record
 from shioenv.recording.session import rows_of
-from shioenv.report.samples import FLAGS, command_of
+
+FLAGS = ("volatile", "timed_out", "output_truncated", "patch_truncated")
+"""Flags of a record that are counted."""
 
 BINS = 20
 """Equally wide parts of 0 to 1 that irreducibility is counted in; 1 itself is in the last."""
@@ -280,6 +282,11 @@ def statistics_of(records: Iterable[Record], plan: Plan) -> Statistics:
         output_sizes=dict(sorted(sizes.items())),
         expensive=tuple(costly for *_, costly in sorted(expensive, reverse=True)),
     )
+
+
+def command_of(record: Record) -> str:
+    """The first token of a record's input; "" where the input has none."""
+    return record.input_args[0] if record.input_args else ""
 
 
 def operators_of(record: Record) -> list[str]:

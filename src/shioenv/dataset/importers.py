@@ -1,0 +1,61 @@
+"""Formats of `shioenv dataset import` that other packages add.
+
+Each is an entry point of the group `shioenv.importers`, with the format's name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, Protocol
+
+from shioenv.dataset.lines import Rejection
+from shioenv.dataset.records import KINDS
+from shioenv.errors import UsageError, did_you_mean, missing_guest
+
+GROUP = "shioenv.importers"
+
+
+class Imported(Protocol):
+    """The result of an import."""
+
+    @property
+    def rejected(self) -> tuple[Rejection, ...]:
+        """The lines that were left out."""
+        ...
+
+    def to_json(self) -> dict[str, Any]:
+        """The import for programs."""
+        ...
+
+    def rows(self) -> dict[str, str]:
+        """Labels and texts for people."""
+        ...
+
+
+class Importer(Protocol):
+    """Makes a dataset in `directory` of the files at `source`.
+
+    `sampler` is the name that the records give as their sampler. `report` is called with the number
+    of lines read.
+    """
+
+    def __call__(
+        self, source: Path, directory: Path, *, sampler: str, report: Callable[[int], None]
+    ) -> Imported:
+        """Make the dataset."""
+        ...
+
+
+def find_importer(name: str) -> Importer:
+    """The importer of a format.
+
+    Errors: UsageError for an unknown format. MissingExtraError where its package is not installed.
+    """
+    for point in sorted(entry_points(group=GROUP, name=name), key=lambda each: each.value):
+        importer: Importer = point.load()
+        return importer
+    if name == "released":
+        raise missing_guest(f"shioenv dataset import --format {name}", "paper")
+    raise UsageError(f"no format is called {name!r}", hint=did_you_mean(name, KINDS))
