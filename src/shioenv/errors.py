@@ -79,6 +79,13 @@ class MissingExtraError(HostError):
         )
 
 
+def missing_guest(feature: str, extra: str) -> MissingExtraError:
+    """The error for a feature of the package `shioenv-EXTRA`, in one line with the command."""
+    error = MissingExtraError(feature, extra, f"shioenv-{extra}")
+    error.message, error.hint = f"{error.message}: {error.hint}", None
+    return error
+
+
 def install_command(extra: str) -> str:
     """The command that adds an extra to this installation, by the installer that made it.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.metadata import entry_points
 from typing import Any
 
-from shioenv.errors import MissingExtraError
+from shioenv.errors import missing_guest
 
 
 def find_guest(group: str, name: str) -> Any | None:
@@ -18,10 +18,10 @@ def find_guest(group: str, name: str) -> Any | None:
 def load_guest(group: str, name: str, *, feature: str, extra: str) -> Any:
     """Load the entry point of a group and a name, for a feature such as `--engine ray`.
 
-    Errors: MissingExtraError where no installed package has the entry point. The hint installs the
-    guest by its extra of this package: `shioenv-backends` by `shioenv[backends]`.
+    Errors: MissingExtraError where no installed package has the entry point. The message has the
+    command that installs `shioenv-EXTRA`.
     """
     found = find_guest(group, name)
     if found is None:
-        raise MissingExtraError(feature, extra, f"shioenv-{extra}")
+        raise missing_guest(feature, extra)
     return found

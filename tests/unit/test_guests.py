@@ -6,7 +6,9 @@ from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from shioenv.cli.main import app
 from shioenv.errors import LimitsError, MissingExtraError
 from shioenv.execution.engines import executor_named
 from shioenv.guests import find_guest, load_guest
@@ -46,9 +48,9 @@ def test_a_sandbox_whose_package_is_missing(name: str) -> None:
     for ask in (lambda: load_backend(name), lambda: kernel_of("x", limits)):
         with pytest.raises(MissingExtraError) as caught:
             ask()
-        needed = f"--sandbox {name} needs shioenv-backends, which is not installed"
-        assert caught.value.message == needed
-        assert (caught.value.hint or "").endswith("'shioenv[backends]'")
+        missing, _, command = caught.value.message.partition(": ")
+        assert missing == f"--sandbox {name} needs shioenv-backends, which is not installed"
+        assert command.endswith(" 'shioenv[backends]'")
         assert caught.value.exit_status == 3
     assert inherited_by_inputs(limits) == []
 
@@ -82,3 +84,11 @@ def test_the_entry_point_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert made({}) == "{}"
     assert find_guest("shioenv.things", "other") is None
     assert asked[0] == ("shioenv.things", "some")
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_microvm_is_refused_before_its_system_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shioenv.system.store.build_system", pytest.fail)
+    result = CliRunner().invoke(app, ["system", "build", "--microvm"])
+    assert result.exit_code == 3
+    assert "--microvm needs shioenv-backends, which is not installed: " in result.output
