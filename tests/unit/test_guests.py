@@ -13,8 +13,8 @@ from shioenv.errors import LimitsError, MissingExtraError
 from shioenv.execution.engines import executor_named
 from shioenv.guests import find_guest, load_guest
 from shioenv.sandbox.backends import GROUP, installed_backends, load_backend
-from shioenv.sandbox.base import MACHINES, Limits
-from shioenv.sandbox.default import inherited_by_inputs, kernel_of, layer_of
+from shioenv.sandbox.base import MACHINES, Limits, ShellMode
+from shioenv.sandbox.default import default_sandbox, inherited_by_inputs, kernel_of, layer_of
 
 
 @pytest.fixture
@@ -92,3 +92,26 @@ def test_a_microvm_is_refused_before_its_system_is_built(monkeypatch: pytest.Mon
     result = CliRunner().invoke(app, ["system", "build", "--microvm"])
     assert result.exit_code == 3
     assert "--microvm needs shioenv-backends, which is not installed: " in result.output
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("microvm", "MicrovmSandbox"),
+        ("microvm-bare", "BareSandbox"),
+        ("firecracker", "FirecrackerSandbox"),
+    ],
+)
+def test_each_name_opens_its_kind_of_machine(
+    name: str, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[tuple[Any, ...]] = []
+
+    def note(*given: Any, mode: ShellMode = ShellMode.FRESH) -> None:
+        opened.append((*given, mode))
+
+    monkeypatch.setattr(f"shioenv.sandbox.microvm.provided.{kind}", note)
+    system: Any = object()
+    limits = Limits(sandbox=name, without_shell_state=True)
+    default_sandbox(system, limits)
+    assert opened == [(system, limits, ShellMode.FRESH)]
