@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,30 +19,31 @@ from hatchling.metadata.plugin.interface import MetadataHookInterface
 NATIVE = Path("src/shioenv/native")
 FLAGS = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Wshadow", "-fstack-protector-strong"]
 FORTIFIED = ["-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=3"]
-PROGRAMS = {
-    # Runs on the C library of a system: linked against none, and what is called is what is written.
-    "preload.so": (
-        ("inside/*.c",),
-        ["-shared", "-fPIC", "-nostdlib", "-fno-builtin", "-U_FORTIFY_SOURCE"],
-    ),
+ON_SYSTEM = ["-shared", "-fPIC", "-nostdlib", "-U_FORTIFY_SOURCE"]
+"""For a library that runs on the C library of a system: it is linked against none."""
+
+SUPERVISOR = ("around/*.c", "inside/server.c", "inside/directory.c")
+"""Sources of the supervisor of a sandbox, on a host and in a microVM."""
+
+Programs = Mapping[str, tuple[Sequence[str], Sequence[str]]]
+"""By name: the sources, as patterns below the directories of sources, and the flags of the
+compiler. No program takes anything from a C library of the host, so that one wheel runs on every
+distribution."""
+
+CORE: Programs = {
+    # what is called is what is written
+    "preload.so": (("inside/*.c",), [*ON_SYSTEM, "-fno-builtin"]),
     "shioenv-sandbox": (
-        ("around/*.c", "inside/server.c", "inside/directory.c"),
+        SUPERVISOR,
         [
-            "-static-pie",
-            "-fPIE",
-            "-pthread",
-            "-Wl,-z,relro,-z,now",
-            "-Wl,--build-id=none",
+            *("-static-pie", "-fPIE", "-pthread", "-Wl,-z,relro,-z,now", "-Wl,--build-id=none"),
             *FORTIFIED,
         ],
     ),
-    # Modules for the sshd of a system: linked against none of its libraries, as `preload.so`.
-    "ssh-names.so": (("ssh/names.c",), ["-shared", "-fPIC", "-nostdlib", "-U_FORTIFY_SOURCE"]),
-    "ssh-passwords.so": (
-        ("ssh/passwords.c",),
-        ["-shared", "-fPIC", "-nostdlib", "-U_FORTIFY_SOURCE"],
-    ),
-    # For microVMs, where no library is.
+}
+"""Programs of the sandbox in namespaces."""
+
+BACKENDS: Programs = {
     "shioenv-guest": (
         (
             *("guest/*.c", "around/configuration.c", "around/scan.c", "around/sha256.c"),
@@ -50,45 +52,66 @@ PROGRAMS = {
         ["-static", "-Wl,--build-id=none"],
     ),
     "shioenv-guest-sandbox": (
-        ("around/*.c", "inside/server.c", "inside/directory.c"),
+        SUPERVISOR,
         ["-static", "-pthread", "-Wl,--build-id=none", *FORTIFIED],
     ),
-    # Beside the sshd of a system.
+}
+"""Programs of microVMs, where no library is. Most of their sources are the core's."""
+
+SERVE: Programs = {
+    # modules for the sshd of a system
+    "ssh-names.so": (("ssh/names.c",), ON_SYSTEM),
+    "ssh-passwords.so": (("ssh/passwords.c",), ON_SYSTEM),
+    # beside that sshd
     "ssh-keeper": (("ssh/keeper.c",), ["-static"]),
     "ssh-session": (("ssh/session.c",), ["-static"]),
 }
-"""By name: where its sources are below `native`, and how they are compiled and linked. None takes
-anything from a C library of the host, so that one wheel runs on every distribution."""
+"""Programs of the SSH server."""
 
 PLATFORM = "manylinux_2_17_x86_64"
 """What the wheel's tag says. The programs need no glibc; an index wants one to be named."""
 
-IMPORTS = NATIVE / "inside/imports.txt"
-"""What `preload.so` may ask a system's C library for."""
+IMPORTS = "inside/imports.txt"
+"""Symbols that `preload.so` may take from a system's C library; among its sources."""
 
 
 def compile_native(root: Path) -> list[Path]:
-    """Compiles every program into `native/bin` and returns their paths; needs a C compiler."""
+    """Compile every program of a checkout into `native/bin`, and return their paths."""
+    native = root / NATIVE
+    return [
+        path
+        for programs in (CORE, BACKENDS, SERVE)
+        for path in compile_programs(programs, [native], native / "bin")
+    ]
+
+
+def compile_programs(programs: Programs, sources: Sequence[Path], target: Path) -> list[Path]:
+    """Compile programs into the directory `target`, and return their paths.
+
+    Each pattern of a program is looked for in the directories `sources`, and each `#include` too.
+    SystemExit without a C compiler, and where a program cannot be compiled.
+    """
     compiler = os.environ.get("CC") or next(filter(shutil.which, ("cc", "gcc", "clang")), None)
     if compiler is None:
         raise SystemExit("shioenv needs a C compiler to build: apt-get install gcc libc6-dev")
-    target = root / NATIVE / "bin"
     target.mkdir(exist_ok=True)
     built = []
-    for name, (patterns, flags) in PROGRAMS.items():
+    for name, (patterns, flags) in programs.items():
         output = target / name
         # Written aside and renamed: a sandbox may be running the old one.
         partial = output.with_suffix(".partial")
-        command = [*compiler.split(), *FLAGS, "-o", str(partial)]
+        command = [*compiler.split(), *FLAGS, *(f"-I{place}" for place in sources)]
         for pattern in patterns:
-            command += map(str, sorted((root / NATIVE).glob(pattern)))
-        if subprocess.run([*command, *flags], check=False, cwd=root).returncode:
+            command += [str(path) for place in sources for path in sorted(place.glob(pattern))]
+        done = subprocess.run([*command, "-o", str(partial), *flags], check=False)
+        if done.returncode:
             raise SystemExit(
                 f"{name} could not be compiled; where the linker found no -lc, the C library for "
                 "static linking is missing: libc6-dev (Debian), glibc-static (Fedora)"
             )
         if name == "preload.so":
-            refuse_other_imports(partial, root / IMPORTS)
+            (allowed,) = (path for place in sources for path in place.glob(IMPORTS))
+            refuse_other_imports(partial, allowed)
         partial.replace(output)
         built.append(output)
     return built

@@ -31,9 +31,8 @@ from spawner import Overlay, Spawner
 
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
 from shioenv.errors import StartDirectoryError
-from shioenv.sandbox.base import Request
+from shioenv.sandbox.base import Request, ShellMode
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
-from shioenv.sandbox.namespaces.wire import ShellMode
 from shioenv.system.store import System, find_system
 
 Figures = dict[str, list[float]]

@@ -35,8 +35,8 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.pointer import keys
 from shioenv.errors import SandboxError
 from shioenv.sandbox.base import Limits
+from shioenv.sandbox.microvm.boot import find_microvm
 from shioenv.system.contents import read_contents
-from shioenv.system.microvm import find_microvm
 from shioenv.system.store import System, find_system
 
 DATE = ("month", "day", "year", "time")

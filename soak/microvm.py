@@ -43,8 +43,8 @@ from shioenv.errors import ShioenvError
 from shioenv.sandbox import conformance
 from shioenv.sandbox.base import Limits, Request
 from shioenv.sandbox.default import default_sandbox
+from shioenv.sandbox.microvm.boot import build_microvm
 from shioenv.sandbox.microvm.qemu import PROGRAM
-from shioenv.system.microvm import build_microvm
 from shioenv.system.store import System, find_system
 
 SECONDS = ("wall_seconds", "cpu_seconds", "background_seconds", "scan_seconds")

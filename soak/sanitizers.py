@@ -35,9 +35,9 @@ def compile_sanitized(copy: Path) -> None:
     assert spec.loader is not None
     build = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(build)
-    sources, flags = build.PROGRAMS["shioenv-sandbox"]
+    sources, flags = build.CORE["shioenv-sandbox"]
     dynamic = ["-pie" if flag == "-static-pie" else flag for flag in flags]
-    build.PROGRAMS["shioenv-sandbox"] = (sources, [*dynamic, *SANITIZED])
+    build.CORE["shioenv-sandbox"] = (sources, [*dynamic, *SANITIZED])
     build.compile_native(copy)
 
 

@@ -59,6 +59,7 @@ class HostError(ShioenvError):
 class MissingExtraError(HostError):
     """A feature needs libraries of an extra of this package; the hint is the command to install it.
 
+    A library may be a guest: another package of this project, such as `shioenv-backends`.
     `libraries` are the needed libraries that cannot be found. Where each can be found, `libraries`
     are all the needed ones.
     """

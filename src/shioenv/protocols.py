@@ -21,7 +21,7 @@ HARBOR_JUDGE: Final = 1
 """How a task that was exported to Harbor is judged, as `JUDGE`."""
 
 COVERED: Final = {
-    "EXECUTION": ("bash", "behavior", "domain", "native", "sandbox", "system"),
+    "EXECUTION": ("bash", "behavior", "domain", "guests.py", "native", "sandbox", "system"),
     "CHANNEL": ("bash", "behavior", "live", "native", "sandbox", "system"),
     "JUDGE": ("domain", "tasks/check.py", "tasks/episode.py", "tasks/task.py"),
     "HARBOR_JUDGE": ("domain", "tasks/harbor", "tasks/task.py"),

@@ -21,8 +21,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from shioenv.sandbox.microvm.boot import Microvm
 from shioenv.sandbox.microvm.qemu import Hardware, MachineTemplate, QemuMachine
-from shioenv.system.microvm import Microvm
 
 Fields = dict[str, tuple[type, bool]]
 """Type of a field, and whether it is required."""

@@ -21,8 +21,8 @@ from shioenv.errors import HostError, SandboxError
 from shioenv.sandbox.base import Request
 from shioenv.sandbox.host import check_host
 from shioenv.sandbox.microvm.backend import STARTING_SECONDS
+from shioenv.sandbox.microvm.boot import build_microvm
 from shioenv.sandbox.microvm.firecracker import FirecrackerMachine
-from shioenv.system.microvm import build_microvm
 from shioenv.system.store import System
 
 pytestmark = [needs(*MICROVM), pytest.mark.xdist_group("microvm")]

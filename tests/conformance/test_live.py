@@ -36,9 +36,8 @@ from shioenv.live.conformance import OTHERWISE, SCRIPTS, differences, refuses_li
 from shioenv.live.resident import ResidentShell, open_shell, restore, shell_of
 from shioenv.recording.session import SessionRecorder
 from shioenv.sandbox import default
-from shioenv.sandbox.base import Limits
+from shioenv.sandbox.base import Limits, ShellMode
 from shioenv.sandbox.namespaces.probe import ServingVerdict, proven_shell
-from shioenv.sandbox.namespaces.wire import ShellMode
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.sample import sample
 from shioenv.system.store import System

@@ -23,10 +23,10 @@ from shioenv.files.durable import sha256_of
 from shioenv.sandbox import conformance
 from shioenv.sandbox.base import Request
 from shioenv.sandbox.conformance import LIMITS, Check
+from shioenv.sandbox.microvm import boot as building
 from shioenv.sandbox.microvm.backend import MicrovmSandbox
+from shioenv.sandbox.microvm.boot import build_microvm, find_microvm, make_disk
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
-from shioenv.system import microvm as building
-from shioenv.system.microvm import build_microvm, find_microvm, make_disk
 from shioenv.system.store import System
 
 SLOWER = 60

@@ -17,8 +17,8 @@ from shioenv.sandbox import conformance
 from shioenv.sandbox.base import Limits, Request
 from shioenv.sandbox.conformance import Check
 from shioenv.sandbox.microvm.bare import BareSandbox
+from shioenv.sandbox.microvm.boot import build_microvm
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
-from shioenv.system.microvm import build_microvm
 from shioenv.system.store import System
 
 pytestmark = [needs(*MICROVM), pytest.mark.xdist_group("microvm")]

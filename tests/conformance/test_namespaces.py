@@ -18,10 +18,9 @@ from needs import needs
 from shioenv.behavior.observe import open_sandbox
 from shioenv.errors import SandboxError, SystemNotBuiltError
 from shioenv.files.cache import cache_directory
-from shioenv.sandbox.base import Limits, Request
+from shioenv.sandbox.base import Limits, Request, ShellMode
 from shioenv.sandbox.conformance import CHECKS, LIMITS, Check
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
-from shioenv.sandbox.namespaces.wire import ShellMode
 from shioenv.system.store import System
 
 HERE = Path(__file__).parent

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from shioenv.sandbox.base import Request
+from shioenv.sandbox.base import Request, ShellMode
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
-from shioenv.sandbox.namespaces.wire import ShellMode
 from shioenv.system.store import System
 
 _MAPPED = (

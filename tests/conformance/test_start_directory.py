@@ -14,9 +14,8 @@ from shioenv.domain.behavior import Behavior
 from shioenv.errors import StartDirectoryError
 from shioenv.live.resident import ResidentShell
 from shioenv.live.terminal import Terminal
-from shioenv.sandbox.base import Limits, Request
+from shioenv.sandbox.base import Limits, Request, ShellMode
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
-from shioenv.sandbox.namespaces.wire import ShellMode
 from shioenv.system.store import System
 
 TRACES = (

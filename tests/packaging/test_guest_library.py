@@ -75,3 +75,24 @@ def test_a_build_that_asks_for_more_ends_with_its_name(
     with pytest.raises(SystemExit, match=rf"preload\.so asks .* for {name}, which an older one"):
         hatch_build.compile_native(tmp_path)
     assert not (sources / "bin/preload.so").exists()
+
+
+def test_each_program_belongs_to_one_table(hatch_build: ModuleType) -> None:
+    tables = (hatch_build.CORE, hatch_build.BACKENDS, hatch_build.SERVE)
+    names = [name for table in tables for name in table]
+    assert len(names) == len(set(names))
+    assert set(names) == {path.name for path in native.PROGRAMS.iterdir()}
+    assert not [name for name in names if not native.built(native.PROGRAMS, name).stat().st_size]
+
+
+def test_sources_may_lie_in_several_directories(hatch_build: ModuleType, tmp_path: Path) -> None:
+    """The programs of a package may be made of sources of another package too."""
+    own, shared = tmp_path / "own", tmp_path / "shared"
+    (own / "guest").mkdir(parents=True)
+    (shared / "around").mkdir(parents=True)
+    (own / "guest/main.c").write_text('#include "around/one.h"\nint main(void) { return one(); }\n')
+    (shared / "around/one.h").write_text("int one(void);\n")
+    (shared / "around/one.c").write_text('#include "one.h"\nint one(void) { return 7; }\n')
+    table = {"some": (("guest/*.c", "around/one.c"), ["-static"])}
+    (program,) = hatch_build.compile_programs(table, [own, shared], tmp_path / "bin")
+    assert subprocess.run([program], check=False).returncode == 7

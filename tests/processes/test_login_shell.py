@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from shioenv import native
+from shioenv.fronts.ssh.programs import ssh_programs
 
 SERVER = """\
 import os, signal, socket, subprocess, sys
@@ -32,7 +32,7 @@ print(shell.wait())
 def ended(tmp_path: Path, unread: int, answer: str) -> str:
     """How the shell ends that its server answers, with messages of the shell unread."""
     program = tmp_path / "session"
-    program.write_bytes(native.ssh_programs()["session"])
+    program.write_bytes(ssh_programs()["session"])
     program.chmod(0o755)
     (tmp_path / "server.py").write_text(SERVER)
     words = [sys.executable, tmp_path / "server.py", program, unread, answer]

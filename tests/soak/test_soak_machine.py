@@ -9,7 +9,7 @@ import pytest
 from machine import STOPPED, UNKNOWN, Answer, Pair, Verdict, judge, read_inputs
 from needs import MICROVM, needs
 
-from shioenv.system.microvm import build_microvm
+from shioenv.sandbox.microvm.boot import build_microvm
 from shioenv.system.store import System
 
 FILE = {"perms": "-rw-r--r--", "size": 1, "month": "Oct", "day": 16, "digest": "a"}

@@ -16,7 +16,7 @@ from known_tasks import known_tasks
 from needs import MICROVM, needs
 
 from shioenv.sandbox.base import LONGEST_INPUT
-from shioenv.system.microvm import build_microvm
+from shioenv.sandbox.microvm.boot import build_microvm
 from shioenv.system.store import System
 from shioenv.tasks.task import write_tasks
 

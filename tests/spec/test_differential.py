@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from shioenv.sandbox.base import Request
+from shioenv.sandbox.base import Request, ShellMode
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
 from shioenv.sandbox.namespaces.probe import divergences, probes, proven_shell
-from shioenv.sandbox.namespaces.wire import ShellMode
 from shioenv.system.store import System
 
 

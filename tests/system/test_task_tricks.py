@@ -16,9 +16,8 @@ from shioenv.irreducibility.scoring import Scoring
 from shioenv.live.terminal import Terminal
 from shioenv.recording.session import SessionRecorder
 from shioenv.recording.text import read_arguments
-from shioenv.sandbox.base import Limits
+from shioenv.sandbox.base import Limits, ShellMode
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
-from shioenv.sandbox.namespaces.wire import ShellMode
 from shioenv.system.store import System
 from shioenv.tasks.check import REASON
 from shioenv.tasks.episode import Episode

@@ -13,8 +13,8 @@ import pytest
 import shioenv
 
 LAYERS = (
-    "errors", "protocols", "registration", "seeding", "version", "native", "files", "domain",
-    "bash", "system", "grammar", "synthesis", "sandbox", "behavior", "live", "preview",
+    "errors", "guests", "protocols", "registration", "seeding", "version", "native", "files",
+    "domain", "bash", "system", "grammar", "synthesis", "sandbox", "behavior", "live", "preview",
     "irreducibility", "recording", "composition", "model", "execution", "env", "dataset",
     "training", "report", "evaluation", "tasks", "fronts", "experiments", "cli",
 )  # fmt: skip

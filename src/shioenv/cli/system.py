@@ -63,12 +63,13 @@ def build(
     something else is never replaced. Packages come through this host's own package mirror.
     """
     from shioenv.errors import UsageError
+    from shioenv.sandbox.backends import load_backend
     from shioenv.sandbox.default import prove
-    from shioenv.system.microvm import build_microvm
     from shioenv.system.store import build_system
 
     if kernel and not microvm:
         raise UsageError("--kernel needs --microvm", hint="give both")
+    backend = load_backend("microvm", "--microvm") if microvm else None
     built_now: list[str] = []
 
     def report(line: str) -> None:
@@ -78,8 +79,8 @@ def build(
     system = build_system(name, rootfs_tar=rootfs_tar, called=called, fresh=fresh, report=report)
     was_there = any(line.startswith("already built") for line in built_now)
     prove(system, printing.note, anew=not was_there)
-    if microvm:
-        build_microvm(system, kernel=kernel, report=printing.note)
+    if backend:
+        backend.build(system, kernel, printing.note)
     return shared.Printout(_facts(system))
 
 
@@ -317,24 +318,15 @@ def remove(
     print(f"{built} is removed")
 
 
-def _microvm(system: System) -> dict[str, Any] | None:
-    """The record of the system's microVM; None where no usable microVM is built."""
-    from shioenv.errors import ShioenvError
-    from shioenv.system.microvm import find_microvm
-
-    try:
-        return dict(find_microvm(system).record)
-    except ShioenvError:
-        return None
-
-
 def _facts(system: System) -> dict[str, Any]:
     """What `system build --json` prints, and most of what `system show --json` does."""
     from contextlib import suppress
     from json import loads
 
+    from shioenv.sandbox.backends import find_backend
     from shioenv.sandbox.default import lower_layer
 
+    backend = find_backend("microvm")
     declaration = system.declaration
     machine, session = declaration.machine, declaration.session
     shell = None
@@ -358,6 +350,6 @@ def _facts(system: System) -> dict[str, Any]:
         "session": {"user": session.user, "start_directories": list(session.start_directories)},
         "instant": declaration.instant.isoformat(),
         "answers": dict(system.facts["answers"]),
-        "microvm": _microvm(system),
+        "microvm": backend.facts(system) if backend else None,
         "packages": dict(system.packages),
     }

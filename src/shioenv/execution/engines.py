@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Final, cast
+
 from shioenv.errors import UsageError, did_you_mean
 from shioenv.execution.job import Executor
 from shioenv.execution.local import LocalExecutor
-from shioenv.execution.ray_executor import RayExecutor
+from shioenv.guests import load_guest
 
 ENGINES = ("local", "ray")
 """Names of executors: processes of this machine, or of the nodes of a Ray cluster."""
+
+GROUP: Final = "shioenv.executors"
+"""The group of entry points in which other packages provide the executors except `local`."""
 
 
 def executor_named(
@@ -16,13 +21,15 @@ def executor_named(
 ) -> Executor:
     """The executor with a name of `ENGINES`.
 
-    The other arguments are as `LocalExecutor` and `RayExecutor` take them. Errors: UsageError for
-    another name, or for an address where the executor is not `ray`; those of the two classes.
+    The other arguments are as `LocalExecutor` takes them; `address` is a cluster's. Errors:
+    UsageError for another name, or for an address where the executor is not `ray`.
+    MissingExtraError where no installed package provides the executor. Those of its class.
     """
     if name not in ENGINES:
         raise UsageError(f"no engine is called {name!r}", hint=did_you_mean(name, ENGINES))
     if name == "ray":
-        return RayExecutor(workers, address=address, cache_bytes=cache_bytes)
+        kind = load_guest(GROUP, name, feature=f"--engine {name}", extra="backends")
+        return cast("Executor", kind(workers, address=address, cache_bytes=cache_bytes))
     if address is not None:
         raise UsageError("an address is a Ray cluster's", hint="--engine ray --address ADDRESS")
     return LocalExecutor(workers, cache_bytes=cache_bytes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
+from enum import StrEnum
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
@@ -44,6 +45,17 @@ LONGEST_INPUT: Final = 128 * KIBIBYTE - 1
 LONGEST_STDIN: Final = MEBIBYTE
 """Bytes of the longest standard input. Ours, because any filter needs no more and any host has
 it."""
+
+
+class ShellMode(StrEnum):
+    """Where a starting bash stops to serve inputs as fork server; see `native/inside/preload.c`."""
+
+    LATE = "late"
+    """After bash's own initialisation: fastest."""
+    MAIN = "main"
+    """Before bash's main()."""
+    FRESH = "fresh"
+    """Nowhere: every input has a newly executed bash, and its shell state stays unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

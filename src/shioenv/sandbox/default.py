@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from shioenv.errors import ShellStateError, ShioenvError
 from shioenv.files.cache import cache_directory
-from shioenv.sandbox.base import BARE, MACHINES, Limits, Sandbox
-from shioenv.sandbox.microvm.backend import FirecrackerSandbox, MicrovmSandbox
-from shioenv.sandbox.microvm.bare import BareSandbox
+from shioenv.sandbox.backends import load_backend
+from shioenv.sandbox.base import MACHINES, Limits, Sandbox, ShellMode
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
 from shioenv.sandbox.namespaces.host import inherited
 from shioenv.sandbox.namespaces.lower import file_system_of, form_here
 from shioenv.sandbox.namespaces.probe import prove_shell, proven_shell
-from shioenv.sandbox.namespaces.wire import ShellMode
-from shioenv.system.microvm import find_microvm
 from shioenv.system.store import System, find_system
-
-_BACKENDS: Mapping[str, type[NamespaceSandbox]] = {
-    "namespaces": NamespaceSandbox,
-    "microvm": MicrovmSandbox,
-    "firecracker": FirecrackerSandbox,
-}
 
 
 def default_sandbox(system: System, limits: Limits | None = None) -> Sandbox:
@@ -30,20 +21,22 @@ def default_sandbox(system: System, limits: Limits | None = None) -> Sandbox:
 
     Errors:
 
-    - HostError (exit status 3, with the fix): this host forbids what isolation needs.
+    - HostError (exit status 3, with the fix): this host forbids what isolation needs, or the
+      package with the backend is not installed.
     - ShellStateError: the system's bash cannot be served, and `without_shell_state` is not set.
     - SandboxError: the sandbox could not be opened for another reason, as with a damaged system.
     """
     limits = limits or Limits()
-    if limits.sandbox == BARE:
-        return BareSandbox(system, limits)
-    backend = _BACKENDS[limits.sandbox]
-    if limits.without_shell_state:
-        return backend(system, limits, mode=ShellMode.FRESH)
-    verdict = proven_shell(system)
-    if verdict.mode is ShellMode.FRESH:
-        raise ShellStateError(system.name, verdict.reason)
-    return backend(system, limits, mode=verdict.mode)
+    backend = load_backend(limits.sandbox) if limits.sandbox in MACHINES else None
+    mode = ShellMode.FRESH
+    if not limits.without_shell_state:
+        verdict = proven_shell(system)
+        if verdict.mode is ShellMode.FRESH:
+            raise ShellStateError(system.name, verdict.reason)
+        mode = verdict.mode
+    if backend:
+        return backend.open(system, limits, mode)
+    return NamespaceSandbox(system, limits, mode=mode)
 
 
 def lower_layer() -> str:
@@ -61,15 +54,13 @@ def lower_layer() -> str:
 def kernel_of(system: str, limits: Limits) -> str:
     """The release of the kernel that inputs run under: this host's, or a microVM's."""
     if limits.sandbox in MACHINES:
-        return find_microvm(find_system(system)).release
+        return load_backend(limits.sandbox).release(find_system(system))
     return platform.release()
 
 
 def layer_of(limits: Limits) -> str:
-    """Where the systems' files lie for these limits: `lower_layer`, or in a microVM."""
-    if limits.sandbox == BARE:
-        return "ext4 of a microVM, bare"
-    return "ext4 in a microVM" if limits.sandbox in MACHINES else lower_layer()
+    """Where the systems' files lie for these limits: `lower_layer`, or in a machine."""
+    return load_backend(limits.sandbox).layer if limits.sandbox in MACHINES else lower_layer()
 
 
 def inherited_by_inputs(limits: Limits) -> list[str]:

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from shioenv.errors import HostError, SandboxError, ShioenvError
+from shioenv.errors import SandboxError, ShioenvError
+from shioenv.sandbox.backends import installed_backends
 from shioenv.sandbox.base import Limits, Request
 from shioenv.sandbox.default import default_sandbox
-from shioenv.sandbox.microvm.accelerator import KVM, accelerator, may_open_kvm
-from shioenv.sandbox.microvm.firecracker import find_firecracker
-from shioenv.sandbox.microvm.firecracker import version as firecracker_version
-from shioenv.sandbox.microvm.qemu import find_qemu
 from shioenv.sandbox.namespaces.host import host_checks
 from shioenv.system.declare import DEFAULT_SYSTEM
 from shioenv.system.host import HostCheck, building_checks, try_it
-from shioenv.system.microvm import find_microvm
 from shioenv.system.store import System, find_system
 
 
@@ -22,8 +16,8 @@ def check_host() -> list[HostCheck]:
     """Every check, each after those that it depends on; nothing stays behind.
 
     A sandbox comes after its parts. Where it fails for the reason that a part failed for, that
-    reason is said once. Where the sandbox opens, three checks follow: whether it can read what
-    inputs change of their shell, microVMs, and Firecracker.
+    reason is said once. Where the sandbox opens, further checks follow: whether it can read what
+    inputs change of their shell, and those of installed backends (microVMs, Firecracker).
     """
     system = _built()
     parts = [*host_checks(), *building_checks(needed=system is None)]
@@ -33,41 +27,8 @@ def check_host() -> list[HostCheck]:
         return parts
     if system is None or not whole.ok:
         return [*parts, whole]
-    return [*parts, whole, _shell_state(system), _microvm(system), _firecracker(system)]
-
-
-def _microvm(system: System) -> HostCheck:
-    """Whether inputs can have a machine of their own, and how fast the machine is."""
-
-    def attempt() -> str:
-        program = find_qemu()
-        microvm = find_microvm(system)
-        how = (
-            "KVM: the processor runs the guest"
-            if accelerator(microvm) == "kvm"
-            else "TCG: the processor is simulated, ten to a hundred times as slow"
-        )
-        return f"{program}, Linux {microvm.release}, {how}"
-
-    why = "with --sandbox microvm inputs run under a kernel of their own"
-    return replace(try_it("microVM", attempt, why), needed=False)
-
-
-def _firecracker(system: System) -> HostCheck:
-    """Whether these machines can run in Firecracker as well."""
-
-    def attempt() -> str:
-        program = find_firecracker()
-        microvm = find_microvm(system)
-        if not may_open_kvm():
-            raise HostError(
-                f"{program} is there, but this user cannot open {KVM}",
-                hint="Firecracker runs on KVM alone; --sandbox microvm does without",
-            )
-        return f"{program} ({firecracker_version()}), Linux {microvm.release}; never tried with it"
-
-    why = "with --sandbox firecracker inputs run in a machine like the paper's"
-    return replace(try_it("Firecracker", attempt, why), needed=False)
+    others = [check for backend in installed_backends() for check in backend.checks(system)]
+    return [*parts, whole, _shell_state(system), *others]
 
 
 def _built() -> System | None:

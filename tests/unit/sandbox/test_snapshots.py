@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from needs import needs
 
+from shioenv.sandbox.microvm.boot import Microvm
 from shioenv.sandbox.microvm.qemu import Hardware, MachineTemplate
-from shioenv.system.microvm import Microvm
 
 MEMORY = 8 << 20
 

@@ -14,9 +14,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from shioenv import native
 from shioenv.errors import HostError, ServingError
 from shioenv.files.durable import new_directory, storage_errors
+from shioenv.fronts.ssh.programs import ssh_programs
 from shioenv.system.idmap import find_idmap, spawn_mapped
 from shioenv.system.store import System
 
@@ -219,7 +219,7 @@ def _root_files(
     system: System, host_keys: Path, accepted_keys: bytes
 ) -> Mapping[str, tuple[int, bytes]]:
     """Modes and contents of the root's own files; without content: a directory."""
-    programs = native.ssh_programs()
+    programs = ssh_programs()
     library = "usr/lib/x86_64-linux-gnu"
     own = (system.content("/etc/ssh/sshd_config") or b"").decode("utf-8", "surrogateescape")
     config = settings(own).encode("utf-8", "surrogateescape")

@@ -34,12 +34,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../around/common.h"
-#include "../around/configuration.h"
-#include "../around/protocol.h"
-#include "../around/scan.h"
-#include "../around/sha256.h"
-#include "../inside/directory.h"
+#include "around/common.h"
+#include "around/configuration.h"
+#include "around/protocol.h"
+#include "around/scan.h"
+#include "around/sha256.h"
+#include "inside/directory.h"
 #include "agent.h"
 
 #define SHELL_PID 1000

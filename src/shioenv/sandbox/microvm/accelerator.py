@@ -15,8 +15,8 @@ from shioenv.errors import SandboxError
 from shioenv.files.cache import cache_directory
 from shioenv.files.durable import atomic_write
 from shioenv.sandbox.base import MEBIBYTE
+from shioenv.sandbox.microvm.boot import Microvm
 from shioenv.sandbox.microvm.qemu import Hardware, MachineTemplate, QemuMachine
-from shioenv.system.microvm import Microvm
 
 KVM = "/dev/kvm"
 _MEMORY = 256 * MEBIBYTE

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Protocol
 
 from shioenv.errors import SandboxError, SystemCorruptError
-from shioenv.sandbox.base import MEBIBYTE, Execution, Limits, Request
+from shioenv.sandbox.base import MEBIBYTE, Execution, Limits, Request, ShellMode
 from shioenv.sandbox.microvm.accelerator import accelerator
+from shioenv.sandbox.microvm.boot import find_microvm
 from shioenv.sandbox.microvm.channel import FrameKind, GuestChannel, SupervisorStream
 from shioenv.sandbox.microvm.firecracker import FirecrackerTemplate
 from shioenv.sandbox.microvm.firecracker import version as firecracker_version
@@ -24,8 +25,6 @@ from shioenv.sandbox.microvm.qemu import Hardware, MachineTemplate
 from shioenv.sandbox.namespaces.backend import Connection, NamespaceSandbox, Supervisor, in_turn
 from shioenv.sandbox.namespaces.configuration import ShownKernel, configuration
 from shioenv.sandbox.namespaces.lower import LowerForm, opening_failed
-from shioenv.sandbox.namespaces.wire import ShellMode
-from shioenv.system.microvm import find_microvm
 from shioenv.system.store import System
 
 _OWN_MEMORY = 192 * MEBIBYTE

@@ -14,13 +14,13 @@ from contextlib import suppress
 from dataclasses import replace
 
 from shioenv.errors import SandboxError
-from shioenv.sandbox.base import MEBIBYTE, Execution, FileChange, Limits, Request
+from shioenv.sandbox.base import MEBIBYTE, Execution, FileChange, Limits, Request, ShellMode
 from shioenv.sandbox.microvm.accelerator import accelerator
 from shioenv.sandbox.microvm.backend import STARTING_SECONDS, MicrovmSandbox
 from shioenv.sandbox.microvm.channel import SupervisorStream
 from shioenv.sandbox.microvm.qemu import Hardware
 from shioenv.sandbox.namespaces.backend import Connection, Supervisor, in_turn
-from shioenv.sandbox.namespaces.wire import Ask, ShellMode
+from shioenv.sandbox.namespaces.wire import Ask
 from shioenv.system.contents import read_contents
 from shioenv.system.declare import Machine
 from shioenv.system.store import System

@@ -27,9 +27,9 @@ from typing import Any
 from shioenv.errors import HostError, SandboxError
 from shioenv.sandbox.base import MEBIBYTE
 from shioenv.sandbox.microvm.accelerator import KVM, may_open_kvm
+from shioenv.sandbox.microvm.boot import Microvm
 from shioenv.sandbox.microvm.channel import FrameKind, GuestChannel
 from shioenv.sandbox.microvm.kept import NAMES, keep, open_kept
-from shioenv.system.microvm import Microvm
 
 PROGRAM = "firecracker"
 PORT = 52

@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from shioenv.errors import HostError, SandboxError
+from shioenv.sandbox.microvm.boot import Microvm
 from shioenv.sandbox.microvm.channel import FrameKind, GuestChannel
 from shioenv.sandbox.microvm.kept import copy, keep, open_kept
-from shioenv.system.microvm import Microvm
 
 PROGRAM = "qemu-system-x86_64"
 BOOT_SECONDS = 240.0

@@ -32,7 +32,7 @@ from shioenv.errors import (
     SystemCorruptError,
     SystemNotBuiltError,
 )
-from shioenv.sandbox.base import Entered, Execution, Limits, Request, Uncopied
+from shioenv.sandbox.base import Entered, Execution, Limits, Request, ShellMode, Uncopied
 from shioenv.sandbox.call_lock import CallLock
 from shioenv.sandbox.namespaces.configuration import ShownKernel, configuration
 from shioenv.sandbox.namespaces.connection import SupervisorSocket
@@ -42,7 +42,6 @@ from shioenv.sandbox.namespaces.wire import (
     Ask,
     Meaning,
     Reply,
-    ShellMode,
     Stage,
     meaning,
     pack_request,

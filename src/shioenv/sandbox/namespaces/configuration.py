@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from shioenv import native
-from shioenv.sandbox.base import Limits
+from shioenv.sandbox.base import Limits, ShellMode
 from shioenv.sandbox.namespaces.netlink import network_messages
 from shioenv.sandbox.namespaces.seccomp import filter_program
 from shioenv.sandbox.namespaces.wire import (
@@ -15,7 +15,6 @@ from shioenv.sandbox.namespaces.wire import (
     RLIMIT,
     SOCKET,
     Config,
-    ShellMode,
     pack_configuration,
 )
 from shioenv.system.declare import Socket, SystemDeclaration

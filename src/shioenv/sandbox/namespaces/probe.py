@@ -19,9 +19,8 @@ from importlib import resources
 
 from shioenv import native
 from shioenv.errors import SandboxError
-from shioenv.sandbox.base import Execution, Request
+from shioenv.sandbox.base import Execution, Request, ShellMode
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
-from shioenv.sandbox.namespaces.wire import ShellMode
 from shioenv.system.bootstrap import Progress
 from shioenv.system.build import silent
 from shioenv.system.store import System

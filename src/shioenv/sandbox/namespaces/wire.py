@@ -10,24 +10,13 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Callable, Iterable, Mapping
-from enum import IntEnum, IntFlag, StrEnum
+from enum import IntEnum, IntFlag
 from functools import lru_cache
 from typing import Final, NamedTuple
 
 from shioenv.domain.runner import Order
 from shioenv.sandbox.base import LONGEST_IDLE, MEBIBYTE, Execution, Limits, Request, refuse_limit
 from shioenv.sandbox.scanned import parse_changes, unreadable
-
-
-class ShellMode(StrEnum):
-    """Where a starting bash stops to serve inputs as fork server; see `native/inside/preload.c`."""
-
-    LATE = "late"
-    """After bash's own initialisation: fastest."""
-    MAIN = "main"
-    """Before bash's main()."""
-    FRESH = "fresh"
-    """Nowhere: every input has a newly executed bash, and its shell state stays unknown."""
 
 
 class Config(IntEnum):

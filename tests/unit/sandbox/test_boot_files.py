@@ -17,8 +17,7 @@ import pytest
 from needs import needs
 
 from shioenv.errors import SystemBuildError
-from shioenv.system.declare import load_declaration
-from shioenv.system.microvm import (
+from shioenv.sandbox.microvm.boot import (
     InitialFile,
     UnpackedKernel,
     archive,
@@ -27,6 +26,7 @@ from shioenv.system.microvm import (
     root_disk,
     uncompressed,
 )
+from shioenv.system.declare import load_declaration
 
 
 def package(path: Path, files: dict[str, bytes]) -> Path:

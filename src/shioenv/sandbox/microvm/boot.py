@@ -28,10 +28,10 @@ from typing import Any
 from urllib.request import urlopen
 from uuid import UUID
 
-from shioenv import native
 from shioenv.errors import BuildToolError, HostError, SystemBuildError, SystemNotBuiltError
 from shioenv.files.cache import cache_directory
 from shioenv.files.durable import atomic_write, sha256_of
+from shioenv.sandbox.microvm.programs import guest_agent, guest_sandbox
 from shioenv.system import build as building
 from shioenv.system.bootstrap import Progress
 from shioenv.system.declare import Machine
@@ -162,7 +162,7 @@ def build_microvm(
 
 def _helpers() -> str:
     digest = hashlib.sha256(f"{_LAYOUT}".encode())
-    for program in (native.guest_agent(), native.guest_sandbox()):
+    for program in (guest_agent(), guest_sandbox()):
         digest.update(program.read_bytes())
     return digest.hexdigest()
 
@@ -371,7 +371,7 @@ def boot_files(kernel: UnpackedKernel, wanted: Sequence[str], agent: bytes) -> l
 
 
 def _initramfs(system: System, kernel: UnpackedKernel) -> bytes:
-    agent, supervisor = native.guest_agent(), native.guest_sandbox()
+    agent, supervisor = guest_agent(), guest_sandbox()
     instant = int(system.declaration.instant.timestamp())
     entries = boot_files(kernel, MODULES, agent.read_bytes())
     entries.append(InitialFile("shioenv-sandbox", stat.S_IFREG | 0o755, supervisor.read_bytes()))
