@@ -189,7 +189,7 @@ def test_bad_replies_are_wrong_answers_that_are_counted(endpoint: Endpoint, tmp_
 def test_a_reply_that_does_not_end_is_no_answer(
     endpoint: Endpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shioenv.evaluation.endpoint.RETRIES", 0)
+    monkeypatch.setattr("shioenv.endpoint.RETRIES", 0)
     endpoint.replies["cd /home/ubuntu; long"] = "x" * (9 << 20)
     model = made(endpoint, tmp_path / "replies")
     said = said_of(model, "long", State(cwd=HOME))

@@ -10,7 +10,7 @@ import typer
 
 from shioenv.cli import printing, shared
 from shioenv.cli.progress import Meter
-from shioenv.report.text import fixed
+from shioenv.text import fixed
 
 if TYPE_CHECKING:
     from rich.table import Table

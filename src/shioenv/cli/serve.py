@@ -12,7 +12,7 @@ from shioenv.cli.interrupts import stoppable
 from shioenv.cli.shell import AnsweringModel, MachineBelow
 
 if TYPE_CHECKING:
-    from shioenv.fronts.door import Door
+    from shioenv.live.door import Door
 
 app = typer.Typer(
     name="serve",
@@ -67,9 +67,9 @@ def openenv(
 
     tasks = read_tasks(file)
     try:
-        from shioenv.fronts.door import Door
         from shioenv.fronts.openenv import application
         from shioenv.fronts.serving import serve
+        from shioenv.live.door import Door
     except ImportError:
         raise MissingExtraError("shioenv serve openenv", "openenv", "openenv") from None
     with stoppable():
@@ -135,9 +135,9 @@ def openai(
     from shioenv.errors import MissingExtraError
 
     try:
-        from shioenv.fronts.door import Door
         from shioenv.fronts.openai import OpenAIFront, refusal
         from shioenv.fronts.serving import serve
+        from shioenv.live.door import Door
     except ImportError:
         raise MissingExtraError(
             "shioenv serve openai", "openai", "limits", "starlette", "uvicorn"
@@ -220,11 +220,11 @@ def ssh(
 
     from shioenv.errors import UsageError
     from shioenv.files.regular import read_regular
-    from shioenv.fronts.door import Door, place_of
     from shioenv.fronts.shells import Shells
     from shioenv.fronts.ssh.machines import LIMITS
     from shioenv.fronts.ssh.policy import policy_of
     from shioenv.fronts.ssh.server import ServerBounds, SshServer
+    from shioenv.live.door import Door, place_of
     from shioenv.system.store import find_system
 
     door = Door(host, port)

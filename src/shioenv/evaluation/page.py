@@ -23,7 +23,7 @@ from shioenv.files.durable import atomic_write, storage_errors
 from shioenv.report.drawing import require_libraries
 from shioenv.report.samples import changes, script_json
 from shioenv.report.template import LIBRARIES, rendered
-from shioenv.report.text import visible
+from shioenv.text import visible
 
 FILE = "report.html"
 """What the page is called in the evaluation's directory."""

@@ -33,7 +33,7 @@ from shioenv.report.panels import (
     titled,
 )
 from shioenv.report.stats import BINS, bin_of
-from shioenv.report.text import fixed, share
+from shioenv.text import fixed, share
 
 REASON_COLOURS = dict(zip(REASONS, ("#cfe2f2", RAMP[1], INK, ACCENT), strict=True))
 

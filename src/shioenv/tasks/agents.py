@@ -21,8 +21,8 @@ from shioenv.bash.words import quoted
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import State
+from shioenv.endpoint import Endpoint
 from shioenv.errors import Abstained
-from shioenv.evaluation.endpoint import Endpoint
 from shioenv.execution.job import NumberedJob
 from shioenv.execution.lanes import Lane
 from shioenv.execution.local import LocalExecutor

@@ -32,7 +32,7 @@ from shioenv.report.charts import RANKED, figures
 from shioenv.report.page import FILE, collect, write_report
 from shioenv.report.samples import argument_levels, changes
 from shioenv.report.stats import EXPENSIVE, STEPS, composition, effects_of, operators_of, size_class
-from shioenv.report.text import visible
+from shioenv.text import visible
 
 FILE_ENTRY = {
     "perms": "-rw-r--r--",

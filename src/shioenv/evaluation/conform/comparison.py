@@ -35,9 +35,9 @@ from shioenv.execution.job import Tell, processes_here, silent
 from shioenv.files.unfinished import unfinished
 from shioenv.protocols import EXECUTION
 from shioenv.recording.cache import sources_digest
-from shioenv.report.text import rounded
 from shioenv.synthesis.cases import KINDS
 from shioenv.system.store import System, find_system
+from shioenv.text import rounded
 
 USUAL = Bounds()
 EVERYTHING = Choice()

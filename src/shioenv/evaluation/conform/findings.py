@@ -27,8 +27,8 @@ from shioenv.evaluation.metrics import PatchLevel, Said, Status
 from shioenv.evaluation.patches import changed_files, operations
 from shioenv.report.samples import changes
 from shioenv.report.tables import grouped
-from shioenv.report.text import visible
 from shioenv.system.store import IndexEntry, System
+from shioenv.text import visible
 
 CASES = 5
 """Inputs that a finding names of its cases, at most."""

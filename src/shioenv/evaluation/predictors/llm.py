@@ -19,8 +19,8 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import started
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.runner import State
+from shioenv.endpoint import Endpoint, ReplyFile
 from shioenv.errors import AnswerError, PatchError, PredictorError
-from shioenv.evaluation.endpoint import Endpoint, ReplyFile
 from shioenv.evaluation.metrics import PatchLevel
 from shioenv.evaluation.predictor import Setting
 from shioenv.evaluation.predictors.memory import Remembering, memory
