@@ -13,12 +13,12 @@ import pytest
 from evaluation_fakes import case, did, suite_of
 
 from shioenv.dataset.external import CommandList, import_commands
+from shioenv.domain.predictor import Setting
 from shioenv.domain.runner import State
 from shioenv.errors import AnswerError, PredictorError
 from shioenv.evaluation.asking import said_of
 from shioenv.evaluation.evaluate import evaluate
 from shioenv.evaluation.metrics import Status
-from shioenv.evaluation.predictor import Setting
 from shioenv.evaluation.predictors.llm import PromptedModel, PromptOptions
 from shioenv.evaluation.suite import write_suite
 from shioenv.execution.local import SerialExecutor

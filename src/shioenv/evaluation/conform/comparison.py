@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from shioenv.bash.words import quoted
+from shioenv.domain.predictor import PatchLevel, find_predictor, predictor_names
 from shioenv.errors import PredictorError, did_you_mean
 from shioenv.evaluation.asking import Bounds, PredictorPool, Ready
 from shioenv.evaluation.conform.findings import (
@@ -29,8 +30,7 @@ from shioenv.evaluation.conform.verdicts import (
     DifferenceClass,
     classes_of,
 )
-from shioenv.evaluation.metrics import PatchLevel, Said
-from shioenv.evaluation.predictor import predictor_names
+from shioenv.evaluation.metrics import Said
 from shioenv.execution.job import Tell, processes_here, silent
 from shioenv.files.unfinished import unfinished
 from shioenv.protocols import EXECUTION
@@ -149,12 +149,14 @@ class CaseComparison:
 def predictor_of(against: str) -> str:
     """The predictor that a text names, which may be a command without `command:` before it.
 
-    Errors: PredictorError where the text names neither a predictor nor a program.
+    Errors: PredictorError where the text names neither a predictor nor a program. MissingExtraError
+    as `find_predictor`.
     """
     head, _, text = against.partition(":")
-    names = predictor_names()
-    if head in names and head != "command":
-        return against
+    if head != "command":
+        with suppress(PredictorError):
+            find_predictor(head)
+            return against
     command = text if head == "command" else against
     with suppress(ValueError):  # unclosed quotes: the predictor reports them
         program = "".join(shlex.split(command)[:1])
@@ -167,7 +169,7 @@ def predictor_of(against: str) -> str:
                 )
             raise PredictorError(
                 f"no predictor and no program is called {program!r}",
-                hint=did_you_mean(program, names),
+                hint=did_you_mean(program, predictor_names()),
             )
     return f"command:{command}"
 
