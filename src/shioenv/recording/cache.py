@@ -270,10 +270,12 @@ class _View:
 
 
 @cache
-def sources_digest(names: tuple[str, ...]) -> str:
-    """SHA-256 (hex) of files of this package, and of all in its directories but for byte code."""
+def sources_digest(names: tuple[str, ...], root: Path = Path(__file__).parents[1]) -> str:
+    """SHA-256 (hex) of files of a package, and of all in its directories but for byte code.
+
+    `root` is the package's directory (default: this package's).
+    """
     digest = hashlib.sha256()
-    root = Path(__file__).parents[1]
     for name in names:
         place = root / name
         for path in sorted(place.rglob("*")) if place.is_dir() else [place]:

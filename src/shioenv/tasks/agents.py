@@ -26,8 +26,8 @@ from shioenv.errors import Abstained
 from shioenv.execution.job import NumberedJob
 from shioenv.execution.lanes import Lane
 from shioenv.execution.local import LocalExecutor
-from shioenv.files.durable import sha256_of
 from shioenv.files.unfinished import Parts, digest_of
+from shioenv.live.answerer import Answerer, answerer_sources, load_model
 from shioenv.live.terminal import for_rows
 from shioenv.protocols import EXECUTION
 from shioenv.recording.cache import sources_digest
@@ -47,7 +47,7 @@ What was said is the prompt, then in turn a line and what it printed. None: the 
 """
 
 
-_SOURCES = ("bash", "composition", "evaluation", "live", "model", "tasks")
+_SOURCES = ("bash", "endpoint.py", "live", "tasks")
 """The packages whose code decides, beside what executes, what an agent reaches."""
 
 
@@ -126,9 +126,8 @@ def description_of(agent: Agent) -> str:
 
 @cache
 def _model_digest() -> str:
-    from shioenv.model.files import DEFAULT, located
-
-    return sha256_of(located(DEFAULT))
+    """A hash of the code that brings models, and of the default model, which lies beside it."""
+    return sources_digest((".",), answerer_sources())
 
 
 def _attempt(document: Any) -> Attempt:
@@ -209,18 +208,15 @@ def model(task: Task) -> Callable[[Sequence[str]], str | None]:
 
 
 @cache
-def _loaded() -> Any:
-    from shioenv.model.files import load_model
-
+def _loaded() -> Answerer:
     return load_model()
 
 
 def _predicted(line: str, task: Task) -> Behavior | None:
     try:
-        answer: Behavior = _loaded().run(line, State(cwd=task.cwd))
+        return _loaded().run(line, State(cwd=task.cwd))
     except Abstained:
         return None
-    return answer
 
 
 def prompted(name: str, url: str = "") -> Agent:
