@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -70,14 +69,12 @@ def load_model(
     return model
 
 
-def answerer_sources() -> Path:
-    """The directory of the package that brings models: its code and its default model.
+def answerer_package() -> str:
+    """The name of the package that brings models: it holds their code and the default model.
 
     Errors: MissingExtraError where none is installed.
     """
-    load = _default().load()
-    package = sys.modules[load.__module__.partition(".")[0]]
-    return Path(str(package.__file__)).parent
+    return _default().module.partition(".")[0]
 
 
 def _default() -> EntryPoint:

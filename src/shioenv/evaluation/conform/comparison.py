@@ -42,7 +42,7 @@ from shioenv.text import rounded
 USUAL = Bounds()
 EVERYTHING = Choice()
 
-_SOURCES = ("bash", "composition", "evaluation", "grammar", "model", "synthesis")
+_SOURCES = ("shioenv.bash", "shioenv.evaluation", "shioenv.grammar", "shioenv.synthesis")
 """The packages whose code decides, beside what executes, which cases are asked and what is said."""
 
 Progress = Callable[[str, int, int], None]
@@ -204,6 +204,7 @@ def compared(
             truth = truth_of(
                 machine, choice, lambda done, total: progress("cases executed", done, total)
             )
+            package = find_predictor(name).module.partition(".")[0]
             plan = {
                 "system": built.digest,
                 "against": name,
@@ -211,7 +212,7 @@ def compared(
                 "level": level.value,
                 "cases": asdict(choice),
                 "seconds": asdict(bounds),
-                "sources": [EXECUTION, sources_digest(_SOURCES)],
+                "sources": [EXECUTION, sources_digest(*_SOURCES, package)],
             }
             with (
                 unfinished("conform", plan) as kept,
