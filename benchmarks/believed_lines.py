@@ -33,9 +33,9 @@ from believed import CLIENT, served
 
 from shioenv.bash.words import quoted
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
+from shioenv.domain.predictor import Setting
 from shioenv.domain.runner import State
 from shioenv.errors import AnswerError
-from shioenv.evaluation.predictor import Setting
 from shioenv.evaluation.predictors.cowrie import Cowrie
 from shioenv.fronts.ssh.machines import LIMITS, accounts, login_words
 from shioenv.live.entered import Command, EnteredMachine, Finished, Running

@@ -40,7 +40,7 @@ from typing import Any
 
 from believed import Client, cowrie, served, stock
 
-from shioenv.evaluation.predictor import Setting
+from shioenv.domain.predictor import Setting
 from shioenv.evaluation.predictors.cowrie import Cowrie
 from shioenv.system.store import System, find_system
 

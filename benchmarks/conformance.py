@@ -23,7 +23,7 @@ from typing import Any
 
 from shioenv.files.durable import atomic_write
 from shioenv.report.tables import Table
-from shioenv.report.text import count, fixed, share, visible
+from shioenv.text import count, fixed, share, visible
 
 ROOT = Path(__file__).parents[1]
 PAGES = ROOT / "docs" / "experiments"

@@ -194,7 +194,7 @@ def _sample(_: Chosen) -> Part:
 
 
 def _suite() -> list[str]:
-    lines = files("shioenv.evaluation").joinpath("suites/public.jsonl").read_text("utf-8")
+    lines = files("shioenv.dataset").joinpath("inputs/public.jsonl").read_text("utf-8")
     return [json.loads(line)["input"] for line in lines.splitlines()]
 
 

@@ -25,10 +25,10 @@ from shioenv.behavior.observe import open_sandbox
 from shioenv.domain.answers import behavior_json
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch, Operation
+from shioenv.domain.predictor import PatchLevel
 from shioenv.domain.runner import State
 from shioenv.evaluation.conform.comparison import compare
 from shioenv.evaluation.conform.truth import Choice
-from shioenv.evaluation.metrics import PatchLevel
 from shioenv.recording.bounds import LIMITS
 
 Change = Callable[[Behavior], Behavior]

@@ -83,7 +83,7 @@ def main() -> int:
 
 
 def _texts(system: Any, seed: int, count: int) -> Iterator[str]:
-    lines = files("shioenv.evaluation").joinpath("suites/public.jsonl").read_text("utf-8")
+    lines = files("shioenv.dataset").joinpath("inputs/public.jsonl").read_text("utf-8")
     yield from (json.loads(line)["input"] for line in lines.splitlines())
     for grammar in load_grammars():
         yield from map(example_text, grammar.examples)

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from shioenv.errors import ShioenvError
     from shioenv.irreducibility.score import Score, estimate_irreducibility
     from shioenv.irreducibility.scoring import Scoring
+    from shioenv.live.answerer import load_model
     from shioenv.live.resident import open_shell
     from shioenv.live.shell import Shell
-    from shioenv.model.files import load_model
     from shioenv.recording.text import score
     from shioenv.sandbox.base import Limits
     from shioenv.synthesis.drawing import Drawing
@@ -57,7 +57,7 @@ _HOMES = {
     "estimate_irreducibility": "shioenv.irreducibility.score",
     "find_system": "shioenv.system.store",
     "generate": "shioenv.dataset.generate",
-    "load_model": "shioenv.model.files",
+    "load_model": "shioenv.live.answerer",
     "open_sandbox": "shioenv.behavior.observe",
     "open_shell": "shioenv.live.resident",
     "read_records": "shioenv.dataset.read",

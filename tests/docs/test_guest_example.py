@@ -11,9 +11,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from shioenv.evaluation.questions import question_of
 
 from shioenv.domain.behavior import Behavior
-from shioenv.evaluation.questions import question_of
 from shioenv.evaluation.suite import Head, Suite, SuiteCase, write_suite
 
 ROOT = Path(__file__).parents[2]

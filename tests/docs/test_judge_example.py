@@ -6,10 +6,10 @@ import re
 import sys
 from pathlib import Path
 
+from shioenv.dataset.questions import question_of
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch
 from shioenv.evaluation.evaluate import evaluate
-from shioenv.evaluation.questions import question_of
 from shioenv.evaluation.suite import Head, Suite, SuiteCase
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "judge.md"

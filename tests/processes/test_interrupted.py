@@ -15,8 +15,8 @@ from faults import descendants
 from known_tasks import known_tasks
 from visiting import name_of
 
+from shioenv.dataset.questions import question_of
 from shioenv.domain.behavior import Behavior
-from shioenv.evaluation.questions import question_of
 from shioenv.evaluation.suite import Head, Suite, SuiteCase, write_suite
 from shioenv.system.declare import read_text
 from shioenv.system.store import System

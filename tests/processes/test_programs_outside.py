@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from shioenv.dataset.questions import question_of
 from shioenv.domain.behavior import Behavior
 from shioenv.evaluation.evaluate import Evaluation, evaluate
-from shioenv.evaluation.questions import question_of
 from shioenv.evaluation.suite import Head, Suite, SuiteCase, write_suite
 from shioenv.execution.supervised import ended, supervised
 

@@ -15,13 +15,13 @@ import pytest
 
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.domain.inputs import Input
+from shioenv.domain.predictor import PatchLevel
 from shioenv.domain.runner import State
 from shioenv.errors import PredictorError, UsageError
 from shioenv.evaluation.asking import Bounds
 from shioenv.evaluation.conform.comparison import CaseComparison, compare
 from shioenv.evaluation.conform.truth import AskedCase, CaseMachine, Choice, TruthCase, truth_of
 from shioenv.evaluation.conform.write import write_comparison
-from shioenv.evaluation.metrics import PatchLevel
 from shioenv.system.store import System
 
 SHIOENV = Path(sys.executable).with_name("shioenv")

@@ -15,11 +15,11 @@ from needs import needs
 from typer.testing import CliRunner
 
 from shioenv.cli.main import app
+from shioenv.domain.predictor import PatchLevel, Predictor, make_predictor
 from shioenv.domain.runner import State
 from shioenv.evaluation.asking import Bounds, PredictorPool
-from shioenv.evaluation.metrics import PatchLevel, Said
+from shioenv.evaluation.metrics import Said
 from shioenv.evaluation.patches import changed_files, operations
-from shioenv.evaluation.predictor import Predictor, make_predictor
 from shioenv.evaluation.predictors.bashkit import Bashkit
 from shioenv.evaluation.predictors.sandbox import InPlace, in_place
 from shioenv.system.store import System

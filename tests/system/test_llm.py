@@ -13,12 +13,12 @@ import pytest
 from evaluation_fakes import case, did, suite_of
 
 from shioenv.dataset.external import CommandList, import_commands
+from shioenv.domain.predictor import Setting
 from shioenv.domain.runner import State
 from shioenv.errors import AnswerError, PredictorError
 from shioenv.evaluation.asking import said_of
 from shioenv.evaluation.evaluate import evaluate
 from shioenv.evaluation.metrics import Status
-from shioenv.evaluation.predictor import Setting
 from shioenv.evaluation.predictors.llm import PromptedModel, PromptOptions
 from shioenv.evaluation.suite import write_suite
 from shioenv.execution.local import SerialExecutor
@@ -189,7 +189,7 @@ def test_bad_replies_are_wrong_answers_that_are_counted(endpoint: Endpoint, tmp_
 def test_a_reply_that_does_not_end_is_no_answer(
     endpoint: Endpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shioenv.evaluation.endpoint.RETRIES", 0)
+    monkeypatch.setattr("shioenv.endpoint.RETRIES", 0)
     endpoint.replies["cd /home/ubuntu; long"] = "x" * (9 << 20)
     model = made(endpoint, tmp_path / "replies")
     said = said_of(model, "long", State(cwd=HOME))

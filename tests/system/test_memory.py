@@ -18,9 +18,9 @@ from typer.testing import CliRunner
 
 from shioenv.behavior.observe import open_sandbox
 from shioenv.cli.main import app
+from shioenv.domain.predictor import Setting
 from shioenv.domain.runner import Answer, State
 from shioenv.errors import Abstained, DatasetStorageError, ModelError, PredictorError
-from shioenv.evaluation.predictor import Setting
 from shioenv.evaluation.predictors.memory import Remembering, memory, plain_memory
 from shioenv.model.facts import Tree
 from shioenv.model.files import pack

@@ -8,7 +8,8 @@ operators are kept. A number becomes `N`, every other word `A`, a run of `A` one
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
 
 from shioenv.bash.builtins import KEYWORDS, WITH_ARRAYS
 from shioenv.bash.program import Simple, Verbatim
@@ -172,3 +173,34 @@ def base_name(word: str) -> str:
 
 def _plain(words: Sequence[str]) -> list[str]:
     return [unquoted(word) for word in words]
+
+
+class InputForms:
+    """The texts and normal forms of training inputs, which are read when first asked about.
+
+    - `data`: the name of the training data, for people.
+    - `read`: gives the inputs. It is pickled with the object. Errors: every use raises its errors.
+    """
+
+    def __init__(self, data: str, read: Callable[[], Iterable[str]]) -> None:
+        self.data, self._read = data, read
+
+    @cached_property
+    def _known(self) -> tuple[int, frozenset[str], frozenset[str | None]]:
+        texts, forms, count = set(), set(), 0
+        for text in self._read():
+            texts.add(" ".join(text.split()))
+            forms.add(normal(text))
+            count += 1
+        return count, frozenset(texts), frozenset(forms - {None})
+
+    def __len__(self) -> int:
+        return self._known[0]
+
+    def has_text(self, text: str) -> bool:
+        """Whether an input is among them; differences in white space do not count."""
+        return " ".join(text.split()) in self._known[1]
+
+    def has_form(self, form: str | None) -> bool:
+        """Whether an input of this normal form is among them."""
+        return form in self._known[2]

@@ -11,7 +11,7 @@ import typer
 from shioenv.cli import printing, shared
 from shioenv.cli.evaluate import AnswerSeconds
 from shioenv.cli.progress import Meter
-from shioenv.report.text import fixed
+from shioenv.text import fixed
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -39,7 +39,7 @@ def conform(
         str | None,
         typer.Option(
             metavar="PREDICTOR|CMD",
-            autocompletion=shared.completing("shioenv.evaluation.predictor:predictor_names"),
+            autocompletion=shared.completing("shioenv.domain.predictor:predictor_names"),
             help="What is compared: a predictor as `evaluate --predictor` has it, or a command "
             "that answers a line of JSON with another one.",
         ),
@@ -98,12 +98,12 @@ def conform(
     difference.
     """
     from shioenv.bash.words import quoted
+    from shioenv.domain.predictor import PatchLevel
     from shioenv.errors import UsageError
     from shioenv.evaluation.asking import Bounds
     from shioenv.evaluation.conform.comparison import compared
     from shioenv.evaluation.conform.truth import Choice
     from shioenv.evaluation.conform.write import RESULTS, write_comparison
-    from shioenv.evaluation.metrics import PatchLevel
     from shioenv.files.durable import refuse_unwritable
 
     if (against is None) == (against_system is None):

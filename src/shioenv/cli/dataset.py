@@ -10,7 +10,7 @@ import typer
 from shioenv.cli import dataset_tools, printing, shared
 from shioenv.cli.progress import counting
 from shioenv.cli.run import describe
-from shioenv.report.text import fixed, share
+from shioenv.text import fixed, share
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -10,7 +10,7 @@ import typer
 
 from shioenv.cli import printing, shared
 from shioenv.cli.progress import Meter, counting
-from shioenv.report.text import share
+from shioenv.text import share
 
 if TYPE_CHECKING:
     from rich.table import Table

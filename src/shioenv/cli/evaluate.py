@@ -10,7 +10,7 @@ import typer
 
 from shioenv.cli import printing, shared
 from shioenv.cli.progress import Meter
-from shioenv.report.text import fixed
+from shioenv.text import fixed
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -32,7 +32,7 @@ def evaluate(
         typer.Option(
             "--predictor",
             metavar="NAME[:ARGS]",
-            autocompletion=shared.completing("shioenv.evaluation.predictor:predictor_names"),
+            autocompletion=shared.completing("shioenv.domain.predictor:predictor_names"),
             help="What is judged: sandbox, trivial, errors, recording:FILE, command:PROG, "
             "default, memory:DATASET, bashkit, just-bash, cowrie, llm:MODEL, or one of "
             "another package. The option may be given again.",
@@ -195,7 +195,7 @@ def prepare(
 
     The exit status is 3 where a predictor cannot run here.
     """
-    from shioenv.evaluation.predictor import make_predictor
+    from shioenv.domain.predictor import make_predictor
     from shioenv.system.store import find_system
 
     built = find_system(system)

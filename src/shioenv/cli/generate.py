@@ -11,7 +11,7 @@ import typer
 
 from shioenv.cli import printing, shared
 from shioenv.cli.progress import Meter
-from shioenv.report.text import share
+from shioenv.text import share
 
 if TYPE_CHECKING:
     from shioenv.dataset.generate import Summary

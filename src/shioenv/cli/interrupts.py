@@ -64,7 +64,7 @@ def stoppable() -> Iterator[None]:
 
     Where the context ends, so have the processes that the server started.
     """
-    from shioenv.fronts.ending import wait_for_children
+    from shioenv.execution.process import wait_for_children
 
     def stop(number: int, frame: object) -> None:
         signal.signal(number, signal.SIG_IGN)  # a second one does not break off the end

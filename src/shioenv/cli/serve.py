@@ -12,7 +12,7 @@ from shioenv.cli.interrupts import stoppable
 from shioenv.cli.shell import AnsweringModel, MachineBelow
 
 if TYPE_CHECKING:
-    from shioenv.fronts.door import Door
+    from shioenv.live.door import Door
 
 app = typer.Typer()
 
@@ -74,9 +74,9 @@ def openai(
     from shioenv.errors import MissingExtraError
 
     try:
-        from shioenv.fronts.door import Door
         from shioenv.fronts.openai import OpenAIFront, refusal
         from shioenv.fronts.serving import serve
+        from shioenv.live.door import Door
     except ImportError:
         raise MissingExtraError(
             "shioenv serve openai", "openai", "limits", "starlette", "uvicorn"
@@ -159,10 +159,10 @@ def ssh(
 
     from shioenv.errors import UsageError
     from shioenv.files.regular import read_regular
-    from shioenv.fronts.door import Door, place_of
     from shioenv.fronts.ssh.machines import LIMITS
     from shioenv.fronts.ssh.policy import policy_of
     from shioenv.fronts.ssh.server import ServerBounds, SshServer
+    from shioenv.live.door import Door, place_of
     from shioenv.live.shells import Shells
     from shioenv.system.store import find_system
 

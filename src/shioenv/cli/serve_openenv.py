@@ -50,9 +50,9 @@ def openenv(
 
     tasks = read_tasks(file)
     try:
-        from shioenv.fronts.door import Door
         from shioenv.fronts.openenv import application
         from shioenv.fronts.serving import serve
+        from shioenv.live.door import Door
     except ImportError:
         raise MissingExtraError("shioenv serve openenv", "openenv", "openenv") from None
     with stoppable():

@@ -11,7 +11,7 @@ import typer
 
 from shioenv.cli import printing, shared
 from shioenv.cli.progress import Meter, counting
-from shioenv.report.text import share
+from shioenv.text import share
 
 if TYPE_CHECKING:
     from shioenv.evaluation.suite import SuiteCase
@@ -116,9 +116,9 @@ def adapt(
     the reason: dangerous, endless, or with placeholders that stand for nothing in particular. The
     other inputs can be recorded as a suite, or imported as a dataset.
     """
+    from shioenv.dataset.questions import read_questions
     from shioenv.evaluation.adapting.adapt import adapt as adapt_questions
     from shioenv.evaluation.adapting.adapt import write_adapted
-    from shioenv.evaluation.questions import read_questions
     from shioenv.system.store import find_system
 
     questions = read_questions(shared.given(inputs))

@@ -11,7 +11,7 @@ import typer
 
 from shioenv.cli import printing, shared
 from shioenv.cli.progress import Meter, counting
-from shioenv.report.text import share as share_of
+from shioenv.text import share as share_of
 
 if TYPE_CHECKING:
     from shioenv.tasks.agents import Agent

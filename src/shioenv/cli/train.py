@@ -58,7 +58,7 @@ def material(
     suite stand in the material, and how many inputs succeed. No suite was looked at when the
     inputs were drawn.
     """
-    from shioenv.evaluation.questions import PUBLIC
+    from shioenv.dataset.questions import PUBLIC
     from shioenv.execution.engines import executor_named
     from shioenv.training.material import make_material
 
@@ -369,9 +369,9 @@ def _compared(directories: Sequence[Path], files: Sequence[str]) -> dict[str, An
     An input of a file stands in the datasets by its text, or by its normal form.
     """
     from shioenv.bash.normal import normal
+    from shioenv.dataset.questions import read_questions
     from shioenv.dataset.read import read_records
     from shioenv.domain.inputs import without_start
-    from shioenv.evaluation.questions import read_questions
 
     wanted = {name: [question.input for question in read_questions(name)] for name in files}
     texts: set[str] = set()

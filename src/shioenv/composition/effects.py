@@ -18,13 +18,13 @@ from shioenv.composition.accounts import GROUP, PASSWD, accounts, named
 from shioenv.composition.call import Call
 from shioenv.composition.conditions import is_root
 from shioenv.composition.gathering import Effects, now_of, options_of, words_of, written
-from shioenv.composition.modes import changed_mode, mode_of, shown
 from shioenv.composition.opening import umask_of
 from shioenv.composition.passwords import chpasswd, passwd
 from shioenv.composition.pieces import dd, split
 from shioenv.composition.users import groupadd, useradd, userdel, usermod
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import OF_DATE
+from shioenv.domain.modes import changed_mode, mode_of, shown
 from shioenv.domain.runner import State
 from shioenv.errors import Abstained
 

@@ -12,11 +12,11 @@ from typing import Any
 
 from shioenv.bash.expand import Expander
 from shioenv.composition.call import Call
-from shioenv.composition.modes import mode_of, shown
 from shioenv.composition.opening import umask_of
 from shioenv.composition.variables import Variables
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import OF_DATE
+from shioenv.domain.modes import mode_of, shown
 from shioenv.domain.names import file_key, name_bytes
 from shioenv.domain.patch import ContextPatch, Operation
 from shioenv.domain.pointer import pointer

@@ -23,11 +23,11 @@ from shioenv.composition.calculators import ExprError, bc, expr, is_null
 from shioenv.composition.call import Call
 from shioenv.composition.differing import differences
 from shioenv.composition.gathering import options_of, words_of
-from shioenv.composition.modes import mode_of
 from shioenv.composition.opening import NULL
 from shioenv.composition.sorting import common_lines, sorted_text
 from shioenv.composition.variables import Variables
 from shioenv.domain.behavior import Behavior
+from shioenv.domain.modes import mode_of
 from shioenv.domain.runner import State
 from shioenv.domain.work import spend
 from shioenv.errors import Abstained

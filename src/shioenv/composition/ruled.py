@@ -18,9 +18,9 @@ from shioenv.bash.expand import Expander
 from shioenv.bash.references import references
 from shioenv.composition.call import Call
 from shioenv.composition.conditions import DYNAMIC, Test, Wrong, is_root, is_set
-from shioenv.composition.modes import changed_mode
 from shioenv.composition.variables import Value, Variables, item_of, stored
 from shioenv.domain.behavior import Behavior
+from shioenv.domain.modes import changed_mode
 from shioenv.domain.patch import ContextPatch, Operation
 from shioenv.domain.pointer import pointer
 from shioenv.domain.runner import State

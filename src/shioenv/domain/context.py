@@ -22,7 +22,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from shioenv.errors import ContextError
@@ -84,6 +84,13 @@ class FileEntry:
             return cls(**document)
         except TypeError as error:
             raise ContextError(f"not a file entry: {error}") from None
+
+
+def instant(entry: FileEntry) -> datetime:
+    """The time at which a file was changed, to the minute, in UTC."""
+    hour, minute = map(int, entry.time.split(":"))
+    month = MONTHS.index(entry.month) + 1
+    return datetime(entry.year, month, entry.day, hour, minute, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,16 +13,18 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from shioenv.domain.runner import State, answer_of
-from shioenv.errors import Abstained, AnswerError, HostError
-from shioenv.evaluation.metrics import PatchLevel, Said, Status
-from shioenv.evaluation.predictor import (
+from shioenv.domain.predictor import (
     REPLY_SECONDS,
     START_SECONDS,
+    PatchLevel,
+    Training,
     level_of,
     make_predictor,
     unable,
 )
+from shioenv.domain.runner import State, answer_of
+from shioenv.errors import Abstained, AnswerError, HostError
+from shioenv.evaluation.metrics import Said, Status
 from shioenv.execution.job import STARTING
 from shioenv.execution.process import CLOSING_SECONDS, WorkerProcess
 from shioenv.system import stopped
@@ -49,8 +51,8 @@ class Ready:
 
     version: str
     level: PatchLevel
-    training: str = ""
-    """The data that the predictor was trained on; empty where it does not say."""
+    training: str | Training | None = None
+    """What the predictor was trained on; None where it does not say."""
     install: str = ""
     """A line of shell that installs just this version; empty where it does not say."""
     shell: str = ""
@@ -291,10 +293,12 @@ def main() -> None:
     except Exception as error:
         connection.send(unable(error))
         return
-    names = ("training", "install", "shell")
-    about = {name: str(getattr(predictor, name, "")) for name in names}
+    training = getattr(predictor, "training", None)
+    if not isinstance(training, Training):
+        training = str(training or "") or None
+    about = {name: str(getattr(predictor, name, "")) for name in ("install", "shell")}
     version, at_once = str(getattr(predictor, "version", "")), getattr(predictor, "at_once", 1)
-    ready = Ready(version, level, **about, at_once=at_once)
+    ready = Ready(version, level, training, **about, at_once=at_once)
     make_ready = getattr(predictor, "make_ready", lambda: None)
     try:
         with suppress(EOFError, OSError):

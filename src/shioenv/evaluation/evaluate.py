@@ -14,20 +14,18 @@ from pathlib import Path
 from typing import Any
 
 from shioenv.domain.answers import behavior_json, behavior_of
+from shioenv.domain.predictor import REPLY_SECONDS, PatchLevel, find_predictor, unable
 from shioenv.errors import (
     AnswerError,
     HostError,
-    PredictorError,
     SuiteError,
     UsageError,
-    did_you_mean,
 )
 from shioenv.evaluation.asking import Bounds, PredictorPool
-from shioenv.evaluation.metrics import PatchLevel, Said, Status
-from shioenv.evaluation.predictor import REPLY_SECONDS, predictor_names, unable
+from shioenv.evaluation.metrics import Said, Status
+from shioenv.evaluation.overlap import TrainedOn, trained_on
 from shioenv.evaluation.results import NO_ANSWERS, JudgedPredictor, judged, results
 from shioenv.evaluation.suite import Suite, read_suite, write_suite
-from shioenv.evaluation.training import TrainedOn, trained_on
 from shioenv.execution.job import Tell, processes_here, silent
 from shioenv.files.durable import atomic_write, locked, storage_errors
 from shioenv.files.journal import Journal
@@ -78,18 +76,15 @@ def evaluate(
     call was stopped. Answers of another version of a predictor are asked anew. None: nothing is
     kept.
 
-    `tell` is told what is waited for. Errors: SuiteError; PredictorError for names that no
-    predictor has, before anything is asked; UsageError where `out` holds an evaluation of another
-    suite; those of directories.
+    `tell` is told what is waited for. Errors: SuiteError; those of `find_predictor`, before
+    anything is asked; UsageError where `out` holds an evaluation of another suite; those of
+    directories.
     """
     suite = suite if isinstance(suite, Suite) else read_suite(suite)
     bounds = Bounds(timeout, start_timeout)
     names = list(dict.fromkeys(predictors))
-    known = predictor_names()
     for name in names:
-        head = name.partition(":")[0]
-        if head not in known:
-            raise PredictorError(f"no predictor is called {head!r}", hint=did_you_mean(head, known))
+        find_predictor(name)
     count = processes_here(workers)
     found: list[JudgedPredictor] = []
     lacking: dict[str, str] = {}
@@ -206,7 +201,7 @@ def _judged(
             hint="what an answer holds: docs/how-to/judge.md",
         )
     training = None
-    if about.training:
+    if about.training is not None:
         tell(f"the suite is compared with what {name} was trained on")
         training = trained_on(suite, about.training)
     return judged(suite, answers, name, about.version, about.level, training)

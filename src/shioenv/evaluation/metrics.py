@@ -14,6 +14,7 @@ from typing import Any
 
 from shioenv.behavior.similarity import similarity
 from shioenv.domain.behavior import Behavior
+from shioenv.domain.predictor import PatchLevel
 from shioenv.evaluation.mask import text_of
 from shioenv.evaluation.patches import (
     Entries,
@@ -41,17 +42,6 @@ class Status(StrEnum):
     """No answer came in time."""
     CRASHED = "crashed"
     """The predictor raised something else, or its process ended."""
-
-
-class PatchLevel(StrEnum):
-    """How much of a context patch is known or compared."""
-
-    OUTPUT = "output"
-    """Nothing. A comparison may stop here; no predictor knows so little."""
-    FILES = "files"
-    """Which files were added, removed, changed."""
-    FULL = "full"
-    """All of the context: owners, sizes, variables, the working directory."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,17 +13,19 @@ from typing import Any
 
 from shioenv.behavior.similarity import similarity
 from shioenv.domain.behavior import Behavior
+from shioenv.domain.predictor import PatchLevel
 from shioenv.errors import UsageError
 from shioenv.evaluation.evaluate import Evaluation, read_evaluation
 from shioenv.evaluation.mask import text_of
-from shioenv.evaluation.metrics import PatchLevel, Status
+from shioenv.evaluation.metrics import Status
 from shioenv.evaluation.results import GROUPS, SHOWN, JudgedPredictor, by_utility
 from shioenv.evaluation.suite import SuiteCase
+from shioenv.evaluation.utilities import utilities
 from shioenv.files.durable import atomic_write, storage_errors
 from shioenv.report.drawing import require_libraries
 from shioenv.report.samples import changes, script_json
 from shioenv.report.template import LIBRARIES, rendered
-from shioenv.report.text import visible
+from shioenv.text import visible
 
 FILE = "report.html"
 """What the page is called in the evaluation's directory."""
@@ -175,7 +177,7 @@ def _data(evaluation: Evaluation) -> Any:
                 "h": [visible(text) for text in question.history],
                 "c": question.cwd or "",
                 "s": question.steps,
-                "u": list(question.utilities),
+                "u": list(utilities(question.input)),
                 "v": list(case.mask.channels),
                 "a": answers,
             }

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any, Self
 
 from shioenv.behavior.observe import open_sandbox
+from shioenv.dataset.questions import Question, read_questions
 from shioenv.domain.answers import behavior_json, behavior_of
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import State
 from shioenv.errors import UsageError
-from shioenv.evaluation.questions import Question, read_questions
 from shioenv.evaluation.suite import Head, Suite, SuiteCase, digest_of, moved_in
 from shioenv.execution.job import NumberedJob
 from shioenv.execution.lanes import LANES, Lane

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
-from shioenv.evaluation.metrics import METRICS, Marks, PatchLevel, Said, Status, mark
+from shioenv.domain.predictor import PatchLevel
+from shioenv.evaluation.metrics import METRICS, Marks, Said, Status, mark
+from shioenv.evaluation.overlap import TrainedOn
 from shioenv.evaluation.statistics import Resampled
 from shioenv.evaluation.suite import Suite, SuiteCase
-from shioenv.evaluation.training import TrainedOn
+from shioenv.evaluation.utilities import utilities
 
 GROUPS = ("single", "multi", "all")
 SHOWN = {
@@ -185,7 +187,7 @@ def by_utility(cases: Iterable[SuiteCase]) -> dict[str, list[int]]:
     """
     found: dict[str, list[int]] = {}
     for place, case in enumerate(cases):
-        for utility in case.question.utilities:
+        for utility in utilities(case.question.input):
             found.setdefault(utility, []).append(place)
     return dict(sorted(found.items()))
 

@@ -15,6 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from shioenv.dataset.questions import Question, question_of
 from shioenv.domain.answers import behavior_json, behavior_of
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.pointer import keys
@@ -22,7 +23,7 @@ from shioenv.domain.runner import Pristine, State
 from shioenv.errors import AnswerError, PatchError, SuiteError
 from shioenv.evaluation.mask import Mask
 from shioenv.evaluation.patches import moves
-from shioenv.evaluation.questions import Question, question_of
+from shioenv.evaluation.utilities import utilities
 from shioenv.files.documents import parse_json
 from shioenv.files.durable import atomic_write, storage_errors
 from shioenv.files.regular import LARGEST_LIST, read_regular
@@ -63,7 +64,7 @@ class SuiteCase:
         """The case as a line of a suite."""
         return {
             "question": self.question.to_json(),
-            "utilities": list(self.question.utilities),
+            "utilities": list(utilities(self.question.input)),
             "gold": [behavior_json(behavior) for behavior in self.gold],
             "runs": [self.gold.index(run) for run in self.runs],
             "moved": dict(self.moved),
@@ -124,7 +125,7 @@ class Suite:
         cases = self.cases
         steps = Counter(case.question.steps for case in cases)
         channels = Counter(name for case in cases for name in case.mask.channels)
-        used = Counter(name for case in cases for name in case.question.utilities)
+        used = Counter(name for case in cases for name in utilities(case.question.input))
         first = [case.runs[0] for case in cases]
         return {
             "name": self.head.name,

@@ -8,7 +8,7 @@ from typing import Any
 from shioenv.evaluation.evaluate import Evaluation
 from shioenv.evaluation.results import SHOWN
 from shioenv.report.tables import Table
-from shioenv.report.text import fixed
+from shioenv.text import fixed
 
 PAPER: Mapping[str, Mapping[str, tuple[float, float, float]]] = {
     "single": {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cache
+from functools import cache, lru_cache
 
 from shioenv.bash.normal import base_name
 from shioenv.bash.places import sudo_end
@@ -25,6 +25,7 @@ _DEEPEST = 4
 """How deep commands are looked into that other commands are told to run."""
 
 
+@lru_cache(maxsize=10_000)
 def utilities(text: str) -> tuple[str, ...]:
     """The programs and builtins that an input calls by name, each once, in the order they stand.
 

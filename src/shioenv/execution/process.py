@@ -1,7 +1,8 @@
-"""A worker process, seen from the process that started it: its connection, last words and end."""
+"""Child processes: workers with their connection, last words and end, and children to wait for."""
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import signal
@@ -10,10 +11,12 @@ import struct
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
-from typing import IO, Any
+from typing import IO, Any, Final
 
 from shioenv.execution.supervised import LAST_WORDS, ended, supervised
 from shioenv.system.stopped import StopWatch
@@ -95,3 +98,27 @@ class WorkerProcess:
             self._stderr.seek(0, os.SEEK_END)
             self._stderr.seek(max(0, self._stderr.tell() - LAST_WORDS))
             return status, self._stderr.read().decode("utf-8", "replace").strip()
+
+
+_PR_SET_CHILD_SUBREAPER: Final = 36
+
+CHILDREN_SECONDS: Final = 5.0
+"""Seconds to wait for processes that the kernel is ending (ours)."""
+
+
+def adopt_orphans() -> None:
+    """Make the processes whose parents end from now on children of this process.
+
+    A machine ends with its supervisor, but the kernel takes a moment more for the first process of
+    its namespaces.
+    """
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def wait_for_children() -> None:
+    """Wait until this process has no children, at most `CHILDREN_SECONDS`."""
+    until = time.monotonic() + CHILDREN_SECONDS
+    with suppress(ChildProcessError):
+        while time.monotonic() < until:
+            if os.waitpid(-1, os.WNOHANG) == (0, 0):
+                time.sleep(0.005)

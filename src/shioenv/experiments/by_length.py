@@ -23,8 +23,8 @@ from shioenv.experiments.results import Findings, columns, experiment
 from shioenv.experiments.scores import COLUMNS, NAMES, ScoredRecord, made, ones, values
 from shioenv.experiments.setting import ExperimentSetting
 from shioenv.irreducibility.scoring import THE_PAPERS, Scoring
-from shioenv.report.text import rounded
 from shioenv.synthesis.drawing import Drawing
+from shioenv.text import rounded
 
 NAME = "irreducibility-by-length"
 COUNT = 50_000

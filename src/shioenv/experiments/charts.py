@@ -33,7 +33,7 @@ from shioenv.report.panels import (
     styled,
     titled,
 )
-from shioenv.report.text import fixed, share
+from shioenv.text import fixed, share
 
 REASON_COLOURS = dict(zip(REASONS, ("#cfe2f2", RAMP[1], INK, ACCENT), strict=True))
 

@@ -17,7 +17,7 @@ from shioenv.experiments.sampling_efficiency import COUNT, LONGEST, REPLAYS, cou
 from shioenv.experiments.setting import ExperimentSetting
 from shioenv.irreducibility.estimators import ESTIMATORS
 from shioenv.report.tables import Table
-from shioenv.report.text import fixed, rounded
+from shioenv.text import fixed, rounded
 
 NAME = "estimators"
 BUDGETS = (4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)

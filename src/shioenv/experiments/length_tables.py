@@ -22,8 +22,8 @@ from shioenv.experiments.reference import NOTE, RULES, ByRule, Ruled, means_by_r
 from shioenv.experiments.scores import NAMES, ScoredRecord, ones, values
 from shioenv.report.means import MeanDifference, Moments
 from shioenv.report.tables import Table, grouped
-from shioenv.report.text import count, fixed, share
 from shioenv.synthesis.policy import LENGTHS
+from shioenv.text import count, fixed, share
 
 
 def tables_of(

@@ -14,9 +14,9 @@ from shioenv.experiments.training_sets import COMPOSITES
 from shioenv.irreducibility.scoring import THE_PAPERS, Scoring
 from shioenv.report.means import Moments
 from shioenv.report.tables import Table
-from shioenv.report.text import count as counted
-from shioenv.report.text import fixed, rounded, share
 from shioenv.synthesis.drawing import Drawing
+from shioenv.text import count as counted
+from shioenv.text import fixed, rounded, share
 
 NAME = "policies"
 COUNT = 2_000

@@ -19,7 +19,7 @@ from shioenv.experiments.setting import ExperimentSetting
 from shioenv.irreducibility.estimators import ESTIMATORS
 from shioenv.report.means import Mean, Moments
 from shioenv.report.tables import Table, grouped
-from shioenv.report.text import fixed, share
+from shioenv.text import fixed, share
 
 NAME = "sampling-efficiency"
 COUNT = 60

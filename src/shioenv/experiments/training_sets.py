@@ -42,9 +42,9 @@ from shioenv.experiments.setting import ExperimentSetting
 from shioenv.irreducibility.scoring import THE_PAPERS, Scoring
 from shioenv.report.means import Moments
 from shioenv.report.tables import Table
-from shioenv.report.text import share
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.policy import STOP_PROBABILITY
+from shioenv.text import share
 
 NAME = "training-sets"
 COUNT = 50_000

@@ -24,9 +24,9 @@ from harbor.environments.capabilities import EnvironmentCapabilities
 from harbor.utils.path_filter import filter_paths_by_patterns
 
 from shioenv.errors import TransferError, UsageError
-from shioenv.fronts.seat import CommandTimeoutError, Seat, finished
-from shioenv.fronts.transfer import pack, put, unpack
 from shioenv.live.entered import OUTPUT, Command, EnteredMachine, Finished
+from shioenv.live.seat import CommandTimeoutError, Seat, finished
+from shioenv.live.transfer import pack, put, unpack
 from shioenv.sandbox.base import LARGEST, MEBIBYTE, FileChange, Limits
 from shioenv.system.store import System, find_system
 from shioenv.tasks.harbor.check import ARTIFACTS, EVIDENCE

@@ -12,8 +12,8 @@ import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from shioenv.fronts.door import Door, place_of
-from shioenv.fronts.ending import adopt_orphans
+from shioenv.execution.process import adopt_orphans
+from shioenv.live.door import Door, place_of
 
 LARGEST_BODY: Final = 1 << 20
 """Bytes of a request's body at most; ours: an input has 128 KiB at most."""

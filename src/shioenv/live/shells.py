@@ -9,6 +9,7 @@ from typing import Final
 
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
 from shioenv.errors import StartDirectoryError, UsageError
+from shioenv.live.answerer import load_model
 from shioenv.live.asked import AskedShell, HybridShell
 from shioenv.live.resident import ResidentShell, shell_of
 from shioenv.live.shell import Closing, Shell
@@ -50,10 +51,8 @@ class Shells(Closing):
         self.system = system
         """The name of the system that the shells are of; None for the default one."""
         if model is not None:
-            from shioenv.model.files import card_of, load_model
-
             loaded = load_model(model)
-            self.system = system or card_of(model).get("system")
+            self.system = system or loaded.system
             if machine_below is not None:
                 self._make = lambda: HybridShell(loaded, self._on_machine(), machine_below)
             else:

@@ -8,13 +8,12 @@ import posixpath
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import cached_property, lru_cache
 from typing import Any
 
-from shioenv.composition.modes import mode_of
 from shioenv.composition.opening import NULL
 from shioenv.domain.context import MONTHS, FileEntry
+from shioenv.domain.modes import mode_of
 from shioenv.domain.names import file_key, name_bytes, place_in_directory
 from shioenv.domain.runner import State
 from shioenv.domain.work import spend
@@ -398,13 +397,6 @@ def _operand(word: str, state: State) -> Operand:
     parent = state.entry(posixpath.dirname(word) or ".")
     kind = "m" if parent is not None and parent.perms.startswith("d") else "M"
     return Operand(word, kind, path, key)
-
-
-def instant(entry: FileEntry) -> datetime:
-    """When a file was changed, to the minute, in UTC."""
-    hour, minute = map(int, entry.time.split(":"))
-    month = MONTHS.index(entry.month) + 1
-    return datetime(entry.year, month, entry.day, hour, minute, tzinfo=UTC)
 
 
 def rounded(size: int, base: int) -> str:

@@ -129,19 +129,7 @@ def load_model(
     abstain_below: float = 0.0,
     world: World | None = None,
 ) -> Model:
-    """A model, ready to be asked: `load_model().run("ls -l").output`.
-
-    Loading starts no process and needs no built system.
-
-    - `name`: a model's name, or the path of a packed model or of its directory. The default is the
-      model that comes with the package.
-    - `seq2seq`: a sequence model, by name or path, which answers where it is surer than the memory.
-      A sequence model needs the extra `train`.
-    - `stages`: answers commands that read a pipe (default: the model itself). Every answer that
-      used it calls it `stages_name`.
-    - `abstain_below`: the model abstains below this confidence, 0 to 1 (default: never).
-    - `world`: the machine that is asked about (default: the machine that the model was made on).
-      `world_called` gives that of a built system.
+    """The model of this name or path, as `shioenv.load_model` gives it.
 
     Errors: ModelError with the names that are known, or for what holds no model.
     """

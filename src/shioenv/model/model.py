@@ -12,6 +12,7 @@ from dataclasses import replace
 from threading import RLock
 from typing import Any
 
+from shioenv.bash.normal import InputForms
 from shioenv.bash.program import Program, Simple
 from shioenv.bash.scan import Refused
 from shioenv.bash.walk import pipelines
@@ -82,14 +83,19 @@ class Model:
         return f"{name} {self.memory.digest}, {records}{self._beside}{least}{where}"
 
     @property
+    def system(self) -> str | None:
+        """The name of the system that the model was made on; None where its card has none."""
+        return self.card.get("system")
+
+    @property
     def steps(self) -> list[Step]:
         """What the newest answer rests on, a step for each command."""
         return self._commands.steps
 
     @property
-    def training(self) -> str:
-        """The directory of the memory, which holds the inputs that the model was made of."""
-        return str(self.memory.index.directory)
+    def training(self) -> InputForms:
+        """The inputs that the model was made of."""
+        return self.memory.index.training
 
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
         """The behavior alone."""

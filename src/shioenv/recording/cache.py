@@ -17,6 +17,7 @@ import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -270,16 +271,22 @@ class _View:
 
 
 @cache
-def sources_digest(names: tuple[str, ...]) -> str:
-    """SHA-256 (hex) of files of this package, and of all in its directories but for byte code."""
+def sources_digest(*names: str) -> str:
+    """SHA-256 (hex) of modules, and of all in packages but for byte code, by their dotted names.
+
+    Errors: ModuleNotFoundError.
+    """
     digest = hashlib.sha256()
-    root = Path(__file__).parents[1]
     for name in names:
-        place = root / name
-        for path in sorted(place.rglob("*")) if place.is_dir() else [place]:
-            if path.is_file() and path.suffix != ".pyc":
-                digest.update(f"{path.relative_to(root)}\0".encode())
-                digest.update(hashlib.sha256(path.read_bytes()).digest())
+        spec = find_spec(name)
+        if spec is None:
+            raise ModuleNotFoundError(f"there is no module {name}", name=name)
+        places = map(Path, spec.submodule_search_locations or [str(spec.origin)])
+        for place in places:
+            for path in sorted(place.rglob("*")) if place.is_dir() else [place]:
+                if path.is_file() and path.suffix != ".pyc":
+                    digest.update(f"{name} {path.relative_to(place)}\0".encode())
+                    digest.update(hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()
 
 

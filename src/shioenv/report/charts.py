@@ -14,7 +14,7 @@ from shioenv.dataset.stats import BINS, GroupStatistics, Scores, Statistics
 from shioenv.report.drawing import ACCENT, PADDING, SOFT, element
 from shioenv.report.panels import bars, chart, counted, histogram, score
 from shioenv.report.tables import Table
-from shioenv.report.text import count, fixed, share, visible
+from shioenv.text import count, fixed, share, visible
 
 WIDTH = 400
 """Width of every chart in pixels, axes included: text is as large in all, and fits a phone."""

@@ -22,11 +22,11 @@ from shioenv.grammar.misuse import is_misuse
 from shioenv.grammar.parse import InputParser
 from shioenv.grammar.symbols import count as size_of
 from shioenv.report.tables import Table, grouped
-from shioenv.report.text import count
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.sample import sample
 from shioenv.synthesis.traces import Sample
 from shioenv.system.store import System, find_system
+from shioenv.text import count
 
 COMMANDS, NONTERMINALS, PRODUCTIONS = 86, 803, 6222
 """The paper's grammars (Table of Appendix C), by its own counting rule."""

@@ -10,7 +10,7 @@ from typing import Self
 
 import numpy as np
 
-from shioenv.report.text import fixed
+from shioenv.text import fixed
 
 RESAMPLES = 2000
 """How many resamples a bootstrap takes."""

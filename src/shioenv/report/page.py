@@ -17,7 +17,7 @@ from shioenv.report.drawing import DARK, require_libraries
 from shioenv.report.samples import SAID_BY_FLAGS, Samples
 from shioenv.report.tables import Table
 from shioenv.report.template import rendered
-from shioenv.report.text import count
+from shioenv.text import count
 
 ORIGINS = {
     "generate": "Each was written by the grammars, executed on a pristine system, and scored.",

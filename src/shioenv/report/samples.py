@@ -22,7 +22,7 @@ from shioenv.domain.pointer import keys
 from shioenv.domain.record import Effect, Record, ScoredSegment
 from shioenv.errors import InputError
 from shioenv.recording.session import rows_of
-from shioenv.report.text import visible
+from shioenv.text import visible
 
 RECORDS = 2000
 """Records in the page at most."""

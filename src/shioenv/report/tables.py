@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any, Self, TypeVar
 
-from shioenv.report.text import visible
+from shioenv.text import visible
 
 Item = TypeVar("Item")
 Key = TypeVar("Key", bound=Hashable)

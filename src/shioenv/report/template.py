@@ -8,7 +8,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
-from shioenv.report.text import count, fixed, share, visible
+from shioenv.text import count, fixed, share, visible
 
 LIBRARIES = ("jinja2",)
 """The libraries that pages are made with, from the extra `report`."""

@@ -21,13 +21,13 @@ from shioenv.bash.words import quoted
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import State
+from shioenv.endpoint import Endpoint
 from shioenv.errors import Abstained
-from shioenv.evaluation.endpoint import Endpoint
 from shioenv.execution.job import NumberedJob
 from shioenv.execution.lanes import Lane
 from shioenv.execution.local import LocalExecutor
-from shioenv.files.durable import sha256_of
 from shioenv.files.unfinished import Parts, digest_of
+from shioenv.live.answerer import Answerer, answerer_package, load_model
 from shioenv.live.terminal import for_rows
 from shioenv.protocols import EXECUTION
 from shioenv.recording.cache import sources_digest
@@ -47,7 +47,7 @@ What was said is the prompt, then in turn a line and what it printed. None: the 
 """
 
 
-_SOURCES = ("bash", "composition", "evaluation", "live", "model", "tasks")
+_SOURCES = ("shioenv.bash", "shioenv.endpoint", "shioenv.live", "shioenv.tasks")
 """The packages whose code decides, beside what executes, what an agent reaches."""
 
 
@@ -97,7 +97,7 @@ def attempts(
     do = partial(_attempted, name=name, agent=agent or AGENTS[name], turns=turns)
     who = description_of(do.keywords["agent"])
     plan = [msgspec.to_builtins(list(tasks)), name, who, turns, EXECUTION]
-    digest = digest_of([plan, sources_digest(_SOURCES)])
+    digest = digest_of([plan, sources_digest(*_SOURCES)])
     with (
         LocalExecutor(workers) as executor,
         Parts(kept, f"tried-{digest[:24]}", msgspec.to_builtins, _attempt) as parts,
@@ -124,11 +124,9 @@ def description_of(agent: Agent) -> str:
     return json.dumps([name, {key: repr(value) for key, value in settings.items()}, digest])
 
 
-@cache
 def _model_digest() -> str:
-    from shioenv.model.files import DEFAULT, located
-
-    return sha256_of(located(DEFAULT))
+    """A hash of the code that brings models, and of the default model, which lies beside it."""
+    return sources_digest(answerer_package())
 
 
 def _attempt(document: Any) -> Attempt:
@@ -209,18 +207,15 @@ def model(task: Task) -> Callable[[Sequence[str]], str | None]:
 
 
 @cache
-def _loaded() -> Any:
-    from shioenv.model.files import load_model
-
+def _loaded() -> Answerer:
     return load_model()
 
 
 def _predicted(line: str, task: Task) -> Behavior | None:
     try:
-        answer: Behavior = _loaded().run(line, State(cwd=task.cwd))
+        return _loaded().run(line, State(cwd=task.cwd))
     except Abstained:
         return None
-    return answer
 
 
 def prompted(name: str, url: str = "") -> Agent:

@@ -43,7 +43,7 @@ from shioenv.tasks.check import (
 from shioenv.tasks.prompt import MADE, Content, family, gives_away, shows_output, told, written
 from shioenv.tasks.task import Goal, Task
 
-_SOURCES = ("bash", "live", "tasks")
+_SOURCES = ("shioenv.bash", "shioenv.live", "shioenv.tasks")
 """The packages whose code decides, beside what executes, which tasks are made."""
 
 LONGEST_OUTPUT: Final = 4000
@@ -154,7 +154,7 @@ def make_tasks(
 
 def parts_of(kept: Path | None, name: str, plan: object) -> Parts[Task | str]:
     """Tasks that were made in an earlier call by the same plan and the same code, by number."""
-    digest = digest_of([plan, EXECUTION, sources_digest(_SOURCES)])
+    digest = digest_of([plan, EXECUTION, sources_digest(*_SOURCES)])
     return Parts(
         kept,
         f"{name}-{digest[:24]}",

@@ -9,7 +9,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from shioenv.evaluation.endpoint import Endpoint, ReplyFile
+from shioenv.endpoint import Endpoint, ReplyFile
 from shioenv.files.cache import cache_directory
 from shioenv.tasks.task import Task
 

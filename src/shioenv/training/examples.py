@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,33 +29,42 @@ SEEN = "seen.npz"
 
 
 class Seen:
-    """The inputs that a model learned from, and their normal forms."""
+    """The inputs that a model learned from, and their normal forms; read when first asked about.
+
+    `data` is the name of the model's directory. Errors: every use raises ModelError for a directory
+    without the file of hashes, or with a damaged one.
+    """
 
     def __init__(self, directory: Path) -> None:
-        """Errors: ModelError for a directory without the file of hashes, or with a damaged one."""
-        file = directory / SEEN
+        self.data, self._directory = str(directory), directory
+
+    @cached_property
+    def _hashes(self) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
+        """The hashes of the texts, and those of the forms."""
+        file = self._directory / SEEN
         if not file.exists():
             raise ModelError(
-                f"{directory} does not say what it was trained on: {SEEN} is missing",
+                f"{self._directory} does not say what it was trained on: {SEEN} is missing",
                 hint="make the examples anew, and train of them",
             )
         kept = arrays_member(file)
         with judged(file):
-            self._texts, self._forms = kept["texts"], kept["forms"]
+            texts, forms = kept["texts"], kept["forms"]
             if any((each.ndim, each.dtype) != (1, np.dtype(np.uint64)) for each in kept.values()):
                 raise ValueError("it holds no hashes")
+        return texts, forms
 
     def __len__(self) -> int:
         """The number of different inputs."""
-        return len(self._texts)
+        return len(self._hashes[0])
 
     def has_text(self, text: str) -> bool:
         """Whether the model learned from this input; differences in white space do not count."""
-        return _holds(self._texts, " ".join(text.split()))
+        return _holds(self._hashes[0], " ".join(text.split()))
 
     def has_form(self, form: str | None) -> bool:
         """Whether the model learned from an input of this normal form (`shioenv.bash.normal`)."""
-        return form is not None and _holds(self._forms, form)
+        return form is not None and _holds(self._hashes[1], form)
 
 
 def write_seen(directory: Path, inputs: Iterable[tuple[str, str | None]]) -> None:

@@ -57,7 +57,13 @@ _TREES = {"max_iter": 200, "learning_rate": 0.07, "max_leaf_nodes": 24, "l2_regu
 RANKER = "ranker.npz"
 """The file of what a memory learned."""
 
-_SOURCES = ("bash", "composition", "domain", "model", "training")
+_SOURCES = (
+    "shioenv.bash",
+    "shioenv.composition",
+    "shioenv.domain",
+    "shioenv.model",
+    "shioenv.training",
+)
 """The packages whose code decides what is found for a record."""
 
 _FOR_FIGURES = 0.3
@@ -131,7 +137,7 @@ def train_memory(
     plan = {
         "datasets": [sha256_of(each / MANIFEST) for each in datasets],
         "chosen": None if chosen is None else sorted(chosen),
-        "sources": sources_digest(_SOURCES),
+        "sources": sources_digest(*_SOURCES),
     }
     with unfinished("records", plan) as parts:
         if take_files(parts / "records", directory):
@@ -302,7 +308,7 @@ def _learning(directory: Path, questions: int, seed: int) -> AbstractContextMana
         "memory": {path.name: sha256_of(path) for path in directory.iterdir() if path.is_file()},
         "questions": questions,
         "seed": seed,
-        "sources": sources_digest(_SOURCES),
+        "sources": sources_digest(*_SOURCES),
     }
     return unfinished("memory", plan)
 

@@ -122,7 +122,7 @@ def is_read(text: str) -> bool:
 
 def corpus(name: str) -> list[str]:
     if name == "suite":
-        lines = files("shioenv.evaluation").joinpath("suites/public.jsonl").read_text("utf-8")
+        lines = files("shioenv.dataset").joinpath("inputs/public.jsonl").read_text("utf-8")
         return [json.loads(line)["input"] for line in lines.splitlines()]
     if name == "cut":  # what is cut off anywhere, Bash often refuses
         return [text[: 1 + len(text) * 2 // 3] for text in corpus("suite")[::3]]

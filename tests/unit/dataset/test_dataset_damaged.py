@@ -17,6 +17,7 @@ from shioenv.cli.main import app
 from shioenv.dataset.contexts import read_contexts
 from shioenv.dataset.export import export
 from shioenv.dataset.manifest import read_manifest
+from shioenv.dataset.questions import read_questions
 from shioenv.dataset.read import read_records
 from shioenv.dataset.records import import_records, kind_of
 from shioenv.dataset.repair import repair
@@ -29,7 +30,6 @@ from shioenv.errors import (
     TaskError,
     UnknownSystemError,
 )
-from shioenv.evaluation.questions import read_questions
 from shioenv.evaluation.suite import read_suite
 from shioenv.tasks.task import read_tasks
 

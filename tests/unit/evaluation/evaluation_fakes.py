@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from shioenv.dataset.questions import question_of
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch, Operation
 from shioenv.evaluation.metrics import Said
-from shioenv.evaluation.questions import question_of
 from shioenv.evaluation.suite import Head, Suite, SuiteCase
 
 ENTRY = {

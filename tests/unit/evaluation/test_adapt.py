@@ -13,11 +13,11 @@ from typing import Any, cast
 import pytest
 
 from shioenv.bash.places import read_places
+from shioenv.dataset.questions import question_of
 from shioenv.errors import UsageError
 from shioenv.evaluation.adapting.adapt import Adapted, adapt, placeholder_table
 from shioenv.evaluation.adapting.names import SystemNames
 from shioenv.evaluation.adapting.roles import _WITHOUT_GRAMMAR, OF_OPERANDS, roles_of
-from shioenv.evaluation.questions import question_of
 from shioenv.grammar.library import load_grammars, names_of_grammars
 from shioenv.grammar.tokens import FALLBACK, STAND_IN, SYSTEM_TOKENS, VOCABULARY
 from shioenv.system.store import System

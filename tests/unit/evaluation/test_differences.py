@@ -14,13 +14,14 @@ from hypothesis import strategies as st
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Input
 from shioenv.domain.patch import ContextPatch
+from shioenv.domain.predictor import PatchLevel
 from shioenv.domain.runner import State
 from shioenv.evaluation.conform.comparison import predictor_of
 from shioenv.evaluation.conform.findings import CaseFinding, findings_of
 from shioenv.evaluation.conform.shrink import Files, Reduced, Sides, less_input, shrunk
 from shioenv.evaluation.conform.truth import AskedCase, TruthCase
 from shioenv.evaluation.conform.verdicts import CaseVerdict, classes_of
-from shioenv.evaluation.metrics import PatchLevel, Said, Status
+from shioenv.evaluation.metrics import Said, Status
 from shioenv.synthesis.cases import DrawnCase
 from shioenv.system.store import IndexEntry
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import pickle
 import sys
 import tempfile
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
@@ -12,13 +14,15 @@ from evaluation_fakes import added, case, did, suite_of
 from installed import install_predictor
 from small_world import small_memory
 
+from shioenv.domain import predictor
 from shioenv.domain.answers import answer_from
 from shioenv.domain.behavior import Behavior
-from shioenv.errors import PredictorError, SuiteError, UsageError
+from shioenv.domain.predictor import BROUGHT_BY, GROUP, make_predictor
+from shioenv.errors import MissingExtraError, PredictorError, SuiteError, UsageError
 from shioenv.evaluation.evaluate import Evaluation, evaluate, read_evaluation
 from shioenv.evaluation.metrics import Status
+from shioenv.evaluation.overlap import trained_on
 from shioenv.evaluation.suite import Suite, read_suite, write_suite
-from shioenv.evaluation.training import trained_on
 from shioenv.model.model import Model
 
 PROGRAM = """
@@ -202,10 +206,11 @@ def test_what_was_trained_on_is_told_and_set_aside(tmp_path: Path) -> None:
 def test_a_memory_was_trained_on_what_it_holds(tmp_path: Path) -> None:
     memory = small_memory(tmp_path / "memory")
     made = suite(tmp_path, "cat a.txt", "cat nowhere", "wc d", "rm -r  other")
-    found = trained_on(made, memory.index.directory)
+    training = pickle.loads(pickle.dumps(Model(memory).training))  # as from a worker
+    found = trained_on(made, training)
+    assert found.data == str(tmp_path / "memory")
     assert found.inputs == len(memory.index)
     assert (set(found.text), set(found.form)) == ({0, 3}, {0, 1, 3})
-    assert Path(Model(memory).training) == tmp_path / "memory"
 
 
 def test_whatever_ends_a_predictor_nothing_of_it_stays_behind(
@@ -231,6 +236,23 @@ def test_whatever_ends_a_predictor_nothing_of_it_stays_behind(
     assert len(made) >= 4
     assert all(each.is_relative_to(scratch) for each in made)
     assert list(scratch.iterdir()) == []
+
+
+@pytest.mark.parametrize(("name", "extra"), [("memory:./nowhere", "model"), ("trivial", "eval")])
+def test_a_predictor_of_a_package_that_is_missing_names_the_extra(
+    name: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(predictor, "entry_points", lambda group: ())
+    with pytest.raises(MissingExtraError, match=f"needs shioenv-{extra}, which is not") as caught:
+        make_predictor(name, "debian-12", "/home/ubuntu")
+    assert (caught.value.hint or "").endswith(f"'shioenv[{extra}]'")
+
+
+def test_the_core_knows_which_extra_brings_each_of_our_predictors() -> None:
+    brought = {name: extra for extra, names in BROUGHT_BY.items() for name in names.split()}
+    assert set(brought) == {
+        point.name for point in entry_points(group=GROUP) if point.value.startswith("shioenv")
+    }
 
 
 def test_other_packages_add_theirs_by_entry_point(

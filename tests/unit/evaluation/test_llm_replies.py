@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from shioenv.endpoint import ReplyFile
 from shioenv.errors import AnswerError, PredictorError
-from shioenv.evaluation.endpoint import ReplyFile
 from shioenv.evaluation.predictors.llm import PromptOptions, parsed
 
 

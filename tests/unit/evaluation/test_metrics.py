@@ -8,7 +8,8 @@ import pytest
 from evaluation_fakes import ENTRY, added, case, did, said
 
 from shioenv.domain.behavior import Behavior
-from shioenv.evaluation.metrics import PatchLevel, Said, Status, mark
+from shioenv.domain.predictor import PatchLevel
+from shioenv.evaluation.metrics import Said, Status, mark
 from shioenv.evaluation.suite import SuiteCase
 
 TWO = (added("a"), added("b"))

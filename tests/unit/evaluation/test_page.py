@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from evaluation_fakes import added, case, did, suite_of
 
+from shioenv.domain.predictor import PatchLevel
 from shioenv.errors import SuiteError, UsageError
 from shioenv.evaluation.evaluate import Evaluation, evaluate
-from shioenv.evaluation.metrics import PatchLevel, Said, Status
+from shioenv.evaluation.metrics import Said, Status
 from shioenv.evaluation.page import calibration, heat_map, page, write_page
 from shioenv.evaluation.results import judged
 from shioenv.evaluation.suite import read_suite, write_suite

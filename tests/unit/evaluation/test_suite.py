@@ -12,9 +12,10 @@ import pytest
 from evaluation_fakes import ENTRY, case, did, suite_of
 
 from shioenv.bash.normal import is_single
+from shioenv.dataset.questions import read_questions
 from shioenv.errors import SuiteError, UsageError
-from shioenv.evaluation.questions import read_questions
 from shioenv.evaluation.suite import digest_of, read_suite, write_suite
+from shioenv.evaluation.utilities import utilities
 from shioenv.grammar.library import PAPER, load_grammars
 
 
@@ -123,7 +124,7 @@ def test_the_public_inputs_are_what_their_page_says() -> None:
     assert steps == {"single": 367, "multi": 233}
     for question in questions:
         assert question.steps == ("single" if is_single(question.input) else "multi"), question.id
-    used = Counter(name for question in questions for name in question.utilities)
+    used = Counter(name for question in questions for name in utilities(question.input))
     wanted = [grammar.header.command.replace(" ", "-") for grammar in load_grammars(PAPER)]
     assert len(wanted) == 86
     assert {name: used[name] for name in wanted if used[name] < 4} == {}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from evaluation_fakes import case, did, suite_of
 
+from shioenv.domain.predictor import PatchLevel
 from shioenv.evaluation.evaluate import Evaluation
-from shioenv.evaluation.metrics import PatchLevel, Said
+from shioenv.evaluation.metrics import Said
 from shioenv.evaluation.results import judged
 from shioenv.evaluation.table import PAPER, markdown
 

@@ -18,7 +18,6 @@ from shioenv.domain.patch import ContextPatch
 from shioenv.domain.pointer import escape
 from shioenv.domain.runner import Answer, State
 from shioenv.errors import Abstained
-from shioenv.fronts.seat import Seat
 from shioenv.fronts.ssh.asked_files import (
     HANDLES,
     LONGEST_READ,
@@ -30,6 +29,7 @@ from shioenv.fronts.ssh.asked_files import (
 from shioenv.fronts.ssh.machines import Account
 from shioenv.fronts.ssh.uploads import Room, Uploads
 from shioenv.live.asked import AskedShell
+from shioenv.live.seat import Seat
 
 WHEN = {"month": "Oct", "day": 16, "year": 2025, "time": "19:43"}
 

@@ -39,7 +39,7 @@ from shioenv.report import samples as samples_module
 from shioenv.report.charts import RANKED, figures
 from shioenv.report.page import FILE, collect, write_report
 from shioenv.report.samples import argument_levels, changes
-from shioenv.report.text import visible
+from shioenv.text import visible
 
 FILE_ENTRY = {
     "perms": "-rw-r--r--",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shioenv.report.tables import Table
-from shioenv.report.text import count, fixed, rounded, share
+from shioenv.text import count, fixed, rounded, share
 
 TABLE = Table("Some", "A note.", ("name", "value"), [("a|b", "1"), ("<c>\x1b", "-")])
 

@@ -107,7 +107,7 @@ def test_the_weakest_agent_knows_names_alone() -> None:
 def test_an_agent_is_described_by_all_that_decides_what_it_types(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("shioenv.evaluation.endpoint.Endpoint.check", lambda endpoint: None)
+    monkeypatch.setattr("shioenv.endpoint.Endpoint.check", lambda endpoint: None)
     monkeypatch.setenv("OPENAI_BASE_URL", "http://a")
     one = description_of(agents.prompted("m"))
     assert one == description_of(agents.prompted("m", "http://a"))

@@ -30,9 +30,9 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch
 from shioenv.errors import Abstained, ModelError
 from shioenv.evaluation.evaluate import read_evaluation
+from shioenv.evaluation.overlap import trained_on
 from shioenv.evaluation.predictors.seq2seq import WrittenPredictor
 from shioenv.evaluation.suite import write_suite
-from shioenv.evaluation.training import trained_on
 from shioenv.model.files import load_model, load_seq2seq, opened, pack
 from shioenv.model.model import Model
 from shioenv.model.sequence.codec import Codec, Writing

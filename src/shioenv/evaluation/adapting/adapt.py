@@ -16,11 +16,11 @@ from typing import Any
 
 from shioenv.bash.places import PlacedWord, Places, read_places
 from shioenv.bash.words import split_words
+from shioenv.dataset.questions import Question
 from shioenv.errors import UsageError
 from shioenv.evaluation.adapting.names import SystemNames
 from shioenv.evaluation.adapting.roles import roles_of
 from shioenv.evaluation.adapting.unfit import unfit
-from shioenv.evaluation.questions import Question
 from shioenv.files.documents import parse_toml
 from shioenv.files.durable import atomic_write, storage_errors
 from shioenv.grammar.spelling import SHOWN, SUBSTITUTION, VARIABLE, plain

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from shioenv.bash.words import quoted
+from shioenv.domain.predictor import PatchLevel, find_predictor, predictor_names
 from shioenv.errors import PredictorError, did_you_mean
 from shioenv.evaluation.asking import Bounds, PredictorPool, Ready
 from shioenv.evaluation.conform.findings import (
@@ -29,20 +30,19 @@ from shioenv.evaluation.conform.verdicts import (
     DifferenceClass,
     classes_of,
 )
-from shioenv.evaluation.metrics import PatchLevel, Said
-from shioenv.evaluation.predictor import predictor_names
+from shioenv.evaluation.metrics import Said
 from shioenv.execution.job import Tell, processes_here, silent
 from shioenv.files.unfinished import unfinished
 from shioenv.protocols import EXECUTION
 from shioenv.recording.cache import sources_digest
-from shioenv.report.text import rounded
 from shioenv.synthesis.cases import KINDS
 from shioenv.system.store import System, find_system
+from shioenv.text import rounded
 
 USUAL = Bounds()
 EVERYTHING = Choice()
 
-_SOURCES = ("bash", "composition", "evaluation", "grammar", "model", "synthesis")
+_SOURCES = ("shioenv.bash", "shioenv.evaluation", "shioenv.grammar", "shioenv.synthesis")
 """The packages whose code decides, beside what executes, which cases are asked and what is said."""
 
 Progress = Callable[[str, int, int], None]
@@ -149,12 +149,14 @@ class CaseComparison:
 def predictor_of(against: str) -> str:
     """The predictor that a text names, which may be a command without `command:` before it.
 
-    Errors: PredictorError where the text names neither a predictor nor a program.
+    Errors: PredictorError where the text names neither a predictor nor a program. MissingExtraError
+    as `find_predictor`.
     """
     head, _, text = against.partition(":")
-    names = predictor_names()
-    if head in names and head != "command":
-        return against
+    if head != "command":
+        with suppress(PredictorError):
+            find_predictor(head)
+            return against
     command = text if head == "command" else against
     with suppress(ValueError):  # unclosed quotes: the predictor reports them
         program = "".join(shlex.split(command)[:1])
@@ -167,7 +169,7 @@ def predictor_of(against: str) -> str:
                 )
             raise PredictorError(
                 f"no predictor and no program is called {program!r}",
-                hint=did_you_mean(program, names),
+                hint=did_you_mean(program, predictor_names()),
             )
     return f"command:{command}"
 
@@ -202,6 +204,7 @@ def compared(
             truth = truth_of(
                 machine, choice, lambda done, total: progress("cases executed", done, total)
             )
+            package = find_predictor(name).module.partition(".")[0]
             plan = {
                 "system": built.digest,
                 "against": name,
@@ -209,7 +212,7 @@ def compared(
                 "level": level.value,
                 "cases": asdict(choice),
                 "seconds": asdict(bounds),
-                "sources": [EXECUTION, sources_digest(_SOURCES)],
+                "sources": [EXECUTION, sources_digest(*_SOURCES, package)],
             }
             with (
                 unfinished("conform", plan) as kept,

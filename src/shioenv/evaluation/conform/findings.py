@@ -12,6 +12,7 @@ from typing import Any
 
 from shioenv.bash.words import quoted
 from shioenv.domain.behavior import Behavior
+from shioenv.domain.predictor import PatchLevel
 from shioenv.evaluation.asking import Ready
 from shioenv.evaluation.conform.shrink import (
     Compared,
@@ -23,12 +24,12 @@ from shioenv.evaluation.conform.shrink import (
 )
 from shioenv.evaluation.conform.verdicts import CaseVerdict, Classes
 from shioenv.evaluation.mask import text_of
-from shioenv.evaluation.metrics import PatchLevel, Said, Status
+from shioenv.evaluation.metrics import Said, Status
 from shioenv.evaluation.patches import changed_files, operations
 from shioenv.report.samples import changes
 from shioenv.report.tables import grouped
-from shioenv.report.text import visible
 from shioenv.system.store import IndexEntry, System
+from shioenv.text import visible
 
 CASES = 5
 """Inputs that a finding names of its cases, at most."""

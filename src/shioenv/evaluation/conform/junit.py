@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 from shioenv.evaluation.conform.comparison import CaseComparison
 from shioenv.evaluation.conform.verdicts import CaseVerdict
 from shioenv.report.tables import grouped
-from shioenv.report.text import visible
+from shioenv.text import visible
 
 
 def junit(comparison: CaseComparison) -> bytes:

@@ -6,7 +6,7 @@ from shioenv.evaluation.conform.comparison import CaseComparison
 from shioenv.report.drawing import require_libraries
 from shioenv.report.samples import script_json
 from shioenv.report.template import LIBRARIES, rendered
-from shioenv.report.text import visible
+from shioenv.text import visible
 
 
 def page(comparison: CaseComparison) -> str:

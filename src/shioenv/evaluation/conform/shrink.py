@@ -21,6 +21,7 @@ from shioenv.bash.words import quoted
 from shioenv.domain.argument import Argument
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import REDIRECTIONS, SEPARATORS, Input, Role
+from shioenv.domain.predictor import PatchLevel
 from shioenv.evaluation.asking import PredictorPool
 from shioenv.evaluation.conform.truth import (
     AskedCase,
@@ -30,7 +31,7 @@ from shioenv.evaluation.conform.truth import (
 )
 from shioenv.evaluation.conform.verdicts import Classes, classes_of
 from shioenv.evaluation.evaluate import said_json, said_of
-from shioenv.evaluation.metrics import PatchLevel, Said
+from shioenv.evaluation.metrics import Said
 from shioenv.files.unfinished import Parts
 from shioenv.system.store import IndexEntry, System
 

@@ -196,7 +196,7 @@ def _completed(
 
 
 def _kept(system: System, choice: Choice) -> Path:
-    drawing = [choice.commands, choice.seed, sources_digest(("grammar", "synthesis"))]
+    drawing = [choice.commands, choice.seed, sources_digest("shioenv.grammar", "shioenv.synthesis")]
     about = [FORMAT, system.digest, asdict(LIMITS), asdict(RUNS), EXECUTION, drawing]
     digest = hashlib.sha256(json.dumps(about).encode()).hexdigest()
     return cache_directory() / "truths" / digest[:24] / "cases.ndjson"

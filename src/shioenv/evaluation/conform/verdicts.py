@@ -7,9 +7,10 @@ from enum import StrEnum
 
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.pointer import pointer
+from shioenv.domain.predictor import PatchLevel
 from shioenv.evaluation.conform.truth import TruthCase
 from shioenv.evaluation.mask import text_of
-from shioenv.evaluation.metrics import PatchLevel, Said, Status
+from shioenv.evaluation.metrics import Said, Status
 from shioenv.evaluation.patches import (
     changed_contents,
     changed_files,

@@ -16,10 +16,9 @@ from typing import Any, TypeVar
 
 from shioenv.bash.words import quoted
 from shioenv.domain.behavior import Behavior
+from shioenv.domain.predictor import PatchLevel, Setting
 from shioenv.domain.runner import State
 from shioenv.errors import MissingExtraError
-from shioenv.evaluation.metrics import PatchLevel
-from shioenv.evaluation.predictor import Setting
 from shioenv.evaluation.predictors.tree import ShownFile, changes, is_program, loaded
 from shioenv.system.store import IndexEntry, find_system
 

@@ -10,10 +10,9 @@ from pathlib import Path
 
 from shioenv.domain.answers import answer_from
 from shioenv.domain.behavior import Behavior
+from shioenv.domain.predictor import PatchLevel, Setting
 from shioenv.domain.runner import Answer, State
 from shioenv.errors import PredictorError, ShioenvError
-from shioenv.evaluation.metrics import PatchLevel
-from shioenv.evaluation.predictor import Setting
 from shioenv.evaluation.predictors.lines import LineProcess
 from shioenv.evaluation.predictors.tree import laid_out
 from shioenv.system.store import find_system

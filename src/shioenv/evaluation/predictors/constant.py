@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from shioenv.domain.behavior import Behavior
+from shioenv.domain.predictor import PatchLevel, Setting
 from shioenv.domain.runner import State
-from shioenv.evaluation.metrics import PatchLevel
-from shioenv.evaluation.predictor import Setting
 from shioenv.evaluation.utilities import utilities
 
 

@@ -30,10 +30,9 @@ from shioenv.domain.inputs import started
 from shioenv.domain.names import file_key
 from shioenv.domain.patch import ContextPatch, Operation
 from shioenv.domain.pointer import escape
+from shioenv.domain.predictor import PatchLevel, Setting
 from shioenv.domain.runner import State
 from shioenv.errors import AnswerError
-from shioenv.evaluation.metrics import PatchLevel
-from shioenv.evaluation.predictor import Setting
 from shioenv.evaluation.predictors.lines import LineProcess, installed, told
 from shioenv.grammar.library import names_of_grammars
 from shioenv.system.store import System, find_system

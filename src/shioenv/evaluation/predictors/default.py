@@ -10,10 +10,9 @@ from dataclasses import replace
 from shioenv.composition.replay import written
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch
-from shioenv.domain.runner import State
+from shioenv.domain.predictor import Setting, make_predictor
+from shioenv.domain.runner import Runner, State
 from shioenv.errors import Abstained, PredictorError
-from shioenv.evaluation.predictor import Setting
-from shioenv.evaluation.predictors.bashkit import Bashkit
 from shioenv.model.files import DEFAULT, card_of, load_model
 from shioenv.model.model import Model
 from shioenv.model.sequence.seq2seq import answer_in_one_thread
@@ -27,7 +26,7 @@ STAGES = "bashkit"
 class Emulated:
     """Answers commands that read a pipe by an emulator; abstains where a command changes files."""
 
-    def __init__(self, bashkit: Bashkit) -> None:
+    def __init__(self, bashkit: Runner) -> None:
         self._bashkit = bashkit
 
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
@@ -86,7 +85,7 @@ def emulator(name: str, system: str | None) -> Emulated:
     if name != STAGES:
         raise PredictorError(f"stages cannot be by {name!r}", hint=f"stages={STAGES}")
     built = find_system(system)
-    return Emulated(Bashkit(Setting("", built.name, built.declaration.start_directory)))
+    return Emulated(make_predictor(STAGES, built.name, built.declaration.start_directory))
 
 
 def _share(text: str) -> float:

@@ -12,10 +12,9 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.names import file_key
 from shioenv.domain.patch import ContextPatch, Operation
 from shioenv.domain.pointer import escape
+from shioenv.domain.predictor import PatchLevel, Setting
 from shioenv.domain.runner import State
 from shioenv.errors import HostError
-from shioenv.evaluation.metrics import PatchLevel
-from shioenv.evaluation.predictor import Setting
 from shioenv.evaluation.predictors.lines import LineProcess, installed, told
 from shioenv.evaluation.predictors.tree import is_program, loaded
 from shioenv.system.store import System, find_system

@@ -16,8 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
+from shioenv.domain.predictor import Setting
 from shioenv.errors import AnswerError, HostError, PredictorError
-from shioenv.evaluation.predictor import Setting
 from shioenv.execution.supervised import ended, supervised
 from shioenv.files.cache import cache_directory
 from shioenv.files.documents import parse_json

@@ -18,12 +18,10 @@ from shioenv.behavior.observe import open_sandbox
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import started
 from shioenv.domain.patch import ContextPatch
+from shioenv.domain.predictor import PatchLevel, Setting, make_predictor
 from shioenv.domain.runner import State
+from shioenv.endpoint import Endpoint, ReplyFile
 from shioenv.errors import AnswerError, PatchError, PredictorError
-from shioenv.evaluation.endpoint import Endpoint, ReplyFile
-from shioenv.evaluation.metrics import PatchLevel
-from shioenv.evaluation.predictor import Setting
-from shioenv.evaluation.predictors.memory import Remembering, memory
 from shioenv.files.cache import cache_directory
 
 SHOWN = 5
@@ -149,8 +147,10 @@ class PromptedModel:
         self._start = setting.start
         self._contexts: dict[tuple[str, tuple[str, ...]], str] = {}
         self._endpoint = Endpoint("the predictor llm", options.url)
-        near = Setting(options.memory, setting.system, setting.start)
-        self._memory: Remembering | None = memory(near) if options.memory else None
+        self._memory: Any = None
+        """The predictor `memory`, which gives the nearest records; None: no record is shown."""
+        if options.memory:
+            self._memory = make_predictor(f"memory:{options.memory}", setting.system, setting.start)
 
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
         """The behavior that the model's reply says.

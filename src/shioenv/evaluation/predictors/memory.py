@@ -14,10 +14,9 @@ from pathlib import Path
 from shioenv.composition.call import Call
 from shioenv.dataset.manifest import MANIFEST, finished_manifest
 from shioenv.domain.behavior import Behavior
+from shioenv.domain.predictor import PatchLevel, Setting
 from shioenv.domain.runner import Answer, State
 from shioenv.errors import Abstained, PredictorError
-from shioenv.evaluation.metrics import PatchLevel
-from shioenv.evaluation.predictor import Setting
 from shioenv.files.cache import cache_directory
 from shioenv.files.durable import locked, storage_errors
 from shioenv.files.sealed import is_sealed, keep_private, seal
@@ -59,8 +58,8 @@ class Remembering:
         self.version = version
         self.world = world or memory.world
         """The machine that is asked about, which may be another than that of the records."""
-        self.training = str(training[0] if len(training) == 1 else memory.index.directory)
-        """The dataset, or the memory's directory: the inputs that `em_new_text` leaves out."""
+        self.training = str(training[0]) if len(training) == 1 else memory.index.training
+        """The dataset, or the memory's inputs, which `em_new_text` leaves out."""
         self.memory, self._fills = memory, fills
 
     def run(self, shell_input: str, state: State | None = None) -> Behavior:

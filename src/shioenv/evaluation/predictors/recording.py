@@ -9,10 +9,9 @@ from pathlib import Path
 
 from shioenv.domain.answers import answer_from
 from shioenv.domain.behavior import Behavior
+from shioenv.domain.predictor import PatchLevel, Setting
 from shioenv.domain.runner import Answer, State
 from shioenv.errors import Abstained, PredictorError
-from shioenv.evaluation.metrics import PatchLevel
-from shioenv.evaluation.predictor import Setting
 from shioenv.files.documents import parse_json
 from shioenv.files.regular import LARGEST_LIST, lines_of, read_regular
 

@@ -10,15 +10,15 @@ from dataclasses import replace
 
 from shioenv.composition.inputs import Composition
 from shioenv.domain.behavior import Behavior
+from shioenv.domain.predictor import PatchLevel, Setting
 from shioenv.domain.runner import Answer, State
 from shioenv.errors import PredictorError
-from shioenv.evaluation.metrics import PatchLevel
-from shioenv.evaluation.predictor import Setting
 from shioenv.model.files import card_of, load_seq2seq, located, opened
 from shioenv.model.memory.memory import Memory
 from shioenv.model.sequence.seq2seq import Seq2seq, answer_in_one_thread
 from shioenv.model.worlds import world_called
 from shioenv.system.store import find_system
+from shioenv.training.examples import Seen
 from shioenv.training.preparing import now_of
 
 
@@ -35,8 +35,8 @@ class WrittenPredictor:
         self.version = version
         self._model = model
         self._composition = Composition(model, model.world.state())
-        self.training = str(model.directory)
-        """The model's directory, which tells what the model was trained on."""
+        self.training = Seen(model.directory)
+        """What the model was trained on."""
 
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
         """The behavior alone."""

@@ -17,7 +17,6 @@ from shioenv.behavior.diff import diff_documents
 from shioenv.domain.behavior import Behavior
 from shioenv.errors import Abstained
 from shioenv.fronts.events import LONGEST
-from shioenv.fronts.seat import Seat
 from shioenv.fronts.ssh import wires
 from shioenv.fronts.ssh.asked_files import AskedFiles, ScpAnswers, SftpAnswers
 from shioenv.fronts.ssh.calls import Caller, LoginCall
@@ -27,6 +26,7 @@ from shioenv.fronts.ssh.sessions import Ended, House, SshChannel, Visitor, end
 from shioenv.fronts.ssh.uploads import PROTOCOL, tap_of
 from shioenv.live.asked import AskedShell, HybridShell
 from shioenv.live.resident import ResidentShell
+from shioenv.live.seat import Seat
 from shioenv.live.shell import Shell
 from shioenv.live.shells import answered_by
 from shioenv.sandbox.base import LONGEST_INPUT

@@ -17,14 +17,13 @@ from functools import partial
 from typing import Final
 
 from shioenv.bash.words import quoted
-from shioenv.composition.modes import mode_of
-from shioenv.domain.context import FileEntry
+from shioenv.domain.context import FileEntry, instant
+from shioenv.domain.modes import mode_of
 from shioenv.errors import Abstained
-from shioenv.fronts.seat import Seat
 from shioenv.fronts.ssh.machines import Account
 from shioenv.fronts.ssh.uploads import LARGEST, NO_ROOM, NOT_WHOLE, Uploads
 from shioenv.live.asked import AskedShell
-from shioenv.model.facts import instant
+from shioenv.live.seat import Seat
 
 HANDLES: Final = 64
 """Files and directories of a session that are open at once; ours."""

@@ -13,9 +13,9 @@ from shioenv.bash.words import quoted
 from shioenv.behavior.lines import Lines
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.domain.behavior import Behavior
-from shioenv.fronts.seat import Seat
 from shioenv.live.entered import RUN, SAY_STATUS, START_SECONDS, send_first
 from shioenv.live.resident import ResidentShell
+from shioenv.live.seat import Seat
 from shioenv.sandbox.base import MEBIBYTE, Entered, Limits
 from shioenv.system.store import System
 

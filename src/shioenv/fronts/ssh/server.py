@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from shioenv.errors import HostError, ServingError, ShioenvError
-from shioenv.fronts.ending import adopt_orphans
+from shioenv.execution.process import adopt_orphans
 from shioenv.fronts.events import EventLog, duration, origin
 from shioenv.fronts.logged import LOG
 from shioenv.fronts.ssh import wires

@@ -18,11 +18,11 @@ from shioenv.errors import SandboxError, ShioenvError
 from shioenv.files.events import TYPED
 from shioenv.fronts.events import EventLog, Origin, duration
 from shioenv.fronts.logged import RECORDINGS
-from shioenv.fronts.seat import Seat
 from shioenv.fronts.ssh.calls import Caller, LoginCall
 from shioenv.fronts.ssh.machines import Account, Machines, VisitorMachine
 from shioenv.fronts.ssh.recordings import ChannelRecording
 from shioenv.fronts.ssh.uploads import HELD, LARGEST, Room, Uploads
+from shioenv.live.seat import Seat
 from shioenv.live.shell import Shell
 from shioenv.live.shells import Shells, interrupt
 

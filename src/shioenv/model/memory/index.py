@@ -15,7 +15,7 @@ import struct
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Annotated, Any, Required, TypedDict
 
@@ -23,6 +23,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from shioenv.bash.normal import InputForms
 from shioenv.errors import ModelError
 from shioenv.files.members import array_member, arrays_member, json_member, judged
 from shioenv.files.regular import open_regular
@@ -168,6 +169,10 @@ def holds_index(directory: str | Path) -> bool:
     return (Path(directory) / _HEAD).exists()
 
 
+def _texts(directory: Path) -> Iterator[str]:
+    return Index(directory).texts()
+
+
 class Index:
     """The executed inputs in a directory. Opening reads the head and checks the rows."""
 
@@ -220,6 +225,11 @@ class Index:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    @property
+    def training(self) -> InputForms:
+        """The records' inputs, as the `training` of a predictor that answers by them."""
+        return InputForms(str(self.directory), partial(_texts, self.directory))
 
     def texts(self) -> Iterator[str]:
         """The input of each record, without its start directory."""

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from shioenv.domain.context import MONTHS, OF_DATE, FileEntry, date_of
+from shioenv.domain.context import MONTHS, OF_DATE, FileEntry, date_of, instant
 from shioenv.domain.pointer import pointer
-from shioenv.model.facts import Tree, instant
+from shioenv.model.facts import Tree
 from shioenv.model.memory.functions.formats import stamp
 from shioenv.model.memory.functions.language import (
     Language,

@@ -7,9 +7,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 
-from shioenv.composition.modes import mode_of
-from shioenv.domain.context import FileEntry
-from shioenv.model.facts import instant
+from shioenv.domain.context import FileEntry, instant
+from shioenv.domain.modes import mode_of
 from shioenv.model.memory.functions.language import (
     Directive,
     FormattedFile,

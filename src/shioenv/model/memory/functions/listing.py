@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from shioenv.bash.patterns import matches
-from shioenv.domain.context import OF_DATE, FileEntry
+from shioenv.domain.context import OF_DATE, FileEntry, instant
 from shioenv.domain.work import spend
-from shioenv.model.facts import Tree, instant, rounded
+from shioenv.model.facts import Tree, rounded
 from shioenv.model.memory.functions.formats import kibibytes, stamp
 from shioenv.model.memory.functions.language import (
     Language,

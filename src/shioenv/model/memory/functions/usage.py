@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from shioenv.bash.patterns import matches
-from shioenv.domain.context import FileEntry
+from shioenv.domain.context import FileEntry, instant
 from shioenv.domain.work import spend
-from shioenv.model.facts import Operand, Tree, instant, rounded
+from shioenv.model.facts import Operand, Tree, rounded
 from shioenv.model.memory.functions.formats import kibibytes
 from shioenv.model.memory.functions.language import (
     Language,

@@ -10,11 +10,11 @@ from datetime import timedelta
 from functools import lru_cache
 
 from shioenv.bash.patterns import matches
-from shioenv.composition.modes import changed_mode, mode_of
-from shioenv.domain.context import FileEntry
+from shioenv.domain.context import FileEntry, instant
+from shioenv.domain.modes import changed_mode, mode_of
 from shioenv.domain.pointer import pointer
 from shioenv.domain.work import spend
-from shioenv.model.facts import Operand, Tree, instant
+from shioenv.model.facts import Operand, Tree
 from shioenv.model.memory.functions.formats import ATTRIBUTES, ROUGH, unescaped, written
 from shioenv.model.memory.functions.language import (
     FormattedFile,

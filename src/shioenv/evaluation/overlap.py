@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from shioenv.bash.normal import normal
+from shioenv.bash.normal import InputForms, normal
 from shioenv.dataset.leakage import inputs_of
 from shioenv.domain.inputs import without_start
+from shioenv.domain.predictor import Training
 from shioenv.evaluation.suite import Suite
-from shioenv.model.memory.index import Index, holds_index
-from shioenv.training.examples import SEEN, Seen
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,35 +40,14 @@ class TrainedOn:
         return cls(document["data"], document["inputs"], text, form)
 
 
-def trained_on(suite: Suite, data: str | Path) -> TrainedOn:
-    """Which cases of a suite stand in a dataset, a file of inputs, or the directory of a model.
+def trained_on(suite: Suite, training: Training | str | Path) -> TrainedOn:
+    """Which cases of a suite a predictor was trained on.
 
-    Of a model each input counts once. Errors: those of `leakage`; ModelError.
+    `training` is a `Predictor.training`. Errors: those of `leakage`, or of the `Training`.
     """
+    if not isinstance(training, Training):
+        training = InputForms(str(training), partial(inputs_of, training))
     asked = [without_start(case.question.input)[1] for case in suite.cases]
-    if (Path(data) / SEEN).exists():
-        seen = Seen(Path(data))
-        return _training(data, len(seen), asked, seen.has_text, seen.has_form)
-    texts: set[str] = set()
-    forms: set[str | None] = set()
-    count = 0
-    for text in Index(Path(data)).texts() if holds_index(data) else inputs_of(data):
-        texts.add(" ".join(text.split()))
-        forms.add(normal(text))
-        count += 1
-    forms.discard(None)
-    return _training(
-        data, count, asked, lambda text: " ".join(text.split()) in texts, forms.__contains__
-    )
-
-
-def _training(
-    data: str | Path,
-    inputs: int,
-    asked: Sequence[str],
-    has_text: Callable[[str], bool],
-    has_form: Callable[[str | None], bool],
-) -> TrainedOn:
-    known = frozenset(place for place, text in enumerate(asked) if has_text(text))
-    formed = frozenset(place for place, text in enumerate(asked) if has_form(normal(text)))
-    return TrainedOn(str(data), inputs, known, known | formed)
+    known = frozenset(place for place, text in enumerate(asked) if training.has_text(text))
+    formed = frozenset(place for place, text in enumerate(asked) if training.has_form(normal(text)))
+    return TrainedOn(training.data, len(training), known, known | formed)

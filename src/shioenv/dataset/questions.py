@@ -1,18 +1,16 @@
-"""Inputs of a suite before they are run: each with the state in which it is asked."""
+"""Lists of inputs that are yet to be run, each with the state in which it is asked."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from shioenv.bash.normal import is_single
 from shioenv.errors import SuiteError, UsageError
-from shioenv.evaluation.utilities import utilities
 from shioenv.files.documents import parse_json
 from shioenv.files.regular import LARGEST_LIST, lines_of, read_regular
 
@@ -39,11 +37,6 @@ class Question:
     """The inputs that were typed before in the same shell, oldest first."""
     extra: Mapping[str, Any] = field(default_factory=dict)
     """Whatever else the file says of the input."""
-
-    @cached_property
-    def utilities(self) -> tuple[str, ...]:
-        """The utilities that the input calls."""
-        return utilities(self.input)
 
     def to_json(self) -> dict[str, Any]:
         """The question as a line of a file; `question_of` reads it."""
@@ -111,7 +104,7 @@ def _read(inputs: str | Path) -> Iterator[Question]:
         part = name.removeprefix(PUBLIC).removeprefix("-")
         if part not in ("", "dev", "test"):
             raise UsageError(f"no inputs are called {name}", hint="public, public-dev, public-test")
-        lines = _lines(files("shioenv.evaluation").joinpath("suites/public.jsonl"), name)
+        lines = _lines(files("shioenv.dataset").joinpath("inputs/public.jsonl"), name)
         for question in _questions(lines, name):
             if part in ("", question.extra.get("split")):
                 yield question

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from fronts_tasks import sandboxes
 
-from shioenv.fronts.seat import CommandTimeoutError, Seat, finished, runner_seat, started
 from shioenv.live.entered import Command, EnteredMachine, group_of
+from shioenv.live.seat import CommandTimeoutError, Seat, finished, runner_seat, started
 from shioenv.sandbox.base import MEBIBYTE, Entered, Limits
 from shioenv.system.store import System
 
