@@ -175,8 +175,8 @@ class Subcommands:
         if not KNOWN.get(path):
             inside = {each for each in KNOWN if KNOWN[each]} | self._contributions.keys()
             paths = {each for each in inside if each.startswith(f"{word}.")}
-        for each in paths & own:
-            self._leave_out(self._contributions[each], "shioenv")
+            for each in paths & own & self._contributions.keys():
+                self._leave_out(self._contributions[each], "shioenv")
         return {each: self._app(each) for each in _ordered(paths - own)}
 
     def _app(self, path: str) -> typer.Typer | None:
