@@ -68,7 +68,7 @@ def test_help_of_one_subcommand_loads_no_other() -> None:
     code += "try: main()\nexcept SystemExit: pass\n"
     code += "print([n for n in sys.modules if n.startswith('shioenv.cli.')])"
     said = python(f"import sys; exec({code!r})").splitlines()[-1]
-    own = ("main", "interrupts", "commands", "guests", "printing", "predict", "shared")
+    own = ("main", "interrupts", "commands", "subcommands", "printing", "predict", "shared")
     assert set(literal_eval(said)) == {f"shioenv.cli.{name}" for name in own}
 
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from shioenv.cli import guests, printing
+from shioenv.cli import printing, subcommands
 from shioenv.cli.interrupts import BROKEN_PIPE, INTERRUPTED, interruptible, is_reader_gone
 from shioenv.errors import ShioenvError
 
@@ -132,7 +132,7 @@ def application(word: str = "", inner: str = "") -> typer.Typer:
     app.callback()(_options)
     if word == "--version" or (word, inner) == ("version", ""):
         return app
-    found = guests.Subcommands()
+    found = subcommands.Subcommands()
     for part in found.subcommands(word, inner):
         app.add_typer(part)
     if "_SHIOENV_COMPLETE" not in os.environ:

@@ -18,9 +18,9 @@ from typer.testing import CliRunner, Result
 from shioenv.cli import printing, shared
 from shioenv.cli import run as run_module
 from shioenv.cli.commands import application
-from shioenv.cli.guests import KNOWN
 from shioenv.cli.main import app
 from shioenv.cli.reference import commands
+from shioenv.cli.subcommands import KNOWN
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.runner import State

@@ -8,6 +8,7 @@ with, and may hold others.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Mapping
 from copy import copy
@@ -174,8 +175,8 @@ class Subcommands:
         if not KNOWN.get(path):
             inside = {each for each in KNOWN if KNOWN[each]} | self._contributions.keys()
             paths = {each for each in inside if each.startswith(f"{word}.")}
-        for each in paths & own:
-            self._leave_out(self._contributions[each], "shioenv")
+            for each in paths & own & self._contributions.keys():
+                self._leave_out(self._contributions[each], "shioenv")
         return {each: self._app(each) for each in _ordered(paths - own)}
 
     def _app(self, path: str) -> typer.Typer | None:
@@ -218,7 +219,7 @@ class Subcommands:
         found: dict[str, Contribution] = {}
         for each in sorted(
             {
-                Contribution(point.name, point.value, point.dist.name if point.dist else "")
+                Contribution(point.name, point.value, (point.dist and point.dist.name) or "")
                 for point in entry_points(group=GROUP)
             },
             key=lambda each: (each.path, each.package not in _owners(each.path), each.package),
@@ -227,8 +228,10 @@ class Subcommands:
                 self._leave_out(each, "shioenv")
             elif each.path in found:
                 self._leave_out(each, found[each.path].package)
-            elif each.path.count(".") > 1:
-                self.faults[each.path] = f"{spoken(each.path)} of {each.package}: one word too many"
+            elif not re.fullmatch(r"\w[\w-]*(\.\w[\w-]*)?", each.path):
+                self.faults[each.path] = (
+                    f"{each.path!r} of {each.package} is not used: not NAME or GROUP.NAME"
+                )
             else:
                 found[each.path] = each
         return found

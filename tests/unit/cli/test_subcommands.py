@@ -14,11 +14,11 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from shioenv.cli import guests
+from shioenv.cli import subcommands
 from shioenv.cli.commands import application
 from shioenv.errors import install_command
 
-CORE = [path for path, extra in guests.KNOWN.items() if not extra and "." not in path]
+CORE = [path for path, extra in subcommands.KNOWN.items() if not extra and "." not in path]
 MODULE = """\
 import typer
 
@@ -60,7 +60,9 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
         metadata.mkdir()
         (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0")
         lines = [f"{command} = {value or f'{module}:app'}" for command in commands]
-        (metadata / "entry_points.txt").write_text("\n".join([f"[{guests.GROUP}]", *lines, ""]))
+        (metadata / "entry_points.txt").write_text(
+            "\n".join([f"[{subcommands.GROUP}]", *lines, ""])
+        )
 
     return add
 
@@ -68,7 +70,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
 @pytest.fixture
 def core_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """No other package has declared anything."""
-    monkeypatch.setattr(guests, "GROUP", "shioenv.none")
+    monkeypatch.setattr(subcommands, "GROUP", "shioenv.none")
 
 
 class Called:
@@ -111,7 +113,7 @@ def test_a_missing_package_is_named_in_one_line(
     assert result.exit_code == 3
     assert result.stdout == ""
     (line,) = result.stderr.splitlines()
-    depth = 2 if ".".join(words[:2]) in guests.KNOWN else 1
+    depth = 2 if ".".join(words[:2]) in subcommands.KNOWN else 1
     command = " ".join(["shioenv", *words[:depth]])
     assert line == (
         f"error: {command} needs shioenv-{extra}, which is not installed: "
@@ -144,9 +146,9 @@ def test_a_missing_format_of_imports_is_named_in_one_line(
 
 
 def test_known_commands_come_in_the_order_of_the_table() -> None:
-    assert listed() == [path for path in guests.KNOWN if "." not in path]
+    assert listed() == [path for path in subcommands.KNOWN if "." not in path]
     for word in ("grammar", "serve"):
-        paths = [path for path in guests.KNOWN if path.startswith(f"{word}.")]
+        paths = [path for path in subcommands.KNOWN if path.startswith(f"{word}.")]
         assert [f"{word}.{name}" for name in listed(word)] == paths
     assert listed("dataset")[-1] == "report"
 
@@ -213,6 +215,15 @@ def test_the_first_of_two_packages_with_one_command_is_used(install: Install) ->
     ]
     assert "Say who this is." not in Called("predict", "--help").stdout
     assert "Say who this is." not in Called("dataset", "stats", "--help").stdout
+
+
+@pytest.mark.parametrize("name", [".", ".one", "one.", "one.two.three", "-x", "one two"])
+def test_a_name_that_no_command_can_have(install: Install, name: str) -> None:
+    install("zoo", name)
+    result = Called("--help")
+    assert result.exit_code == 0
+    assert result.stderr == f"{name!r} of zoo is not used: not NAME or GROUP.NAME\n"
+    assert listed()[-1] == "predict"
 
 
 def test_completion_gets_no_remarks(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
