@@ -1,20 +1,21 @@
 .DEFAULT_GOAL := help
-.PHONY: setup setup-all demo test test-skipped test-user test-fronts test-train fresh check docs site committed filter release grammars-report docs-test nightly bench bench-generate bench-serve evaluate scoreboard soak clean help
+.PHONY: setup setup-all demo test test-alone test-skipped test-user test-fronts test-train fresh check docs site committed filter release grammars-report docs-test nightly bench bench-generate bench-serve evaluate scoreboard soak clean help
 
 BIN := .venv/bin
 PYTEST = $(BIN)/pytest -n $$(($$(nproc) + 1)) --dist loadgroup  # much of it waits
 SKIPPED := build/skipped-tests
-NATIVE := $(wildcard src/shioenv/native/*/*.c src/shioenv/native/*/*.h)
+PACKAGES := $(wildcard packages/*/pyproject.toml)
+NATIVE := $(wildcard packages/*/src/*/native/*/*.c packages/*/src/*/native/*/*.h packages/*/hatch_build.py)
 
 # It ends within five minutes on two cores, downloads included.
 DEMO := --sampler gcs --count 1000 --seed 7
 
-.venv/.packages: pyproject.toml hatch_build.py scripts/setup.sh
+.venv/.packages: pyproject.toml $(PACKAGES) scripts/setup.sh
 	@scripts/setup.sh
 	@touch $@
 
-.venv/.native: .venv/.packages hatch_build.py $(NATIVE)
-	@$(BIN)/python hatch_build.py >/dev/null
+.venv/.native: .venv/.packages scripts/native.py $(NATIVE)
+	@$(BIN)/python scripts/native.py >/dev/null
 	@touch $@
 
 setup: .venv/.native ## prepare .venv and the default system (root installs what is missing)
@@ -31,8 +32,13 @@ demo: setup ## the main job: 1,000 inputs executed and scored into ./demo-datase
 	@echo
 	@$(BIN)/shioenv dataset show demo-dataset --count 5
 
+# PACKAGE=shioenv-model: that package's tests alone.
 test: setup ## the whole test suite
-	@$(PYTEST) --skipped-to=$(SKIPPED)
+	@$(PYTEST) $(if $(PACKAGE),packages/$(PACKAGE)/tests,--skipped-to=$(SKIPPED))
+
+# PACKAGE=shioenv-model: that one.
+test-alone: .venv/.native ## the tests of each package, in environments without those that it does not need
+	@$(BIN)/python scripts/alone.py $(PACKAGE)
 
 # After `make setup-all`. SKIPPED=FILE: the ids that another run wrote.
 test-skipped: setup ## the tests that were skipped; fails where setup-all left one without its program
@@ -41,11 +47,13 @@ test-skipped: setup ## the tests that were skipped; fails where setup-all left o
 
 # Where root and an ordinary user take other ways: sandboxes, previews, shells, packaging. At most four minutes on
 # two idle cores, with the system that a user builds first.
-BY_USER := tests/packaging tests/spec tests/adversarial/test_preview_attacks.py tests/adversarial/test_hostile_lines.py \
-	tests/adversarial/test_sentinels.py $(wildcard tests/system/test_preview*.py) tests/system/test_copies.py \
-	tests/system/test_doctor_refused.py tests/system/test_system_build.py \
-	$(patsubst %,tests/conformance/test_%.py,beside broken_sandboxes entered host_files killed_from_outside \
-	live machine_shown namespaces priorities processes runner shared_memory state_recorded terminal terminal_handed)
+BY_USER := tests/packaging \
+	$(addprefix packages/shioenv-agents/tests/,adversarial/test_preview_attacks.py conformance/test_entered.py \
+	system/test_copies.py system/test_preview.py system/test_preview_terminal.py) \
+	$(addprefix packages/shioenv/tests/,spec adversarial/test_hostile_lines.py adversarial/test_sentinels.py \
+	system/test_doctor_refused.py system/test_system_build.py \
+	$(patsubst %,conformance/test_%.py,beside broken_sandboxes host_files killed_from_outside live machine_shown \
+	namespaces priorities processes runner shared_memory state_recorded terminal terminal_handed))
 
 test-user: setup ## the tests that depend on who runs them: sandboxes, previews, shells, packaging
 	@$(PYTEST) $(BY_USER)
@@ -139,15 +147,15 @@ docs-test: setup ## run the commands and programs of docs/how-to and docs/tutori
 	@$(BIN)/python scripts/docs_test.py $(if $(SINCE),--since $(SINCE)) $(if $(FULL),--full) \
 		$(if $(WITHIN),--within $(WITHIN)) $(if $(HAVE),--have "$(HAVE)") $(PAGES)
 
-nightly: ## as root: what is too long for .ci/run: fresh on all machines, all pages with their numbers
-	@status=0; $(MAKE) --no-print-directory fresh || status=$$?; \
+nightly: ## as root: what is too long for .ci/run: fresh on all machines, each package alone, all pages with numbers
+	@status=0; for target in fresh test-alone; do $(MAKE) --no-print-directory $$target || status=$$?; done; \
 	$(MAKE) --no-print-directory docs-test FULL=1 HAVE="$(if $(HAVE),$(HAVE),mirror, an idle machine)" && exit $$status
 
 release: ## build what a package index gets into dist/, try it, and say what to tag
 	@scripts/release.sh
 
 clean: ## remove what was made in this clone (built systems stay in the cache)
-	@rm -rf .venv .site demo-dataset evaluation build dist src/shioenv/native/bin
+	@rm -rf .venv .site .alone demo-dataset evaluation build dist packages/*/src/*/native/bin
 	@rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 help: ## show this

@@ -29,9 +29,9 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from shioenv.evaluation.predictors.cowrie import free_port, interpreter
 from shioenv.system.idmap import find_idmap, spawn_mapped
 from shioenv.system.store import System, find_system
+from shioenv_eval.predictors.cowrie import free_port, interpreter
 
 CLIENT = [
     "-F", "none", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null",

@@ -30,16 +30,15 @@ from difflib import unified_diff
 from pathlib import Path
 
 from believed import CLIENT, served
-
 from shioenv.bash.words import quoted
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
 from shioenv.domain.predictor import Setting
 from shioenv.domain.runner import State
 from shioenv.errors import AnswerError
-from shioenv.evaluation.predictors.cowrie import Cowrie
-from shioenv.fronts.ssh.machines import LIMITS, accounts, login_words
 from shioenv.live.entered import Command, EnteredMachine, Finished, Running
 from shioenv.system.store import System, find_system
+from shioenv_eval.predictors.cowrie import Cowrie
+from shioenv_serve.ssh.machines import LIMITS, accounts, login_words
 
 RUNS = 3
 LATER = 1.1

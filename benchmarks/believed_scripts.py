@@ -39,10 +39,9 @@ from pathlib import Path
 from typing import Any
 
 from believed import Client, cowrie, served, stock
-
 from shioenv.domain.predictor import Setting
-from shioenv.evaluation.predictors.cowrie import Cowrie
 from shioenv.system.store import System, find_system
+from shioenv_eval.predictors.cowrie import Cowrie
 
 SCRIPTS = Path(__file__).with_name("intruders.toml")
 ADDRESS = "192.88.99.7"

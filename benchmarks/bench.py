@@ -29,12 +29,11 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 import peers
-from spawner import Spawner
-
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
 from shioenv.files.cache import cache_directory
 from shioenv.system.idmap import find_idmap
 from shioenv.system.store import System, build_system, find_system
+from spawner import Spawner
 
 READING = (
     "true",

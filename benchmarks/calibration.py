@@ -15,7 +15,7 @@ import random
 import statistics
 from collections.abc import Sequence
 
-from shioenv.evaluation.evaluate import read_evaluation
+from shioenv_eval.evaluate import read_evaluation
 
 BINS, DRAWS = 10, 1000
 

@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 
 from shioenv.system.store import find_system
-from shioenv.tasks.certify import certified_judge, certify_tasks
-from shioenv.tasks.task import read_tasks
+from shioenv_agents.tasks.certify import certified_judge, certify_tasks
+from shioenv_agents.tasks.task import read_tasks
 
 
 def main() -> None:

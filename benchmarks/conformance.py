@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from shioenv.files.durable import atomic_write
-from shioenv.report.tables import Table
 from shioenv.text import count, fixed, share, visible
+from shioenv_eval.report.tables import Table
 
 ROOT = Path(__file__).parents[1]
 PAGES = ROOT / "docs" / "experiments"

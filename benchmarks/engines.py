@@ -22,13 +22,13 @@ from shioenv.dataset.job import Wanted, recording
 from shioenv.domain.context import Context
 from shioenv.execution.job import Executor, NumberedJob
 from shioenv.execution.local import LocalExecutor
-from shioenv.execution.ray_executor import RayExecutor
 from shioenv.grammar.library import PAPER, load_grammars
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.recording.line import Line
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.sample import sample
 from shioenv.system.store import find_system
+from shioenv_backends.ray_executor import RayExecutor
 
 Batch: TypeAlias = list[tuple[int, Wanted]]
 

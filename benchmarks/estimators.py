@@ -19,10 +19,10 @@ import statistics
 import sys
 
 from shioenv.behavior.observe import open_sandbox
-from shioenv.experiments.exact import KnownInput, executed, stream
-from shioenv.experiments.replay import InputReplay
 from shioenv.irreducibility.estimators import ESTIMATORS
 from shioenv.recording.bounds import LIMITS
+from shioenv_paper.exact import KnownInput, executed, stream
+from shioenv_paper.replay import InputReplay
 
 
 def collect(lengths: list[int], count: int, seed: int) -> list[KnownInput]:

@@ -14,8 +14,8 @@ from __future__ import annotations
 import argparse
 import statistics
 
-from shioenv.evaluation.evaluate import Evaluation, read_evaluation
-from shioenv.evaluation.statistics import Resampled
+from shioenv_eval.evaluate import Evaluation, read_evaluation
+from shioenv_eval.statistics import Resampled
 
 CONFIDENCES = (0.0, 0.3, 0.5, 0.7, 0.9, 0.95, 0.99, 1.01)
 """The last is more than any answer has: everything is executed, after the model was asked."""

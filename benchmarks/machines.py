@@ -18,8 +18,8 @@ from statistics import median
 
 from shioenv.sandbox.base import Limits, Request
 from shioenv.sandbox.default import default_sandbox
-from shioenv.sandbox.microvm.backend import MicrovmSandbox
 from shioenv.system.store import find_system
+from shioenv_backends.microvm.backend import MicrovmSandbox
 
 INPUTS = ("echo hi", "ls /etc | wc -l", "echo x > /tmp/f")
 WAYS = {

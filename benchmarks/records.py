@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 
 from shioenv.dataset.manifest import read_manifest
-from shioenv.evaluation.evaluate import answers_beneath, evaluate
-from shioenv.evaluation.suite import read_suite
-from shioenv.model.files import CARD, pack
-from shioenv.training.material import datasets_in
-from shioenv.training.memory import train_memory
+from shioenv_eval.evaluate import answers_beneath, evaluate
+from shioenv_eval.suite import read_suite
+from shioenv_model.files import CARD, pack
+from shioenv_model.training.material import datasets_in
+from shioenv_model.training.memory import train_memory
 
 
 def main() -> None:

@@ -19,11 +19,11 @@ from typing import Any
 
 import torch
 
-from shioenv.model.files import opened
-from shioenv.training import sequence
-from shioenv.training.examples import Examples
-from shioenv.training.fused import fused
-from shioenv.training.replay import ReplayedPasses
+from shioenv_model.files import opened
+from shioenv_model.training import sequence
+from shioenv_model.training.examples import Examples
+from shioenv_model.training.fused import fused
+from shioenv_model.training.replay import ReplayedPasses
 
 SHAPES, TIMED, REPEATS = 10, 5, 5
 WAYS: dict[str, tuple[bool, Callable[[Any], Any]]] = {

@@ -29,7 +29,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from shioenv.evaluation.predictors import cowrie
+from shioenv_eval.predictors import cowrie
 
 RUNNERS = {
     "machine": (),
@@ -103,7 +103,7 @@ def served(runner: str) -> Iterator[int]:
 @contextmanager
 def honeypot(home: Path, port: int, model: str) -> Iterator[subprocess.Popen[str]]:
     """Cowrie before an endpoint, and a visitor that is told what to type."""
-    predictors = str(files("shioenv.evaluation.predictors"))
+    predictors = str(files("shioenv_eval.predictors"))
     words = [str(cowrie.interpreter()), str(VISIT), predictors, str(home), str(cowrie.free_port())]
     words += [f"http://127.0.0.1:{port}", "none", model]
     with subprocess.Popen(

@@ -29,7 +29,6 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from believed import Client, cowrie, stock
-
 from shioenv.system.store import find_system
 
 PROMPT = rb"\$ $|# $"

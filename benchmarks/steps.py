@@ -27,13 +27,12 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from bench import Bare, plain_copy
-from spawner import Overlay, Spawner
-
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
 from shioenv.errors import StartDirectoryError
 from shioenv.sandbox.base import Request, ShellMode
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
 from shioenv.system.store import System, find_system
+from spawner import Overlay, Spawner
 
 Figures = dict[str, list[float]]
 

@@ -21,8 +21,6 @@ from operator import sub
 from pathlib import Path
 from typing import Any, TypeVar
 
-from steps import spent_by_processes
-
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.dataset.generate import Progress, generate
 from shioenv.domain.behavior import Behavior
@@ -34,6 +32,7 @@ from shioenv.sandbox.base import Limits
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
 from shioenv.synthesis.drawing import Drawing
 from shioenv.system.store import System, find_system
+from steps import spent_by_processes
 
 T = TypeVar("T")
 A = TypeVar("A")

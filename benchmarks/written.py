@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from transformers import T5Config, T5ForConditionalGeneration
 
-from shioenv.training.sequence import SIZES
+from shioenv_model.training.sequence import SIZES
 
 VOCABULARY, PROMPT, ANSWER, TURNS = 8192, 300, 40, 9
 

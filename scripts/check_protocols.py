@@ -1,4 +1,4 @@
-"""Compare the numbers in `src/shioenv/protocols.py` with the code that they cover.
+"""Compare the numbers in each `protocols.py` with the code that they cover.
 
     python scripts/check_protocols.py [--write]
 
@@ -18,37 +18,73 @@ import json
 import re
 import sys
 import tokenize
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from shioenv import protocols
+import shioenv.protocols
+import shioenv_agents.protocols
 
-SOURCE = Path(protocols.__file__).parent
-RECORD = Path(__file__).parents[1] / "tests" / "unit" / "protocols.json"
+ROOT = Path(__file__).parents[1]
+RECORD = ROOT / "tests" / "unit" / "protocols.json"
 
-COMPILED = "native/bin/"
+NUMBERS: dict[str, int] = {
+    name: number
+    for module in (shioenv.protocols, shioenv_agents.protocols)
+    for name, number in vars(module).items()
+    if name.isupper()
+}
+"""The number of each protocol, by its name."""
+
+_RUN = ("bash", "behavior", "native", "sandbox", "system")
+_MACHINES = ("shioenv_backends/microvm", "shioenv_backends/native")
+_TASK = ("shioenv/domain", "shioenv_agents/tasks/task.py")
+
+COVERED: dict[str, tuple[str, ...]] = {
+    "EXECUTION": (
+        *(f"shioenv/{each}" for each in (*_RUN, "domain", "guests.py")),
+        *_MACHINES,
+    ),
+    "CHANNEL": (*(f"shioenv/{each}" for each in (*_RUN, "live")), *_MACHINES),
+    "JUDGE": (*_TASK, "shioenv_agents/tasks/check.py", "shioenv_agents/tasks/episode.py"),
+    "HARBOR_JUDGE": (*_TASK, "shioenv_agents/tasks/harbor"),
+}
+"""What a number covers: files, and directories with all files in them, below `packages/*/src`."""
+
+COMPILED = "/native/bin/"
 """Where the programs are that are compiled here."""
 
 _C_COMMENT = re.compile(r'("(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])*\')|//[^\n]*|/\*.*?\*/', re.DOTALL)
 
 
-def digest(places: tuple[str, ...], source: Path = SOURCE) -> str:
-    """SHA-256 (hex) of the code in files and directories below `source`."""
-    codes = sorted(code(path) for path in _files(places, source))
+def digest(paths: Iterable[Path]) -> str:
+    """SHA-256 (hex) of the code in files, and in all files of directories."""
+    codes = sorted(code(path) for path in _files(paths))
     whole = hashlib.sha256()
     for each in codes:
         whole.update(hashlib.sha256(each).digest())
     return whole.hexdigest()
 
 
-def _files(places: tuple[str, ...], source: Path) -> Iterator[Path]:
-    for place in places:
-        path = source / place
+def _files(paths: Iterable[Path]) -> Iterator[Path]:
+    for path in paths:
         for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
-            relative = file.relative_to(source).as_posix()
-            if file.is_file() and file.suffix != ".pyc" and not relative.startswith(COMPILED):
+            if file.is_file() and file.suffix != ".pyc" and COMPILED not in file.as_posix():
                 yield file
+
+
+def paths_of(name: str) -> list[Path]:
+    """The files and directories that a protocol's number covers.
+
+    Errors: ValueError where one is not there.
+    """
+    found = []
+    for place in COVERED[name]:
+        paths = [*ROOT.glob(f"packages/*/src/{place}")]
+        if len(paths) != 1:
+            raise ValueError(f"{name} covers {place}, which is not there")
+        found += paths
+    return found
 
 
 def code(path: Path) -> bytes:
@@ -87,8 +123,7 @@ def _python(content: bytes) -> list[str]:
 def current() -> dict[str, dict[str, Any]]:
     """Each protocol's number, and the digest of its code now."""
     return {
-        name: {"number": getattr(protocols, name), "code": digest(places)}
-        for name, places in protocols.COVERED.items()
+        name: {"number": number, "code": digest(paths_of(name))} for name, number in NUMBERS.items()
     }
 
 
@@ -107,7 +142,7 @@ def main() -> int:
     options = parser.parse_args()
     known, now = json.loads(RECORD.read_text()) if RECORD.exists() else {}, current()
     if forgotten := stale(known, now):
-        print(f"raise {', '.join(forgotten)} in src/shioenv/protocols.py: its code changed",
+        print(f"raise {', '.join(forgotten)} in protocols.py: its code changed",
               file=sys.stderr)  # fmt: skip
         return 1
     if options.write:

@@ -1,4 +1,4 @@
-"""Compiles the code that becomes part of a system's files, into src/shioenv/native/committed.
+"""Compile the code that becomes part of a system's files, into `native/committed` of the core.
 
     make committed
 
@@ -21,7 +21,7 @@ from pathlib import Path
 from shioenv.system.bootstrap import apt_sources, mmdebstrap_command
 from shioenv.system.declare import load_declaration
 
-NATIVE = Path(__file__).parents[1] / "src/shioenv/native"
+NATIVE = Path(__file__).parents[1] / "packages/shioenv/src/shioenv/native"
 COMPILER = {"gcc": "12.2.0", "ld": "2.40"}
 CODE = {"answers": "library", "processor": "loader"}
 """By name, the directory below `native` with all sources and the linker's script, `layout.ld`."""

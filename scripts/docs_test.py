@@ -37,7 +37,7 @@ from pathlib import Path
 from transcripts import ROOT, Done, Fence, Session, fences, printed_lines, steady
 
 sys.path.insert(0, str(ROOT / "tests"))
-from needs import NEEDS
+from support.needs import NEEDS
 
 PAGES = sorted([*ROOT.glob("docs/how-to/*.md"), *ROOT.glob("docs/tutorial/*.md")])
 
@@ -71,7 +71,7 @@ RUN = {"sh", "bash", "console", "python"}
 DATA = {"text", "json", "toml", "yaml", "ini"}
 """Languages of fenced blocks: those that run, and those that do not."""
 
-CLONE = (".venv", "benchmarks", "containers", "examples", "scripts", "soak", "src")
+CLONE = (".venv", "benchmarks", "containers", "examples", "packages", "scripts", "soak")
 
 SERVER = re.compile(r"\s*shioenv serve (?!replay\b)")
 READY = "running on "

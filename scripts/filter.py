@@ -1,4 +1,4 @@
-"""Compiles the system-call filter of every sandbox, into src/shioenv/sandbox/namespaces/filter.txt.
+"""Compile the system-call filter of every sandbox, into `namespaces/filter.txt` of the core.
 
     make filter
 

@@ -6,9 +6,10 @@
 #
 # root+user: root does all of it. Then an ordinary user runs `make test-user` in the same clone.
 #
-#   scripts/fresh.sh --wheel FILE [debian-12:root] ... [debian-14:user]
+#   scripts/fresh.sh --wheels DIRECTORY [debian-12:root] ... [debian-14:user]
 #
-# installs that wheel there instead, as docs/how-to/install.md says, and runs what it is for. Debian 14
+# installs the wheels of all packages there instead, as docs/how-to/install.md says, and runs what they
+# are for. Debian 14
 # is Debian's next release.
 #
 #   scripts/fresh.sh --harbor [debian-13:user]
@@ -28,7 +29,7 @@ self=$PWD/scripts/fresh.sh
 packages=git,make,ca-certificates,python3
 user=newcomer
 declare -A suites=([debian-12]=bookworm [debian-13]=trixie [debian-14]=forky)
-wheel=
+wheels=
 logs=$PWD/build/fresh
 
 # Pairs of NAME and VALUE that lead a client to a registry, as far as this host has them.
@@ -143,7 +144,7 @@ newcomer() {
     cd $place
 }
 
-# The commands of a newcomer who has the wheel, run in the root by root.
+# The commands of a newcomer who has the wheels, run in the root by root.
 follow_wheel() {
     local run carried installed
     newcomer "$1"
@@ -152,7 +153,7 @@ follow_wheel() {
     "${run[@]}" sh -exc '
         python3 --version
         python3 -m venv env
-        env/bin/pip install --quiet --disable-pip-version-check ./*.whl
+        env/bin/pip install --quiet --disable-pip-version-check --find-links . "shioenv[all]"
         env/bin/python -m shioenv --version
         env/bin/shioenv doctor
         env/bin/shioenv system build
@@ -235,8 +236,8 @@ if [ "${1:-}" = --inside ]; then
 fi
 
 what=readme prefix=
-if [ "${1:-}" = --wheel ]; then
-    what=wheel prefix=wheel- wheel=$(realpath "$2")
+if [ "${1:-}" = --wheels ]; then
+    what=wheel prefix=wheels- wheels=$(realpath "$2")
     shift 2
 elif [ "${1:-}" = --harbor ]; then
     what=harbor prefix=harbor-
@@ -271,9 +272,9 @@ for name; do
     mkdir "$root"
     tar -x --numeric-owner -f "$work/$suite.tar" -C "$root"
     carry "$root"
-    if [ "$wheel" ]; then
+    if [ "$wheels" ]; then
         mkdir "$root/root/shioenv"
-        cp "$wheel" docs/how-to/install.md "$root/root/shioenv"
+        cp "$wheels"/*.whl docs/how-to/install.md "$root/root/shioenv"
     else
         clone "$root/root/shioenv"
     fi

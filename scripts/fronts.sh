@@ -1,7 +1,7 @@
 #!/bin/sh
 # Tests each front against the package it is for, in an environment of its own: they exclude each
 # other. `scripts/fronts.sh openenv` does one; without a name all. Environments are kept in .fronts.
-# `harbor` is each minor version that pyproject.toml allows; `harbor-0.25` is one of them.
+# `harbor` is each minor version that shioenv-agents allows; `harbor-0.25` is one of them.
 # The page of docs/ with commands that need the package is run there, too.
 set -eu
 cd "$(dirname "$0")/.."
@@ -17,8 +17,9 @@ newer() {
 
 # A name for each minor version of Harbor that the extra's range `>=0.A,<0.B` holds.
 harbors() {
-    range=$(sed -n 's/^harbor = \["harbor>=0\.\([0-9]*\),<0\.\([0-9]*\);.*/\1 $((\2 - 1))/p' pyproject.toml)
-    eval "seq -f harbor-0.%g ${range:?pyproject.toml has no range of minor versions for Harbor}"
+    file=packages/shioenv-agents/pyproject.toml
+    range=$(sed -n 's/^harbor = \["harbor>=0\.\([0-9]*\),<0\.\([0-9]*\);.*/\1 $((\2 - 1))/p' $file)
+    eval "seq -f harbor-0.%g ${range:?$file has no range of minor versions for Harbor}"
 }
 
 fronts=
@@ -49,7 +50,7 @@ for front in $fronts; do
     esac
     scripts/environment.sh "$home" "$name" $first
     echo "== $front"
-    "$home/bin/python" -m pytest -q tests/fronts/test_"$name"*.py || failed="$failed $front"
+    "$home/bin/python" -m pytest -q $(find packages/*/tests/fronts tests/journeys -name "test_$name*.py") || failed="$failed $front"
     [ -z "$page" ] || "$home/bin/python" scripts/docs_test.py "$page" || failed="$failed $page"
 done
 [ -z "$failed" ] || { echo "failed:$failed" >&2; exit 1; }

@@ -32,7 +32,7 @@ if [ $suite = debian-12 ]; then
         chroot "$work/root" sh -c "dpkg --install ./$package*.deb && rm ./$package*.deb"
     fi
 else
-    packages=$(sed -n '/^packages = \[/,/^\]/s/^ *"\(.*\)",/\1/p' src/shioenv/systems/debian-12.toml | paste -sd,)
+    packages=$(sed -n '/^packages = \[/,/^\]/s/^ *"\(.*\)",/\1/p' packages/shioenv/src/shioenv/systems/debian-12.toml | paste -sd,)
     mmdebstrap --quiet --variant=minbase --include="$packages,$package" trixie "$work/base.tar"
     $shioenv system import debian-13 "$work/base.tar"
     tar -xf "$work/base.tar" -C "$work/root"

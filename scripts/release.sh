@@ -7,13 +7,14 @@ fail() {
     exit 1
 }
 
-version=$(sed -n 's/^version = "\(.*\)"$/\1/p' pyproject.toml)
+core=packages/shioenv/pyproject.toml
+version=$(sed -n 's/^version = "\(.*\)"$/\1/p' $core)
 [ -z "$(git status --porcelain)" ] || fail "the working tree has changes: commit them, or remove them"
 grep -qx "## $version" CHANGELOG.md || fail "CHANGELOG.md has no section $version: rename Unreleased"
 ! grep -qx '## Unreleased' CHANGELOG.md || fail "CHANGELOG.md has a section Unreleased: rename it"
 grep -qx "version: $version" CITATION.cff || fail "CITATION.cff is of another version than $version"
-grep -qE '^Repository = "https://' pyproject.toml ||
-    fail "pyproject.toml names no Repository below [project.urls]: links of the description need it"
+grep -qE '^Repository = "https://' $core ||
+    fail "$core names no Repository below [project.urls]: links of the description need it"
 ! git rev-parse -q --verify "refs/tags/v$version" >/dev/null ||
     [ "$(git rev-parse "v$version^{commit}")" = "$(git rev-parse HEAD)" ] ||
     fail "the tag v$version stands on another commit: set a new version"
@@ -28,8 +29,10 @@ $place/tools/bin/pip install -q --disable-pip-version-check --group release
 
 echo "release: building twice"
 for out in dist $place/again; do
-    $place/tools/bin/python -m build --outdir $out >$place/build.log 2>&1 ||
-        { cat $place/build.log >&2; fail "it does not build"; }
+    for package in packages/*; do
+        $place/tools/bin/python -m build --outdir $out "$package" >$place/build.log 2>&1 ||
+            { cat $place/build.log >&2; fail "$package does not build"; }
+    done
 done
 for file in dist/*; do
     cmp "$file" "$place/again/${file#dist/}" || fail "two builds differ: $file"
@@ -37,16 +40,18 @@ done
 
 echo "release: checking"
 $place/tools/bin/twine check --strict dist/*
-said=$($place/tools/bin/auditwheel show dist/*.whl | tr '\n' ' ')
-case $said in
-*'references no external versioned symbols'*'requires no external shared libraries'*) ;;
-*) fail "a native program takes something from the host's libraries: $said" ;;
-esac
+for wheel in dist/*-manylinux*.whl; do
+    said=$($place/tools/bin/auditwheel show "$wheel" | tr '\n' ' ')
+    case $said in
+    *'references no external versioned symbols'*'requires no external shared libraries'*) ;;
+    *) fail "a native program takes something from the host's libraries: $said" ;;
+    esac
+done
 
-for file in dist/*; do
-    echo "release: installing $file"
+for kind in whl tar.gz; do
+    echo "release: installing each .$kind of dist"
     ${PYTHON:-python3} -m venv --clear $place/try
-    $place/try/bin/pip install -q --disable-pip-version-check "$file"
+    $place/try/bin/pip install -q --disable-pip-version-check dist/*.$kind
     [ "$(cd $place && try/bin/python -m shioenv --version)" = "shioenv $version" ]
     (cd $place && try/bin/shioenv predict 'grep -c error logs/*.log')
 done

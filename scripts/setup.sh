@@ -1,11 +1,12 @@
 #!/bin/sh
 # Prepares .venv for work in this clone. Says what it installs before it does; what is there stays.
 #
-#   scripts/setup.sh              what this package needs
+#   scripts/setup.sh              what the packages need
 #   scripts/setup.sh all          what its tests need besides, as programs of the host
 #   scripts/setup.sh all torch    and torch for the processor, with what trains, in .venv
 set -eu
 cd "$(dirname "$0")/.."
+began=$(date +%s)
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin # where mkfs.* lie, which ordinary users do not have in it
 
 # name of the Debian package, and what it is for
@@ -18,7 +19,7 @@ debian-archive-keyring: verifies Debian packages
 python3-venv: makes the virtual environment
 libseccomp2: compiles the system-call filter again, in tests'
 
-# package and program; tests/needs.py says which tests lack them
+# package and program; tests/support/needs.py says which tests lack them
 for_tests='
 btrfs-progs mkfs.btrfs
 chromium chromium
@@ -85,6 +86,10 @@ if [ ! -x .venv/bin/python ]; then
     echo "setup: making .venv with $("$chosen" --version)"
     "$chosen" -m venv .venv
 fi
-echo "setup: installing shioenv and its development tools into .venv (pip)"
+echo "setup: installing the packages of this clone and their development tools into .venv (pip)"
 .venv/bin/python -m pip install -q --disable-pip-version-check --upgrade 'pip>=25.1'
-.venv/bin/python -m pip install -q --disable-pip-version-check -e . --group dev
+.venv/bin/python -m pip install -q --disable-pip-version-check --group dev
+# The build back end is there now: seven environments for builds would take seven times as long.
+.venv/bin/python -m pip install -q --disable-pip-version-check --no-build-isolation \
+    $(for package in packages/*; do echo "-e $package"; done)
+echo "setup: apt and pip took $(($(date +%s) - began)) s"

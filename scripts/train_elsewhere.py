@@ -4,7 +4,7 @@
     here:   python scripts/train_elsewhere.py pack EXPERIMENTS/data/regimes CARRIED
             packs the examples of `shioenv experiment regimes --seq2seq small --device elsewhere`
     here:   python scripts/train_elsewhere.py wheels 3.12 CARRIED
-            collects what shioenv needs there besides torch, for its Python (x86-64)
+            collects shioenv and what it needs there besides torch, for its Python (x86-64)
     there:  python3 scripts/train_elsewhere.py run CARRIED RUNS OUT --minutes 9 [--first NAME]
             trains a model of each CARRIED/NAME.examples, asks it every CARRIED/*.suite, and goes on
             where an earlier call was stopped. OUT gets results.tar.gz, and the model of --first in
@@ -35,6 +35,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 NEEDED = ("msgspec", "rapidfuzz", "zstandard")
 """What shioenv needs to train and to evaluate, beside what comes with torch and transformers."""
+OWN = ("shioenv", "shioenv-eval", "shioenv-model")
+"""Packages of this clone that are needed there."""
 PLATFORMS = ("manylinux_2_28", "manylinux_2_27", "manylinux_2_17", "manylinux2014", "manylinux1")
 PART = 15 * 1024 * 1024
 """Bytes of a part of a model's file: many tools that carry files take 16 MiB at most."""
@@ -87,24 +89,26 @@ def _verb(
 
 
 def collect(given: argparse.Namespace) -> int:
-    """Downloads the wheels that the other machine lacks."""
-    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    """Downloads the wheels that the other machine lacks, and makes those of this clone."""
+    text = (ROOT / "packages/shioenv/pyproject.toml").read_text(encoding="utf-8")
+    wheels = given.carried / "wheels"
     versions = [
         found[1] for name in NEEDED if (found := re.search(rf'^  "({name}[<>=].*)",$', text, re.M))
     ]
     where = [f"--platform={each}_x86_64" for each in PLATFORMS]
     command = [
         sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:",
-        "--implementation=cp", f"--python-version={given.python}", *where, "-d",
-        str(given.carried / "wheels"),
+        "--implementation=cp", f"--python-version={given.python}", *where, "-d", str(wheels),
         *versions,
     ]  # fmt: skip
-    return subprocess.run(command, check=False).returncode
+    own = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(wheels)]
+    own += [str(ROOT / "packages" / name) for name in OWN]
+    return max(subprocess.run(each, check=False).returncode for each in (command, own))
 
 
 def pack_examples(given: argparse.Namespace) -> int:
     """Packs the examples of every model of an experiment."""
-    from shioenv.model.files import pack
+    from shioenv_model.files import pack
 
     for examples in sorted(given.directory.glob("*/examples")):
         file = given.carried / f"{examples.parent.name}.examples"
@@ -116,9 +120,9 @@ def train_one(given: argparse.Namespace) -> int:
     """Trains one model, in a process of its own."""
     import msgspec
 
-    from shioenv.model.files import opened
-    from shioenv.training.examples import Examples
-    from shioenv.training.sequence import TrainingPlan, train
+    from shioenv_model.files import opened
+    from shioenv_model.training.examples import Examples
+    from shioenv_model.training.sequence import TrainingPlan, train
 
     plan = msgspec.json.decode(given.plan, type=TrainingPlan)
     examples = Examples(opened(given.examples))
@@ -130,8 +134,8 @@ def train_one(given: argparse.Namespace) -> int:
 
 def ask_one(given: argparse.Namespace) -> int:
     """Asks one model one suite."""
-    from shioenv.evaluation.evaluate import answers_beneath, evaluate
-    from shioenv.evaluation.suite import read_suite
+    from shioenv_eval.evaluate import answers_beneath, evaluate
+    from shioenv_eval.suite import read_suite
 
     suite, model = read_suite(given.suite), f"seq2seq:{given.run / 'model'}"
     done = evaluate(suite, [model], answers_beneath(given.run, suite), workers=given.workers)
@@ -188,7 +192,7 @@ class Elsewhere:
             wheels = map(str, (self.given.carried / "wheels").glob("*.whl"))
             command = [sys.executable, "-m", "pip", "install", "-q", "--no-index", "--no-deps"]
             subprocess.run([*command, "--no-compile", "--target", str(site), *wheels], check=True)
-        paths = [str(ROOT / "src"), str(site), *filter(None, [os.environ.get("PYTHONPATH")])]
+        paths = [str(site), *filter(None, [os.environ.get("PYTHONPATH")])]
         self.environment |= {
             "PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1",
             "TOKENIZERS_PARALLELISM": "false",
@@ -298,7 +302,7 @@ class Elsewhere:
 def planes(weights: bytes, site: Path) -> bytes:
     """Weights in bf16, packed: high and low bytes apart, since high ones repeat.
 
-    `shioenv.model.files.pack` takes a minute for `base`, and 15% more bytes: time is lent here.
+    `shioenv_model.files.pack` takes a minute for `base`, and 15% more bytes: time is lent here.
     """
     sys.path.append(str(site))
     import zstandard

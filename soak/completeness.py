@@ -53,7 +53,6 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from common import Progress, drawn, parser, report
-
 from shioenv.behavior.observe import open_sandbox
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import Operation

@@ -23,16 +23,15 @@ from random import Random
 
 from common import Progress, parser, report
 from programs import Programs
-
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
-from shioenv.composition.inputs import Composition
-from shioenv.composition.replay import Replay
 from shioenv.domain.behavior import Behavior
 from shioenv.errors import Abstained
 from shioenv.sandbox.base import MEBIBYTE, Limits
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.sample import sample
 from shioenv.system.store import System
+from shioenv_model.composition.inputs import Composition
+from shioenv_model.composition.replay import Replay
 
 RUNS = 3
 WANTED = 0.97

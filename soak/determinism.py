@@ -38,20 +38,19 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from common import Drawn, Progress, drawn, parser, report
-
 from shioenv.behavior.observe import open_sandbox
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Session
-from shioenv.experiments.repeats import (
+from shioenv.recording.bounds import LIMITS
+from shioenv.system.store import find_system
+from shioenv_paper.repeats import (
     cause_of,
     masked,
     passes,
     shows_clock,
     volatile_commands,
 )
-from shioenv.experiments.setting import ExperimentSetting
-from shioenv.recording.bounds import LIMITS
-from shioenv.system.store import find_system
+from shioenv_paper.setting import ExperimentSetting
 
 Task: TypeAlias = tuple[int, str, str]
 """An input's number, its text, its start directory."""

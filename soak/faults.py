@@ -31,7 +31,6 @@ from random import Random
 from typing import Any
 
 from common import Progress, parser, report
-
 from shioenv.dataset.manifest import MANIFEST
 from shioenv.dataset.read import read_records
 from shioenv.dataset.verify import verify

@@ -34,7 +34,6 @@ from pathlib import Path
 from typing import Any
 
 from common import Progress, drawn, parser, report
-
 from shioenv.errors import SandboxError
 from shioenv.sandbox.base import Execution, Limits, Request
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 from common import Progress, parser, report
-
 from shioenv.dataset.generate import generate
 from shioenv.dataset.read import read_records
 from shioenv.domain.record import NAMES, Record

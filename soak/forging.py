@@ -1,4 +1,4 @@
-"""Rewards that nobody earned: every attack of `shioenv.tasks.attacks` on many tasks.
+"""Rewards that nobody earned: every attack of `shioenv_agents.tasks.attacks` on many tasks.
 
     python soak/forging.py [--count TASKS] [--seed S] [--tasks FILE] [--workers N] [--json]
 
@@ -14,17 +14,16 @@ from collections import Counter
 from pathlib import Path
 
 from common import Progress, parser, report
-
 from shioenv.dataset.generate import Destination, generate
 from shioenv.dataset.read import read_records
 from shioenv.execution.job import NumberedJob
 from shioenv.execution.local import LocalExecutor
 from shioenv.live.terminal import for_rows
 from shioenv.synthesis.drawing import Drawing
-from shioenv.tasks.attacks import ATTACKS
-from shioenv.tasks.certify import attacked
-from shioenv.tasks.make import make_tasks
-from shioenv.tasks.task import Task, read_tasks
+from shioenv_agents.tasks.attacks import ATTACKS
+from shioenv_agents.tasks.certify import attacked
+from shioenv_agents.tasks.make import make_tasks
+from shioenv_agents.tasks.task import Task, read_tasks
 
 RECORDS = 8
 """Records drawn for a task: one in five makes one."""

@@ -20,7 +20,7 @@ Each part is a list of texts, by what this clone makes:
     episodes    200 episodes of each environment
     visit       what the log of `serve ssh` holds of the commands of a visitor
     findings    what `conform` finds in bashkit's `sort`
-    wheel       the names of the files in the wheel
+    wheels      the names of the files in the wheels of all packages
 
 `soak/frozen.json` holds a hash of every hundred texts of each part. A difference is named by its
 part and the numbers of its texts; `--texts DIR` writes the texts of both sides' parts, one file a
@@ -181,7 +181,7 @@ def _help(_: Chosen) -> Part:
 
 def _tests(_: Chosen) -> Part:
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "--collect-only", "-q", "tests"],
+        [sys.executable, "-m", "pytest", "--collect-only", "-q"],
         check=True, capture_output=True, text=True, cwd=HERE.parent,
     )  # fmt: skip
     yield "tests", sorted(line for line in done.stdout.splitlines() if "::" in line)
@@ -200,10 +200,10 @@ def _suite() -> list[str]:
 
 def _parse(given: Chosen) -> Part:
     from shioenv.bash.normal import is_single, normal
-    from shioenv.evaluation.utilities import utilities
     from shioenv.grammar.examples import example_text
     from shioenv.grammar.library import load_grammars
     from shioenv.grammar.parse import InputParser
+    from shioenv_eval.utilities import utilities
 
     grammars = tuple(load_grammars())
     parser = InputParser(grammars)
@@ -360,14 +360,17 @@ def _findings(given: Chosen) -> Part:
     yield "findings", [json.dumps(one) for one in document["findings"]]
 
 
-def _wheel(given: Chosen) -> Part:
+def _wheels(given: Chosen) -> Part:
+    packages = sorted(HERE.parent.glob("packages/*"))
     subprocess.run(
-        [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", given.made, HERE.parent],
+        [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", given.made, *packages],
         check=True,
     )
-    (wheel,) = given.made.glob("*.whl")
-    with zipfile.ZipFile(wheel) as archive:
-        yield "wheel", sorted(archive.namelist())
+    found = list[str]()
+    for wheel in given.made.glob("*.whl"):
+        with zipfile.ZipFile(wheel) as archive:
+            found += archive.namelist()
+    yield "wheels", sorted(found)
 
 
 def _score(_: Chosen) -> Part:
@@ -464,7 +467,7 @@ PARTS: dict[str, Callable[[Chosen], Part]] = {
     "episodes": _episodes,
     "visit": _visit,
     "findings": _findings,
-    "wheel": _wheel,
+    "wheels": _wheels,
 }
 
 if __name__ == "__main__":

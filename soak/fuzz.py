@@ -34,7 +34,6 @@ from random import Random
 from typing import Any
 
 from common import Drawn, Progress, drawn, parser, report
-
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.domain.behavior import Behavior
 from shioenv.errors import InputError, SandboxError

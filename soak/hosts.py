@@ -33,7 +33,6 @@ from pathlib import Path
 from typing import Any
 
 from common import parser, report
-
 from shioenv.behavior.capture import SHELL_FIELDS
 from shioenv.dataset.read import read_records
 from shioenv.domain.patch import ContextPatch
@@ -69,12 +68,16 @@ PACKAGES = (
 )
 """Of a host: what `make setup` installs, and what the tests call."""
 
+CORE = "./packages/shioenv"
+"""The package under test, in the checkout."""
+
 WHEELS = {"hatchling", "hypothesis", "jsonpatch", "pytest", "pytest-timeout", "pytest-xdist"}
 """Development tools that the tests below need."""
 
 TESTS = (
-    *("tests/conformance", "tests/spec", "tests/packaging/test_guest_library.py"),
-    *("tests/unit/sandbox", "tests/unit/behavior"),
+    *(f"packages/shioenv/tests/{name}" for name in ("conformance", "spec")),
+    *(f"packages/shioenv/tests/unit/{name}" for name in ("sandbox", "behavior")),
+    "tests/packaging/test_guest_library.py",
 )
 """Those that depend on the host, its C library and its file systems."""
 
@@ -177,10 +180,11 @@ class Host:
                 shutil.copy(base, bases)
 
     def _install(self) -> None:
-        """The package, built by the host's compiler, and wheels that were downloaded here."""
-        project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-        tools = (tool for tool in project["dependency-groups"]["dev"] if name_of(tool) in WHEELS)
-        wanted = [*project["project"]["dependencies"], *tools]
+        """The core package, built by the host's compiler, and wheels that were downloaded here."""
+        core = tomllib.loads((ROOT / "packages/shioenv/pyproject.toml").read_text())
+        groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]
+        tools = (tool for tool in groups["dev"] if name_of(tool) in WHEELS)
+        wanted = [*core["project"]["dependencies"], *tools]
         version = self.demand("python3", "-c", "import sys; print('%d.%d' % sys.version_info[:2])")
         tags = [f"manylinux{tag}_x86_64" for tag in ("_2_28", "_2_27", "_2_17", "2014")]
         demanded(
@@ -192,7 +196,7 @@ class Host:
         install = ("/venv/bin/pip", "install", "-q", "--no-index", "--find-links=/wheels")
         self.demand("python3", "-m", "venv", "/venv")
         self.demand(*install, *wanted)
-        self.demand(*install, "--no-deps", "--no-build-isolation", "--force-reinstall", ".")
+        self.demand(*install, "--no-deps", "--no-build-isolation", "--force-reinstall", CORE)
 
 
 def name_of(requirement: str) -> str:
@@ -261,7 +265,7 @@ def of_shell(record: Record) -> list[Any]:
 
 def declared(name: str, directory: Path) -> Path:
     """A file that declares a system as `debian-12` is, but of another suite."""
-    text = (ROOT / "src/shioenv/systems/debian-12.toml").read_text()
+    text = (ROOT / "packages/shioenv/src/shioenv/systems/debian-12.toml").read_text()
     path = directory / f"{name}.toml"
     path.write_text(text.replace("debian-12", name).replace("bookworm", SYSTEMS[name]))
     return path

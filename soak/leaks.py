@@ -33,7 +33,6 @@ from typing import Any
 
 from common import Progress, drawn, parser, report
 from faults import descendants
-
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.errors import SandboxError
 from shioenv.files.cache import cache_directory

@@ -22,7 +22,6 @@ from random import Random
 from tempfile import TemporaryDirectory
 
 from common import parser
-
 from shioenv.errors import ShioenvError
 from shioenv.live.resident import open_shell
 

@@ -29,15 +29,14 @@ from pathlib import Path
 from typing import Any
 
 from common import Progress, drawn, parser, report
-
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.pointer import keys
 from shioenv.errors import SandboxError
 from shioenv.sandbox.base import Limits
-from shioenv.sandbox.microvm.boot import find_microvm
 from shioenv.system.contents import read_contents
 from shioenv.system.store import System, find_system
+from shioenv_backends.microvm.boot import find_microvm
 
 DATE = ("month", "day", "year", "time")
 Entry = Mapping[str, Any]

@@ -5,7 +5,7 @@
 
 Five parts, each of which `--only` can choose. **contract**: every check of
 `shioenv.sandbox.conformance`, with longer walls. **hostile**: the attacks of `attacks.txt` and
-cases of `tests/adversarial` that need nothing around them, and after each an ordinary input, which
+cases of `tests/support` that need nothing around them, and after each an ordinary input, which
 prints what it always does, on a host that is what it was. **bare**: the attacks again, as root of
 the machine itself. **kills**: a dataset made while every third machine is killed, beside one that
 was made in peace, record by record.
@@ -37,18 +37,17 @@ from typing import Any
 from common import Progress, drawn, parser, report
 from faults import Generation, descendants, differing
 from machine import Answer, Answers, Verdict, judge
-
 from shioenv.behavior.observe import open_sandbox
 from shioenv.errors import ShioenvError
 from shioenv.sandbox import conformance
 from shioenv.sandbox.base import Limits, Request
 from shioenv.sandbox.default import default_sandbox
-from shioenv.sandbox.microvm.boot import build_microvm
-from shioenv.sandbox.microvm.qemu import PROGRAM
 from shioenv.system.store import System, find_system
+from shioenv_backends.microvm.boot import build_microvm
+from shioenv_backends.microvm.qemu import PROGRAM
 
 SECONDS = ("wall_seconds", "cpu_seconds", "background_seconds", "scan_seconds")
-CASES = Path(__file__).parents[1] / "tests" / "adversarial" / "cases"
+CASES = Path(__file__).parents[1] / "tests" / "support" / "cases"
 ORDINARY = Request(
     "echo $((6 * 7)); ls -lA --time-style=+ / /var/tmp /tmp; cat /etc/hostname; "
     "ps -e -o pid=,args=; mount",

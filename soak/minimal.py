@@ -17,13 +17,12 @@ from dataclasses import replace
 from random import Random
 
 from common import parser, report
-
 from shioenv.domain.inputs import REDIRECTIONS, SEPARATORS, Input, Role
-from shioenv.evaluation.asking import Bounds, PredictorPool
-from shioenv.evaluation.conform.comparison import compare, predictor_of
-from shioenv.evaluation.conform.shrink import Files, Reduced, Sides
-from shioenv.evaluation.conform.truth import CaseMachine, Choice
 from shioenv.execution.job import processes_here
+from shioenv_eval.asking import Bounds, PredictorPool
+from shioenv_eval.conform.comparison import compare, predictor_of
+from shioenv_eval.conform.shrink import Files, Reduced, Sides
+from shioenv_eval.conform.truth import CaseMachine, Choice
 
 
 def inputs_with_less(shell_input: Input) -> Iterator[Input]:

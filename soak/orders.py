@@ -16,7 +16,6 @@ from __future__ import annotations
 import sys
 
 from common import Progress, drawn, parser, report
-
 from shioenv.behavior.observe import open_sandbox
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import State

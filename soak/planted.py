@@ -20,16 +20,15 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from common import parser, report
-
 from shioenv.behavior.observe import open_sandbox
 from shioenv.domain.answers import behavior_json
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch, Operation
 from shioenv.domain.predictor import PatchLevel
 from shioenv.domain.runner import State
-from shioenv.evaluation.conform.comparison import compare
-from shioenv.evaluation.conform.truth import Choice
 from shioenv.recording.bounds import LIMITS
+from shioenv_eval.conform.comparison import compare
+from shioenv_eval.conform.truth import Choice
 
 Change = Callable[[Behavior], Behavior]
 

@@ -22,7 +22,6 @@ from typing import Any
 
 from common import Progress, parser, report
 from fuzz import Inputs
-
 from shioenv.bash.read import read
 from shioenv.bash.scan import Refused
 from shioenv.grammar.examples import example_text

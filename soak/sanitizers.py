@@ -30,15 +30,16 @@ SANITIZED = [
 
 def compile_sanitized(copy: Path) -> None:
     """Compiles the helpers of a copy of this checkout."""
-    spec = importlib.util.spec_from_file_location("hatch_build", copy / "hatch_build.py")
+    package = copy / "packages" / "shioenv"
+    spec = importlib.util.spec_from_file_location("hatch_build", package / "hatch_build.py")
     assert spec is not None
     assert spec.loader is not None
     build = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(build)
-    sources, flags = build.CORE["shioenv-sandbox"]
+    sources, flags = build.PROGRAMS["shioenv-sandbox"]
     dynamic = ["-pie" if flag == "-static-pie" else flag for flag in flags]
-    build.CORE["shioenv-sandbox"] = (sources, [*dynamic, *SANITIZED])
-    build.compile_native(copy)
+    build.PROGRAMS["shioenv-sandbox"] = (sources, [*dynamic, *SANITIZED])
+    build.build.compile_package(package, build.NativeBuildHook)
 
 
 def main() -> int:
@@ -46,18 +47,25 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as directory:
         copy = Path(directory) / "shioenv"
         kept = shutil.ignore_patterns("__pycache__", "bin", ".*")
-        for name in ("src", "tests", "soak"):
+        for name in ("packages/shioenv", "tests", "soak", "scripts"):
             shutil.copytree(ROOT / name, copy / name, ignore=kept)
-        for name in ("hatch_build.py", "pyproject.toml"):
+        for name in ("conftest.py", "pyproject.toml"):
             shutil.copy(ROOT / name, copy / name)
         compile_sanitized(copy)
         found = os.environ | {
-            "PYTHONPATH": str(copy / "src"),
+            "PYTHONPATH": str(copy / "packages/shioenv/src"),
             # a supervisor ends by being killed: what it had not freed is of no interest
             "ASAN_OPTIONS": "detect_leaks=0:abort_on_error=0:exitcode=99",
             "UBSAN_OPTIONS": "print_stacktrace=1",
         }
-        command = [sys.executable, "-m", "pytest", "-q", "tests/conformance", *sys.argv[1:]]
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "packages/shioenv/tests/conformance",
+            *sys.argv[1:],
+        ]
         return subprocess.run(command, cwd=copy, env=found, check=False).returncode
 
 

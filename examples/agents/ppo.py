@@ -31,9 +31,9 @@ from sb3_contrib import MaskablePPO
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import SubprocVecEnv
 
-from shioenv.tasks.env import TaskEnv
-from shioenv.tasks.task import Task, read_tasks
-from shioenv.tasks.variants import octal
+from shioenv_agents.tasks.env import TaskEnv
+from shioenv_agents.tasks.task import Task, read_tasks
+from shioenv_agents.tasks.variants import octal
 
 WAYS = (
     ":", "rm -rf <0>", "mkdir <0>", "mkfifo <0>", "touch <0>", "touch <0>; chmod <mode> <0>",

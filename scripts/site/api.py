@@ -10,9 +10,18 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-SOURCE = Path(__file__).parents[2] / "src" / "shioenv"
+ROOT = Path(__file__).parents[2]
+SOURCES = {
+    path.name: path
+    for home in sorted(ROOT.glob("packages/*/src"))
+    for path in sorted(home.iterdir())
+    if (path / "__init__.py").exists()
+}
+"""The directory of each distribution's package, by the package's name. The core is the first."""
+
 PAGE = Path("reference", "python.md")
 
+CORE = "shioenv"
 PRIVATE = {"cli", "native"}
 """Packages without a page: other pages document the command line, and nobody calls the programs."""
 
@@ -45,20 +54,31 @@ def names_page() -> str:
 
 
 def packages() -> list[str]:
-    """Packages with a page, sorted. Modules that stand alone share the page `modules`."""
-    homes = {path.parent.name for path in SOURCE.glob("*/__init__.py")}
-    return [*sorted(homes - PRIVATE), "modules"]
+    """Pages of packages, sorted: the core's packages, then a page for each guest.
+
+    Modules of the core that belong to no package share the page `modules`.
+    """
+    homes = {path.parent.name for path in SOURCES[CORE].glob("*/__init__.py")}
+    return [*sorted(homes - PRIVATE), "modules", *sorted(SOURCES.keys() - {CORE})]
 
 
 def modules(package: str) -> list[str]:
-    """The public modules of a package's page, dotted and sorted."""
-    if package == "modules":
-        paths = [path for path in SOURCE.glob("*.py") if not path.stem.startswith("__")]
+    """The public modules of a page, dotted and sorted."""
+    home = SOURCES.get(package, SOURCES[CORE])
+    if package in SOURCES:
+        paths = [path for path in home.rglob("*.py") if _part(path, home) not in PRIVATE]
+    elif package == "modules":
+        paths = [path for path in home.glob("*.py") if not path.stem.startswith("__")]
     else:
-        paths = [*(SOURCE / package).rglob("*.py")]
-    found = {path.relative_to(SOURCE.parent).with_suffix("") for path in paths}
+        paths = [*(home / package).rglob("*.py")]
+    found = {path.relative_to(home.parent).with_suffix("") for path in paths}
     dotted = {".".join(path.parts).removesuffix(".__init__") for path in found}
     return sorted(name for name in dotted if not re.search(r"\._|\.__main__$", name))
+
+
+def _part(path: Path, home: Path) -> str:
+    """The directory of a package in which a module lies, or the module's own file."""
+    return path.relative_to(home).parts[0]
 
 
 def stage(out: Path) -> None:
@@ -83,8 +103,9 @@ def _package_page(package: str) -> Iterator[str]:
 
 def _about(package: str) -> str:
     if package == "modules":
-        return "Modules that stand alone: errors, seeds, registration, version."
-    text = (SOURCE / package / "__init__.py").read_text(encoding="utf-8")
+        return "The core's other modules: errors, seeds, registration, version."
+    home = SOURCES.get(package, SOURCES[CORE] / package)
+    text = (home / "__init__.py").read_text(encoding="utf-8")
     return " ".join(text.split('"""')[1].partition("\n\n")[0].split()).replace("|", "\\|")
 
 

@@ -89,7 +89,7 @@ def _configuration(listed: list[Section]) -> str:
     nav = "nav = " + _toml(navigation(listed)) + "\n"
     text = (HERE / "zensical.toml").read_text(encoding="utf-8")
     text = text.replace("[project]\n", "[project]\n" + nav, 1)
-    source = json.dumps([str(ROOT / "src")])
+    source = json.dumps([str(home.parent) for home in api.SOURCES.values()])
     return f"{text}\n[project.plugins.mkdocstrings.handlers.python]\npaths = {source}\n"
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from needs import needs
 
 from shioenv.system.store import System
+from support.needs import needs
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 

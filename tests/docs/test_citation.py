@@ -1,4 +1,4 @@
-"""CITATION.cff says of the package and of the paper what README.md and pyproject.toml say."""
+"""CITATION.cff agrees with README.md and the core's pyproject.toml."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import yaml
 
 ROOT = Path(__file__).parents[2]
 CITATION: dict[str, Any] = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+DECLARED = (ROOT / "packages/shioenv/pyproject.toml").read_text(encoding="utf-8")
+PROJECT = tomllib.loads(DECLARED)["project"]
 README = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
 
 

@@ -14,8 +14,8 @@ def cited() -> dict[str, Path]:
     """Names by a file that cites them."""
     found = {}
     for folder, pattern in (
-        ("src", "*.py"),
-        ("src", "*.[ch]"),
+        ("packages", "*.py"),
+        ("packages", "*.[ch]"),
         ("docs", "*.md"),
         ("tests", "*.py"),
     ):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-import docs_test
 import pytest
+
+import docs_test
 import transcripts
 from docs_test import DECLARED, Block, Outcome, PageError, Reader, changed_since, lacking, read_page
 

@@ -5,14 +5,11 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from test_sentences import too_long
 
-import shioenv
-
-SOURCE = Path(shioenv.__file__).parent
+from support.sentences import too_long
+from support.sources import FILES, relative
 
 
 def docstrings(source: str) -> Iterator[tuple[str, int]]:
@@ -57,14 +54,15 @@ def test_a_long_sentence_is_seen() -> None:
     assert not long_ones(f'print("{words}")')
 
 
-PACKAGES = sorted({str(one.parent.relative_to(SOURCE)) for one in SOURCE.rglob("*.py")})
+FOLDERS = sorted({relative(path).rpartition("/")[0] for path in FILES})
 
 
-@pytest.mark.parametrize("package", PACKAGES)
-def test_sentences_of_docstrings_are_short(package: str) -> None:
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_sentences_of_docstrings_are_short(folder: str) -> None:
     found = {
         path.name: sentences
-        for path in sorted((SOURCE / package).glob("*.py"))
+        for path in FILES
+        if relative(path).rpartition("/")[0] == folder
         if (sentences := long_ones(path.read_text(encoding="utf-8")))
     }
     assert found == {}

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from support.paths import ROOT
+from support.sources import DISTRIBUTIONS
+
 PAGE = (ROOT / "docs/how-to/first-change.md").read_text(encoding="utf-8")
 
 
 def test_every_test_to_copy_is_in_the_file_that_is_named() -> None:
-    rows = re.findall(r"^- Test to copy: `(tests/\S+\.py)`(.*)$", PAGE, re.MULTILINE)
+    rows = re.findall(r"^- Test to copy: `((?:packages|tests)/\S+\.py)`(.*)$", PAGE, re.MULTILINE)
     assert len(rows) == 3
     for file, rest in rows:
         for name in re.findall(r"`(test_\w+)`", rest):
@@ -18,10 +19,9 @@ def test_every_test_to_copy_is_in_the_file_that_is_named() -> None:
 
 
 def test_files_and_directories_are_there() -> None:
-    named = re.findall(r"\b((?:src|tests)/[\w./-]+|(?:predictors|evaluation)/[\w.]+\.py)", PAGE)
+    named = re.findall(r"(?<![\w/])((?:packages|tests|shioenv\w*)/[\w./-]+\w)", PAGE)
     assert len(named) > 8
     for name in named:
         if "NAME" not in name:
-            places = [ROOT / name, *(ROOT / "src/shioenv").glob(f"{name}")]
-            places += (ROOT / "src/shioenv/evaluation").glob(name)
-            assert any(place.exists() for place in places), name
+            homes = [ROOT, *(one / part for one in DISTRIBUTIONS.values() for part in ("", "src"))]
+            assert any((home / name).exists() for home in homes), name

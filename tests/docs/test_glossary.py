@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from support.paths import ROOT
+from support.sources import FILES
+
 GLOSSARY = (ROOT / "docs/glossary.md").read_text()
 PAGES = [
     *(page for page in (ROOT / "docs").rglob("*.md") if page.name != "glossary.md"),
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md")),
 ]
-CODE = [*(ROOT / "src/shioenv").rglob("*.py")]
+CODE = [*FILES]
 TERMS = re.findall(r"\*\*([^*]+)\*\*", GLOSSARY)
 RULED_OUT = [
     word

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
@@ -11,10 +12,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from shioenv.evaluation.questions import question_of
 
+from shioenv.dataset.questions import question_of
 from shioenv.domain.behavior import Behavior
-from shioenv.evaluation.suite import Head, Suite, SuiteCase, write_suite
+from shioenv_eval.suite import Head, Suite, SuiteCase, write_suite
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "guest"
@@ -82,3 +83,16 @@ def test_the_page_shows_the_example() -> None:
         file = (EXAMPLE / name).read_text(encoding="utf-8")
         shown = re.findall(rf"```{kind}\n(.*?)```", page, re.DOTALL)
         assert shown == [file]
+
+
+def test_it_imports_public_modules_of_the_core_alone() -> None:
+    page = (ROOT / "docs" / "reference" / "interfaces.md").read_text(encoding="utf-8")
+    public = set(re.findall(r"^\| `(shioenv\.[\w.]+)` \|", page, re.MULTILINE))
+    tree = ast.parse((EXAMPLE / "shioenv_longest.py").read_text(encoding="utf-8"))
+    used = {
+        name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("shioenv")
+        for name in (str(node.module), *(f"{node.module}.{one.name}" for one in node.names))
+    }
+    assert all({name, name.rpartition(".")[0]} & public or name == "shioenv.cli" for name in used)

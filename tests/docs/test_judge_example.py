@@ -9,8 +9,8 @@ from pathlib import Path
 from shioenv.dataset.questions import question_of
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch
-from shioenv.evaluation.evaluate import evaluate
-from shioenv.evaluation.suite import Head, Suite, SuiteCase
+from shioenv_eval.evaluate import evaluate
+from shioenv_eval.suite import Head, Suite, SuiteCase
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "judge.md"
 ENTRY = {

@@ -1,55 +1,23 @@
-"""Sentences that newcomers read are short, and the terms that they meet are explained.
-
-A sentence ends at a full stop, a question mark or an exclamation mark; a colon or a semicolon ends
-none. A word is what stands between blanks; a piece of code counts as one word.
-"""
+"""Sentences that newcomers read are short, and the terms that they meet are explained."""
 
 from __future__ import annotations
 
 import re
 import tomllib
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import typer
 
 from shioenv.cli.main import app
 from shioenv.cli.reference import commands
+from support.paths import ROOT
+from support.sentences import LONGEST, paragraphs, too_long
 
-ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 GLOSSARY = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
 PAGES = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/errors.md", "docs/performance.md"]
 PAGES += [f"docs/tutorial/{path.name}" for path in sorted((ROOT / "docs/tutorial").glob("*.md"))]
-
-LONGEST = 25
-"""Words of a sentence."""
-
-
-def paragraphs(page: str) -> Iterator[str]:
-    """What people read as running text: paragraphs, items of lists, cells of tables."""
-    page = re.sub(r"^```.*?^```$", "\n", page, flags=re.DOTALL | re.MULTILINE)
-    page = re.sub(r"^<!--.*?-->$", "\n", page, flags=re.DOTALL | re.MULTILINE)
-    page = re.sub(r"</?(?:picture|source|img)[^>]*>", "", page)
-    page = re.sub(r"^#+ .*$", "\n", page, flags=re.MULTILINE)
-    page = re.sub(r"^(?:[-*]|\d+\.) ", "\n\n", page, flags=re.MULTILINE)
-    page = re.sub(r"^\|.*\|$", lambda row: "\n\n" + row[0].replace(" | ", "\n\n"), page, flags=re.M)
-    for paragraph in re.split(r"\n\s*\n", page):
-        text = " ".join(paragraph.split()).strip("| ")
-        if text:
-            yield text
-
-
-def sentences(text: str) -> list[str]:
-    """The sentences of a paragraph; each piece of code is the word `code` there."""
-    text = re.sub(r"`[^`]*`", "`code`", text)
-    text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text)
-    return [one for one in re.split(r"(?<=[.?!])[)*_\"]*\s+(?=\S)", text) if one]
-
-
-def too_long(text: str) -> list[str]:
-    return [one for one in sentences(text) if len(one.split()) > LONGEST]
 
 
 def helps() -> Iterator[tuple[str, str]]:
@@ -107,7 +75,8 @@ def test_a_line_of_the_changelog_is_short_and_the_newest_section_is_this_version
     assert items
     assert [item for item in items if len(re.sub(r"`[^`]*`", "code", item).split()) > LONGEST] == []
     version, *others = re.findall(r"^## (.*)$", page, re.MULTILINE)
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    core = ROOT / "packages" / "shioenv" / "pyproject.toml"
+    project = tomllib.loads(core.read_text(encoding="utf-8"))["project"]
     assert project["version"] == (others[0] if version == "Unreleased" else version)
     assert f"`git tag v{project['version']}`" in (ROOT / "CONTRIBUTING.md").read_text()
     titles = re.split(r"^## ", page, flags=re.MULTILINE)[1]

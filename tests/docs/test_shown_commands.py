@@ -11,18 +11,20 @@ from typing import Any
 
 import pytest
 import typer
-from transcripts import ROOT, fences
 
 from shioenv.cli.main import app
 from shioenv.cli.reference import commands
+from support.sources import FILES
+from transcripts import ROOT, fences
 
 PAGES = sorted(
     [
         *(ROOT / "docs").rglob("*.md"),
         *(ROOT / f"{name}.md" for name in ("README", "AGENTS", "CONTRIBUTING", "SECURITY")),
+        *ROOT.glob("packages/*/README.md"),
     ]
 )
-SOURCES = sorted((ROOT / "src" / "shioenv").rglob("*.py"))
+SOURCES = FILES
 TREE: Any = typer.main.get_command(app)
 
 CLOSED = {

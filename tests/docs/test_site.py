@@ -10,10 +10,11 @@ import api
 import pytest
 import website
 from check import faults
-from needs import SITE, needs
 from pages import DOCS, ROOT, linked, placed, sections, stage
 
 import shioenv
+from support.needs import SITE, needs
+from support.sources import FILES, module_name
 
 
 @pytest.fixture(scope="module")
@@ -59,8 +60,7 @@ def test_every_public_name_leads_to_its_docstring(staged: Path) -> None:
 
 
 def test_every_package_has_a_page_with_all_its_public_modules(staged: Path) -> None:
-    files = {path.relative_to(ROOT / "src") for path in (ROOT / "src/shioenv").rglob("*.py")}
-    names = {".".join(path.with_suffix("").parts).removesuffix(".__init__") for path in files}
+    names = {module_name(path) for path in FILES}
     folder = staged / "reference" / "api"
     told = set(re.findall(r"^::: (.*)$", "".join(p.read_text() for p in folder.glob("*.md")), re.M))
     left_out = {name for name in names - told if name.split(".")[1:2] not in (["cli"], ["native"])}
@@ -71,13 +71,13 @@ def test_links_out_of_docs_lead_to_copies(staged: Path) -> None:
     text = (staged / "how-to" / "first-change.md").read_text(encoding="utf-8")
     assert "](../project/contributing.md)" in text
     assert (staged / "project" / "contributing.md").is_file()
-    copied = placed(ROOT / "src/shioenv/evaluation/adapting/placeholders.toml")
+    copied = placed(ROOT / "packages/shioenv-eval/src/shioenv_eval/adapting/placeholders.toml")
     assert (staged / copied).read_bytes() == (ROOT / copied.relative_to("files")).read_bytes()
 
 
 def test_a_link_out_of_the_clone_is_refused() -> None:
     with pytest.raises(ValueError, match="no file of the clone"):
-        list(linked(DOCS / "index.md", "[all](../src)"))
+        list(linked(DOCS / "index.md", "[all](../packages)"))
 
 
 def test_lists_and_bars_are_written_as_the_generator_reads_them(staged: Path) -> None:

@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+
 import transcripts
 
 ROOT = Path(__file__).parents[2]

@@ -6,14 +6,21 @@ from types import ModuleType
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from support.paths import ROOT
+
+HOOKS = sorted(ROOT.glob("packages/*/hatch_build.py"))
 
 
-@pytest.fixture(scope="session")
-def hatch_build() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("hatch_build", ROOT / "hatch_build.py")
+def _loaded(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"hook_of_{path.parent.name}", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="session")
+def hooks() -> dict[str, ModuleType]:
+    """The build hooks of the packages with C programs, by the package's name."""
+    return {path.parent.name: _loaded(path) for path in HOOKS}

@@ -8,7 +8,8 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from needs import needs
+
+from support.needs import needs
 
 ROOT = Path(__file__).parents[2]
 

@@ -8,19 +8,31 @@ import re
 import subprocess
 import sys
 import tarfile
+import tomllib
 import venv
 import zipfile
 from collections.abc import Iterable, Iterator
 from importlib.metadata import Distribution, PathDistribution, distribution
 from pathlib import Path
-from types import ModuleType
+from typing import Any
 
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+import native_build
+
 ROOT = Path(__file__).parents[2]
+PACKAGES = sorted(path.parent.name for path in ROOT.glob("packages/*/pyproject.toml"))
+COMPILED = sorted(path.parent.name for path in ROOT.glob("packages/*/hatch_build.py"))
+GUESTS = [name for name in PACKAGES if name != "shioenv"]
 pytestmark = pytest.mark.xdist_group("packaging")
+
+
+def declared(package: str) -> dict[str, Any]:
+    """What the package's pyproject.toml declares."""
+    text = (ROOT / "packages" / package / "pyproject.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)
 
 
 def run(*command: str | Path, cwd: Path, **environment: str) -> str:
@@ -44,36 +56,34 @@ def run(*command: str | Path, cwd: Path, **environment: str) -> str:
 
 @pytest.fixture(scope="module")
 def distributions(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with the source distribution and the wheel built from it."""
+    """A directory with the source distributions of all packages and the wheels built from them."""
     target = tmp_path_factory.mktemp("dist")
-    run(
-        sys.executable, "-m", "build", "--no-isolation", "--outdir", target, ROOT, cwd=target
-    )  # fmt: skip
+    for package in PACKAGES:
+        source = ROOT / "packages" / package
+        run(
+            sys.executable, "-m", "build", "--no-isolation", "--outdir", target, source, cwd=target
+        )  # fmt: skip
     return target
 
 
-@pytest.fixture(scope="module")
-def wheel(distributions: Path) -> Path:
-    (found,) = distributions.glob("*.whl")
+def wheel_of(package: str, distributions: Path) -> Path:
+    (found,) = distributions.glob(f"{package.replace('-', '_')}-*.whl")
+    return found
+
+
+def source_of(package: str, distributions: Path) -> Path:
+    (found,) = distributions.glob(f"{package.replace('-', '_')}-*.tar.gz")
     return found
 
 
 @pytest.fixture(scope="module")
-def again(distributions: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same two, built from the source distribution in another place by a stricter user."""
-    place = tmp_path_factory.mktemp("elsewhere")
-    (source,) = distributions.glob("*.tar.gz")
-    run("tar", "-xf", source, cwd=place)
-    (copy,) = place.iterdir()
-    for path in copy.rglob("*"):
-        os.utime(path, (1_700_000_000, 1_700_000_000))
-    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", "made", "."]
-    run("sh", "-c", 'umask 077; exec "$@"', "sh", *command, cwd=copy)
-    return copy / "made"
+def wheel(distributions: Path) -> Path:
+    """The core's."""
+    return wheel_of("shioenv", distributions)
 
 
 def required(names: Iterable[str]) -> Iterator[Distribution]:
-    """The distributions that these requirements ask for here, and those that they ask for."""
+    """The distributions of others that these requirements ask for here, and those they ask for."""
     waiting, seen = [Requirement(name) for name in names], set()
     while waiting:
         wanted = waiting.pop()
@@ -81,31 +91,57 @@ def required(names: Iterable[str]) -> Iterator[Distribution]:
         if name in seen or (wanted.marker and not wanted.marker.evaluate({"extra": ""})):
             continue
         seen.add(name)
+        if name in PACKAGES:
+            continue
         found = distribution(name)
         assert found.version in wanted.specifier, f"{name} {found.version} is not {wanted}"
         waiting += [Requirement(one) for one in found.requires or ()]
         yield found
 
 
-@pytest.fixture(scope="module")
-def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The `bin` of an empty environment with the wheel and the dependencies it declares, no more.
+def with_dependencies(package: str) -> list[str]:
+    """The package, and those of ours that it needs."""
+    found = [package]
+    for name in found:
+        asked = [Requirement(one) for one in declared(name)["project"]["dependencies"]]
+        found += [one.name for one in asked if one.name in PACKAGES and one.name not in found]
+    return found
+
+
+def install(packages: Iterable[str], distributions: Path, place: Path) -> Path:
+    """The `bin` of a new environment with wheels and the dependencies that they declare, no more.
 
     The dependencies are links to the ones that are installed here, so nothing is downloaded.
     """
-    place = tmp_path_factory.mktemp("far-away") / "venv"
     venv.create(place, with_pip=False)
     run(
         sys.executable, "-m", "pip", "--python", place / "bin" / "python", "install", "-q",
-        "--no-deps", "--no-index", wheel, cwd=place,
+        "--no-deps", "--no-index", *(wheel_of(name, distributions) for name in packages), cwd=place,
     )  # fmt: skip
     (site,) = (place / "lib").glob("python*/site-packages")
-    (own,) = site.glob("shioenv-*.dist-info")
-    for one in required(PathDistribution(own).requires or ()):
+    own = [PathDistribution(path) for path in site.glob("shioenv*.dist-info")]
+    for one in required(asked for each in own for asked in each.requires or ()):
         for top in {file.parts[0] for file in one.files or () if file.parts[0] != ".."}:
             if top != "__pycache__" and not (site / top).exists():
                 (site / top).symlink_to(Path(str(one.locate_file(top))))
     return place / "bin"
+
+
+@pytest.fixture(scope="module")
+def installed(distributions: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The core alone."""
+    return install(["shioenv"], distributions, tmp_path_factory.mktemp("far-away") / "venv")
+
+
+@pytest.fixture(scope="module")
+def complete(distributions: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All packages."""
+    return install(PACKAGES, distributions, tmp_path_factory.mktemp("together") / "venv")
+
+
+def files_in(wheel: Path) -> set[str]:
+    with zipfile.ZipFile(wheel) as archive:
+        return set(archive.namelist())
 
 
 def test_the_wheel_holds_the_programs_the_data_and_the_types(wheel: Path) -> None:
@@ -119,11 +155,8 @@ def test_the_wheel_holds_the_programs_the_data_and_the_types(wheel: Path) -> Non
     assert programs[0].external_attr >> 16 & 0o111, "the helper must be executable"
     for name in (
         "shioenv/native/bin/preload.so",
-        "shioenv/native/bin/ssh-names.so",
-        "shioenv/native/bin/ssh-passwords.so",
         "shioenv/native/committed/answers.so",
         "shioenv/native/committed/processor.so",
-        "shioenv/py.typed",
         "shioenv/grammar/commands/ls.grammar",
         "shioenv/grammar/shared/common.grammar",
         "shioenv/sandbox/namespaces/probes.txt",
@@ -132,18 +165,57 @@ def test_the_wheel_holds_the_programs_the_data_and_the_types(wheel: Path) -> Non
         "shioenv/systems/home/files/dot/bashrc",
     ):
         assert name in names
+
+
+@pytest.mark.parametrize(
+    ("package", "names"),
+    [
+        ("shioenv-serve", ["native/bin/ssh-names.so", "native/bin/ssh-keeper"]),
+        ("shioenv-backends", ["native/bin/shioenv-guest", "native/bin/shioenv-guest-sandbox"]),
+        ("shioenv-eval", ["report/templates/page.js"]),
+        ("shioenv-model", ["models/default.model"]),
+    ],
+)
+def test_the_wheel_of_a_guest_holds_its_data(
+    package: str, names: list[str], distributions: Path
+) -> None:
+    found = files_in(wheel_of(package, distributions))
+    assert {f"{package.replace('-', '_')}/{name}" for name in names} <= found
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_file_of_the_package_is_in_the_wheel(package: str, distributions: Path) -> None:
+    names = files_in(wheel_of(package, distributions))
+    source = ROOT / "packages" / package / "src"
+    listed = run("git", "ls-files", source, cwd=source) if (ROOT / ".git").exists() else ""
+    for line in listed.splitlines():
+        if (source / line).exists():
+            assert line in names
+    top = package.replace("-", "_")
+    assert f"{top}/py.typed" in names
     assert any(name.endswith("licenses/LICENSE") for name in names)
-    assert not [name for name in names if name.startswith(("tests", "docs"))]
+    assert {name.partition("/")[0] for name in names} - {top, "shioenv_tasks.py"} == {
+        wheel_of(package, distributions).name.partition("-py3")[0] + ".dist-info"
+    }
 
 
-def test_two_builds_are_the_same_bytes(distributions: Path, again: Path) -> None:
-    names = sorted(path.name for path in distributions.iterdir())
-    assert [path.suffix for path in map(Path, names)] == [".whl", ".gz"]
-    for name in names:
-        assert (distributions / name).read_bytes() == (again / name).read_bytes(), name
+@pytest.mark.parametrize("package", PACKAGES)
+def test_two_builds_are_the_same_bytes(package: str, distributions: Path, tmp_path: Path) -> None:
+    """The second one by a stricter user, of the source distribution, in another place."""
+    first = [source_of(package, distributions), wheel_of(package, distributions)]
+    run("tar", "-xf", first[0], cwd=tmp_path)
+    (copy,) = tmp_path.iterdir()
+    for path in copy.rglob("*"):
+        os.utime(path, (1_700_000_000, 1_700_000_000))
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", "made", "."]
+    run("sh", "-c", 'umask 077; exec "$@"', "sh", *command, cwd=copy)
+    for path in first:
+        assert path.read_bytes() == (copy / "made" / path.name).read_bytes(), path.name
 
 
-def test_the_native_programs_take_nothing_from_the_host(wheel: Path) -> None:
+@pytest.mark.parametrize("package", COMPILED)
+def test_the_native_programs_take_nothing_from_the_host(package: str, distributions: Path) -> None:
+    wheel = wheel_of(package, distributions)
     said = run(sys.executable, "-m", "auditwheel", "show", wheel, cwd=wheel.parent)
     said = " ".join(said.split())
     assert "references no external versioned symbols" in said
@@ -170,9 +242,9 @@ def test_no_link_of_the_long_description_is_relative(wheel: Path) -> None:
     assert [target for target in targets(shown) if not target.startswith("https:")] == []
 
 
-def test_links_lead_to_the_files_of_that_version(hatch_build: ModuleType) -> None:
+def test_links_lead_to_the_files_of_that_version() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    shown = hatch_build.long_description(readme, "https://forge.test/shioenv", "1.2.3")
+    shown = native_build.long_description(readme, "https://forge.test/shioenv", "1.2.3")
     before = [target for target in targets(readme) if not target.startswith("https:")]
     begins = "https://forge.test/shioenv/"
     after = [target for target in targets(shown) if target.startswith(begins)]
@@ -186,24 +258,28 @@ def test_links_lead_to_the_files_of_that_version(hatch_build: ModuleType) -> Non
     assert all((ROOT / target).exists() for target in before)
 
 
-def test_every_file_of_the_package_is_in_the_wheel(wheel: Path) -> None:
-    listed = run("git", "ls-files", "src/shioenv", cwd=ROOT) if (ROOT / ".git").exists() else ""
-    with zipfile.ZipFile(wheel) as archive:
-        names = set(archive.namelist())
-    for line in listed.splitlines():
-        if (ROOT / line).exists():
-            assert line.removeprefix("src/") in names
-
-
 def test_the_source_distribution_holds_nothing_that_was_compiled_here(distributions: Path) -> None:
-    (found,) = distributions.glob("*.tar.gz")
-    with tarfile.open(found) as archive:
+    with tarfile.open(source_of("shioenv", distributions)) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    for name in ("pyproject.toml", "hatch_build.py", "LICENSE", "README.md"):
+    for name in ("pyproject.toml", "hatch_build.py", "native_build.py", "LICENSE", "README.md"):
         assert name in names
     for name in ("around/supervisor.c", "inside/server.h", "committed/answers.so"):
         assert f"src/shioenv/native/{name}" in names
-    assert not [name for name in names if name.startswith("src/shioenv/native/bin")]
+    for package in PACKAGES:
+        with tarfile.open(source_of(package, distributions)) as archive:
+            assert not [name for name in archive.getnames() if "/native/bin" in name]
+
+
+def test_all_packages_have_one_version_and_one_license() -> None:
+    (version,) = {declared(name)["project"]["version"] for name in PACKAGES}
+    (text,) = {(ROOT / "packages" / name / "LICENSE").read_bytes() for name in PACKAGES}
+    assert text == (ROOT / "LICENSE").read_bytes()
+    for name in PACKAGES:
+        project = declared(name)["project"]
+        extras = project.get("optional-dependencies", {}).values()
+        for one in map(Requirement, sum(extras, project.get("dependencies", []))):
+            if one.name in PACKAGES and one.name != name:
+                assert str(one.specifier) == f"=={version}", f"{name} asks for {one}"
 
 
 def test_the_installed_package_is_not_the_clone(installed: Path) -> None:
@@ -223,8 +299,51 @@ def test_the_installed_command_line_works(installed: Path, tmp_path: Path) -> No
     assert "debian-12" in [system["name"] for system in systems]
     shown = run(installed / "shioenv", "grammar", "show", "df", cwd=tmp_path)
     assert "df" in shown
-    previewed = run(installed / "shioenv", "preview", "--json", "--", "touch", "new", cwd=tmp_path)
-    assert json.loads(previewed)["context_patch"][0][:2] == ["a", "/fs/new"]
+
+
+COMMANDS = [
+    (package, name)
+    for package in GUESTS
+    for name in declared(package)["project"].get("entry-points", {}).get("shioenv.commands", {})
+]
+
+
+@pytest.mark.parametrize(("package", "command"), COMMANDS)
+def test_the_core_alone_says_which_package_a_command_needs(
+    package: str, command: str, installed: Path, tmp_path: Path
+) -> None:
+    done = subprocess.run(
+        [installed / "shioenv", *command.split("."), "--help"], cwd=tmp_path,
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    (line,) = done.stderr.splitlines()
+    assert f"needs {package}, which is not installed: " in line
+    assert f"'shioenv[{package.removeprefix('shioenv-')}]'" in line
+    assert (done.returncode, done.stdout) == (3, "")
+
+
+LOADED = """
+import sys
+from importlib.metadata import distribution
+for point in distribution(sys.argv[1]).entry_points:
+    if point.group.startswith("shioenv."):
+        point.load()
+print(__import__(sys.argv[1].replace("-", "_")).__file__)
+"""
+
+
+@pytest.mark.parametrize("package", GUESTS)
+def test_a_guest_works_with_its_dependencies_alone(
+    package: str, distributions: Path, tmp_path: Path
+) -> None:
+    """What it adds to the core can be loaded, and its commands are in the help."""
+    programs = install(with_dependencies(package), distributions, tmp_path / "venv")
+    where = run(programs / "python", "-c", LOADED, package, cwd=tmp_path)
+    assert where.startswith(str(tmp_path))
+    for command in (name for own, name in COMMANDS if own == package):
+        *group, name = command.split(".")
+        shown = run(programs / "shioenv", *group, "--help", cwd=tmp_path)
+        assert re.search(rf"^│ {name} ", shown, re.MULTILINE), command
 
 
 @pytest.mark.usefixtures("system")
@@ -246,21 +365,23 @@ def test_the_installed_command_line_works(installed: Path, tmp_path: Path) -> No
         ("write-a-grammar", ["grammar check"]),
     ],
 )
-def test_a_plain_install_follows_the_pages(
-    installed: Path, tmp_path: Path, page: str, commands: list[str]
+def test_an_installation_of_all_packages_follows_the_pages(
+    complete: Path, tmp_path: Path, page: str, commands: list[str]
 ) -> None:
-    """What needs no extra by the page needs none."""
+    """What needs no library of an extra by the page needs none."""
     (tmp_path / "words").write_text("ls -l\n")
     text = (ROOT / f"docs/how-to/{page}.md").read_text(encoding="utf-8")
     for command in commands:
         assert f"shioenv {command.split()[0]}" in text
-        run(installed / "shioenv", *command.split(), cwd=tmp_path)
+        run(complete / "shioenv", *command.split(), cwd=tmp_path)
 
 
 @pytest.mark.usefixtures("system")
-def test_the_installed_package_runs_an_input(installed: Path, tmp_path: Path) -> None:
+def test_the_core_alone_makes_records(installed: Path, tmp_path: Path) -> None:
     document = json.loads(
         run(installed / "shioenv", "run", "--json", "echo $0; touch x", cwd=tmp_path)
     )
     assert document["output"] == "bash\n"
     assert document["context_patch"][0][:2] == ["a", "/fs/x"]
+    run(installed / "shioenv", "generate", "ds", "--count", "2", "--budget", "2", cwd=tmp_path)
+    run(installed / "shioenv", "dataset", "verify", "ds", cwd=tmp_path)

@@ -53,16 +53,38 @@ def test_what_a_wheel_needs_is_what_the_page_says() -> None:
 def test_continuous_integration_runs_skipped_tests_of_its_machine() -> None:
     """Root runs all tests there, and an ordinary user some of them."""
     run = (ROOT / ".ci/run").read_text()
-    (machine,) = re.findall(r"^make fresh MACHINES=(\S+)$", run, re.MULTILINE)
-    (skipped,) = re.findall(r"^make test-skipped SKIPPED=build/fresh/(\S+)\.skipped$", run, re.M)
+    (machine,) = re.findall(r"^stage make fresh MACHINES=(\S+)$", run, re.MULTILINE)
+    (skipped,) = re.findall(
+        r"^stage make test-skipped SKIPPED=build/fresh/(\S+)\.skipped$", run, re.M
+    )
     assert machine.endswith(":root+user")
     assert skipped == machine.replace(":", "-")
 
 
-def planned(target: str) -> list[list[str]]:
+def test_a_stage_that_fails_hides_no_later_one(tmp_path: Path) -> None:
+    text = (ROOT / ".ci/run").read_text()
+    (tmp_path / ".ci").mkdir()
+    (tmp_path / ".ci/run").write_text(text)
+    make = tmp_path / "make"
+    make.write_text('#!/bin/sh\n[ "$1" != check ] && [ "$1" != --dry-run ]\n')
+    make.chmod(0o755)
+    done = subprocess.run(
+        ["bash", ".ci/run"], env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, cwd=tmp_path,
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (1, "")
+    summary = done.stdout.partition("== .ci/run: ")[2].splitlines()[1:]
+    stages = re.findall(r"^stage (make [\w.-]+/?[\w.-]*)", text, re.MULTILINE)
+    assert len(stages) > 5
+    told = [re.fullmatch(r" *\d+ s  exit status (\d)  (make \S+).*", line) for line in summary]
+    assert [each and each[2] for each in told] == stages
+    assert [each[2] for each in told if each and each[1] != "0"] == ["make check"]
+
+
+def planned(*words: str) -> list[list[str]]:
     """The commands that make would run, split into words."""
     done = subprocess.run(
-        ["make", "--dry-run", target], cwd=ROOT, capture_output=True, text=True, check=True
+        ["make", "--dry-run", *words], cwd=ROOT, capture_output=True, text=True, check=True
     )
     return [line.split() for line in done.stdout.splitlines()]
 
@@ -73,7 +95,12 @@ def test_every_night_all_machines_are_followed() -> None:
 
 def test_what_an_ordinary_user_runs_are_tests() -> None:
     (words,) = [words for words in planned("test-user") if words[0].endswith("/pytest")]
-    paths = [word for word in words if word.startswith("tests/")]
+    paths = [word for word in words if word.startswith(("tests/", "packages/"))]
     assert len(paths) > 3
     for path in paths:
-        assert list(ROOT.glob(path)), path
+        assert (ROOT / path).exists(), path
+
+
+def test_the_tests_of_one_package_can_be_run() -> None:
+    (words,) = [words for words in planned("test", "PACKAGE=shioenv-model") if "pytest" in words[0]]
+    assert words[-1] == "packages/shioenv-model/tests"

@@ -10,6 +10,7 @@ from types import ModuleType
 
 import pytest
 
+import native_build
 from shioenv import native
 from shioenv.system.store import System
 
@@ -19,12 +20,14 @@ OLDEST = (2, 31)
 
 
 def allowed() -> set[str]:
-    lines = (ROOT / "src/shioenv/native/inside/imports.txt").read_text().splitlines()
+    lines = (
+        (ROOT / "packages/shioenv/src/shioenv/native/inside/imports.txt").read_text().splitlines()
+    )
     return {line for line in lines if line and not line.startswith("#")}
 
 
-def test_it_asks_for_what_is_listed_and_for_no_version_of_it(hatch_build: ModuleType) -> None:
-    asked = hatch_build.imports_of(native.preload_library())
+def test_it_asks_for_what_is_listed_and_for_no_version_of_it() -> None:
+    asked = native_build.imports_of(native.preload_library())
     assert "dlsym" in asked
     assert asked <= allowed()
 
@@ -65,27 +68,30 @@ def test_what_is_listed_is_in_every_c_library_since_the_oldest(system: System) -
 
 @pytest.mark.parametrize("name", ["__isoc23_strtol", "atexit", "strlcpy"])
 def test_a_build_that_asks_for_more_ends_with_its_name(
-    name: str, hatch_build: ModuleType, tmp_path: Path
+    name: str, hooks: dict[str, ModuleType], tmp_path: Path
 ) -> None:
     """Two that glibc 2.38 brought, and one that stands in the part linked in from the host."""
     sources = tmp_path / "src/shioenv/native"
-    shutil.copytree(ROOT / "src/shioenv/native", sources, ignore=shutil.ignore_patterns("bin"))
+    shutil.copytree(
+        ROOT / "packages/shioenv/src/shioenv/native", sources, ignore=shutil.ignore_patterns("bin")
+    )
     text = f"long {name}(void), newer(void);\nlong newer(void) {{ return {name}(); }}\n"
     (sources / "inside/newer.c").write_text(text)
     with pytest.raises(SystemExit, match=rf"preload\.so asks .* for {name}, which an older one"):
-        hatch_build.compile_native(tmp_path)
+        native_build.compile_package(tmp_path, hooks["shioenv"].NativeBuildHook)
     assert not (sources / "bin/preload.so").exists()
 
 
-def test_each_program_belongs_to_one_table(hatch_build: ModuleType) -> None:
-    tables = (hatch_build.CORE, hatch_build.BACKENDS, hatch_build.SERVE)
-    names = [name for table in tables for name in table]
-    assert len(names) == len(set(names))
-    assert set(names) == {path.name for path in native.PROGRAMS.iterdir()}
-    assert not [name for name in names if not native.built(native.PROGRAMS, name).stat().st_size]
+def test_each_package_has_the_programs_of_its_hook(hooks: dict[str, ModuleType]) -> None:
+    listed = [name for hook in hooks.values() for name in hook.PROGRAMS]
+    assert len(listed) == len(set(listed))
+    for package, hook in hooks.items():
+        programs = ROOT / "packages" / package / hook.NativeBuildHook.native / "bin"
+        assert set(hook.PROGRAMS) == {path.name for path in programs.iterdir()}
+        assert not [name for name in hook.PROGRAMS if not (programs / name).stat().st_size]
 
 
-def test_sources_may_lie_in_several_directories(hatch_build: ModuleType, tmp_path: Path) -> None:
+def test_sources_may_lie_in_several_directories(tmp_path: Path) -> None:
     """The programs of a package may be made of sources of another package too."""
     own, shared = tmp_path / "own", tmp_path / "shared"
     (own / "guest").mkdir(parents=True)
@@ -94,5 +100,5 @@ def test_sources_may_lie_in_several_directories(hatch_build: ModuleType, tmp_pat
     (shared / "around/one.h").write_text("int one(void);\n")
     (shared / "around/one.c").write_text('#include "one.h"\nint one(void) { return 7; }\n')
     table = {"some": (("guest/*.c", "around/one.c"), ["-static"])}
-    (program,) = hatch_build.compile_programs(table, [own, shared], tmp_path / "bin")
+    (program,) = native_build.compile_programs(table, [own, shared], tmp_path / "bin")
     assert subprocess.run([program], check=False).returncode == 7

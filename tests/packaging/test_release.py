@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+CORE = "packages/shioenv/pyproject.toml"
 FILES = {
-    "pyproject.toml": 'version = "1.2.0"\n[project.urls]\nRepository = "https://forge.test/us"\n',
+    CORE: 'version = "1.2.0"\n[project.urls]\nRepository = "https://forge.test/us"\n',
     "CHANGELOG.md": "## 1.2.0\n",
     "CITATION.cff": "version: 1.2.0\n",
 }
@@ -26,6 +27,7 @@ def git(place: Path, *words: str) -> None:
 def clone(tmp_path: Path) -> Path:
     """A repository of which a release could be made."""
     (tmp_path / "scripts").mkdir()
+    (tmp_path / CORE).parent.mkdir(parents=True)
     shutil.copy(ROOT / "scripts/release.sh", tmp_path / "scripts")
     for name, text in FILES.items():
         (tmp_path / name).write_text(text)
@@ -55,7 +57,7 @@ def test_a_clone_that_is_ready_is_gone_on_with(clone: Path) -> None:
         ("CHANGELOG.md", "## 1.1.0\n", "CHANGELOG.md has no section 1.2.0"),
         ("CHANGELOG.md", "## Unreleased\n## 1.2.0\n", "has a section Unreleased"),
         ("CITATION.cff", "version: 1.1.0\n", "CITATION.cff is of another version"),
-        ("pyproject.toml", 'version = "1.2.0"\n', "names no Repository"),
+        (CORE, 'version = "1.2.0"\n', "names no Repository"),
     ],
 )
 def test_what_does_not_fit_is_named(clone: Path, name: str, text: str, said: str) -> None:
@@ -73,7 +75,7 @@ def test_a_version_is_tagged_once(clone: Path) -> None:
 
 
 def test_versions_are_written_as_the_script_reads_them() -> None:
-    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    text = (ROOT / CORE).read_text(encoding="utf-8")
     (version,) = re.findall(r'^version = "(.*)"$', text, re.MULTILINE)
     assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert f"\n## {version}\n" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from contextlib import ExitStack
 
 import pytest
-from fidelity import Answer, Cause, Comparison, Node, Trial, Verdict, judge
-from needs import needs
 
+from fidelity import Answer, Cause, Comparison, Node, Trial, Verdict, judge
 from shioenv.system.store import System
+from support.needs import needs
 
 LOWER = {
     b"/": Node(0o40755, 0, 0, 4096, 17, 2, 0, 0, 0),

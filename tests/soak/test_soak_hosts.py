@@ -9,12 +9,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import hosts
 import pytest
-from needs import needs
 
+import hosts
 from shioenv.domain.record import Record
 from shioenv.system.declare import load_declaration
+from support.needs import needs
 
 
 def record(patch: object, *, known: bool = True, volatile: bool = False) -> Record:

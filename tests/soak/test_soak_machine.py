@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
-from machine import STOPPED, UNKNOWN, Answer, Pair, Verdict, judge, read_inputs
-from needs import MICROVM, needs
 
-from shioenv.sandbox.microvm.boot import build_microvm
+from machine import STOPPED, UNKNOWN, Answer, Pair, Verdict, judge, read_inputs
 from shioenv.system.store import System
+from shioenv_backends.microvm.boot import build_microvm
+from support.needs import MICROVM, needs
 
 FILE = {"perms": "-rw-r--r--", "size": 1, "month": "Oct", "day": 16, "digest": "a"}
 

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from known_tasks import known_tasks
-from needs import MICROVM, needs
 
 from shioenv.sandbox.base import LONGEST_INPUT
-from shioenv.sandbox.microvm.boot import build_microvm
 from shioenv.system.store import System
-from shioenv.tasks.task import write_tasks
+from shioenv_agents.tasks.task import write_tasks
+from shioenv_backends.microvm.boot import build_microvm
+from support.known_tasks import known_tasks
+from support.needs import MICROVM, needs
 
 SOAK = Path(__file__).parents[2] / "soak"
 

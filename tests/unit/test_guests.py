@@ -110,7 +110,7 @@ def test_each_name_opens_its_kind_of_machine(
     def note(*given: Any, mode: ShellMode = ShellMode.FRESH) -> None:
         opened.append((*given, mode))
 
-    monkeypatch.setattr(f"shioenv.sandbox.microvm.provided.{kind}", note)
+    monkeypatch.setattr(f"shioenv_backends.microvm.provided.{kind}", note)
     system: Any = object()
     limits = Limits(sandbox=name, without_shell_state=True)
     default_sandbox(system, limits)

@@ -1,8 +1,9 @@
-"""Imports point one way: a package imports its own modules and those of packages above it."""
+"""The core imports no guest, guests import its public modules, and imports point one way."""
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
@@ -10,18 +11,35 @@ from pathlib import Path
 
 import pytest
 
-import shioenv
+from support.paths import ROOT
+from support.sources import FILES, PACKAGES, dependencies, module_name, package_of
 
-LAYERS = (
-    "errors", "guests", "protocols", "registration", "seeding", "version", "text", "endpoint",
-    "native", "files", "domain", "bash", "system", "grammar", "synthesis", "sandbox", "behavior",
-    "live", "preview", "irreducibility", "recording", "composition", "model", "execution", "env",
-    "dataset", "training", "report", "evaluation", "tasks", "fronts", "experiments", "cli",
-)  # fmt: skip
-SOURCE = Path(shioenv.__file__).parent
-DOORS = frozenset({"__init__", "__main__"})
-"""Of the package itself: they lead into any layer."""
-FILES = tuple(sorted(SOURCE.rglob("*.py")))
+LAYERS = {
+    "shioenv": (
+        "errors", "guests", "protocols", "registration", "seeding", "version", "text", "endpoint",
+        "native", "files", "domain", "bash", "system", "grammar", "synthesis", "sandbox",
+        "behavior", "live", "irreducibility", "recording", "execution", "env", "dataset", "cli",
+    ),
+    "shioenv_model": (
+        "bash", "composition", "", "memory", "sequence", "training", "predictors", "cli",
+    ),
+    "shioenv_eval": ("report", "", "adapting", "predictors", "conform", "cli"),
+    "shioenv_agents": ("", "preview", "tasks", "fronts", "cli"),
+    "shioenv_serve": ("", "ssh", "cli"),
+    "shioenv_backends": ("microvm", ""),
+    "shioenv_paper": ("", "cli"),
+}  # fmt: skip
+"""The parts of each package, from the lowest. "" holds the modules beside them."""
+
+TOGETHER = {
+    "shioenv_model": ("", "memory", "sequence"),
+    "shioenv_eval": ("", "adapting", "predictors", "conform"),
+}
+"""Parts whose modules import each other, without a circle of modules."""
+
+INTERFACES = ROOT / "docs" / "reference" / "interfaces.md"
+DOORS = frozenset({"shioenv", "shioenv.__main__"})
+"""They lead into any layer."""
 
 pytestmark = pytest.mark.xdist_group("layers")
 """One process reads all files, once."""
@@ -35,11 +53,6 @@ def parsed(path: Path) -> ast.Module:
 @cache
 def walked(path: Path) -> tuple[ast.AST, ...]:
     return tuple(ast.walk(parsed(path)))
-
-
-def module_name(path: Path) -> str:
-    parts = ["shioenv", *path.relative_to(SOURCE).with_suffix("").parts]
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
 def nodes(path: Path) -> Iterator[ast.AST]:
@@ -56,11 +69,11 @@ def nodes(path: Path) -> Iterator[ast.AST]:
 
 @cache
 def imported_modules(path: Path, for_types: bool = True) -> tuple[str, ...]:
+    """Every module of ours that a file imports anywhere, deferred imports included."""
     return tuple(_imported_modules(path, for_types))
 
 
 def _imported_modules(path: Path, for_types: bool) -> Iterator[str]:
-    """Every module of ours that a file imports anywhere, deferred imports included."""
     for node in walked(path) if for_types else nodes(path):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -75,61 +88,100 @@ def _imported_modules(path: Path, for_types: bool) -> Iterator[str]:
 
 @cache
 def is_ours(module: str) -> bool:
-    file = SOURCE.joinpath(*module.split(".")[1:])
-    return module.startswith("shioenv.") and (file.is_dir() or file.with_suffix(".py").exists())
+    package, *parts = module.split(".")
+    if package not in PACKAGES or not parts:
+        return False
+    file = PACKAGES[package].joinpath(*parts)
+    return file.is_dir() or file.with_suffix(".py").exists()
 
 
 @cache
-def package_imports() -> list[tuple[str, str]]:
-    """Pairs of importer and imported, the package's own doors left out."""
+def imports() -> list[tuple[str, str]]:
+    """Pairs of importer and imported, the core's own doors left out."""
     return [
         (module_name(path), name)
         for path in FILES
-        if path.parent != SOURCE or path.stem not in DOORS
+        if module_name(path) not in DOORS
         for name in imported_modules(path)
     ]
 
 
 def layer(module: str) -> str:
-    return module.split(".")[1]
+    """The part of its package that a module belongs to."""
+    package, *parts = module.split(".")
+    if not parts:
+        return ""
+    home = PACKAGES[package]
+    alone = package != "shioenv" and not home.joinpath(parts[0]).is_dir()
+    return "" if alone else parts[0]
 
 
-def test_every_package_has_a_layer() -> None:
-    found = {
-        path.stem if path.is_file() else path.name
-        for path in SOURCE.iterdir()
-        if (path.suffix == ".py" and path.stem not in DOORS) or (path / "__init__.py").exists()
+def package(module: str) -> str:
+    return module.split(".")[0]
+
+
+def test_every_module_has_a_layer() -> None:
+    found: dict[str, set[str]] = {name: set() for name in PACKAGES}
+    for path in FILES:
+        name = module_name(path)
+        if name not in DOORS and "." in name:
+            found[package(name)].add(layer(name))
+    assert found == {name: set(layers) for name, layers in LAYERS.items()}
+
+
+def test_a_package_imports_what_it_declares_alone() -> None:
+    """So the core imports no guest."""
+    for importer, imported in imports():
+        one, other = package(importer), package(imported)
+        assert one == other or other in dependencies(one), f"{importer} imports {imported}"
+
+
+def test_a_guest_imports_public_modules_of_the_core_alone() -> None:
+    """The page lists them, with what each promises."""
+    public = set(re.findall(r"^\| `([\w.]+)` \|", INTERFACES.read_text("utf-8"), re.MULTILINE))
+    used = {
+        imported
+        for importer, imported in imports()
+        if package(importer) != "shioenv" and package(imported) == "shioenv"
+        if not PACKAGES["shioenv"].joinpath(*imported.split(".")[1:]).is_dir()
     }
-    assert found == set(LAYERS)
+    assert sorted(used - public) == [], "not public: docs/reference/interfaces.md"
+    assert sorted(public - used - {module_name(path) for path in FILES}) == [], "no modules"
 
 
 def test_imports_point_one_way() -> None:
-    for importer, imported in package_imports():
-        assert LAYERS.index(layer(imported)) <= LAYERS.index(layer(importer)), (
-            f"{importer} imports {imported}"
-        )
+    for importer, imported in imports():
+        name = package(importer)
+        if name != package(imported):
+            continue
+        one, other = layer(importer), layer(imported)
+        together = TOGETHER.get(name, ())
+        if one in together and other in together:
+            continue
+        order = LAYERS[name]
+        assert order.index(other) <= order.index(one), f"{importer} imports {imported}"
 
 
 def test_no_module_imports_itself_by_way_of_others() -> None:
-    imports = {
+    found = {
         module_name(path): set(imported_modules(path, for_types=False)) - {module_name(path)}
         for path in FILES
     }
     try:
-        TopologicalSorter(imports).prepare()
+        TopologicalSorter(found).prepare()
     except CycleError as error:
         pytest.fail(" imports ".join(reversed(error.args[1])))
 
 
 def private_uses(path: Path) -> Iterator[str]:
-    """Names of other packages of ours that are theirs alone and that a file uses all the same."""
-    own = module_name(path).split(".")[:2]
+    """Private names of other parts of ours that a file uses all the same."""
+    own = (package_of(path), layer(module_name(path)))
     modules: dict[str, str] = {}
     for node in walked(path):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("shioenv"):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in PACKAGES:
             for alias in node.names:
                 name = f"{node.module}.{alias.name}"
-                if name.split(".")[:2] == own:
+                if (package(name), layer(str(node.module))) == own:
                     continue
                 modules[alias.asname or alias.name] = name
                 if is_private(alias.name):
@@ -145,61 +197,57 @@ def is_private(name: str) -> bool:
     return name.startswith("_") and not name.startswith("__")
 
 
-def test_no_private_name_is_used_in_another_package() -> None:
+def test_no_private_name_is_used_elsewhere() -> None:
     found = {str(path): list(private_uses(path)) for path in FILES}
     assert {path: names for path, names in found.items() if names} == {}
 
 
-def test_inside_a_package_submodules_are_imported_never_the_package() -> None:
-    for path in FILES:
-        for name in imported_modules(path):
-            package = SOURCE.joinpath(*name.split(".")[1:])
-            own = module_name(path).split(".")[:2] == name.split(".")[:2]
-            if own and package.is_dir() and len(name.split(".")) == 2:
-                modules = {n for n in imported_modules(path) if n.startswith(f"{name}.")}
-                assert modules, f"{module_name(path)} imports the package {name}"
-
-
 def test_package_files_hold_a_docstring_only() -> None:
-    for path in SOURCE.rglob("*/__init__.py"):
-        if path.parent.name in ("native", "env"):
-            continue  # they say where the compiled programs are, and register the environments
+    for path in FILES:
+        if path.name != "__init__.py" or module_name(path) in (
+            "shioenv",
+            "shioenv.native",
+            "shioenv.env",
+        ):
+            continue  # they hold the public names, and say where the compiled programs are
         tree = parsed(path)
         assert ast.get_docstring(tree), path
         assert len(tree.body) == 1, path
 
 
-@pytest.mark.parametrize(
-    ("library", "homes"),
-    [
-        ("tomllib", ["files"]),
-        ("gymnasium", ["registration", "env", "tasks"]),
-        ("typer", ["cli"]),
-        ("rich", ["cli"]),
-        ("rapidfuzz", ["behavior"]),
-        ("ray", ["execution"]),
-        ("pyarrow", ["dataset", "experiments"]),
-        ("jinja2", ["report"]),
-        ("altair", ["report", "experiments"]),
-        ("scipy", ["report"]),
-        ("vl_convert", ["report"]),
-        ("pyseccomp", []),
-        ("bashkit", ["evaluation"]),
-        ("openai", ["endpoint"]),
-        ("sb3_contrib", ["experiments"]),
-        ("stable_baselines3", ["env"]),
-        ("torch", ["env", "model", "training"]),
-        ("transformers", ["model", "training"]),
-        ("harbor", ["fronts"]),
-        ("openenv", ["fronts"]),
-        ("inspect_ai", ["fronts"]),
-        ("verifiers", ["fronts"]),
-    ],
-)
-def test_heavy_libraries_live_where_they_are_needed(library: str, homes: list[str]) -> None:
+HOMES = {
+    "tomllib": ["shioenv.files"],
+    "gymnasium": ["shioenv.registration", "shioenv.env", "shioenv_agents.tasks"],
+    "typer": [f"{name}.cli" for name in PACKAGES],
+    "rich": ["shioenv.cli", "shioenv_eval.cli"],
+    "rapidfuzz": ["shioenv.behavior"],
+    "ray": ["shioenv_backends."],
+    "pyarrow": ["shioenv.dataset", "shioenv_paper."],
+    "jinja2": ["shioenv_eval.report"],
+    "altair": ["shioenv_eval.report", "shioenv_paper."],
+    "scipy": ["shioenv_eval.report"],
+    "vl_convert": ["shioenv_eval.report"],
+    "pyseccomp": [],
+    "bashkit": ["shioenv_eval.predictors"],
+    "openai": ["shioenv.endpoint"],
+    "sb3_contrib": ["shioenv_paper."],
+    "stable_baselines3": ["shioenv.env"],
+    "torch": ["shioenv.env", "shioenv_model.sequence", "shioenv_model.training"],
+    "transformers": ["shioenv_model.sequence", "shioenv_model.training"],
+    "harbor": ["shioenv_agents.fronts"],
+    "openenv": ["shioenv_agents.fronts"],
+    "inspect_ai": ["shioenv_agents.fronts"],
+    "verifiers": ["shioenv_agents.fronts"],
+}
+"""Where heavy libraries are imported."""
+
+
+@pytest.mark.parametrize("library", HOMES)
+def test_heavy_libraries_are_imported_where_they_are_needed(library: str) -> None:
     for path in FILES:
         if library in libraries(path):
-            assert layer(module_name(path)) in homes, f"{path} imports {library}"
+            name = module_name(path)
+            assert f"{package(name)}.{layer(name)}" in HOMES[library], f"{path} imports {library}"
 
 
 @cache
@@ -212,21 +260,24 @@ def libraries(path: Path) -> frozenset[str]:
     return frozenset(name.split(".")[0] for name in names)
 
 
-def test_which_backend_is_the_default_is_known_to_the_sandbox_alone() -> None:
+def test_which_sandbox_is_the_default_is_known_to_one_module() -> None:
     """Another one can take its place without a change to what runs inputs."""
-    backends = ("shioenv.sandbox.namespaces", "shioenv.sandbox.microvm")
-    for importer, imported in package_imports():
-        if imported.startswith(backends) and not importer.startswith(backends):
+    ours = "shioenv.sandbox.namespaces"
+    for importer, imported in imports():
+        if imported.startswith(ours) and not importer.startswith((ours, "shioenv_backends.")):
             assert importer in ("shioenv.sandbox.default", "shioenv.sandbox.host"), importer
 
 
 def test_signatures_can_be_read() -> None:
     """Eight parameters at most outside the command line; constructors of environments fourteen."""
-    for path in sorted(SOURCE.rglob("*/*.py")):
+    for path in FILES:
+        name = module_name(path)
+        if layer(name) == "cli":
+            continue
         for node in walked(path):
-            if isinstance(node, ast.FunctionDef) and layer(module_name(path)) != "cli":
+            if isinstance(node, ast.FunctionDef):
                 given = node.args
                 names = [each.arg for each in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
-                most = 14 if layer(module_name(path)) == "env" and node.name == "__init__" else 8
+                env = name.startswith("shioenv.env.") and node.name == "__init__"
                 count = len(names) - (names[:1] in (["self"], ["cls"]))
-                assert count <= most, f"{module_name(path)}.{node.name} has {count} parameters"
+                assert count <= (14 if env else 8), f"{name}.{node.name} has {count} parameters"

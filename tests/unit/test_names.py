@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from pathlib import Path
 
-import shioenv
+from support.sources import FILES, relative
 
-SOURCE = Path(shioenv.__file__).parent
 TWICE = {
     "ActionFault": "the codes of each environment's own faults, read as `info['error']`",
     "Environment": "of a shell that is composed; and Harbor's word for the place of a trial",
@@ -19,9 +17,9 @@ TWICE = {
 
 def test_a_class_name_stands_for_one_thing() -> None:
     modules: dict[str, list[str]] = defaultdict(list)
-    for path in SOURCE.rglob("*.py"):
+    for path in FILES:
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                modules[node.name].append(str(path.relative_to(SOURCE)))
+                modules[node.name].append(relative(path))
     assert {name: homes for name, homes in modules.items() if len(homes) > 1}.keys() == TWICE.keys()
     assert len(TWICE) <= 8

@@ -10,22 +10,25 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from needs import NEEDS, PROGRAMS, Need, lacked, needs, told, with_sbin
 
-TESTS = Path(__file__).parents[1]
-SETUP = TESTS.parent / "scripts" / "setup.sh"
+from support.needs import NEEDS, PROGRAMS, Need, lacked, needs, told, with_sbin
+from support.paths import ROOT
+from support.sources import DISTRIBUTIONS
+
+SETUP = ROOT / "scripts" / "setup.sh"
+TESTS = (ROOT / "tests", *(home / "tests" for home in DISTRIBUTIONS.values()))
 SKIPPING = {"skip", "skipif", "importorskip", "SkipTest", "skipTest"}
 
 
 def _skips() -> Iterator[str]:
-    for path in TESTS.rglob("*.py"):
+    for path in (path for folder in TESTS for path in folder.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Attribute) and node.attr in SKIPPING:
-                yield str(path.relative_to(TESTS))
+                yield str(path.relative_to(ROOT))
 
 
 def test_nothing_else_skips() -> None:
-    assert set(_skips()) == {"needs.py"}
+    assert set(_skips()) == {"tests/support/needs.py"}
 
 
 def test_setup_all_installs_the_package_of_every_program() -> None:
@@ -45,11 +48,11 @@ def test_programs_of_the_administrator_are_found_by_ordinary_users(tmp_path: Pat
     command = ["/bin/sh", str(SETUP), "all"]
     done = subprocess.run(command, env={"PATH": path}, capture_output=True, text=True, check=False)
     assert "e2fsprogs" not in done.stderr
-    asked = "import conftest, needs; print(needs.NEEDS['mkfs.ext4'].met())"
+    asked = "import conftest; from support.needs import NEEDS; print(NEEDS['mkfs.ext4'].met())"
     command = [sys.executable, "-c", asked]
     found = subprocess.run(
-        command, cwd=TESTS, env={**os.environ, "PATH": path}, capture_output=True, text=True,
-        check=True,
+        command, cwd=ROOT, env={**os.environ, "PATH": path, "PYTHONPATH": "tests"},
+        capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert found.stdout == "True\n"
 

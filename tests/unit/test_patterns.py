@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
-from pathlib import Path
 
 import pytest
 
-import shioenv
 from shioenv.behavior.shell_state import _ALIAS, _ARRAY, _DECLARATION
+from support.sources import FILES, relative
 
-ROOT = Path(shioenv.__file__).parent
 POSSESSIVE = re.compile(r"\)(?:[*+?]|\{[\d,]+\})\+")
 NO_PATTERN = " \t|)*+?"
 """A text of the grammar's notation."""
@@ -22,8 +20,8 @@ def test_no_group_is_possessive() -> None:
     they took is not given back whole. Atomic groups do the same and are right everywhere.
     """
     found = [
-        (path.relative_to(ROOT).as_posix(), node.value)
-        for path in ROOT.rglob("*.py")
+        (relative(path), node.value)
+        for path in FILES
         for node in ast.walk(ast.parse(path.read_text(), str(path)))
         if isinstance(node, ast.Constant) and isinstance(node.value, str | bytes)
         if POSSESSIVE.search(

@@ -7,31 +7,30 @@ import json
 from pathlib import Path
 
 import pytest
-from check_protocols import RECORD, code, current, digest, stale
 
-from shioenv import protocols
+from check_protocols import COVERED, NUMBERS, RECORD, code, current, digest, paths_of, stale
 
 
 def test_no_covered_code_changed_without_its_number() -> None:
     known = json.loads(RECORD.read_text())
-    assert stale(known, current()) == [], "raise the number in src/shioenv/protocols.py"
+    assert stale(known, current()) == [], "raise the number in protocols.py"
     assert known == current(), "run scripts/check_protocols.py --write"
 
 
 def test_each_number_says_what_it_covers() -> None:
-    numbers = {name for name in vars(protocols) if name.isupper()} - {"COVERED"}
-    assert numbers == set(protocols.COVERED)
+    assert set(NUMBERS) == set(COVERED)
+    assert all(paths_of(name) for name in COVERED)
 
 
 def test_what_turns_an_input_into_a_behavior_is_covered() -> None:
-    """What the covered code imports of this package is covered, or has nothing to do with a run."""
-    root = Path(protocols.__file__).parent
-    covered = {Path(place).stem for place in protocols.COVERED["EXECUTION"]}
+    """What the covered code imports of the core is covered, or has nothing to do with a run."""
+    paths = paths_of("EXECUTION")
+    covered = {path.stem for path in paths if path.parent.name == "shioenv"}
     imported = {
         node.module.split(".")[1]
-        for package in covered
-        for path in (root / package).rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        for path in paths
+        for file in path.rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text("utf-8")))
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("shioenv.")
         if node.module is not None
     }
@@ -78,7 +77,7 @@ def test_what_counts_as_a_change_of_code(
     moved = tmp_path / "after" / f"moved{Path(name).suffix}"
     moved.write_text(content.replace(old, new))
     assert (code(tmp_path / "before" / name) == code(moved)) is same
-    assert (digest(("before",), tmp_path) == digest(("after",), tmp_path)) is same
+    assert (digest([tmp_path / "before"]) == digest([tmp_path / "after"])) is same
 
 
 def test_a_number_that_was_raised_is_not_stale() -> None:

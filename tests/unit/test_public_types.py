@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 
 def homes_for_type_checkers() -> dict[str, str]:
     """The module of each name that `shioenv/__init__.py` imports under TYPE_CHECKING."""
-    tree = ast.parse((ROOT / "src/shioenv/__init__.py").read_text())
+    tree = ast.parse((ROOT / "packages/shioenv/src/shioenv/__init__.py").read_text())
     (block,) = (
         node
         for node in tree.body

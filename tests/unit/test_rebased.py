@@ -9,8 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from shioenv.errors import TaskError
-from shioenv.tasks.certify import rebased, sealed
-from shioenv.tasks.task import read_tasks
+from shioenv_agents.tasks.certify import rebased, sealed
+from shioenv_agents.tasks.task import read_tasks
 
 EXAMPLES = "examples/agents/tasks.jsonl"
 

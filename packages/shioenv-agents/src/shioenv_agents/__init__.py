@@ -1,0 +1,1 @@
+"""Tasks for agents, the frameworks that run them, and previews of commands."""

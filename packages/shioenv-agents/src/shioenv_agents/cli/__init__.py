@@ -1,0 +1,1 @@
+"""Subcommands `tasks`, `preview` and `serve openenv`."""

@@ -1,0 +1,532 @@
+"""`shioenv tasks`: tasks for agents, made of records and proved."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from shioenv.cli import printing, shared
+from shioenv.cli.progress import Meter, counting
+from shioenv.text import share as share_of
+
+if TYPE_CHECKING:
+    from shioenv_agents.tasks.agents import Agent
+    from shioenv_agents.tasks.task import Task
+
+app = typer.Typer(
+    name="tasks", no_args_is_help=True, help="Tasks for agents, each with a recorded solution."
+)
+
+SHOWN = 20
+"""Faults printed; `--json` has all of them."""
+
+AgentModel = Annotated[
+    str | None,
+    typer.Option("--model", metavar="MODEL", help="A language model that tries the tasks as well."),
+]
+URL_HELP = (
+    "The model's endpoint, which speaks OpenAI's protocol (default: OPENAI_BASE_URL). "
+    "The key is OPENAI_API_KEY."
+)
+AgentUrl = Annotated[str | None, typer.Option("--url", metavar="URL", help=URL_HELP)]
+
+File = Annotated[Path, typer.Argument(metavar="FILE", help="The tasks, as JSON Lines.")]
+
+
+@shared.command(app, "shioenv tasks make ./dataset --out tasks.jsonl")
+def make(
+    directory: shared.Directory,
+    *,
+    out: Annotated[
+        Path, typer.Option(metavar="FILE", help="The file to write, as JSON Lines, a task a line.")
+    ],
+    min_irreducibility: Annotated[
+        float,
+        typer.Option(
+            min=0, max=1, metavar="X", help="The least irreducibility of records that become tasks."
+        ),
+    ] = 0.7,
+    prompt_model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODEL",
+            help="A language model that tells each task in its own words as well (extra: "
+            "evaluation).",
+        ),
+    ] = None,
+    prompt_url: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help=URL_HELP),
+    ] = None,
+    workers: shared.Workers = None,
+    limits: shared.LimitsOptions,
+    system: shared.SystemName = None,
+) -> shared.Printout:
+    """Make tasks of a dataset's records: a state to bring about, an output to print, or both.
+
+    A record becomes a task if it ended with 0, is not volatile and is irreducible enough. Plain
+    English must tell what the input did, without telling how. A task is proved: the recorded input
+    passes the check. Doing nothing fails the check, and so does the input without one of its
+    arguments. A prompt always holds the facts; a model's words stand before the facts.
+    """
+    from shioenv.dataset.manifest import read_manifest
+    from shioenv.dataset.read import read_records
+    from shioenv.errors import TaskError, UsageError
+    from shioenv.files.durable import refuse_existing
+    from shioenv_agents.tasks.make import make_tasks
+    from shioenv_agents.tasks.rephrase import asked, rephrased
+    from shioenv_agents.tasks.task import write_tasks
+
+    if prompt_url and not prompt_model:
+        raise UsageError("--prompt-url needs --prompt-model", hint="--prompt-model MODEL")
+    if prompt_model:
+        asked(prompt_url or "")
+    refuse_existing(out)
+    manifest = read_manifest(directory)
+    shared.note_unfinished(directory, manifest)
+    with counting("records") as report:
+        made = make_tasks(
+            read_records(directory, unfinished=True),
+            min_irreducibility=min_irreducibility,
+            system=system,
+            limits=limits,
+            workers=workers,
+            report=report,
+        )
+    tasks = made.tasks
+    if not tasks:
+        raise TaskError(
+            f"no record of {directory} makes a task",
+            hint="a lower --min-irreducibility, or more records; --system is the dataset's own",
+        )
+    if prompt_model:
+        with counting("prompts") as report:
+            tasks = rephrased(tasks, prompt_model, url=prompt_url or "", report=report)
+    write_tasks(tasks, out)
+    kinds = Counter(task.kind.value for task in tasks)
+    document = {
+        "file": str(out),
+        "tasks": len(tasks),
+        "of": manifest.records,
+        "kinds": dict(kinds),
+        "refused": made.refused,
+        "commands": dict(Counter(name for task in tasks for name in task.commands).most_common()),
+    }
+    named = ", ".join(f"{number} {name}" for name, number in kinds.most_common())
+    part = share_of(len(tasks), manifest.records)
+    number = printing.counted(len(tasks), "task")
+    line = f"{out}: {number} of {manifest.records:,} records ({part}): {named}"
+    return shared.Printout(document, [line], indent=2)
+
+
+@shared.command(app, "shioenv tasks verify ./tasks.jsonl")
+def verify(
+    file: File, workers: shared.Workers = None, system: shared.SystemName = None
+) -> shared.Printout:
+    """Prove every task: its solution passes, doing nothing fails, and a part of it fails.
+
+    The exit status is 0 where all are proved, else 1.
+    """
+    from shioenv_agents.tasks.make import prove_tasks
+    from shioenv_agents.tasks.task import read_tasks
+
+    tasks = read_tasks(file)
+    with counting("tasks") as report:
+        proofs = prove_tasks(tasks, system=system, workers=workers, report=report)
+    faults = [
+        {"id": task.id, "solution": task.solution, "faults": list(proof.faults)}
+        for task, proof in zip(tasks, proofs, strict=True)
+        if proof.faults
+    ]
+    lines = list(_faulty(faults))
+    lines.append(f"{len(tasks) - len(faults)} of {len(tasks)} tasks are proved")
+    document = {"tasks": len(tasks), "proved": len(tasks) - len(faults), "faulty": faults}
+    return shared.Printout(document, lines, indent=2, status=1 if faults else 0)
+
+
+@shared.command(app, "shioenv tasks compose ./tasks.jsonl --lines 50 --broken 50 --out more.jsonl")
+def compose(
+    file: File,
+    *,
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The file to write.")],
+    lines: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Tasks of two to four lines, at most.")
+    ] = 50,
+    broken: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Tasks of broken machines, at most.")
+    ] = 50,
+    seed: shared.Seed = 0,
+    workers: shared.Workers = None,
+    system: shared.SystemName = None,
+) -> shared.Printout:
+    """Make longer tasks of tasks: of several lines, and of machines that have to be repaired.
+
+    A task of several lines joins solutions; a later line takes up a file of an earlier one where
+    it can. On a broken machine the solutions of one or two tasks were typed already, and have to be
+    undone. Each task is proved: nothing passes, nor does the solution without one of its lines.
+    """
+    from shioenv.errors import TaskError
+    from shioenv.files.durable import refuse_existing
+    from shioenv_agents.tasks.compose import composed_tasks
+    from shioenv_agents.tasks.task import read_tasks, write_tasks
+
+    refuse_existing(out)
+    with counting("tasks") as report:
+        made = composed_tasks(
+            read_tasks(file),
+            lines=lines,
+            broken=broken,
+            seed=seed,
+            system=system,
+            workers=workers,
+            report=report,
+        )
+    tasks = made.tasks
+    if not tasks:
+        raise TaskError("no longer task could be made", hint="more tasks, or another --seed")
+    write_tasks(tasks, out)
+    several = sum(not task.history for task in tasks)
+    document = {"file": str(out), "tasks": len(tasks), "lines": several, "refused": made.refused}
+    document["broken"] = len(tasks) - several
+    line = f"{out}: {several:,} tasks of several lines, {len(tasks) - several:,} of broken machines"
+    return shared.Printout(document, [line], indent=2)
+
+
+@shared.command(app, "shioenv tasks certify ./tasks.jsonl --out certified.jsonl --k 20")
+def certify(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE|DIR", help="The tasks, as JSON Lines, or a directory of Harbor's folders."
+        ),
+    ],
+    *,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE|DIR", help="What to write: the tasks, or folders, that pass every line."
+        ),
+    ] = None,
+    k: Annotated[
+        int,
+        typer.Option(
+            "--k",
+            min=1,
+            metavar="N",
+            help="Runs of the solution, and of nothing; with --check at most, else as many as the "
+            "certificate names.",
+        ),
+    ] = 20,
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="Check the certificates that the tasks have; write nothing."),
+    ] = False,
+    rebase: Annotated[
+        bool,
+        typer.Option("--rebase", help="Take over tasks of another build of the same system."),
+    ] = False,
+    workers: shared.Workers = None,
+    system: shared.SystemName = None,
+) -> shared.Printout:
+    """Certify tasks: write those that pass every line, each with its certificate.
+
+    A task fails where its solution fails once in k runs, or under load. It fails where nothing or
+    a near miss passes, or another right answer does not. It fails where its prompt leaves the goal
+    open, and where its solution can be read. The judge is attacked first, once for each build. A
+    folder of Harbor is judged by its own files, and gets the file `certificate.json`. A command
+    that was stopped goes on where it was. --check runs again what the certificates name, and lists
+    the fields that it cannot find out. The exit status is 1 where a checked certificate no longer
+    holds, else 0.
+    """
+    from functools import partial
+
+    from shioenv.errors import UsageError
+    from shioenv_agents.tasks.certify import SEALED, UNSEALED, certify_file, recheck_tasks
+    from shioenv_agents.tasks.harbor.certify import certify_folders, recheck_folders
+    from shioenv_agents.tasks.task import read_tasks
+
+    if check == (out is not None):
+        raise UsageError("either --out or --check is needed", hint="--out FILE")
+    if rebase and (check or file.is_dir()):
+        raise UsageError(
+            "--rebase takes over the tasks of a file", hint="certify the file, and export it anew"
+        )
+    with counting("tasks") as report:
+        if out is not None:
+            of_file = partial(certify_file, rebase=rebase)
+            certify_all = certify_folders if file.is_dir() else of_file
+            tasks = certify_all(
+                file, out, k=k, system=system, workers=workers, report=report, note=printing.note
+            )
+            found = [task.certificate.faults if task.certificate else () for task in tasks]
+        else:
+            again = partial(recheck_tasks, k=k, system=system, workers=workers, report=report)
+            if file.is_dir():
+                tasks, found = recheck_folders(file, again)
+            else:
+                tasks = read_tasks(file)
+                found = again(tasks)
+    faulty = [
+        {"id": task.id, "solution": task.solution, "faults": list(faults)}
+        for task, faults in zip(tasks, found, strict=True)
+        if faults
+    ]
+    lines = list(_faulty(faulty))
+    lines.append(f"{len(tasks) - len(faulty):,} of {len(tasks):,} tasks are certified")
+    document = {"tasks": len(tasks), "certified": len(tasks) - len(faulty), "faulty": faulty}
+    if check:
+        document |= {"by_digest_alone": list(SEALED), "unchecked": list(UNSEALED)}
+        lines.append(f"checked by the certificate's digest alone: {', '.join(SEALED)}")
+        lines.append(f"not checked: {', '.join(UNSEALED)}")
+    return shared.Printout(document, lines, indent=2, status=1 if check and faulty else 0)
+
+
+def _agents(model: str | None, url: str | None) -> dict[str, Agent]:
+    """The scripted agents, and a language model where one is named, by name."""
+    from shioenv.errors import UsageError
+    from shioenv_agents.tasks.agents import AGENTS, prompted
+
+    if url and not model:
+        raise UsageError("--url needs --model", hint="--model MODEL")
+    if model in AGENTS:
+        raise UsageError(
+            f"{model!r} is a scripted agent, not a language model",
+            hint="--model takes a name that the model's endpoint knows",
+        )
+    return {**AGENTS, **({model: prompted(model, url or "")} if model else {})}
+
+
+def _faulty(faulty: list[dict[str, Any]]) -> Iterator[str]:
+    """Lines about the first faulty tasks."""
+    for one in faulty[:SHOWN]:
+        faults = printing.printable(", ".join(one["faults"]))
+        yield f"{one['id']}: {printing.printable(one['solution'])}: {faults}"
+    if len(faulty) > SHOWN:
+        yield f"and {len(faulty) - SHOWN} more (--json)"
+
+
+@shared.command(app, "shioenv tasks set ./tasks --count 300 --k 3", name="set")
+def make_set(
+    directory: Annotated[
+        Path,
+        typer.Argument(
+            metavar="DIR",
+            help="The set's directory, made where it is missing. The same command goes on with it.",
+        ),
+    ],
+    *,
+    count: Annotated[int, typer.Option(min=3, metavar="N", help="Tasks wanted.")] = 10_000,
+    seed: shared.Seed = 0,
+    k: Annotated[
+        int, typer.Option("--k", min=1, metavar="N", help="Runs of each solution, and of nothing.")
+    ] = 20,
+    share: Annotated[
+        float,
+        typer.Option(
+            min=0.001,
+            max=1,
+            metavar="X",
+            help="Share of the tasks of one line that hold the same command, at most. Of longer "
+            "tasks three times as many.",
+        ),
+    ] = 0.05,
+    without_harbor: Annotated[
+        bool, typer.Option("--without-harbor", help="Write no folders of Harbor.")
+    ] = False,
+    model: AgentModel = None,
+    url: AgentUrl = None,
+    workers: shared.Workers = None,
+    system: shared.SystemName = None,
+) -> shared.Printout:
+    """Make a set of certified tasks from a seed: draw, execute, compose, certify, try, split.
+
+    A third are of one line, a third of several lines, a third of broken machines. No part of the
+    split holds a normal form of another part. Three scripted agents try each task, and so does a
+    language model where one is named. The manifest counts what was refused, and why. Ctrl-C or a
+    crash loses at most the step that was running. The exit status is 1 where tasks are missing in
+    the end, else 0.
+    """
+    from shioenv_agents.tasks.agents import SCRIPTS
+    from shioenv_agents.tasks.sets import SetPlan
+    from shioenv_agents.tasks.sets import make_set as made_set
+
+    agents = _agents(model, url)
+    tried = (*SCRIPTS, *([model] if model else []))
+    stopped = f"stopped; what is finished is kept in {directory}, the same command goes on"
+    with Meter(lasting=True, stopped=stopped) as meter:
+        made = made_set(
+            directory,
+            SetPlan(count=count, seed=seed, k=k, share=share, agents=tried),
+            agents=agents,
+            harbor=not without_harbor,
+            system=system,
+            workers=workers,
+            tell=meter.tell,
+            note=meter.say,
+        )
+    manifest = made.manifest
+    rows = {
+        "set": str(directory),
+        "tasks": f"{manifest['tasks']:,} of {count:,}, of {manifest['records']:,} records",
+        **{name: f"{number:,}" for name, number in manifest["lengths"].items()},
+        **{part: f"{sum(of.values()):,}" for part, of in manifest["parts"].items()},
+        **{
+            f"solved by {agent}": ", ".join(
+                f"{share_of(done, of)} {length}" for length, (done, of) in lengths.items()
+            )
+            for agent, lengths in manifest["solved_by"].items()
+        },
+    }
+    if not without_harbor:
+        rows["Harbor"] = f"{sum(manifest['harbor']['written'].values()):,} folders"
+    refused = sum(sum(why.values()) for why in manifest["refused"].values())
+    rows["refused"] = f"{refused:,}, by reason in {directory / 'manifest.json'}"
+    status = 0 if made.complete else 1
+    return shared.Printout(dict(manifest), printing.rows(rows), indent=2, status=status)
+
+
+@shared.command(app, "shioenv tasks evaluate ./tasks.jsonl --count 100 --figure results.svg")
+def evaluate(
+    file: File,
+    *,
+    count: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Tasks, spread over the file.")
+    ] = 100,
+    agent: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            autocompletion=shared.completing("shioenv_agents.tasks.agents:AGENTS"),
+            help="A scripted agent: names, facts, model (the default: all three), recorded "
+            "(types the solution), idle (does nothing). May be repeated.",
+        ),
+    ] = None,
+    model: AgentModel = None,
+    url: AgentUrl = None,
+    max_turns: Annotated[int, typer.Option(min=1, metavar="N", help="Lines a task at most.")] = 8,
+    figure: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="An SVG file of the results by kind and length; for dark pages beside it "
+            "FILE-dark.svg (extra: report).",
+        ),
+    ] = None,
+    workers: shared.Workers = None,
+    system: shared.SystemName = None,
+) -> shared.Printout:
+    """Have agents do tasks, and say how many each agent solved, by kind and length.
+
+    The scripted agents are ours, and know how our prompts are worded. Their results say which
+    tasks are harder than others, and nothing about models. A language model is asked by any
+    endpoint that speaks OpenAI's protocol.
+    """
+    from shioenv.errors import UsageError, did_you_mean
+    from shioenv_agents.tasks.agents import AGENTS, SCRIPTS, attempts
+    from shioenv_agents.tasks.results import results_of
+    from shioenv_agents.tasks.task import read_tasks
+    from shioenv_eval.report.drawing import require_libraries
+
+    agents = _agents(model, url)
+    for name in agent or ():
+        if name not in AGENTS:
+            raise UsageError(f"no agent is called {name!r}", hint=did_you_mean(name, list(AGENTS)))
+    if figure is not None:
+        require_libraries("a picture", "report", "altair", "vl_convert")
+    names = list(dict.fromkeys((*(agent or SCRIPTS), *([model] if model else []))))
+    tasks = read_tasks(file)
+    count = min(count, len(tasks))
+    chosen = [tasks[number * len(tasks) // count] for number in range(count)]
+    tried = {}
+    for name in names:
+        with counting(f"tries of {name}") as report:
+            tried[name] = attempts(
+                chosen, name, agent=agents[name], turns=max_turns, system=system,
+                workers=workers, report=report,
+            )  # fmt: skip
+    rows = results_of(chosen, tried)
+    lines = [f"{'agent':12}{'group':16}{'tasks':>7}{'solved':>8}{'progress':>10}{'lines':>7}"]
+    for row in rows:
+        part = share_of(row["solved"], row["tasks"], 0)
+        lines.append(
+            f"{row['agent'][:11]:12}{row['group']:16}{row['tasks']:7}{part:>8}"
+            f"{row['progress']:10.2f}{row['turns']:7.1f}"
+        )
+    document: dict[str, Any] = {"file": str(file), "tasks": count, "results": rows}
+    if figure is not None:
+        from shioenv_eval.report.solved import draw_results
+
+        document["figures"] = [str(path) for path in draw_results(rows, figure)]
+        lines.append(f"drawn: {', '.join(document['figures'])}")
+    return shared.Printout(document, lines, indent=2)
+
+
+@shared.command(app, "shioenv tasks export ./tasks.jsonl --harbor ./harbor")
+def export(
+    file: File,
+    *,
+    harbor: Annotated[
+        Path,
+        typer.Option(metavar="DIR", help="The directory to write, a folder of Harbor for a task."),
+    ],
+    image: Annotated[
+        str | None,
+        typer.Option(
+            metavar="IMAGE",
+            help="Where the system's image was pushed, for environments that pull images.",
+        ),
+    ] = None,
+) -> shared.Printout:
+    """Write tasks as folders that `harbor run` takes.
+
+    A folder is judged in a machine of its own, by files alone. So tasks about the state of
+    the shell, the network, the host's name or times of files are refused. So is a task whose
+    solution does not pass there twice. A task's history is made part of its image.
+    """
+    from shioenv_agents.tasks.harbor.export import export_tasks
+    from shioenv_agents.tasks.task import read_tasks
+
+    tasks = read_tasks(file)
+    with counting("tasks") as report:
+        done = export_tasks(tasks, harbor, image=image, report=report)
+    document = {
+        "directory": str(harbor),
+        "written": len(done.written),
+        "of": len(tasks),
+        "reasons": done.reasons,
+        "refused": done.refused,
+    }
+    lines = [f"{harbor}: {len(done.written):,} folders of {len(tasks):,} tasks"]
+    lines += [f"  {count:,} refused: {why}" for why, count in done.reasons.items()]
+    return shared.Printout(document, lines, indent=2)
+
+
+@shared.command(app, "shioenv tasks show ./tasks.jsonl --count 3")
+def show(
+    file: File,
+    count: Annotated[int, typer.Option(min=1, metavar="N", help="How many tasks.")] = 5,
+    solutions: Annotated[
+        bool, typer.Option("--solutions", help="Show the recorded inputs that do the tasks, too.")
+    ] = False,
+) -> Iterator[shared.Printout]:
+    """Show tasks as agents are told them, spread over the file."""
+    from itertools import islice
+
+    from shioenv_agents.tasks.task import encode, read_tasks
+
+    tasks = read_tasks(file)
+    step = max(1, len(tasks) // count)
+    for task in islice(tasks, 0, step * count, step):
+        yield shared.Printout(encode(task), _shown(task, solutions))
+
+
+def _shown(task: Task, solutions: bool) -> Iterator[str]:
+    yield f"task {task.id} ({task.kind.value})"
+    yield from (f"  {printing.printable(line)}" for line in task.prompt.split("\n"))
+    if solutions:
+        yield f"  $ {printing.printable(task.solution)}"
+    yield ""

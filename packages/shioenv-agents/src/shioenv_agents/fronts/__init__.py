@@ -1,0 +1,1 @@
+"""Tasks and machines in the frameworks of others."""

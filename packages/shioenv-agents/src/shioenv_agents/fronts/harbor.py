@@ -1,0 +1,427 @@
+"""Machines as environments of Harbor: `harbor run -e shioenv_agents.fronts.harbor:Environment`.
+
+A task runs here where its image is a built system. Its Dockerfile begins with
+`FROM shioenv/NAME:DIGEST`, or with a pushed image and `LABEL shioenv.system=NAME:DIGEST`. Beside
+that it has `WORKDIR`, and `RUN` with a text for Bash, and nothing else. No Docker, no root and no
+network take part.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import shlex
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Final
+
+from harbor.environments.base import BaseEnvironment, ExecResult
+from harbor.environments.capabilities import EnvironmentCapabilities
+from harbor.utils.path_filter import filter_paths_by_patterns
+
+from shioenv.errors import TransferError, UsageError
+from shioenv.live.entered import OUTPUT, Command, EnteredMachine, Finished
+from shioenv.live.seat import CommandTimeoutError, Seat, finished
+from shioenv.live.transfer import pack, put, unpack
+from shioenv.sandbox.base import LARGEST, MEBIBYTE, FileChange, Limits
+from shioenv.system.store import System, find_system
+from shioenv_agents.tasks.harbor.check import ARTIFACTS, EVIDENCE
+from shioenv_agents.tasks.harbor.evidence import evidence_of
+from shioenv_agents.tasks.harbor.export import HOOK, IMAGE, LABEL, PROOF_SECONDS, SHELL
+
+MEMORY_MB: Final = 2048
+"""Mebibytes of memory where the task does not say."""
+
+STORAGE_MB: Final = 1024
+"""Mebibytes of new or changed files where the task does not say; they lie in memory."""
+
+PROCESSES: Final = 1024
+"""Processes and threads at once; ours, because agents start more than an input does."""
+
+TRANSFER_SECONDS: Final = 600.0
+"""Seconds that a file or a directory may take on its way; as Harbor gives its own archives."""
+
+IDLE_SECONDS: Final = 86_400.0
+"""Seconds after which what runs without a command is ended."""
+
+_UNFIT: Final = (TransferError, OSError, OverflowError, RecursionError)
+"""What artifacts can raise on their way out."""
+
+_BUILD = r"(?P<name>[^\s:@]+):(?P<digest>[0-9a-f]{12,64})"
+_FROM = re.compile(rf"FROM\s+{IMAGE}/{_BUILD}")
+_PUSHED = re.compile(r"FROM\s+\S+")
+_LABEL = re.compile(rf"LABEL\s+{re.escape(LABEL)}={_BUILD}")
+_WORKDIR = re.compile(r"WORKDIR\s+(?P<path>/\S*)")
+_RUN = re.compile(r"RUN\s+(?P<words>\[.*\])")
+
+
+class Environment(BaseEnvironment):
+    """A machine that stays for one trial, pristine at first.
+
+    Commands run beside each other, and what they leave running goes on. There is no network but the
+    machine's own. Files and outputs are in memory. The memory and the storage that a task asks for
+    are limits; its processors are the system's.
+
+    A task's hook that begins with `HOOK` is answered from outside: every process is ended, and what
+    changed is read without the machine. The file `EVIDENCE` of the artifacts comes from there, or
+    is not there. Nothing in the machine can write that file.
+    """
+
+    def __init__(self, *args: Any, layer: str | None = None, **kwargs: Any) -> None:
+        """`layer` is a directory of this host whose files lie over the system from the start on.
+
+        They are no change for whoever judges. Errors: UsageError where the image is none of ours,
+        or there is no such directory; those of `find_system`.
+        """
+        self._layer = None if layer is None else Path(layer)
+        self._evidence: dict[str, Any] | None = None
+        self._brought: tuple[FileChange, ...] = ()
+        super().__init__(*args, **kwargs)
+
+    @staticmethod
+    def type() -> str:
+        """What logs call the environment."""
+        return "shioenv"
+
+    @property
+    def capabilities(self) -> EnvironmentCapabilities:
+        """There is no network to be had, so a task may ask for none."""
+        return EnvironmentCapabilities(disable_internet=True)
+
+    def _validate_definition(self) -> None:
+        self._image = image_of(self.environment_dir / "Dockerfile")
+        if self._layer is not None and not self._layer.is_dir():
+            raise UsageError(f"the layer {self._layer} is no directory")
+        self._system = self._image.system
+        self._workdir = self.task_env_config.workdir or self._image.workdir
+
+    # ---- the machine ----
+
+    async def start(self, force_build: bool) -> None:
+        """Opens the machine as its image is, with the layer and the directories that Harbor needs.
+
+        Errors: UsageError where a `RUN` of the Dockerfile fails.
+        """
+        limits = Limits(
+            wall_seconds=60.0,
+            cpu_seconds=LARGEST["cpu_seconds"],
+            memory_bytes=(self._effective_memory_mb or MEMORY_MB) * MEBIBYTE,
+            disk_bytes=(self._effective_storage_mb or STORAGE_MB) * MEBIBYTE,
+            processes=PROCESSES,
+            scan_seconds=60.0,
+        )
+        self._limits = limits
+        self._seat = _IDLE.take(self._system, limits)
+        for command in self._image.runs:
+            done = await self._run(command, seconds=PROOF_SECONDS)
+            if done.exit_code:
+                raise UsageError(f"RUN {command.text!r:.80} ended with exit code {done.exit_code}")
+        if self._layer is not None:
+            await self.upload_dir(self._layer, "/")
+        if self._image.runs or self._layer is not None:
+            self._brought = (await self._seat.do(EnteredMachine.changes)).changes
+        await self.ensure_dirs(["/logs/agent", "/logs/verifier", ARTIFACTS])
+        await self._upload_environment_dir_after_start()
+
+    async def stop(self, delete: bool) -> None:
+        """Ends everything in the machine, which the next trial finds pristine."""
+        await _IDLE.give_back(self._seat, self._system, self._limits)
+
+    async def exec(
+        self,
+        command: str,
+        cwd: str | None = None,
+        env: dict[str, str] | None = None,
+        timeout_sec: int | None = None,
+        user: str | int | None = None,
+    ) -> ExecResult:
+        """Runs a command, beside any others; what it leaves running goes on.
+
+        Of each output the first `OUTPUT` bytes are kept. Errors: RuntimeError where the time is
+        over, as Harbor's own environments raise it; then the command's processes are ended.
+        """
+        named = self._resolve_user(user)
+        done = await self._run(
+            Command(
+                text=command,
+                cwd=cwd or self._workdir,
+                env=self._merge_env(env) or {},
+                user=None if named is None else str(named),
+            ),
+            seconds=timeout_sec,
+        )
+        return ExecResult(
+            stdout=done.output.decode("utf-8", "replace"),
+            stderr=done.errors.decode("utf-8", "replace"),
+            return_code=done.exit_code,
+        )
+
+    async def _run(
+        self,
+        command: Command,
+        *,
+        given: IO[bytes] | None = None,
+        into: IO[bytes] | None = None,
+        most: int = OUTPUT,
+        seconds: float | None = None,
+    ) -> Finished:
+        """How a command ended. Errors: RuntimeError where the time is over."""
+        try:
+            return await finished(
+                self._seat, command, given=given, into=into, most=most, seconds=seconds
+            )
+        except CommandTimeoutError as error:
+            raise RuntimeError(str(error)) from None
+
+    # ---- files ----
+
+    async def upload_file(self, source_path: Path | str, target_path: str) -> None:
+        """Writes a file of this host, and the directories above it. Errors: TransferError."""
+        source, target = Path(source_path), shlex.quote(target_path)
+        mode = source.stat().st_mode & 0o777
+        text = f'mkdir -p -- "$(dirname -- {target})" && cat > {target} && chmod {mode:o} {target}'
+        with source.open("rb") as file:
+            await self._transfer(text, target_path, given=file)
+
+    async def upload_dir(self, source_dir: Path | str, target_dir: str) -> None:
+        """Writes what a directory of this host holds, owned by root. Errors: TransferError."""
+        target = shlex.quote(target_dir)
+        text = f"mkdir -p -- {target} && tar -x -f - -C {target}"
+        with tempfile.TemporaryFile() as archive:
+            await asyncio.to_thread(pack, Path(source_dir), archive)
+            archive.seek(0)
+            await self._transfer(text, target_dir, given=archive)
+
+    async def download_file(self, source_path: str, target_path: Path | str) -> None:
+        """Copies a regular file of the machine. Errors: TransferError, also where it is none."""
+        if os.path.normpath(source_path) == f"{ARTIFACTS}/{EVIDENCE}":
+            self._tell(Path(target_path).parent, Path(target_path).name)
+            return
+        source, target = shlex.quote(source_path), Path(target_path)
+        with tempfile.NamedTemporaryFile(dir=target.parent, delete=False) as file:
+            try:
+                text = f"[ -f {source} ] && exec cat -- {source}"
+                await self._transfer(text, source_path, into=file)
+                Path(file.name).chmod(0o644)
+                Path(file.name).replace(target)
+            except BaseException:
+                Path(file.name).unlink()
+                raise
+
+    async def download_dir(self, source_dir: str, target_dir: Path | str) -> None:
+        """Copies the regular files of a directory of the machine. Errors: TransferError.
+
+        Nothing else is copied: no link, device, pipe or socket. The evidence of the artifacts is
+        what was read from outside.
+        """
+        await self._download(source_dir, Path(target_dir), [])
+
+    async def download_dir_with_exclusions(
+        self, *, source_dir: str, target_dir: Path | str, exclude: list[str]
+    ) -> None:
+        """Copies the same without what patterns of tar match."""
+        await self._download(source_dir, Path(target_dir), exclude)
+
+    async def download_dir_filtered(
+        self,
+        *,
+        source_dir: str,
+        target_dir: Path | str,
+        include: Sequence[str] | None = None,
+        exclude: Sequence[str] | None = None,
+        protect: Sequence[str] | None = None,
+    ) -> None:
+        """Copies the same of files whose paths match, and of those that are protected."""
+        target = Path(target_dir)
+        target.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory() as whole:
+            await self._download(source_dir, Path(whole), [])
+            found = [path for path in Path(whole).rglob("*") if path.is_file()]
+            names = {path.relative_to(whole).as_posix(): path for path in found}
+            chosen = filter_paths_by_patterns([*names], include=include, exclude=exclude)
+            for name in {*chosen, *(set(protect or ()) & set(names))}:
+                try:
+                    (target / name).parent.mkdir(parents=True, exist_ok=True)
+                    (target / name).write_bytes(names[name].read_bytes())
+                except OSError as error:  # as of a path that is longer than in `whole`
+                    self._leave_out(source_dir, error)
+
+    async def is_dir(self, path: str, user: str | int | None = None) -> bool:
+        """Whether a path leads to a directory. Where evidence was taken, the artifacts are one."""
+        if self._evidence is not None and _is_artifacts(path):
+            return True
+        return await super().is_dir(path, user=user)
+
+    async def _download(self, source: str, target: Path, excluded: Sequence[str]) -> None:
+        target.mkdir(parents=True, exist_ok=True)
+        patterns = " ".join(f"--exclude={shlex.quote(pattern)}" for pattern in excluded)
+        how = f"--format=gnu --hard-dereference {patterns} -C {shlex.quote(source)}"
+        text = f"tar -c {how} -f - .; [ $? -le 1 ]"  # 1: a file changed meanwhile
+        try:
+            limits = self._limits
+            with tempfile.TemporaryFile() as archive:
+                await self._transfer(text, source, into=archive)
+                archive.seek(0)
+                left_out = await asyncio.to_thread(
+                    unpack, archive, target, limits.disk_inodes, limits.disk_bytes
+                )
+            if left_out:
+                self.logger.debug(f"{left_out} entries of {source} are no files: left out")
+        except _UNFIT as error:
+            self._leave_out(source, error)
+        within = os.path.relpath(ARTIFACTS, f"/{source}")
+        if not within.startswith(".."):
+            self._tell(target, f"{within}/{EVIDENCE}")
+
+    def _leave_out(self, source: str, error: Exception) -> None:
+        """Goes on without artifacts where evidence was taken; else raises the error.
+
+        Whoever is inside chooses the names and contents of artifacts, and shall hide no evidence.
+        """
+        if self._evidence is None or not _is_artifacts(source):
+            raise error
+        self.logger.warning(f"artifacts are left out: {error}")
+
+    def _tell(self, target: Path, name: str) -> None:
+        """Writes the evidence; where none was taken, there is no such file."""
+        put(None if self._evidence is None else json.dumps(self._evidence), target, name)
+
+    async def _transfer(
+        self,
+        text: str,
+        path: str,
+        *,
+        given: IO[bytes] | None = None,
+        into: IO[bytes] | None = None,
+    ) -> None:
+        """Runs what brings a file or directory in or out, as root."""
+        most = self._limits.disk_bytes
+        command = Command(text=text, fed=given is not None)
+        try:
+            done = await self._run(
+                command, given=given, into=into, most=most, seconds=TRANSFER_SECONDS
+            )
+        except RuntimeError as error:
+            raise TransferError(f"{path}: {error}") from None
+        if not done.whole:
+            raise TransferError(f"{path} has more than the {most:,} bytes that the machine holds")
+        if done.exit_code:
+            said = done.errors.decode("utf-8", "replace").strip()
+            raise TransferError(f"{path}: exit code {done.exit_code}: {said:.200}")
+
+    # ---- what is known from outside ----
+
+    async def service_exec(
+        self,
+        command: str,
+        *,
+        service: str | None = None,
+        cwd: str | None = None,
+        env: dict[str, str] | None = None,
+        timeout_sec: int | None = None,
+        user: str | int | None = None,
+    ) -> ExecResult:
+        """Runs a command, or answers the hook that collects evidence."""
+        if self.is_main_service(service) and command.startswith(HOOK):
+            execution = await self._seat.do(EnteredMachine.changes)
+            self._evidence = evidence_of(execution, self._system, self._brought)
+            return ExecResult(stdout="", stderr="", return_code=0)
+        return await super().service_exec(
+            command, service=service, cwd=cwd, env=env, timeout_sec=timeout_sec, user=user
+        )
+
+
+class _Idle:
+    """Machines that wait for the next trial. To open one takes longer than to make one pristine."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[tuple[str, Limits], list[Seat[EnteredMachine]]] = {}
+
+    def take(self, system: System, limits: Limits) -> Seat[EnteredMachine]:
+        """The seat at a machine that nobody uses."""
+        if waiting := self._waiting.get((system.digest, limits)):
+            return waiting.pop()
+        return Seat(lambda: EnteredMachine(system, limits, idle_seconds=IDLE_SECONDS))
+
+    async def give_back(self, seat: Seat[EnteredMachine], system: System, limits: Limits) -> None:
+        """Takes a seat that its trial needs no more. A machine that cannot be renewed is ended."""
+        try:
+            await seat.do(EnteredMachine.renew)
+        except BaseException:
+            await seat.close()
+            raise
+        self._waiting.setdefault((system.digest, limits), []).append(seat)
+
+
+_IDLE: Final = _Idle()
+
+
+@dataclass(frozen=True, slots=True)
+class DockerImage:
+    """What a Dockerfile makes of a system."""
+
+    system: System
+    workdir: str
+    runs: tuple[Command, ...]
+    """What is run before a machine is anybody's, in order."""
+
+
+def image_of(dockerfile: Path) -> DockerImage:
+    """The image that a Dockerfile makes.
+
+    Errors: UsageError where the Dockerfile does anything else, or names another build of the
+    system; those of `find_system`.
+    """
+    try:
+        lines = dockerfile.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{dockerfile} cannot be read: {error}") from None
+    lines = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
+    image = _FROM.fullmatch(lines[0]) if lines else None
+    if image is None and len(lines) > 1 and _PUSHED.fullmatch(lines[0]):
+        image = _LABEL.fullmatch(lines.pop(1))
+    if image is None:
+        raise UsageError(
+            f"the image of {dockerfile} is none of ours",
+            hint=f"its first line is to be FROM {IMAGE}/SYSTEM:DIGEST, or its second one "
+            f"LABEL {LABEL}=SYSTEM:DIGEST, as `shioenv tasks export` writes them",
+        )
+    workdir, runs = "/", []
+    for line in lines[1:]:
+        if found := _WORKDIR.fullmatch(line):
+            workdir = found["path"]
+        elif (text := _text_of_run(line)) is not None:
+            runs.append(Command(text=text, cwd=workdir))
+        else:
+            raise UsageError(
+                f"{dockerfile} does what no system of ours has: {line!r:.80}",
+                hint=f"WORKDIR and RUN {json.dumps([*SHELL, 'TEXT'])} are known",
+            )
+    system = find_system(image["name"])
+    if not system.digest.startswith(image["digest"]):
+        raise UsageError(
+            f"{dockerfile} is for {image['name']} with the digest {image['digest']:.12}…; "
+            f"here it has {system.digest:.12}…",
+            hint="export the tasks anew from tasks of this system",
+        )
+    return DockerImage(system, workdir, tuple(runs))
+
+
+def _text_of_run(line: str) -> str | None:
+    """The text that a line of a Dockerfile has Bash run; None for another line."""
+    found = _RUN.fullmatch(line)
+    try:
+        words = json.loads(found["words"]) if found else None
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(words, list) or len(words) != len(SHELL) + 1 or [*SHELL] != words[:-1]:
+        return None
+    return words[-1] if isinstance(words[-1], str) else None
+
+
+def _is_artifacts(path: str) -> bool:
+    return os.path.normpath(path) == ARTIFACTS

@@ -1,0 +1,230 @@
+"""The two processes around a previewed command: a keeper, and process 1 of its namespaces.
+
+`shioenv_agents.preview.preview` starts the keeper: as root, or as id 0 of a user namespace that
+maps an ordinary user alone. It makes the namespaces and stays outside. Process 1 arranges the
+mounts, starts the command, and waits for it. The command has its caller's id, in a user namespace
+in which it can mount nothing. Both processes end with whoever asked.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import resource
+import signal
+import socket
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import NoReturn
+
+from shioenv import native
+from shioenv_agents.preview import kernel
+from shioenv_agents.preview.mounts import arrange, guard_proc
+from shioenv_agents.preview.plan import LONGEST, PreviewPlan
+
+_KEPT = (0, 1, 3, 4, 5, 6, 7, 8, 10, 13, 18, 31)
+"""Capabilities that root keeps: chown, dac_override, fowner, fsetid, kill, setgid, setuid, setpcap,
+net_bind_service, net_raw, sys_chroot, setfcap."""
+_FORBIDDEN = ("add_key", "keyctl", "request_key", "bpf", "perf_event_open", "userfaultfd")
+"""What reaches past every namespace."""
+_ABSENT = ("memfd_create", "memfd_secret", "io_uring_setup")
+"""Memory that no process shows as its own, and calls that no filter sees."""
+_SMALLEST_PID_MAX = 302
+_CANNOT_RUN, _NOT_FOUND = 126, 127
+CUT_OFF = 3
+"""The exit status of process 1 where what the command left in the background still ran."""
+
+
+def main() -> None:
+    """The keeper, as a program: `sys.argv[1]` is the descriptor of the socket to whoever asks."""
+    control = socket.socket(fileno=int(sys.argv[1]))
+    plan = PreviewPlan.from_line(_line(control))
+    kernel.end_with_parent(plan.parent)
+    ours, theirs = socket.socketpair()
+    keeper = os.getpid()
+    try:
+        kernel.unshare(kernel.CLONE_NEWPID)
+    except OSError as error:
+        _refuse(control, error)
+    first = os.fork()
+    if first == 0:
+        ours.close()
+        _become_first(plan, theirs, control, keeper)
+    theirs.close()
+    signal.signal(signal.SIGTERM, lambda *_: os.kill(first, signal.SIGKILL))
+    signal.signal(signal.SIGWINCH, lambda *_: os.kill(first, signal.SIGWINCH))
+    told, descriptors, _, _ = socket.recv_fds(ours, LONGEST, 256)
+    if not told:
+        os.waitpid(first, 0)
+        sys.exit(1)
+    socket.send_fds(control, [told], descriptors)
+    if control.recv(1) == b"G":
+        ours.sendall(b"G")
+        if ours.recv(1) == b"U":
+            _map_ids(plan, first)
+            ours.sendall(b"M")
+            with suppress(BrokenPipeError):  # whoever asked was interrupted
+                control.sendall(_line(ours) or b"\n")
+    os.waitid(os.P_PID, first, os.WEXITED | os.WNOWAIT)  # its number is no other's yet
+    for number in (signal.SIGTERM, signal.SIGWINCH):  # there is nothing left to signal
+        signal.signal(number, signal.SIG_IGN)
+    _, status = os.waitpid(first, 0)
+    with suppress(BrokenPipeError):
+        control.sendall(b"BE" if os.waitstatus_to_exitcode(status) == CUT_OFF else b"E")
+    if control.recv(1) == b"S":
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        _scan(plan, control, descriptors[2:])
+
+
+def _line(connection: socket.socket) -> bytes:
+    text = bytearray()
+    while not text.endswith(b"\n") and len(text) < LONGEST:
+        more = connection.recv(1)
+        if not more:
+            break
+        text += more
+    return bytes(text)
+
+
+def _refuse(control: socket.socket, error: OSError) -> NoReturn:
+    """Tells why nothing can be previewed, and ends."""
+    told = json.dumps({"refused": error.strerror or str(error), "errno": error.errno})
+    control.sendall(told.encode() + b"\n")
+    os._exit(1)
+
+
+def _map_ids(plan: PreviewPlan, first: int) -> None:
+    """The caller's id again, for process 1; root keeps every id that it has."""
+    for kind, number in (("uid", plan.uid), ("gid", plan.gid)):
+        lines = [f"{number} 0 1"]
+        if not plan.own_id:
+            ranges = Path(f"/proc/self/{kind}_map").read_text().splitlines()
+            lines = [f"{inside} {inside} {count}" for inside, _, count in map(str.split, ranges)]
+        Path(f"/proc/{first}/{kind}_map").write_text("\n".join(lines) + "\n")
+
+
+def _scan(plan: PreviewPlan, control: socket.socket, roots: list[int]) -> NoReturn:
+    """Becomes `scan.c`, which tells what changed in each layer."""
+    for descriptor in (control.fileno(), *roots):
+        os.set_inheritable(descriptor, True)
+    program = str(native.sandbox_program())
+    numbers = (control.fileno(), round(plan.scan_seconds * 1000), *roots)
+    os.execv(program, [program, "scan", *map(str, numbers)])
+
+
+def _become_first(
+    plan: PreviewPlan, keeper: socket.socket, control: socket.socket, parent: int
+) -> NoReturn:
+    """Process 1: arranges everything, and waits for the command. Never returns."""
+    status = 1
+    try:
+        status = _first(plan, keeper, control)
+    except OSError as error:
+        _refuse(control, error)
+    finally:
+        os._exit(status)
+
+
+def _first(plan: PreviewPlan, keeper: socket.socket, control: socket.socket) -> int:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # nobody inside can send it then
+    kernel.end_with_parent(0)
+    kernel.unshare(kernel.CLONE_NEWIPC | kernel.CLONE_NEWUTS)
+    if not plan.network:
+        kernel.unshare(kernel.CLONE_NEWNET)
+        kernel.raise_loopback()
+    kernel.private_mounts()
+    arranged = arrange(plan)
+    proc = kernel.clone_mount("/proc")
+    _configure(plan)
+    guard_proc()
+    numbers = os.open(".", os.O_RDONLY | os.O_DIRECTORY, dir_fd=proc)
+    segments = os.open("/proc/sysvipc/shm", os.O_RDONLY)
+    told = {
+        "whole": arranged.whole,
+        "layers": [os.fsdecode(layer.path) for layer in arranged.layers],
+        "read_only": list(map(os.fsdecode, arranged.read_only)),
+        "reachable": list(map(os.fsdecode, arranged.reachable)),
+    }
+    roots = [root for layer in arranged.layers for root in layer[1:]]
+    socket.send_fds(keeper, [json.dumps(told).encode() + b"\n"], [numbers, segments, *roots])
+    if keeper.recv(1) != b"G":
+        return 1
+    kernel.unshare(kernel.CLONE_NEWUSER)
+    keeper.sendall(b"U")
+    if keeper.recv(1) != b"M":
+        return 1
+    kernel.end_with_parent(0)
+    _write("sys/user/max_user_namespaces", "0", proc)
+    command = os.fork()
+    if command == 0:
+        _execute(plan)
+    signal.signal(signal.SIGWINCH, lambda *_: _resize(command))
+    done, status = os.wait()
+    while done != command:
+        done, status = os.wait()
+    keeper.sendall(b"%d\n" % os.waitstatus_to_exitcode(status))
+    return CUT_OFF if _has_others_after(plan.background_seconds) else 0
+
+
+def _resize(group: int) -> None:
+    """Inform a group of processes that the window of their terminal has another size."""
+    with suppress(ProcessLookupError):
+        os.killpg(group, signal.SIGWINCH)
+
+
+def _configure(plan: PreviewPlan) -> None:
+    """Sets what the kernel has for each namespace, where this kernel has it so."""
+    release = tuple(map(int, re.findall(r"\d+", os.uname().release)[:2]))
+    if release >= (6, 14):  # before that, the number is the host's
+        _write("sys/kernel/pid_max", str(max(_SMALLEST_PID_MAX, plan.processes + 2)))
+    if not plan.network:
+        _write("sys/net/ipv4/ip_unprivileged_port_start", "0")
+
+
+def _write(name: str, value: str, proc: int | None = None) -> None:
+    place = os.open("/proc", os.O_PATH) if proc is None else proc
+    file = os.open(name, os.O_WRONLY | os.O_CLOEXEC, dir_fd=place)
+    os.write(file, value.encode())
+    os.close(file)
+
+
+def _execute(plan: PreviewPlan) -> NoReturn:
+    """The command. Where it cannot be executed: 127 where it is not found, else 126."""
+    try:
+        os.setsid()
+        for number in set(signal.Signals) - {signal.SIGKILL, signal.SIGSTOP}:
+            signal.signal(number, signal.SIG_DFL)
+        resource.setrlimit(resource.RLIMIT_NPROC, (plan.processes, plan.processes))
+        resource.setrlimit(resource.RLIMIT_CORE, (1, 1))  # 1: no program of the host is started
+        resource.setrlimit(resource.RLIMIT_NOFILE, plan.open_files)
+        os.closerange(3, plan.open_files[1] if plan.open_files[1] > 0 else 1 << 20)
+        kernel.drop_capabilities(_KEPT if plan.uid == 0 else ())
+        kernel.no_new_privileges()
+        kernel.refuse_calls(
+            dict.fromkeys(_FORBIDDEN, errno.EPERM) | dict.fromkeys(_ABSENT, errno.ENOSYS),
+            families=() if plan.network else (socket.AF_VSOCK,),  # no network namespace has it
+        )
+        os.execvp(plan.command[0], plan.command)
+    except OSError as error:
+        name = plan.command[0].encode("utf-8", "surrogateescape")
+        os.write(2, b"%s: %s\n" % (name, os.strerror(error.errno or 0).encode()))
+        os._exit(_NOT_FOUND if error.errno == errno.ENOENT else _CANNOT_RUN)
+    finally:
+        os._exit(_CANNOT_RUN)
+
+
+def _has_others_after(seconds: float) -> bool:
+    """Wait for what the command left in the background; whether any still runs after `seconds`."""
+    end = time.monotonic() + seconds
+    try:
+        while True:
+            if os.waitpid(-1, os.WNOHANG)[0] == 0:
+                if time.monotonic() >= end:
+                    return True
+                time.sleep(0.005)
+    except ChildProcessError:
+        return False

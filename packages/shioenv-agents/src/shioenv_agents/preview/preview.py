@@ -1,0 +1,482 @@
+"""A program of the host run on layers above the host's files, and what it would have changed."""
+
+from __future__ import annotations
+
+import grp
+import json
+import os
+import pwd
+import re
+import resource
+import select
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from shioenv.behavior.capture import Recorder
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.names import name_bytes
+from shioenv.domain.patch import ContextPatch
+from shioenv.domain.pointer import keys
+from shioenv.errors import HostError, SandboxError, UsageError, did_you_mean
+from shioenv.sandbox.base import GIBIBYTE, MEBIBYTE, Execution, FileChange, FileStat, Limits
+from shioenv.sandbox.scanned import parse_changes
+from shioenv.system import refusals
+from shioenv.system.idmap import OwnId, read_line, spawn_mapped
+from shioenv_agents.preview.plan import LONGEST, PreviewPlan
+from shioenv_agents.preview.terminal import kept_streams
+from shioenv_agents.preview.texts import read_at, text_diff
+from shioenv_agents.preview.usage import LOOK_SECONDS, Watch
+
+SECRETS = (
+    ".aws", ".azure", ".bash_history", ".cargo/credentials.toml", ".config/gcloud", ".config/gh",
+    ".config/hub", ".docker/config.json", ".git-credentials", ".gnupg", ".kube",
+    ".local/share/keyrings", ".mozilla", ".config/chromium", ".config/google-chrome", ".netrc",
+    ".npmrc", ".password-store", ".pgpass", ".pypirc", ".python_history", ".ssh", ".zsh_history",
+)  # fmt: skip
+"""Paths below a home that a command does not see.
+
+Homes are the user's and that of `SUDO_USER`; for root, every user's.
+"""
+
+USUAL_LIMITS = Limits(
+    wall_seconds=600,
+    cpu_seconds=600,
+    memory_bytes=2 * GIBIBYTE,
+    processes=1024,
+    disk_bytes=GIBIBYTE,
+    disk_inodes=262_144,
+    output_bytes=MEBIBYTE,
+    drain_bytes=256 * MEBIBYTE,
+    scan_seconds=60,
+)
+"""The limits of a preview: those of a sandbox are of single inputs, and of a small machine."""
+
+_SYS_ADMIN = 21  # the number of a capability
+_NOBODY = 65534  # what an id that is not mapped is shown as
+_PATIENCE = 120.0  # seconds until everything stands; seconds beyond the limit for a scan
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What a command would have changed, and how far that was looked at."""
+
+    behavior: Behavior
+    """Exit code, patch, flags; the output where it was captured. Times are of the host's clock."""
+    diff: str
+    """The changed contents as a unified diff with absolute names, for `patch -p1 -d /`.
+
+    Files whose contents are no text, or too large, come first, one line each."""
+    diff_truncated: bool
+    """Whether a changed text is too large for the diff, or all of them together are."""
+    start: str
+    """The directory that the command started in. Names in the patch are relative to it."""
+    whole: bool
+    """Whether the whole root was layered; where not, `layers` are the only places to write to."""
+    layers: tuple[str, ...]
+    """Directories whose changes are told."""
+    read_only: tuple[str, ...]
+    """Mount points that could not be layered."""
+    hidden: tuple[str, ...]
+    """Paths that the command did not see."""
+    reachable: tuple[str, ...]
+    """Known sockets and FIFOs of the host that the command could reach."""
+
+
+def preview(
+    command: Sequence[str],
+    *,
+    root: str | None = None,
+    hide: Iterable[str] = (),
+    show: Iterable[str] = (),
+    network: bool = False,
+    limits: Limits = USUAL_LIMITS,
+    capture: bool = False,
+) -> Preview:
+    """What a command would change with the caller's rights, programs and files; nothing changes.
+
+    `root` is the directory that is layered where the whole root cannot be (None: the working
+    directory). The command starts in the working directory where that is inside `root`, else in
+    `root`. `hide` adds paths to `SECRETS`; `show` takes paths from them. The command has standard
+    input, output and error of this process; with `capture`, output and error are in the result, at
+    most `Limits.output_bytes` of them. Errors: UsageError; HostError where this host allows no
+    layers; SandboxError where a helper was killed.
+    """
+    directory = os.path.realpath(root or ".")
+    if not Path(directory).is_dir():
+        raise UsageError(f"{directory} is no directory")
+    if not command:
+        raise UsageError("there is no command to preview")
+    here = os.path.realpath(".")
+    start = here if _inside(here, directory) else directory
+    hidden = _hidden(hide, show)
+    if (over := next((path for path in hidden if _inside(directory, path)), None)) is not None:
+        raise UsageError(f"{directory} is hidden by {over}", hint=f"--show {over}")
+    own_id = not _may_mount()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    plan = PreviewPlan(
+        command=tuple(command),
+        start=start,
+        directories=_directories(directory),
+        hidden=hidden,
+        sockets=_sockets(),
+        whole=not own_id,
+        network=network,
+        processes=limits.processes,
+        disk_bytes=limits.disk_bytes,
+        disk_inodes=limits.disk_inodes,
+        background_seconds=limits.background_seconds,
+        scan_seconds=limits.scan_seconds,
+        open_files=(soft, hard),
+        own_id=own_id,
+        uid=os.geteuid(),
+        gid=os.getegid(),
+        parent=os.getpid(),
+    )
+    with kept_streams() as on_resize, ExitStack() as stack:
+        running = _Running(plan, limits, capture, stack)
+        on_resize.append(running.resize)
+        return running.finish()
+
+
+def _inside(path: str, directory: str) -> bool:
+    return os.path.commonpath([path, directory]) == directory
+
+
+def _hidden(hide: Iterable[str], show: Iterable[str]) -> tuple[str, ...]:
+    """The existing paths that are hidden, absolute and without links."""
+    paths = {os.path.realpath(home / name) for home in _homes() for name in SECRETS}
+    for path in hide:
+        if not os.path.lexists(Path(path).expanduser()):
+            raise UsageError(f"there is nothing to hide at {path}")
+        paths.add(os.path.realpath(Path(path).expanduser()))
+    for path in show:
+        real = os.path.realpath(Path(path).expanduser())
+        if real not in paths:
+            raise UsageError(f"{path} is not hidden", hint=did_you_mean(real, paths))
+        paths.remove(real)
+    return tuple(sorted(path for path in paths if os.path.lexists(path)))
+
+
+def _sockets() -> tuple[str, ...]:
+    """The files of the sockets in this process's network namespace."""
+    found = set()
+    for line in Path("/proc/net/unix").read_bytes().splitlines()[1:]:
+        name = line.split(maxsplit=7)[7:]
+        if name and name[0].startswith(b"/"):
+            directory, _, last = os.fsdecode(name[0]).rpartition("/")
+            found.add(f"{os.path.realpath(directory or '/').rstrip('/')}/{last}")
+    return tuple(sorted(found))
+
+
+def _homes() -> set[Path]:
+    """The homes whose secrets are hidden: the user's, and those that `sudo` and root lead to."""
+    found = {Path.home()}
+    with suppress(KeyError):
+        found.add(Path(pwd.getpwnam(os.environ["SUDO_USER"]).pw_dir))
+    if os.geteuid() == 0:
+        found.update(Path(user.pw_dir) for user in pwd.getpwall())
+    return found
+
+
+def _directories(directory: str) -> tuple[str, ...]:
+    """The user's directories, the one that has to be layered last."""
+    home = os.path.realpath(Path.home())
+    return (home, directory) if home != "/" and Path(home).is_dir() else (directory,)
+
+
+def _may_mount() -> bool:
+    """Whether this process may mount without a user namespace."""
+    status = Path("/proc/self/status").read_text()
+    held = re.search(r"^CapEff:\s*(\S+)", status, re.MULTILINE)
+    return os.geteuid() == 0 and held is not None and bool(int(held[1], 16) >> _SYS_ADMIN & 1)
+
+
+class _Running:
+    """A command on its layers, from the start of its keeper to the end of its last process."""
+
+    def __init__(self, plan: PreviewPlan, limits: Limits, capture: bool, stack: ExitStack) -> None:
+        self._plan, self._limits, self._stack = plan, limits, stack
+        self._output = bytearray()
+        self._drained = 0
+        self._reached: list[str] = []
+        self._control, self._pipe = self._start(capture)
+        told, descriptors, _, _ = socket.recv_fds(self._control, LONGEST, 256)
+        for descriptor in descriptors:
+            stack.callback(os.close, descriptor)
+        document: dict[str, Any] = (
+            json.loads(told) if told else {"refused": "the keeper was killed"}
+        )
+        if "refused" in document:
+            raise _refused(document)
+        self._whole = bool(document["whole"])
+        self._read_only: list[str] = document["read_only"]
+        self._layers: list[str] = document["layers"]
+        self._reachable: list[str] = document["reachable"]
+        self._roots = [tuple(descriptors[at : at + 3]) for at in range(2, len(descriptors), 3)]
+        self._watch = Watch(limits, *descriptors[:2])
+
+    def _start(self, capture: bool) -> tuple[socket.socket, int | None]:
+        stack = self._stack
+        ours, theirs = socket.socketpair()
+        options: dict[str, Any] = {"cwd": "/", "start_new_session": True}
+        options["stdin"] = self._standard_input()
+        pipe = None
+        if capture:
+            pipe, end = os.pipe()
+            os.set_blocking(pipe, False)  # the keeper holds the other end for as long as it lives
+            stack.callback(os.close, pipe)
+            options |= {"stdout": end, "stderr": end}
+        boot = (
+            "import sys, json; sys.path[:] = json.loads(sys.argv.pop()); "
+            "from shioenv_agents.preview.inside import main; main()"
+        )
+        words = [
+            sys.executable,
+            "-X",
+            "utf8",
+            "-P",
+            "-c",
+            boot,
+            str(theirs.fileno()),
+            json.dumps(sys.path),
+        ]
+        try:
+            if self._plan.own_id:
+                given = [theirs.fileno()]
+                process, helper = spawn_mapped(
+                    ["own", *words], OwnId(), descriptors=given, **options
+                )
+                with helper:
+                    if said := read_line(helper):
+                        raise refusals.no_user_namespace(said)
+            else:
+                process = subprocess.Popen(words, pass_fds=[theirs.fileno()], **options)
+        finally:
+            theirs.close()
+            if capture:
+                os.close(end)
+            if isinstance(options["stdin"], int) and options["stdin"] > 2:
+                os.close(options["stdin"])
+        stack.callback(_end, process)
+        stack.enter_context(ours)  # closed first: the keeper may wait for an answer
+        self._process: subprocess.Popen[bytes] = process
+        ours.sendall(self._plan.to_line())
+        return ours, pipe
+
+    def _standard_input(self) -> int | None:
+        """What the command reads: never a file of the host's that it could open for writing."""
+        try:
+            kind = os.fstat(0).st_mode
+        except OSError:
+            return subprocess.DEVNULL
+        if os.isatty(0) or stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind):
+            return None
+        end, ours = os.pipe()
+        feeding = threading.Thread(target=_feed, args=(ours,), daemon=True)
+        feeding.start()
+        return end
+
+    def resize(self) -> None:
+        """Inform the command that the window of its terminal has another size."""
+        self._process.send_signal(signal.SIGWINCH)
+
+    def finish(self) -> Preview:
+        """Lets the command begin, waits for its end, and looks at what changed."""
+        started = time.time()
+        self._control.sendall(b"G")
+        status = self._wait()
+        ended = time.time()
+        disk = [os.fstatvfs(roots[1]) for roots in self._roots]
+        if any(numbers.f_bavail == 0 for numbers in disk):
+            self._reached.append("disk_bytes")
+        if any(numbers.f_favail == 0 for numbers in disk):
+            self._reached.append("disk_inodes")
+        changes, truncated = self._scan()
+        timed_out = "wall_seconds" in self._reached
+        died_of = -status if status is not None and status < 0 else None
+        if status is None:
+            died_of = None if timed_out else int(signal.SIGKILL)
+        exit_code = 128 + (died_of or 0) if died_of or status is None else status
+        execution = Execution(
+            exit_code=124 if timed_out else exit_code,
+            output=bytes(self._output),
+            changes=tuple(changes),
+            changes_truncated=truncated,
+            started=started,
+            ended=ended,
+            timed_out=timed_out,
+            output_truncated="output_bytes" in self._reached,
+            limits_hit=tuple(self._reached),
+            signal=died_of,
+        )
+        behavior = self._recorder(int(started)).behavior(execution)
+        moved = _moved(behavior.patch, os.fsencode(self._plan.start))
+        diff, diff_truncated = text_diff(changes, self._read, moved)
+        return Preview(
+            behavior, diff, diff_truncated, self._plan.start, self._whole, tuple(self._layers),
+            tuple(self._read_only), self._plan.hidden, tuple(self._reachable),
+        )  # fmt: skip
+
+    def _wait(self) -> int | None:
+        """The command's status once no process is left; None where it was killed from outside."""
+        waiting: list[int] = [self._control.fileno()]
+        if self._pipe is not None:
+            waiting.append(self._pipe)
+        told = b""
+        killed = unknown = False
+        while told != b"E" and not told.endswith((b"\nE", b"\nBE")):
+            ready, _, _ = select.select(waiting, [], [], LOOK_SECONDS)
+            if self._pipe in ready:
+                self._drain()
+            if waiting[0] in ready:
+                more = self._control.recv(64)
+                if not more:
+                    raise SandboxError("the keeper of the preview was killed")
+                told += more
+            going_on = b"\n" not in told  # else what it left in the background alone is
+            if not killed and (limit := self._limit(timed=going_on)) is not None:
+                self._reached.append(limit)
+                self._process.send_signal(signal.SIGTERM)
+                killed, unknown = True, going_on
+        while self._pipe is not None and self._drain():
+            pass
+        line, _, end = told.removesuffix(b"E").rpartition(b"\n")
+        if end == b"B":
+            self._reached.append("background_seconds")
+        if line.startswith(b"{"):
+            raise _refused(json.loads(line))
+        return int(line) if line and not unknown else None
+
+    def _limit(self, *, timed: bool) -> str | None:
+        if self._drained > self._limits.drain_bytes:
+            return "drain_bytes"
+        return self._watch.reached(timed=timed)
+
+    def _drain(self) -> bool:
+        """Reads some output; False where there is none."""
+        assert self._pipe is not None
+        try:
+            data = os.read(self._pipe, 1 << 16)
+        except BlockingIOError:
+            return False
+        room = self._limits.output_bytes - len(self._output)
+        self._output += data[:room]
+        self._drained += len(data)
+        if len(data) > room and "output_bytes" not in self._reached:
+            self._reached.append("output_bytes")
+        return bool(data)
+
+    def _scan(self) -> tuple[list[FileChange], bool]:
+        """What changed in all layers, by absolute path, and whether there is more."""
+        self._control.settimeout(self._limits.scan_seconds * len(self._layers) + _PATIENCE)
+        self._control.sendall(b"S")
+        changes: list[FileChange] = []
+        truncated = False
+        with self._control.makefile("rb") as told:
+            for layer, roots in zip(self._layers, self._roots, strict=True):
+                found, cut = _told(told)
+                truncated |= cut
+                for change in found:
+                    changes.append(self._placed(change, os.fsencode(layer), roots))
+        return [change for change in changes if change.before != change.after], truncated
+
+    def _placed(self, change: FileChange, layer: bytes, roots: tuple[int, ...]) -> FileChange:
+        """A change with its absolute path, and with the host's numbers of owners."""
+        inside = change.path.lstrip(b"/")
+        before, after = change.before, change.after
+        if self._plan.own_id:
+            before = self._owned(before, roots[0], inside)
+            after = self._owned(after, roots[2], inside)
+        if not inside and before is not None and after is not None:  # the layer's own root
+            after = replace(after, inode=before.inode, links=before.links)
+            if self._plan.uid not in (0, before.uid):  # only an owner could change it
+                after = before
+        path = layer.rstrip(b"/") + b"/" + inside if inside else layer
+        return FileChange(path, before, after)
+
+    def _owned(self, side: FileStat | None, root: int, path: bytes) -> FileStat | None:
+        if side is None:
+            return None
+        uid = self._plan.uid if side.uid == 0 else side.uid
+        gid = self._plan.gid if side.gid == 0 else side.gid
+        if _NOBODY in (uid, gid):
+            with suppress(OSError):
+                status = os.lstat(path, dir_fd=root) if path else os.stat(root)
+                uid, gid = status.st_uid, status.st_gid
+        return replace(side, uid=uid, gid=gid)
+
+    def _read(self, change: FileChange) -> tuple[bytes | None, bytes | None]:
+        """What a file held before and after, where it can be read."""
+        path = os.fsdecode(change.path)
+        layer = max((layer for layer in self._layers if _inside(path, layer)), key=len)
+        roots = self._roots[self._layers.index(layer)]
+        inside = os.fsencode(os.path.relpath(path, layer))
+        before = None if change.before is None else read_at(roots[0], inside)
+        return before, None if change.after is None else read_at(roots[2], inside)
+
+    def _recorder(self, instant: int) -> Recorder:
+        return Recorder(
+            start=self._plan.start,
+            baseline=None,
+            users={user.pw_uid: user.pw_name for user in reversed(pwd.getpwall())},
+            groups={group.gr_gid: group.gr_name for group in reversed(grp.getgrall())},
+            instant=instant,
+        )
+
+
+def _told(told: BinaryIO) -> tuple[tuple[FileChange, ...], bool]:
+    """What a scan tells of one layer, and whether there is more. SandboxError where it failed."""
+    head = told.readline().decode("ascii", "replace").removeprefix("S").split()
+    if len(head) != 4:
+        raise SandboxError("what changed could not be read: the scan was killed")
+    error, truncated, _, length = map(int, head)
+    records = told.read(length)
+    if error:
+        raise SandboxError(f"what changed could not be read: {os.strerror(error)}")
+    return parse_changes(memoryview(records)), bool(truncated)
+
+
+def _moved(patch: ContextPatch, start: bytes) -> Collection[bytes]:
+    """The absolute paths of files that have another name, and of those that they had."""
+    names = (keys(path)[1] for move in patch.operations if move[0] == "m" for path in move[1:])
+    return {os.path.join(start, name_bytes(name)) for name in names}  # noqa: PTH118 - bytes
+
+
+def _refused(document: Mapping[str, object]) -> HostError:
+    reason = str(document["refused"])
+    if "mount proc" in reason and (covered := refusals.covered_proc()):
+        reason += f"; the kernel gives none where parts are covered: {', '.join(covered[:3])}"
+        return HostError(f"no preview on this host: {reason}", hint=refusals.WHOLE_PROC_FIX)
+    hint = (
+        "for an ordinary user it takes a directory of the user's own in which nothing is mounted "
+        "(--root DIR); shioenv doctor says what this host lacks"
+    )
+    return HostError(f"no preview on this host: {reason}", hint=hint)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Ends the keeper, which ends everything inside first."""
+    process.terminate()
+    try:
+        process.wait(_PATIENCE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _feed(pipe: int) -> None:
+    """Writes standard input into a pipe, as long as somebody reads."""
+    with suppress(OSError), open(pipe, "wb", buffering=0) as file:
+        while data := os.read(0, 1 << 16):
+            while data:
+                data = data[file.write(data) :]

@@ -1,0 +1,411 @@
+"""Agents of ours, who do tasks by a script: three of different strength, and any language model.
+
+An agent is told what everybody is told, the prompt, and sees what its lines print. The scripts know
+how our prompts are worded, so what they reach says how hard our tasks are beside each other. It
+says nothing about models.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from shioenv.bash.words import quoted
+from shioenv.behavior.observe import SandboxRunner
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.runner import State
+from shioenv.endpoint import Endpoint
+from shioenv.errors import Abstained
+from shioenv.execution.job import NumberedJob
+from shioenv.execution.lanes import Lane
+from shioenv.execution.local import LocalExecutor
+from shioenv.files.unfinished import Parts, digest_of
+from shioenv.live.answerer import Answerer, answerer_package, load_model
+from shioenv.live.terminal import for_rows
+from shioenv.protocols import EXECUTION
+from shioenv.recording.cache import sources_digest
+from shioenv_agents.tasks.episode import Episode
+from shioenv_agents.tasks.make import Report, sandbox_of
+from shioenv_agents.tasks.prompt import CHANGED, MADE, REMOVED
+from shioenv_agents.tasks.task import Task
+from shioenv_agents.tasks.variants import octal
+
+TURNS: Final = 8
+"""Lines that an agent may type, by default."""
+
+Agent: TypeAlias = Callable[[Task], Callable[[Sequence[str]], str | None]]
+"""Who does tasks: for a task a function of all that was said so far, which gives the next line.
+
+What was said is the prompt, then in turn a line and what it printed. None: the agent gives up.
+"""
+
+
+_SOURCES = ("shioenv.bash", "shioenv.endpoint", "shioenv.live", "shioenv_agents.tasks")
+"""The packages whose code decides, beside what executes, what an agent reaches."""
+
+
+class Attempt(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What an agent reached of a task."""
+
+    agent: str
+    solved: bool
+    progress: float
+    """The share of the goal that holds in the end, 0 to 1."""
+    turns: int
+    """Lines that were typed."""
+
+
+def attempted(task: Task, machine: SandboxRunner, name: str, agent: Agent, turns: int) -> Attempt:
+    """What an agent reaches of a task in so many lines. Errors: those of `Episode`, the agent's."""
+    episode = Episode(task, machine, turns)
+    said, reply = [episode.prompt], agent(task)
+    while not episode.over:
+        line = reply(said)
+        if line is None:
+            break
+        said += [line, episode.act(line).text]
+    verdict = episode.verdict
+    return Attempt(
+        agent=name, solved=verdict.passed, progress=verdict.progress, turns=episode.turns
+    )
+
+
+def attempts(
+    tasks: Sequence[Task],
+    name: str,
+    *,
+    agent: Agent | None = None,
+    turns: int = TURNS,
+    system: str | None = None,
+    workers: int | None = None,
+    kept: Path | None = None,
+    report: Report = lambda done, total: None,
+) -> list[Attempt]:
+    """What an agent reaches of each task, in order, on pristine machines.
+
+    `agent` is the one of that name by default (`AGENTS`). `kept` is as for `make_tasks`. Errors:
+    TaskError for a task of another build of its system; those of sandboxes, and of the agent.
+    """
+    found: dict[int, Attempt] = {}
+    do = partial(_attempted, name=name, agent=agent or AGENTS[name], turns=turns)
+    who = description_of(do.keywords["agent"])
+    plan = [msgspec.to_builtins(list(tasks)), name, who, turns, EXECUTION]
+    digest = digest_of([plan, sources_digest(*_SOURCES)])
+    with (
+        LocalExecutor(workers) as executor,
+        Parts(kept, f"tried-{digest[:24]}", msgspec.to_builtins, _attempt) as parts,
+    ):
+        for one in dict.fromkeys(system or task.system for task in tasks):
+            own = [(n, task) for n, task in enumerate(tasks) if (system or task.system) == one]
+            job = NumberedJob(do, system=one, limits=for_rows(None))
+            for number, attempt in parts.completed(partial(executor.map, job), own):
+                found[number] = attempt
+                report(len(found), len(tasks))
+    return [found[number] for number in range(len(tasks))]
+
+
+def description_of(agent: Agent) -> str:
+    """All that decides, beside our code, what an agent types: its function, settings and model.
+
+    Attempts and sets of one agent are not taken for those of another with the same name.
+    """
+    function, settings = agent, {}
+    if isinstance(agent, partial):
+        function, settings = agent.func, agent.keywords
+    name = f"{function.__module__}.{getattr(function, '__qualname__', repr(function))}"
+    digest = _model_digest() if function is model else ""
+    return json.dumps([name, {key: repr(value) for key, value in settings.items()}, digest])
+
+
+def _model_digest() -> str:
+    """A hash of the code that brings models, and of the default model, which lies beside it."""
+    return sources_digest(answerer_package())
+
+
+def _attempt(document: Any) -> Attempt:
+    return msgspec.convert(document, Attempt)
+
+
+def _attempted(
+    lane: Lane, task: tuple[int, Task], *, name: str, agent: Agent, turns: int
+) -> Attempt:
+    return attempted(task[1], sandbox_of(lane), name, agent, turns)
+
+
+# ---- the scripts
+
+
+def scripted(lines: Iterable[str]) -> Callable[[Sequence[str]], str | None]:
+    """An agent's function that types lines one after the other, then gives up."""
+    left = iter(lines)
+    return lambda said: next(left, None)
+
+
+def recorded(task: Task) -> Callable[[Sequence[str]], str | None]:
+    """Looks around, then types the solution, which it knows: it reaches every goal."""
+    return scripted(["pwd; ls", task.solution])
+
+
+def idle(task: Task) -> Callable[[Sequence[str]], str | None]:
+    """Looks around and does nothing: it reaches no goal."""
+    return scripted(["ls -la", "ls -la"])
+
+
+def names(task: Task) -> Callable[[Sequence[str]], str | None]:
+    """Guesses one command by the kind of work, and gives it the names of the prompt."""
+    said = _names(task.prompt)
+    by_kind = {
+        MADE["copy"]: "cp -r",
+        MADE["directory"]: "mkdir",
+        MADE["fifo"]: "mkfifo",
+        MADE["link"]: "ln -s",
+        MADE["file"]: "touch",
+        CHANGED["time"]: "touch",
+        CHANGED["name"]: "mv",
+        CHANGED["cwd"]: "cd",
+        REMOVED: "rm -r",
+    }
+    first = "ls"
+    for sentence, command in by_kind.items():
+        if sentence in task.prompt:
+            first = command
+    if "\n\nPrint " in task.prompt:
+        first = "cat"
+    words = [said[-1], said[0]] if first == "ln -s" and len(said) == 2 else said[:2]
+    return scripted(["ls", f"{first} {' '.join(map(quoted, words))}"])
+
+
+def facts(task: Task) -> Callable[[Sequence[str]], str | None]:
+    """Brings each fact of the prompt about by a command of its own; of outputs it does plain ones.
+
+    An output that is the lines of files, or what one holds, is printed by `cat`.
+    """
+    return scripted(["\n".join(by_fact(task.prompt)) or "ls"])
+
+
+def model(task: Task) -> Callable[[Sequence[str]], str | None]:
+    """As `facts`. For an output it has the default model say what each of many pipelines prints.
+
+    Pipelines come in the order in which they fit the words of the prompt. Typed is the first of
+    which the model says that it prints something and changes nothing.
+    """
+    if "\n\nPrint " not in task.prompt:
+        return facts(task)
+    lines = list(dict.fromkeys(proposals(task.prompt)))
+    for line in lines:
+        answer = _predicted(line, task)
+        if answer and answer.output and not answer.exit_code and not answer.patch.operations:
+            return scripted([line])
+    return scripted(lines[:1] or ["ls"])
+
+
+@cache
+def _loaded() -> Answerer:
+    return load_model()
+
+
+def _predicted(line: str, task: Task) -> Behavior | None:
+    try:
+        return _loaded().run(line, State(cwd=task.cwd))
+    except Abstained:
+        return None
+
+
+def prompted(name: str, url: str = "") -> Agent:
+    """An agent that is a language model behind an endpoint that speaks OpenAI's protocol.
+
+    Errors: those of `Endpoint.check`; its function raises those of `Endpoint.reply`.
+    """
+    url = url or os.environ.get("OPENAI_BASE_URL", "")
+    Endpoint("an agent", url).check()
+    return partial(_prompted, name=name, url=url)
+
+
+def _prompted(task: Task, *, name: str, url: str) -> Callable[[Sequence[str]], str | None]:
+    endpoint = Endpoint("an agent", url)
+
+    def reply(said: Sequence[str]) -> str:
+        roles = ("user", "assistant")
+        messages = [{"role": roles[n % 2], "content": text} for n, text in enumerate(said)]
+        request = {"model": name, "messages": messages, "max_tokens": 500}
+        text = endpoint.reply(request)["text"]
+        fenced = re.search(r"```(?:\w*\n)?(.*?)```", text, re.DOTALL)
+        return (fenced[1] if fenced else text).strip() or ":"
+
+    return reply
+
+
+SCRIPTS: Final = ("names", "facts", "model")
+"""The agents by which difficulty is measured, the weakest first."""
+
+AGENTS: Final[dict[str, Agent]] = {
+    "names": names,
+    "facts": facts,
+    "model": model,
+    "recorded": recorded,
+    "idle": idle,
+}
+
+
+# ---- prompts read again
+
+
+def _names(prompt: str) -> list[str]:
+    """The names in backquotes, each once, without the start directory."""
+    _, _, rest = prompt.partition("`.")
+    rest = rest.partition("\n\nNames that do not begin")[0]
+    return list(dict.fromkeys(re.findall(r"`([^`\n]+)`", rest)))
+
+
+_FACTS: Final[tuple[tuple[str, str], ...]] = (
+    (r"`(.+)` is gone", "rm -rf {0}"),
+    (r"`(.+)` is called `(.+)`", "mv -T {0} {1}"),
+    (r"`(.+)` is a symbolic link to `(.+)`", "ln -sfn {1} {0}"),
+    (r"`(.+)` holds what `(.+)` held", "cat {1} > {0}"),
+    (r"`(.+)` is empty", ": > {0}"),
+    (r"`(.+)` holds the first (\d+) bytes of what it held", "truncate -s {1} {0}"),
+    (r"`(.+)` has (\d+) bytes", "truncate -s {1} {0}"),
+    (r"the owner of `(.+)` is (\S+)", "chown -h {1} {0}"),
+    (r"the group of `(.+)` is (\S+)", "chgrp -h {1} {0}"),
+    (r"`(.+)` was last changed just now", "touch -c {0}"),
+    (r"`(.+)` was last changed on ([^,]+), ([^,]+) \(UTC\)", "TZ=UTC touch -hcd '{1} {2}' {0}"),
+    (r"the shell's working directory is `(.+)`", "cd {0}"),
+    (r"the shell's umask is (\d+)", "umask {0}"),
+    (r"the exported variable `(.+)` of the shell is `(.*)`", "export {0}={1}"),
+    (r"the exported variable `(.+)` of the shell is unset", "unset {0}"),
+    (r"the variable or setting `(.+)` of the shell is `(.*)`", "{0}={1}"),
+)
+"""What a fact says, and a line that brings it about; the last, for contents, stand in `by_fact`."""
+
+
+LONGEST: Final = 4000
+"""Characters of a fact that is read; a longer one is no fact."""
+
+_PERMISSIONS: Final = r"([-dlpscb][rwxsStT-]{9})"
+_ENTRY: Final = (
+    rf"`(.+)` is a (file|directory|named pipe), {_PERMISSIONS}, "
+    r"of (\S+) and the group ([^,\s]+)"
+)
+_SHOWN: Final = re.compile(
+    r"- `(?P<name>[^`\n]+)` (?P<how>holds this|ends with these lines, behind what it held)"
+    r"(?P<bare> \(without a newline at its end\))?:\n"
+    r"(?P<fence>`{3,})\n(?P<text>.*?)\n(?P=fence)",
+    re.DOTALL,
+)
+
+
+def by_fact(prompt: str) -> Iterator[str]:
+    """Lines of Bash that bring about the facts of a prompt, one after the other."""
+    later = []
+    for match in _SHOWN.finditer(prompt):
+        text = match["text"] + ("" if match["bare"] else "\n")
+        sign = ">" if match["how"] == "holds this" else ">>"
+        yield f"printf %s {quoted(text, always=True)} {sign} {quoted(match['name'])}"
+    for line in _SHOWN.sub("", prompt).splitlines():
+        fact = line.removeprefix("- ")
+        if len(fact) > LONGEST:
+            continue
+        if entry := re.match(_ENTRY, fact):
+            name, make = quoted(entry[1]), {"directory": "mkdir", "named pipe": "mkfifo"}
+            if entry[2] in make:
+                yield f"{make[entry[2]]} {name}"
+            later.append(f"chown {entry[4]}:{entry[5]} {name}; chmod {octal(entry[3])} {name}")
+            if size := re.search(r", (\d+) bytes", fact):
+                later.append(f"truncate -s {size[1]} {name}")
+        elif perms := re.fullmatch(rf"`(.+)` has the permissions {_PERMISSIONS}", fact):
+            yield f"chmod {octal(perms[2])} {quoted(perms[1])}"
+        else:
+            for said, done in _FACTS:
+                if known := re.fullmatch(said, fact):
+                    yield done.format(*map(quoted, known.groups()))
+                    break
+    yield from later
+    printed = re.search(
+        r"^Print the lines of ((?:`[^`]+`(?:, then those of )?)+)\.?$", prompt, re.M
+    )
+    if printed:
+        yield f"cat {' '.join(map(quoted, re.findall('`([^`]+)`', printed[1])))}"
+
+
+_STEPS: Final[tuple[tuple[str, str], ...]] = (
+    (r"in order.*as numbers.*backwards", "sort -rn"),
+    (r"in order.*as numbers", "sort -n"),
+    (r"in order.*backwards", "sort -r"),
+    (r"in order.*only once", "sort -u"),
+    (r"in order", "sort"),
+    (r"neighbours .*behind how many", "uniq -c"),
+    (r"one of all neighbours", "uniq -d"),
+    (r"neighbours", "uniq"),
+    (r"only the first line\b", "head -n 1"),
+    (r"only the first (\d+) lines", "head -n {0}"),
+    (r"only the last (\d+) lines", "tail -n {0}"),
+    (r"all but the last (\d+) lines", "head -n -{0}"),
+    (r"those from line (\d+) on", "tail -n +{0}"),
+    (r"only how many: (l|w)\w+$", "wc -{0}"),
+    (r"only the characters ([\d,-]+)", "cut -c {0}"),
+    (r"only the fields ([\d,-]+), which are separated by tabs", "cut -f {0}"),
+    (r"only the fields ([\d,-]+), which are separated by `(.)`", "cut -d {1} -f {0}"),
+    (r"broken after at most (\d+) characters", "fold -w {0}"),
+    (r"each one backwards", "rev"),
+    (r"behind its number and a blank", "cat -n"),
+    (r"do not contain .* `(.+)`", "grep -v {0}"),
+    (r"contain .* `(.+)`", "grep {0}"),
+    (r"without the characters `(.+)`", "tr -d {0}"),
+    (r"with `(.+)` turned into `(.+)`", "tr {0} {1}"),
+)
+"""What a step of an output says, and a filter that may do it."""
+
+_WHOLE: Final[tuple[tuple[str, str], ...]] = (
+    (r"how many lines there are in (.+): numbers", "wc -l {0}"),
+    (r"how many words there are in (.+): numbers", "wc -w {0}"),
+    (r"how many .* there are in (.+): numbers", "wc {0}"),
+    (r"the names of what is in (`[^`]+`)", "ls {0}"),
+    (r"the paths of .* in (`[^`]+`) and below", "find {0}"),
+    (r"the last part of the path (.+), a line each", "basename -a {0}"),
+    (r"the path (.+) without its last part", "dirname {0}"),
+    (r"the absolute path that (`[^`]+`) leads to", "readlink -f {0}"),
+    (r"what the symbolic link (`[^`]+`) holds", "readlink {0}"),
+    (r"how much room all in (`[^`]+`) takes, in units", "du -sk {0}"),
+    (r"how much room .* (`[^`]+`) takes", "du -sb {0}"),
+    (r"the absolute path of the working directory", "pwd"),
+    (r"the name of whoever runs this shell", "whoami"),
+    (r"the environment variables ([\w, ]+), in this order", "printenv {0}"),
+    (r"the names of the groups of whoever", "groups"),
+    (r"the kernel's release", "uname -r"),
+    (r"the machine's architecture", "uname -m"),
+    (r"the host's name", "uname -n"),
+    (r"the number of the user of", "id -u"),
+    (r"what kind of content (.+) holds", "file {0}"),
+    (r"the sorted files (`.+`) and (`.+`) that are in both", "comm -12 {0} {1}"),
+)
+"""What a whole output says, and a command that may print it."""
+
+
+def proposals(prompt: str) -> Iterator[str]:
+    """Pipelines that may print what a prompt asks for, the likeliest first."""
+    asked = prompt.partition("\n\nPrint ")[2].partition("\n\n")[0].rstrip(".")
+    begin, *steps = asked.split("; of these ")
+    files = re.findall(r"`([^`]+)`", begin)
+    line = f"cat {' '.join(map(quoted, files))}"
+    for said, done in _WHOLE:
+        if match := re.search(said, begin):
+            words = [
+                " ".join(map(quoted, re.findall(r"[^`,\s]+", text))) for text in match.groups()
+            ]
+            line = done.format(*words)
+            break
+    pipelines = [line]
+    for step in steps:
+        for said, done in _STEPS:
+            if match := re.search(said, step):
+                line += f" | {done.format(*map(quoted, match.groups()))}"
+                pipelines.append(line)
+                break
+    yield from reversed(pipelines)

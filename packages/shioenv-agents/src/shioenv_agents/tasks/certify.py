@@ -1,0 +1,547 @@
+"""Certifies tasks: finds out about each what a `Certificate` holds, and checks it again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import posixpath
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from shutil import rmtree
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from shioenv.behavior.observe import SandboxRunner
+from shioenv.domain.behavior import Behavior
+from shioenv.errors import TaskError
+from shioenv.execution.job import NumberedJob
+from shioenv.execution.lanes import Lane
+from shioenv.execution.local import LocalExecutor
+from shioenv.files.cache import cache_directory
+from shioenv.files.durable import atomic_write, locked, refuse_existing, storage_errors
+from shioenv.files.journal import Journal
+from shioenv.live.terminal import Terminal, for_rows
+from shioenv.protocols import CHANNEL
+from shioenv.system.store import System, find_system
+from shioenv_agents.protocols import JUDGE
+from shioenv_agents.tasks.attacks import ATTACKS, forgeries, kinds
+from shioenv_agents.tasks.certificate import Certificate, JudgeCertificate, digest_of
+from shioenv_agents.tasks.check import Judge, refuse_other
+from shioenv_agents.tasks.determined import leaks, lines_of, untold
+from shioenv_agents.tasks.make import Report, sandbox_of
+from shioenv_agents.tasks.task import Task, bare, read_tasks, write_tasks
+from shioenv_agents.tasks.variants import ALTERNATIVES, candidates, near_misses, neighbours, reaches
+
+ATTACKED: Final = 50
+"""Tasks on which the attacks are tried; all tasks of a file that has fewer."""
+
+NOTHING: Final = ":"
+"""The row of who does nothing."""
+
+RUNS: Final = 20
+"""Runs of the solution, and of nothing, by default."""
+
+SEALED: Final = (
+    "commands", "irreducibility", "necessary", "n_arguments", "record", "judged_by.forged",
+    "judged_by.tasks",
+)  # fmt: skip
+"""Fields of a task and its certificate that a check does not find out again. An edit of one shows
+in the certificate's digest, unless that is computed anew."""
+
+UNSEALED: Final = ("id", "solved_by")
+"""Fields of a task that may change after it was certified, and that no check looks at."""
+
+BATCH: Final = 256
+"""Tasks between two changes from an idle machine to a loaded one."""
+
+_BURN: Final = "import select\nwhile not select.select([0], [], [], 0)[0]: pass"
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A task, and other tasks' solutions that are near it."""
+
+    task: Task
+    near: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.task.id}: {self.task.solution}"
+
+
+class Trial:
+    """Runs inputs as answers to a task, each on a pristine machine."""
+
+    def __init__(self, task: Task, machine: SandboxRunner) -> None:
+        self.task, self.machine = task, machine
+        self._judge = Judge(task, machine)
+        self._before = Terminal(machine, task.cwd, task.history).before()
+
+    def passes(self, text: str) -> bool:
+        """Whether an input passes the check."""
+        return self.tried(text)[0]
+
+    def tried(self, text: str) -> tuple[bool, bool]:
+        """Whether an input passes the check, and whether it does just what the goal says."""
+        terminal, exact = self.typed(text)
+        return self._judge.judge(terminal).passed, exact
+
+    def typed(self, text: str) -> tuple[Terminal, bool]:
+        """A terminal on which an input was typed, and whether it does just what the goal says."""
+        terminal = Terminal(self.machine, self.task.cwd, self.task.history)
+        behavior: Behavior = terminal.run(text)
+        return terminal, reaches(self.task, behavior, self._before)
+
+    def untold(self) -> Iterator[str]:
+        """Facts of the goal that the prompt leaves open."""
+
+        def read(name: str) -> bytes | None:
+            if self.task.history:
+                return None
+            return self.machine.read(posixpath.normpath(posixpath.join(self.task.cwd, name)))
+
+        instant = self.machine.system.declaration.instant
+        return untold(self.task, self._before.document, read, instant)
+
+    def altered(self) -> list[str]:
+        """Files that come with the task, and are not as they were written for it."""
+        return []
+
+    def digests(self, inputs: Iterable[str]) -> dict[str, str]:
+        """Digests of goal, prompt, system, and of all that is run, with these inputs."""
+        task = self.task
+        return {
+            "goal": digest_of(msgspec.to_builtins(task.goal)),
+            "prompt": hashlib.sha256(task.prompt.encode()).hexdigest(),
+            "system": task.system_digest,
+            "tests": digest_of([task.cwd, task.history, task.solution, *inputs]),
+        }
+
+
+@cache
+def judge_digests() -> tuple[str, str]:
+    """The digests of the judge and of the channel of evidence, as this package has them."""
+    return digest_of(["judge", JUDGE, kinds()]), channel_digest()
+
+
+def channel_digest() -> str:
+    """The digest of the channel of evidence, as this package has it."""
+    return digest_of(["channel", CHANNEL])
+
+
+def attacked(lane: Lane, task: tuple[int, Task]) -> list[str]:
+    """The kinds of attacks that are paid on a task, in a lane of an executor."""
+    return forgeries(task[1], sandbox_of(lane))
+
+
+@dataclass(frozen=True, slots=True)
+class Court:
+    """Where answers to tasks are judged, by which code, and how that code is attacked."""
+
+    trial: Callable[[Task, SandboxRunner], Trial] = Trial
+    digests: Callable[[], tuple[str, str]] = judge_digests
+    """The digests of the judge and of the channel of evidence."""
+    attacked: Callable[[Lane, tuple[int, Task]], list[str]] = attacked
+    """The kinds of attacks that are paid on a task."""
+
+
+OURS: Final = Court()
+"""Rows in a shell that stays, judged by `Judge`."""
+
+
+def certify_tasks(
+    tasks: Iterable[Task],
+    *,
+    k: int,
+    court: Court = OURS,
+    kept: Path | None = None,
+    system: str | None = None,
+    workers: int | None = None,
+    report: Report = lambda done, total: None,
+    note: Callable[[str], None] = lambda text: None,
+) -> list[Task]:
+    """The tasks, each with a new certificate, in order.
+
+    A certificate may have `faults`. `court` judges, and is certified first: by the attacks on
+    `ATTACKED` of the tasks, unless this build of the judge has stood them before. `kept` is a
+    directory for what was found so far, which a later call with the same tasks goes on from.
+    `system` is another name of the system that the tasks are done on, which is the same for all.
+
+    Errors: TaskError for tasks of several systems, or of another build; those of `find_system` and
+    sandboxes; DatasetStorageError.
+    """
+    tasks = [replace(task, certificate=None) for task in tasks]
+    built = _system_of(tasks, system)
+    name = system or built.name
+    judged_by = certified_judge(tasks, built, name, workers, note, court)
+    near = neighbours(tasks)
+    calm = _job(partial(_certified, court=court, k=k, judged_by=judged_by), name, built)
+    loaded = _job(partial(_loaded, court=court), name, built)
+    found: dict[int, Certificate] = {}
+    with _journal(kept, digest_of([k, msgspec.to_builtins([judged_by, *tasks])]), note) as journal:
+        if journal is not None:
+            found |= journal.values
+        left = [number for number in range(len(tasks)) if number not in found]
+        with LocalExecutor(workers) as first, LocalExecutor(workers) as second:
+            for begin in range(0, len(left), BATCH):
+                batch = left[begin : begin + BATCH]
+                asked = ((n, _Asked(tasks[n], tuple(near[n]))) for n in batch)
+                fresh: dict[int, Certificate] = {}
+                for number, certificate in first.map(calm, asked):
+                    fresh[number] = certificate
+                    report(len(found) + len(fresh), len(tasks))
+                with _load():
+                    again = ((n, tasks[n]) for n in batch if fresh[n].solved == k)
+                    for number, passed in second.map(loaded, again):
+                        fresh[number] = replace(fresh[number], loaded=passed)
+                for number, certificate in fresh.items():
+                    found[number] = certificate
+                    if journal is not None:
+                        content = msgspec.json.encode([number, certificate])
+                        journal.append(number, certificate, content)
+    return [sealed(task, found[number]) for number, task in enumerate(tasks)]
+
+
+def sealed(task: Task, certificate: Certificate) -> Task:
+    """The task with this certificate, whose `digest` is filled in."""
+    return replace(task, certificate=replace(certificate, digest=_seal(task, certificate)))
+
+
+def _seal(task: Task, certificate: Certificate) -> str:
+    fields = msgspec.to_builtins(bare(task))
+    for name in UNSEALED:
+        del fields[name]
+    return digest_of([fields, msgspec.to_builtins(replace(certificate, digest=""))])
+
+
+def certify_file(
+    file: Path, out: Path, *, rebase: bool = False, system: str | None = None, **options: Any
+) -> list[Task]:
+    """The tasks of a file, each with a new certificate, in order.
+
+    Those whose certificates have no `faults` are written to the new file `out`. With `rebase` the
+    tasks are taken to be of the present build of their system (`rebased`). Other options and errors
+    are those of `certify_into`; errors of `read_tasks`.
+    """
+    refuse_existing(out)
+    tasks = read_tasks(file)
+    if rebase:
+        tasks = rebased(tasks, _found(tasks, system))
+    return certify_into(out, tasks, partial(write_tasks, path=out), system=system, **options)
+
+
+def rebased(tasks: Sequence[Task], built: System) -> list[Task]:
+    """The tasks as tasks of this build of their system, without certificates.
+
+    What they ask for stays. So nobody knows whether they can be done there, before they are proved
+    or certified. Errors: TaskError where their system is another one, and where a task is not the
+    one that its certificate names.
+    """
+    for task in tasks:
+        known = task.certificate
+        prompt = hashlib.sha256(task.prompt.encode()).hexdigest()
+        goal = digest_of(msgspec.to_builtins(task.goal))
+        if known is None:
+            changed = ""
+        elif (known.prompt, known.goal) != (prompt, goal):
+            changed = "the prompt or the goal of "
+        else:
+            changed = "" if known.digest in {"", _seal(task, known)} else "the certificate or "
+        if changed:
+            raise TaskError(
+                f"{changed}task {task.id} was changed since it was certified",
+                hint="certify the changed tasks without --rebase, where they were made",
+            )
+        if task.system != built.name:
+            raise TaskError(
+                f"task {task.id} was made on {task.system}, and not on a build of {built.name}",
+                hint=f"--system {task.system}",
+            )
+    return [replace(task, system_digest=built.digest, certificate=None) for task in tasks]
+
+
+def certify_into(
+    out: Path, tasks: Iterable[Task], write: Callable[[list[Task]], None], **options: Any
+) -> list[Task]:
+    """The tasks, each with a new certificate, in order; those without `faults` are written.
+
+    What was found so far is kept beside `out` until then. Options and errors are those of
+    `certify_tasks`; TaskError where no task passes.
+    """
+    kept = out.with_name(f"{out.name}.partial")
+    tasks = certify_tasks(tasks, kept=kept, **options)
+    passed = [task for task in tasks if task.certificate and not task.certificate.faults]
+    if not passed:
+        raise TaskError("no task passes every line", hint="--check names them; more records")
+    write(passed)
+    rmtree(kept)
+    return tasks
+
+
+def recheck_tasks(
+    tasks: Iterable[Task],
+    *,
+    k: int = RUNS,
+    court: Court = OURS,
+    system: str | None = None,
+    workers: int | None = None,
+    report: Report = lambda done, total: None,
+) -> list[tuple[str, ...]]:
+    """What is wrong with each task's certificate now, in order; empty for nothing.
+
+    `faults_now` says what is found out once more; the runs under load are made again as well. A
+    task without a certificate has that fault. Errors: as `certify_tasks` raises them.
+    """
+    tasks = list(tasks)
+    built = _system_of(tasks, system)
+    faults: dict[int, tuple[str, ...]] = {}
+    name = system or built.name
+    loaded = _job(partial(_loaded, court=court), name, built)
+    with LocalExecutor(workers) as executor, LocalExecutor(workers) as second:
+        job = _job(partial(_rechecked, court=court, k=k), name, built)
+        for done, (number, found) in enumerate(executor.map(job, enumerate(tasks)), 1):
+            faults[number] = found
+            report(done, len(tasks))
+        left = [(number, task) for number, task in enumerate(tasks) if not faults[number]]
+        if left:
+            with _load():
+                for number, passed in second.map(loaded, left):
+                    known = tasks[number].certificate
+                    assert known is not None
+                    faults[number] = replace(known, loaded=passed).faults
+    return [faults[number] for number in range(len(tasks))]
+
+
+def certified_judge(
+    tasks: Sequence[Task],
+    built: System,
+    name: str,
+    workers: int | None,
+    note: Callable[[str], None] = lambda text: None,
+    court: Court = OURS,
+) -> JudgeCertificate:
+    """How this build of the judge stands the attacks, on some of the tasks, spread over them.
+
+    What was found out before, on as many tasks, is taken from the user's cache directory.
+    """
+    judge, channel = court.digests()
+    count = min(ATTACKED, len(tasks))
+    path = cache_directory() / "judges" / f"{judge:.16}-{channel:.16}-{built.digest:.16}.json"
+    if path.exists():
+        known = msgspec.json.decode(path.read_bytes(), type=JudgeCertificate)
+        if known.tasks >= count and (known.judge, known.channel) == (judge, channel):
+            return known
+    note(f"{len(ATTACKS)} kinds of attacks on {count} tasks come first, once for this judge")
+    chosen = [tasks[number * len(tasks) // count] for number in range(count)]
+    paid: dict[int, list[str]] = {}
+    job = _job(court.attacked, name, built)
+    with LocalExecutor(workers) as executor:
+        for number, forged in executor.map(job, enumerate(chosen)):
+            paid[number] = forged
+            if len(paid) % 10 == 0:
+                note(f"{len(paid)} of {count} tasks attacked")
+    forged = [f"{chosen[number].id}: {kind}" for number in sorted(paid) for kind in paid[number]]
+    found = JudgeCertificate(
+        judge=judge, channel=channel, attacks=len(ATTACKS), tasks=count, forged=tuple(forged)
+    )
+    with storage_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        atomic_write(path, msgspec.json.encode(found))
+    return found
+
+
+def certificate_of(
+    task: Task,
+    near: Iterable[str],
+    machine: SandboxRunner,
+    *,
+    k: int,
+    judged_by: JudgeCertificate,
+    court: Court = OURS,
+) -> Certificate:
+    """The certificate of a task, without the runs under load. Errors: those of `Judge`."""
+    trial = court.trial(task, machine)
+    solved = sum(trial.passes(task.solution) for _ in range(k))
+    idle = sum(trial.passes(NOTHING) for _ in range(k))
+    misses: list[str] = []
+    mistaken: list[str] = []
+    right: list[str] = []
+    refused: list[str] = []
+    for text in near_misses(task, near, machine.system):
+        passed, exact = trial.tried(text)
+        if not exact:
+            misses.append(text)
+            mistaken += [text] if passed else []
+        elif len(right) < ALTERNATIVES:
+            right.append(text)
+            refused += [] if passed else [text]
+    for text in candidates(task, machine.system):
+        if len(right) >= ALTERNATIVES:
+            break
+        if text in right or text in misses:
+            continue
+        passed, exact = trial.tried(text)
+        if exact:
+            right.append(text)
+            refused += [] if passed else [text]
+    return Certificate(
+        k=k,
+        solved=solved,
+        idle=idle,
+        loaded=0,
+        near_misses=tuple(misses),
+        mistaken=tuple(mistaken),
+        alternatives=tuple(right),
+        refused=tuple(refused),
+        untold=tuple(trial.untold()),
+        leaks=tuple(leaks(task, _lines_of(machine))),
+        altered=tuple(trial.altered()),
+        judged_by=judged_by,
+        **trial.digests((*misses, *right)),
+    )
+
+
+def faults_now(
+    task: Task, machine: SandboxRunner, court: Court = OURS, *, k: int = RUNS
+) -> tuple[str, ...]:
+    """What is wrong with a task's certificate, found out once more. Errors: those of `Judge`.
+
+    - Each fault that the certificate itself tells of is one.
+    - Its digests are computed anew: an edit of the task or of the certificate is a fault.
+    - The solution and nothing are run `k` times, or as often as the certificate says where that is
+      less. The part of the solution and all inputs that the certificate names are run once.
+    - Prompt, leaks and the folder's files are read once more.
+
+    `loaded` is taken from the certificate (`recheck_tasks` runs that again), and so is what the
+    attacks found.
+    """
+    known = task.certificate
+    if known is None:
+        return ("there is no certificate",)
+    trial = court.trial(task, machine)
+    digests = trial.digests((*known.near_misses, *known.alternatives))
+    faults = [
+        f"the {name} was changed since" for name in digests if digests[name] != getattr(known, name)
+    ]
+    if not known.digest:
+        faults.append("the certificate has no digest")
+    elif not faults and known.digest != _seal(task, known):
+        faults.append("the task or its certificate was changed since")
+    if (known.judged_by.judge, known.judged_by.channel) != court.digests():
+        faults.append("the judge was changed since")
+    elif known.judged_by.attacks != len(ATTACKS):
+        faults.append("the number of attacks was changed since")
+    if trial.passes(task.reduced):
+        faults.append("a part of the solution passes")
+    runs = min(known.k, k)
+    now = replace(
+        known,
+        k=runs,
+        solved=sum(trial.passes(task.solution) for _ in range(runs)),
+        idle=sum(trial.passes(NOTHING) for _ in range(runs)),
+        loaded=2,
+        mistaken=tuple(text for text in known.near_misses if trial.passes(text)),
+        refused=tuple(text for text in known.alternatives if not trial.passes(text)),
+        untold=tuple(trial.untold()),
+        leaks=tuple(leaks(task, _lines_of(machine))),
+        altered=tuple(trial.altered()),
+    )
+    return tuple(dict.fromkeys((*faults, *now.faults, *known.faults)))
+
+
+_lines: dict[str, Mapping[str, str]] = {}
+
+
+def _lines_of(machine: SandboxRunner) -> Mapping[str, str]:
+    digest = machine.system.digest
+    if digest not in _lines:
+        _lines[digest] = lines_of(machine.system, machine.read)
+    return _lines[digest]
+
+
+def _system_of(tasks: Sequence[Task], system: str | None) -> System:
+    built = _found(tasks, system)
+    for task in tasks:
+        refuse_other(task, built)
+    return built
+
+
+def _found(tasks: Sequence[Task], system: str | None) -> System:
+    names = {system or task.system for task in tasks}
+    if len(names) > 1:
+        raise TaskError(
+            f"the tasks are of several systems: {', '.join(sorted(names))}",
+            hint="certify those of each system by themselves",
+        )
+    return find_system(names.pop())
+
+
+def _job(do: Callable[..., object], name: str, built: System) -> NumberedJob[Any, Any]:
+    return NumberedJob(do, system=name, limits=for_rows(None), digest=built.digest, what="task")
+
+
+def _certified(
+    lane: Lane, asked: tuple[int, _Asked], *, court: Court, k: int, judged_by: JudgeCertificate
+) -> Certificate:
+    task, near = asked[1].task, asked[1].near
+    return certificate_of(task, near, sandbox_of(lane), k=k, judged_by=judged_by, court=court)
+
+
+def _loaded(lane: Lane, task: tuple[int, Task], *, court: Court) -> int:
+    trial = court.trial(task[1], sandbox_of(lane))
+    return sum(trial.passes(task[1].solution) for _ in range(2))
+
+
+def _rechecked(lane: Lane, task: tuple[int, Task], *, court: Court, k: int) -> tuple[str, ...]:
+    return faults_now(task[1], sandbox_of(lane), court, k=k)
+
+
+@contextmanager
+def _load() -> Iterator[None]:
+    """Two processes that compute, on each processor, until the end of the block."""
+    count = 2 * len(os.sched_getaffinity(0))
+    busy = [
+        subprocess.Popen([sys.executable, "-c", _BURN], stdin=subprocess.PIPE) for _ in range(count)
+    ]
+    try:
+        yield
+    finally:
+        for process in busy:
+            process.communicate()  # the end of their input, which is also that of this process
+
+
+@contextmanager
+def _journal(
+    directory: Path | None, key: str, note: Callable[[str], None]
+) -> Iterator[Journal[Certificate] | None]:
+    """The journal of what was found about these tasks; what was found about others is removed."""
+    if directory is None:
+        yield None
+        return
+    with storage_errors(directory):
+        directory.mkdir(parents=True, exist_ok=True)
+    path, mark = directory / "certificates.ndjson", directory / "key"
+    with locked(directory), storage_errors(path):
+        if not mark.exists() or mark.read_text() != key:
+            path.unlink(missing_ok=True)
+            atomic_write(mark, key.encode())
+        journal: Journal[Certificate] = Journal(path, _decoded, note)
+        try:
+            yield journal
+        finally:
+            journal.close()
+
+
+def _decoded(content: bytes) -> tuple[int, Certificate] | None:
+    try:
+        number, certificate = json.loads(content)
+        return int(number), msgspec.convert(certificate, Certificate)
+    except (ValueError, TypeError, msgspec.ValidationError):
+        return None

@@ -1,0 +1,228 @@
+"""`ShIOEnv-Task-v0`: a task in, lines of Bash out, and a reward once it is done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final
+
+import gymnasium
+
+from shioenv.behavior.observe import SandboxRunner, open_sandbox
+from shioenv.env.spaces import ShellText
+from shioenv.errors import (
+    ActionError,
+    EnvironmentOptionError,
+    EpisodeError,
+    did_you_mean,
+    used_environment,
+)
+from shioenv.live.terminal import for_rows
+from shioenv.sandbox.base import Limits
+from shioenv_agents.tasks.episode import HOW, MAX_TURNS, SHOWN, Episode
+from shioenv_agents.tasks.task import Task, read_tasks
+
+MAX_LINE: Final = 4096
+"""Characters of an action."""
+
+MAX_TEXT: Final = 4 * SHOWN
+"""Characters of an observation."""
+
+
+class LongText(ShellText):
+    """A space like `ShellText`, whose texts may have several lines."""
+
+    def contains(self, x: Any) -> bool:
+        """Whether `x` is a text of the space."""
+        return isinstance(x, str) and super().contains(x.replace("\n", " "))
+
+    def __eq__(self, other: object, /) -> bool:
+        return isinstance(other, LongText) and other.max_length == self.max_length
+
+    __hash__ = None
+
+    def __repr__(self) -> str:
+        return f"Text({self.max_length})"
+
+
+BEGINNINGS: Final = 8
+"""Tasks whose beginning is kept; ours, because a beginning may hold a context of megabytes."""
+
+
+class Beginnings:
+    """The beginnings of attempts on one machine. Each task's is made once, and every attempt at the
+    task is a fork of it.
+    """
+
+    def __init__(self, machine: SandboxRunner, max_turns: int) -> None:
+        """The machine is closed with the beginnings."""
+        self.machine = machine
+        self._max_turns = max_turns
+        self._known: dict[str, Episode] = {}
+
+    def attempt(self, task: Task) -> Episode:
+        """A new attempt at a task. Errors: those of `Episode`."""
+        beginning = self._known.pop(task.id, None)
+        if beginning is None:
+            beginning = Episode(task, self.machine, self._max_turns)
+        self._known[task.id] = beginning
+        if len(self._known) > BEGINNINGS:
+            del self._known[next(iter(self._known))]
+        return beginning.fork()
+
+    def close(self) -> None:
+        """Closes the machine; may be called any number of times."""
+        self.machine.close()
+
+
+class TaskEnv(gymnasium.Env[str, str]):
+    """Tasks as a Gymnasium environment of texts.
+
+    The first observation is the prompt. An action is a line of Bash (or several lines). The
+    observation after it is the output of the action. The reward is 1 when the goal is reached,
+    which ends the episode (`terminated`), else 0. The last of `max_turns` actions ends the episode
+    as well (`truncated`).
+
+    `info` holds `task` (the task's id), `progress` (share of the goal that holds, 0 to 1) and
+    `turns`. It also holds `missing` and `extra` as in `Verdict`, which an agent should not be
+    shown.
+
+    `reset` takes the option `task`, an id; without it a task is drawn uniformly. The sandbox is
+    opened by the first `reset`.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 4}  # noqa: RUF012
+
+    def __init__(
+        self,
+        tasks: str | Path | Iterable[Task],
+        *,
+        max_turns: int = MAX_TURNS,
+        limits: Limits | None = None,
+        system: str | None = None,
+        render_mode: str | None = None,
+    ) -> None:
+        """Makes the environment; nothing is opened yet. `tasks` are tasks, or their file's path.
+
+        `system` is another name of the system that the tasks are done on. By default it is the
+        system that the tasks name, which has to be the same for all. Errors: TaskError,
+        EnvironmentOptionError.
+        """
+        self.tasks = read_tasks(tasks) if isinstance(tasks, str | Path) else list(tasks)
+        names = {task.system for task in self.tasks}
+        if not self.tasks or max_turns < 1:
+            raise EnvironmentOptionError("there has to be a task, and a turn to do it in")
+        if system is None and len(names) > 1:
+            raise EnvironmentOptionError(
+                f"the tasks are of several systems: {', '.join(sorted(names))}",
+                hint="one environment for each of them",
+            )
+        if render_mode not in (None, "ansi"):
+            raise EnvironmentOptionError(f"no render mode is called {render_mode!r}", hint="ansi")
+        self.render_mode = render_mode
+        self.max_turns = max_turns
+        self.action_space = LongText(MAX_LINE)
+        longest = max(len(task.prompt) for task in self.tasks)
+        self.observation_space = LongText(max(MAX_TEXT, longest + len(HOW) + 20))
+        self._system, self._limits = system or self.tasks[0].system, limits
+        self.beginnings: Beginnings | None = None
+        """Where attempts begin; None before the first `reset`, and after `close`."""
+        self._episode: Episode | None = None
+        self._lines: list[str] = []
+
+    def __getstate__(self) -> object:
+        """What a copy is made of. Errors: EpisodeError after the first reset."""
+        if self._episode is not None:
+            raise used_environment()
+        return super().__getstate__()
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[str, dict[str, Any]]:
+        """Begins an episode; returns the prompt of its task, and `info`.
+
+        Errors: EnvironmentOptionError for another option or an unknown task; TaskError for a task
+        of another build of its system; those of sandboxes.
+        """
+        super().reset(seed=seed)
+        number = int(self.np_random.integers(len(self.tasks)))
+        for name in options or {}:
+            if name != "task":
+                raise EnvironmentOptionError(
+                    f"reset has no option {name!r}", hint=did_you_mean(str(name), ["task"])
+                )
+        task = self.tasks[number] if not options else self._named(options["task"])
+        self._episode = self.open().attempt(task)
+        self._lines = [self._episode.prompt]
+        return _readable(self._episode.prompt), self._info(self._episode)
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        """Types a line of Bash; returns its output, reward, `terminated`, `truncated` and `info`.
+
+        Errors: ActionError for an action outside the action space, EpisodeError where no episode is
+        running. Errors of sandboxes count no turn, and the line may be typed again. Where such an
+        error came of the check, the line was typed already.
+        """
+        return self.judged(action, self.typed(action))
+
+    def typed(self, action: str) -> str:
+        """Types a line, and leaves the rest of the step to `judged`; what the line printed.
+
+        Environments with the same `beginnings` may do this at once, from threads. Errors: those of
+        `step`.
+        """
+        if self._episode is None or self._episode.over:
+            raise EpisodeError("no episode is running", hint="call reset first")
+        if not self.action_space.contains(action):
+            raise ActionError(
+                f"{action!r:.60} is no line of Bash",
+                hint=f"a text of at most {MAX_LINE} characters without NUL",
+            )
+        return self._episode.typed(action)
+
+    def judged(self, action: str, text: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        """The rest of a step, whose line printed `text`. Errors: those of `step`."""
+        assert self._episode is not None
+        turn = self._episode.judged(text)
+        self._lines += [f"$ {action}", turn.text]
+        info = self._info(self._episode)
+        return _readable(turn.text), turn.reward, turn.done, turn.truncated, info
+
+    def render(self) -> str | None:
+        """The prompt, all lines and all outputs; None without `render_mode="ansi"`."""
+        return None if self.render_mode is None else "\n".join(self._lines)
+
+    def open(self) -> Beginnings:
+        """The beginnings, whose machine is opened where there is none. Errors: those of `reset`."""
+        if self.beginnings is None:
+            machine = open_sandbox(self._system, for_rows(self._limits))
+            self.beginnings = Beginnings(machine, self.max_turns)
+        return self.beginnings
+
+    def close(self) -> None:
+        """Closes the sandbox; may be called any number of times."""
+        if self.beginnings is not None:
+            self.beginnings.close()
+        self.beginnings = self._episode = None
+
+    def _named(self, name: object) -> Task:
+        found = [task for task in self.tasks if task.id == name]
+        if not found:
+            raise EnvironmentOptionError(f"no task is called {name!r}", hint="see env.tasks")
+        return found[0]
+
+    @staticmethod
+    def _info(episode: Episode) -> dict[str, Any]:
+        verdict = episode.verdict
+        return {
+            "task": episode.task.id,
+            "progress": verdict.progress,
+            "turns": episode.turns,
+            "missing": verdict.missing,
+            "extra": verdict.extra,
+        }
+
+
+def _readable(text: str) -> str:
+    """The text as a space can hold it: with a sign in place of each NUL of a binary output."""
+    return text.replace("\0", "\N{SYMBOL FOR NULL}")

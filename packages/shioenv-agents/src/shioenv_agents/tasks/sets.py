@@ -1,0 +1,601 @@
+"""A set of certified tasks, made from a seed in rounds, as files and as folders of Harbor.
+
+A round draws records, makes tasks of them, composes longer ones, and certifies all. What a round
+gave is one file, so that a process that was killed goes on with the round it was in.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from shutil import rmtree
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from shioenv.dataset.generate import Destination, Progress, generate
+from shioenv.dataset.read import read_records
+from shioenv.dataset.split import Shares, group_of_input
+from shioenv.errors import TaskError, UsageError
+from shioenv.execution.local import LocalExecutor
+from shioenv.files.durable import atomic_write, locked, storage_errors
+from shioenv.grammar.library import shipped_headers
+from shioenv.recording.text import read_arguments
+from shioenv.seeding import generator
+from shioenv.synthesis.drawing import Drawing
+from shioenv.synthesis.sample import grammars_for
+from shioenv.system.store import System, find_system
+from shioenv.version import package_version
+from shioenv_agents.tasks.agents import AGENTS, SCRIPTS, Agent, Attempt, attempts, description_of
+from shioenv_agents.tasks.certify import certify_tasks
+from shioenv_agents.tasks.compose import composed_tasks
+from shioenv_agents.tasks.harbor.export import export_tasks, name_of, refusal
+from shioenv_agents.tasks.make import MadeTasks, make_tasks
+from shioenv_agents.tasks.task import GoalKind, Task, bare, decode, encode
+
+LENGTHS: Final = ("one line", "several lines", "broken machine")
+"""How long tasks are; each length is a third of a set."""
+
+RECORDS: Final = 2000
+"""Records of a round at most."""
+
+YIELD: Final = 6
+"""Records drawn for a task of one line that is still wanted: one in four makes one."""
+
+SPARE: Final = 20
+"""Records drawn besides, for each round so far: what is still wanted then is rare."""
+
+SHARE: Final = 0.05
+"""Share of the tasks of one line that hold the same command, at most, by default."""
+
+LONGER: Final = 3
+"""How many times that share longer tasks may hold: they hold several commands each."""
+
+POOL: Final = 400
+"""Tasks of one line at most from which a round composes longer ones, in each part."""
+
+BARREN: Final = 3
+"""How many barren rounds in a row end a set. A barren one gives less than a fiftieth of what is
+missing."""
+
+PARTS: Final = Shares(test=0.1, validation=0.1)
+
+MANIFEST: Final = "manifest.json"
+ROUNDS: Final = "rounds"
+HARBOR: Final = "harbor"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetPlan:
+    """What decides which tasks a set has. Errors: UsageError for a plan that none can follow."""
+
+    count: int
+    """Tasks wanted, all lengths together."""
+    seed: int = 0
+    k: int = 20
+    """Runs of each solution, and of nothing."""
+    share: float = SHARE
+    """Share of the tasks of one line that hold the same command, at most; `LONGER` times as many of
+    the longer ones. A broken machine holds the commands that broke it."""
+    agents: tuple[str, ...] = SCRIPTS
+    """Who tries each task, to measure its difficulty."""
+
+    def __post_init__(self) -> None:
+        if self.count < len(LENGTHS) or not 0 < self.share <= 1:
+            raise UsageError(f"a set has at least {len(LENGTHS)} tasks, and a share is above 0")
+
+    def wanted(self, length: str) -> int:
+        """How many tasks of a length are wanted."""
+        number = LENGTHS.index(length)
+        return (self.count + len(LENGTHS) - 1 - number) // len(LENGTHS)
+
+    def bound(self, length: str) -> int:
+        """How many tasks of a length may hold the same command."""
+        share = self.share if length == LENGTHS[0] else min(1.0, LONGER * self.share)
+        return max(1, int(share * self.wanted(length)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Means:
+    """By what a round is played."""
+
+    agents: Mapping[str, Agent]
+    system: str
+    workers: int | None
+    tell: Callable[[str, int, int], None]
+    note: Callable[[str], None]
+
+
+class _Round(msgspec.Struct, frozen=True, kw_only=True):
+    """What is counted of a round."""
+
+    records: int
+    tasks: int
+    refused: dict[str, dict[str, int]]
+    """How much was refused in each step, by the reason."""
+
+
+@dataclass(slots=True)
+class _Gathered:
+    """The tasks so far, and what their number bounds."""
+
+    plan: SetPlan
+    known_commands: tuple[str, ...] = ()
+    """The commands of grammars that the system has."""
+    tasks: list[Task] = field(default_factory=list)
+    parts: list[str] = field(default_factory=list)
+    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Tasks by length and part."""
+    commands: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Tasks by length and command."""
+    known: set[bytes] = field(default_factory=set)
+    """What was asked already: each prompt in its directory, after its history."""
+
+    def of(self, length: str) -> int:
+        """How many tasks of a length there are."""
+        return sum(self.counts[length, part] for part in PARTS.names)
+
+    def left(self, length: str) -> int:
+        """How many tasks of a length are missing."""
+        return self.plan.wanted(length) - self.of(length)
+
+    def add(self, part: str, task: Task) -> None:
+        """Takes a task in."""
+        length = length_of(task)
+        self.tasks.append(task)
+        self.parts.append(part)
+        self.counts[length, part] += 1
+        for name in commands_of(task):
+            self.commands[length, name] += 1
+        self.known.add(_asked(task))
+
+    def chosen(
+        self, drafts: Iterable[tuple[str, Task]], refused: Counter[str]
+    ) -> Iterator[tuple[str, Task]]:
+        """Those of the drafts that there is room for, as if all before them were taken in."""
+        known = set(self.known)
+        commands = Counter(self.commands)
+        counts = Counter({length: self.of(length) for length in LENGTHS})
+        for part, task in drafts:
+            length = length_of(task)
+            if _asked(task) in known:
+                refused["it was asked already"] += 1
+            elif counts[length] >= self.plan.wanted(length):
+                refused["there are enough of its length"] += 1
+            elif any(commands[length, n] >= self.plan.bound(length) for n in commands_of(task)):
+                refused["there are enough of its command"] += 1
+            else:
+                known.add(_asked(task))
+                counts[length] += 1
+                for name in commands_of(task):
+                    commands[length, name] += 1
+                yield part, task
+
+    def wanted_commands(self) -> tuple[str, ...]:
+        """The commands of which more is wanted.
+
+        While tasks of one line are missing, these are all that are not full. Afterwards they are
+        those that can break a machine.
+        """
+        harms = {
+            name
+            for name, header in shipped_headers().items()
+            if header.traits.removes or header.traits.changes
+        }
+        length = LENGTHS[0] if self.left(LENGTHS[0]) > 0 else LENGTHS[2]
+        return tuple(
+            name
+            for name in self.known_commands
+            if self.commands[length, name] < self.plan.bound(length)
+            and (length == LENGTHS[0] or name in harms)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MadeSet:
+    """What became of a set."""
+
+    directory: Path
+    manifest: Mapping[str, Any]
+
+    @property
+    def complete(self) -> bool:
+        """Whether there are as many tasks as were wanted."""
+        return bool(self.manifest["tasks"] == self.manifest["plan"]["count"])
+
+
+def make_set(
+    directory: Path,
+    plan: SetPlan,
+    *,
+    agents: Mapping[str, Agent] = AGENTS,
+    harbor: bool = True,
+    system: str | None = None,
+    workers: int | None = None,
+    tell: Callable[[str, int, int], None] = lambda label, done, total: None,
+    note: Callable[[str], None] = lambda text: None,
+) -> MadeSet:
+    """Makes the set of a plan in a directory; goes on where an earlier call was stopped.
+
+    Tasks of one line come first in each round. Longer ones are composed of those of the same part,
+    so that no part holds a line of another part's. The part of a task of one line is its group's
+    (`group_of_input`). The directory holds a file of tasks and a directory of Harbor's folders for
+    each part, and the manifest, which is written last.
+
+    `agents` are those that the plan names. `tell` is called with what is counted, how many are done
+    and how many are to be done. Errors: TaskError where nothing could be made, or the directory
+    holds the set of another plan; those of `find_system`, sandboxes and `new_directory`.
+    """
+    built = find_system(system)
+    with storage_errors(directory):
+        (directory / ROUNDS).mkdir(parents=True, exist_ok=True)
+    with locked(directory), storage_errors(directory):
+        _begun(directory, plan, built, {one: description_of(agents[one]) for one in plan.agents})
+        gathered = _Gathered(plan, tuple(one.name for one in grammars_for(built, Drawing())))
+        means = _Means(agents, system or built.name, workers, tell, note)
+        counted: list[_Round] = []
+        exported: list[_Exported] = []
+        barren = 0
+        for number in itertools.count():
+            if all(gathered.left(length) <= 0 for length in LENGTHS) or barren == BARREN:
+                break
+            tell("tasks of the set", len(gathered.tasks), plan.count)
+            place = directory / ROUNDS / f"{number:04}"
+            file = place.with_suffix(".jsonl")
+            if not file.exists():
+                made, about = _played(place, number, gathered, means)
+                _write(file, made, about)
+            rmtree(place, ignore_errors=True)
+            missing, before = plan.count - len(gathered.tasks), len(gathered.tasks)
+            counted.append(_read(file, gathered))
+            if harbor:
+                new = zip(gathered.parts[before:], gathered.tasks[before:], strict=True)
+                exported.append(_exported(directory, place, list(new), tell))
+            barren = barren + 1 if 50 * counted[-1].tasks < missing else 0
+        if not gathered.tasks:
+            raise TaskError("no task could be made", hint="another --seed, or a larger --count")
+        return MadeSet(directory, _finished(directory, gathered, counted, exported, built))
+
+
+def length_of(task: Task) -> str:
+    """The length of a task, one of `LENGTHS`."""
+    if task.history:
+        return LENGTHS[2]
+    return LENGTHS[1] if "\n" in task.solution else LENGTHS[0]
+
+
+def commands_of(task: Task) -> set[str]:
+    """The commands of a task's solution; of those of a broken machine, that of what broke it."""
+    if not task.history:
+        return set(task.commands)
+    return {one.command for row in task.history for one in read_arguments(row).input.segments}
+
+
+def _asked(task: Task) -> bytes:
+    return msgspec.json.encode([task.cwd, task.history, task.prompt, task.goal.output])
+
+
+# ---- a round
+
+
+def _played(
+    place: Path,
+    number: int,
+    gathered: _Gathered,
+    means: _Means,
+) -> tuple[list[tuple[str, Task]], _Round]:
+    """The tasks that a round adds, each with its part and tried by the agents, and its counts."""
+    plan = gathered.plan
+    kept = place / "parts"
+    with storage_errors(kept):
+        kept.mkdir(parents=True, exist_ok=True)
+    seed = plan.seed * 100_003 + number
+    refused: dict[str, Counter[str]] = {}
+    drafts: list[tuple[str, Task]] = []
+    records = 0
+    fresh: list[tuple[str, Task]] = []
+    lacking = max(gathered.left(LENGTHS[0]), gathered.left(LENGTHS[2]))
+    if lacking > 0 and gathered.wanted_commands():
+        records = min(RECORDS, YIELD * lacking + SPARE * (number + 1))
+        made = _of_records(place, records, seed, gathered, means)
+        refused["records"] = Counter(made.refused)
+        fresh = [(PARTS.part_of(group_of_input(x.solution), plan.seed), x) for x in made.tasks]
+        refused["tasks of one line"] = Counter()
+        drafts += gathered.chosen(fresh, refused["tasks of one line"])
+    refused["longer tasks"] = Counter()
+    longer = list(_longer(gathered, fresh, number, seed, refused, means, kept))
+    drafts += gathered.chosen(longer, refused["longer tasks"])
+    if not drafts:
+        return [], _counted(records, 0, refused)
+    named = [replace(task, id=f"r{number:04}-{n:05}") for n, (_, task) in enumerate(drafts)]
+    certified = certify_tasks(
+        named,
+        k=plan.k,
+        kept=place / "certificates",
+        system=means.system,
+        workers=means.workers,
+        report=partial(means.tell, "certificates"),
+        note=means.note,
+    )
+    refused["certificates"] = Counter()
+    sound = []
+    numbers = Counter({length: gathered.of(length) for length in LENGTHS})
+    for (part, _), task in zip(drafts, certified, strict=True):
+        faults = task.certificate.faults if task.certificate else ("there is no certificate",)
+        refused["certificates"].update(fault.partition(":")[0] for fault in faults[:1])
+        if not faults:
+            length = length_of(task)
+            sound.append((part, replace(task, id=f"{length[0]}{numbers[length]:06}")))
+            numbers[length] += 1
+    tasks = [task for _, task in sound]
+    for one in plan.agents:
+        tried = attempts(
+            tasks,
+            one,
+            agent=means.agents[one],
+            system=means.system,
+            workers=means.workers,
+            kept=kept,
+            report=partial(means.tell, f"tries of {one}"),
+        )
+        tasks = [_with(task, attempt) for task, attempt in zip(tasks, tried, strict=True)]
+    parts = [part for part, _ in sound]
+    return list(zip(parts, tasks, strict=True)), _counted(records, len(tasks), refused)
+
+
+def _with(task: Task, attempt: Attempt) -> Task:
+    return replace(task, solved_by={**task.solved_by, attempt.agent: attempt.solved})
+
+
+def _counted(records: int, tasks: int, refused: Mapping[str, Counter[str]]) -> _Round:
+    return _Round(
+        records=records,
+        tasks=tasks,
+        refused={step: dict(why.most_common()) for step, why in refused.items() if why},
+    )
+
+
+def _of_records(
+    place: Path,
+    count: int,
+    seed: int,
+    gathered: _Gathered,
+    means: _Means,
+) -> MadeTasks:
+    """The tasks of a round's records, drawn of the commands of which there are not enough."""
+
+    def report(progress: Progress) -> None:
+        if not progress.note:
+            means.tell("records", progress.done, progress.count)
+
+    generate(
+        Destination(place / "records"),
+        count=count,
+        drawing=Drawing(seed=seed, commands=gathered.wanted_commands()),
+        system=means.system,
+        executor=LocalExecutor(means.workers),
+        report=report,
+    )
+    return make_tasks(
+        read_records(place / "records"),
+        system=means.system,
+        workers=means.workers,
+        kept=place / "parts",
+        report=partial(means.tell, "records as tasks"),
+    )
+
+
+def _longer(
+    gathered: _Gathered,
+    fresh: Sequence[tuple[str, Task]],
+    number: int,
+    seed: int,
+    refused: Mapping[str, Counter[str]],
+    means: _Means,
+    kept: Path,
+) -> Iterator[tuple[str, Task]]:
+    """Longer tasks of each part, composed of its tasks of one line.
+
+    Tasks of this round come first, of which there may be more than the set takes; then old ones.
+    """
+    pools: list[dict[str, list[Task]]] = []
+    for pairs in (fresh, list(zip(gathered.parts, gathered.tasks, strict=True))):
+        pool: dict[str, list[Task]] = {part: [] for part in PARTS.names}
+        for part, task in pairs:
+            if length_of(task) == LENGTHS[0] and task.kind is GoalKind.STATE:
+                pool[part].append(bare(task))
+        pools.append(pool)
+    new, old = pools
+    whole = sum(len(tasks) for pool in pools for tasks in pool.values())
+    for part in PARTS.names:
+        generator(seed, "pool", part).shuffle(old[part])
+        tasks = [*new[part], *old[part]]
+        if len(tasks) < 2:
+            continue
+        share = len(tasks) / whole
+        lines, broken = (
+            min(POOL, 2 * round(share * left) + 1 + number * (left > 0))
+            for left in (max(0, gathered.left(x)) for x in LENGTHS[1:])
+        )
+        composed = composed_tasks(
+            tasks[:POOL],
+            lines=lines,
+            broken=broken,
+            seed=seed,
+            system=means.system,
+            workers=means.workers,
+            kept=kept,
+            report=partial(means.tell, "longer tasks"),
+        )
+        refused["longer tasks"].update(composed.refused)
+        yield from ((part, task) for task in composed.tasks)
+
+
+# ---- files
+
+
+def _begun(directory: Path, plan: SetPlan, built: System, agents: Mapping[str, str]) -> None:
+    """Writes down whose rounds these are; refuses those of another plan, agent or build."""
+    file = directory / ROUNDS / "plan.json"
+    document = {
+        **msgspec.to_builtins(plan),
+        "system": built.name,
+        "digest": built.digest,
+        "agents": agents,
+    }
+    content = json.dumps(document, sort_keys=True).encode()
+    if not file.exists():
+        if any(entry.name != ROUNDS for entry in directory.iterdir()):
+            raise TaskError(f"{directory} holds something else", hint="name a new directory")
+        atomic_write(file, content)
+    elif file.read_bytes() != content:
+        raise TaskError(
+            f"{directory} holds the set of another plan, of another agent or model behind its "
+            "name, or of another build of the system",
+            hint="give the options that it was begun with, or name a new directory",
+        )
+
+
+def _write(file: Path, tasks: Iterable[tuple[str, Task]], about: _Round) -> None:
+    """Writes a round: its counts in the first line, then a line for each task behind its part."""
+    lines = [msgspec.json.encode(about) + b"\n"]
+    lines += [part.encode() + b" " + encode(task) for part, task in tasks]
+    with storage_errors(file):
+        atomic_write(file, b"".join(lines))
+
+
+def _read(file: Path, gathered: _Gathered) -> _Round:
+    """Takes the tasks of a round in. Errors: TaskError for a file that no round wrote."""
+    first, *lines = file.read_bytes().splitlines()
+    try:
+        about = msgspec.json.decode(first, type=_Round)
+    except msgspec.DecodeError:
+        raise TaskError(f"{file} is no round", hint="remove it: it is made again") from None
+    for line in lines:
+        part, _, text = line.partition(b" ")
+        gathered.add(part.decode(), decode(text, str(file)))
+    return about
+
+
+class _Exported(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a round's tasks in Harbor."""
+
+    written: dict[str, int]
+    """Folders by part."""
+    refused: dict[str, int]
+    """Tasks that cannot be told there, by the reason."""
+
+
+def _exported(
+    directory: Path,
+    place: Path,
+    tasks: Sequence[tuple[str, Task]],
+    tell: Callable[[str, int, int], None],
+) -> _Exported:
+    """Writes a round's folders of Harbor, each into the directory of its part."""
+    about, fresh = place.with_suffix(".harbor.json"), place.with_suffix(".harbor")
+    if about.exists():
+        return msgspec.json.decode(about.read_bytes(), type=_Exported)
+    parts = {name_of(task): part for part, task in tasks}
+    reasons = [refusal(task, find_system(task.system)) for _, task in tasks]
+    refused = Counter(why for why in reasons if why is not None)
+    told = [task for (_, task), why in zip(tasks, reasons, strict=True) if why is None]
+    if told and not fresh.exists():
+        try:
+            done = export_tasks(told, fresh, report=partial(tell, "Harbor's folders"))
+            refused.update(done.refused.values())
+        except TaskError as error:
+            refused[error.message] += len(told)
+    for folder in sorted(fresh.iterdir()) if fresh.exists() else ():
+        (directory / HARBOR / parts[folder.name]).mkdir(parents=True, exist_ok=True)
+        folder.rename(_folder(directory, parts[folder.name], folder.name))
+    found = {name: part for name, part in parts.items() if _folder(directory, part, name).exists()}
+    made = _Exported(written=dict(Counter(found.values())), refused=dict(refused))
+    atomic_write(about, msgspec.json.encode(made))
+    rmtree(fresh, ignore_errors=True)
+    return made
+
+
+def _finished(
+    directory: Path,
+    gathered: _Gathered,
+    counted: Sequence[_Round],
+    exported: Sequence[_Exported],
+    built: System,
+) -> dict[str, Any]:
+    """Writes the file of each part, then the manifest, which it gives."""
+    for part in PARTS.names:
+        tasks = (
+            task for of, task in zip(gathered.parts, gathered.tasks, strict=True) if of == part
+        )
+        atomic_write(directory / f"{part}.jsonl", b"".join(map(encode, tasks)))
+    harbor: dict[str, Counter[str]] = {"written": Counter(), "refused": Counter()}
+    for one in exported:
+        harbor["written"].update(one.written)
+        harbor["refused"].update(one.refused)
+    told = {what: dict(counts.most_common()) for what, counts in harbor.items()}
+    manifest = manifest_of(gathered, counted, built, told)
+    atomic_write(directory / MANIFEST, json.dumps(manifest, indent=1).encode() + b"\n")
+    return manifest
+
+
+def _folder(directory: Path, part: str, name: str) -> Path:
+    return directory / HARBOR / part / name
+
+
+def manifest_of(
+    gathered: _Gathered, counted: Sequence[_Round], built: System, harbor: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What a set is, what was refused, and how hard it is, as a document."""
+    plan, tasks = gathered.plan, gathered.tasks
+    refused: dict[str, Counter[str]] = {}
+    for one in counted:
+        for step, reasons in one.refused.items():
+            refused.setdefault(step, Counter()).update(reasons)
+    certificate = next((task.certificate for task in tasks if task.certificate), None)
+    return {
+        "plan": msgspec.to_builtins(plan),
+        "made_by": package_version(),
+        "system": {"name": built.name, "digest": built.digest},
+        "judged_by": msgspec.to_builtins(certificate.judged_by) if certificate else None,
+        "rounds": len(counted),
+        "records": sum(one.records for one in counted),
+        "tasks": len(tasks),
+        "lengths": {length: gathered.of(length) for length in LENGTHS},
+        "parts": {
+            part: {length: gathered.counts[length, part] for length in LENGTHS}
+            for part in PARTS.names
+        },
+        "kinds": dict(Counter(task.kind.value for task in tasks).most_common()),
+        "commands": {
+            length: {
+                name: number
+                for (of, name), number in gathered.commands.most_common()
+                if of == length
+            }
+            for length in LENGTHS
+        },
+        "most_of_a_command": {length: plan.bound(length) for length in LENGTHS},
+        "refused": {step: dict(why.most_common()) for step, why in refused.items()},
+        "solved_by": {
+            agent: {
+                length: [
+                    sum(
+                        task.solved_by.get(agent, False)
+                        for task in tasks
+                        if length_of(task) == length
+                    ),
+                    gathered.of(length),
+                ]
+                for length in LENGTHS
+            }
+            for agent in plan.agents
+        },
+        "harbor": dict(harbor),
+    }

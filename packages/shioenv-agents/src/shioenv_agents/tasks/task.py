@@ -1,0 +1,165 @@
+"""A task: what an agent is told, where the task begins, what has to be the case in the end.
+
+On disk tasks are JSON Lines, a task a line.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import Meta, Struct, field
+
+from shioenv.domain.patch import ContextPatch
+from shioenv.errors import PatchError, TaskError
+from shioenv.files.durable import new_file
+from shioenv.files.regular import LARGEST_LIST, read_regular
+from shioenv.files.schema import fault
+from shioenv_agents.tasks.certificate import Certificate
+
+SCHEMA_VERSION: Final = 1
+
+IDS: Final = re.compile(r"(?!\.\.?\Z)[\w.-]{1,100}", re.ASCII)
+"""What a task may be called: its name is part of a folder's name."""
+
+
+class GoalKind(StrEnum):
+    """What a goal is about."""
+
+    STATE = "state"
+    """The state of the machine."""
+    OUTPUT = "output"
+    """The output; the machine stays as it was."""
+    BOTH = "both"
+
+
+class Goal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What has to be the case in the end."""
+
+    patch: list[list[Any]] = field(default_factory=list)
+    """The operations of a context patch, which applies to the context that the task begins in."""
+    digests: dict[str, str] = field(default_factory=dict)
+    """SHA-256 (hex) of regular files that are new, changed or moved, by their names in `fs`. A
+    moved file may be missing where the task has a history."""
+    output: str | None = None
+    """The output of the last row; None: any output."""
+
+    @property
+    def kind(self) -> GoalKind:
+        """What the goal is about."""
+        if self.output is None:
+            return GoalKind.STATE
+        return GoalKind.BOTH if self.patch or self.digests else GoalKind.OUTPUT
+
+
+class Task(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One thing to be done on a machine, which a recorded input does."""
+
+    id: str
+    """Name of the task in its file, one of `IDS`."""
+    prompt: str
+    """What an agent is told, in English."""
+    cwd: str
+    """The start directory, absolute."""
+    history: list[str] = field(default_factory=list)
+    """The inputs that lead from the pristine machine to where the task begins, oldest first."""
+    goal: Goal
+    solution: str
+    """The recorded input, without its `cd`."""
+    reduced: str
+    """The solution without one of its arguments, which does not reach the goal."""
+    commands: list[str]
+    """The commands of the solution, in order."""
+    irreducibility: Annotated[float, Meta(ge=0, le=1)]
+    """The solution's irreducibility, as recorded."""
+    necessary: Annotated[float, Meta(ge=0, le=1)] | None = None
+    """Share of the solution's arguments whose omission alone changes the behavior; None:
+    unknown."""
+    n_arguments: Annotated[int, Meta(ge=1)]
+    """Number of the solution's arguments."""
+    record: int
+    """The record's number in its dataset."""
+    system: str
+    """The name of the system that the task is done on."""
+    system_digest: str
+    """That system's digest."""
+    certificate: Certificate | None = None
+    """What `shioenv tasks certify` found out about the task; None: it was not asked."""
+    solved_by: dict[str, bool] = field(default_factory=dict)
+    """Whether each of the agents that tried the task reached its goal; none where nobody tried."""
+    schema_version: int = SCHEMA_VERSION
+
+    @property
+    def kind(self) -> GoalKind:
+        """What the task's goal is about."""
+        return self.goal.kind
+
+    @property
+    def patch(self) -> ContextPatch:
+        """The goal's patch."""
+        return ContextPatch.from_json(self.goal.patch)
+
+
+_TASK = msgspec.json.Decoder(Task)
+
+
+def encode(task: Task) -> bytes:
+    """The task as one line of minified JSON, UTF-8; equal tasks give equal bytes."""
+    document = msgspec.to_builtins(task)
+    text = json.dumps(document, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return f"{text}\n".encode()
+
+
+def decode(line: bytes | str, place: str = "a line") -> Task:
+    """The task that `encode` wrote. Errors: TaskError, which names the `place` of the line."""
+    try:
+        task = _TASK.decode(line)
+        task.patch  # noqa: B018 - one that is none shows here, not in an episode
+    except (ValueError, RecursionError, msgspec.DecodeError) as error:
+        raise TaskError(f"{place} is no task: {fault(error)}") from None
+    except PatchError as error:
+        raise TaskError(f"{place} is no task: {error.message}") from None
+    if task.schema_version != SCHEMA_VERSION:
+        raise TaskError(
+            f"{place} is a task of schema version {task.schema_version}, this is {SCHEMA_VERSION}",
+            hint="read it with the release that wrote it",
+        )
+    if not IDS.fullmatch(task.id):
+        raise TaskError(
+            f"{place} is no task: {task.id!r:.60} is no id",
+            hint="an id is 1 to 100 letters, digits, dots, underscores and dashes, and not . or ..",
+        )
+    if not task.cwd.startswith("/"):
+        raise TaskError(f"{place} is no task: {task.cwd!r:.60} is no start directory")
+    return task
+
+
+def bare(task: Task) -> Task:
+    """The task as it was made, without what was found out about it later."""
+    return msgspec.structs.replace(task, certificate=None, solved_by={})
+
+
+def read_tasks(path: str | Path) -> list[Task]:
+    """The tasks of a file, in order.
+
+    Errors: TaskError where the file cannot be read or holds no task, or a line is no task.
+    """
+    try:
+        lines = read_regular(path, LARGEST_LIST).splitlines()
+    except OSError as error:
+        raise TaskError(f"{path} cannot be read: {error.strerror}", named=error) from None
+    tasks = [decode(line, f"{path}:{number}") for number, line in enumerate(lines, 1) if line]
+    if not tasks:
+        raise TaskError(f"{path} holds no task", hint="shioenv tasks make DIR --out FILE")
+    return tasks
+
+
+def write_tasks(tasks: Iterable[Task], path: str | Path) -> None:
+    """Writes tasks into a new file, a line each. Errors: OutputExistsError, DatasetStorageError."""
+    with new_file(Path(path)) as temporary:
+        temporary.write_bytes(b"".join(map(encode, tasks)))

@@ -1,0 +1,364 @@
+"""Other inputs beside a task's solution: near misses, and candidates for other right answers.
+
+Whether a candidate is right is found by running it. `reaches` compares what it did with the goal,
+fact for fact. It tolerates nothing that a judge tolerates.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache, partial
+from itertools import chain, islice, permutations, zip_longest
+from typing import Final, TypeAlias
+
+from shioenv.bash.read import read
+from shioenv.bash.scan import Refused
+from shioenv.bash.words import quoted
+from shioenv.domain.argument import Argument
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.context import Context
+from shioenv.domain.inputs import Input, Role, Token
+from shioenv.domain.modes import mode_of
+from shioenv.domain.names import name_bytes
+from shioenv.domain.patch import Operation
+from shioenv.domain.pointer import keys
+from shioenv.grammar.arguments import ArgumentSplitter
+from shioenv.grammar.library import load_grammar, names_of_grammars
+from shioenv.recording.text import read_arguments
+from shioenv.system.store import System
+from shioenv_agents.tasks.check import OWN
+from shioenv_agents.tasks.make import wanted
+from shioenv_agents.tasks.task import GoalKind, Task
+
+NEAR_MISSES: Final = 20
+"""Most near misses of a task."""
+
+NEIGHBOURS: Final = 8
+"""Most near misses of a task that are other tasks' solutions."""
+
+ALTERNATIVES: Final = 10
+"""Most other right answers of a task."""
+
+TRIED: Final = 24
+"""Most candidates that are run to find them."""
+
+ORDERS: Final = 6
+"""Most orders of a solution's lines that are tried."""
+
+
+def reaches(task: Task, behavior: Behavior, before: Context) -> bool:
+    """Whether a behavior since the start of a task did just what the goal says.
+
+    Each operation, content and line of the output has to be the goal's. What ends with the shell
+    counts only where the goal names it.
+    """
+    named = {operation[1] for operation in task.patch.operations}
+
+    def counted(operations: Iterable[Operation]) -> list[str]:
+        kept = (one for one in operations if keys(one[1])[0] not in OWN or one[1] in named)
+        return sorted(json.dumps(one) for one in kept)
+
+    done = wanted(behavior.patch, before)
+    if behavior.timed_out or counted(done.operations) != counted(task.patch.operations):
+        return False
+    digests = task.goal.digests
+    if any(digests.get(name) != digest for name, digest in behavior.content_digests.items()):
+        return False
+    return task.goal.output is None or behavior.text == task.goal.output
+
+
+def near_misses(task: Task, neighbours: Iterable[str], system: System) -> list[str]:
+    """Inputs that are nearly a task's solution, at most `NEAR_MISSES`, each once.
+
+    They are the solution without each of its arguments, and the solutions of other tasks. Where the
+    solution makes a file, another one leaves something else of the same size in it.
+    """
+    lines = lines_of(task.solution)
+    shorter = [task.reduced, *_spoiled(task)]
+    if len(lines) > 1:
+        shorter += ["\n".join((*lines[:n], *lines[n + 1 :])) for n in range(len(lines))]
+    for number, line in enumerate(lines):
+        whole = read_arguments(line, system).input
+        everything = range(whole.n_arguments)
+        for out in everything:
+            part = whole.keep(one for one in everything if one != out).text
+            shorter.append("\n".join((*lines[:number], part, *lines[number + 1 :])))
+    found = dict.fromkeys(chain(shorter, neighbours))
+    return [text for text in found if text != task.solution][:NEAR_MISSES]
+
+
+def _spoiled(task: Task) -> Iterator[str]:
+    """The solution, and then another first byte in a file that it made; of one file at most."""
+    for operation in task.patch.operations:
+        area, *parts = keys(operation[1])
+        entry = operation[-1]
+        if operation[0] != "a" or area != "fs" or len(parts) != 1 or entry["perms"][0] != "-":
+            continue
+        file = _word(parts[0])
+        if file is not None and entry["size"]:
+            spoiling = f"dd status=none conv=notrunc bs=1 count=1 if=/dev/zero of={file}"
+            yield f"{task.solution}\n{spoiling}"
+            return
+
+
+def neighbours(tasks: Sequence[Task]) -> list[list[str]]:
+    """For each task the solutions of others: of the same commands first, nearest in the file.
+
+    Others that have the same goal are no near misses and left out.
+    """
+    groups: dict[tuple[str, ...], list[int]] = {}
+    for number, task in enumerate(tasks):
+        for key in _groups(task):
+            groups.setdefault(key, []).append(number)
+    places = {name: {number: at for at, number in enumerate(of)} for name, of in groups.items()}
+    found = []
+    for number, task in enumerate(tasks):
+        near: dict[str, None] = {}
+        for name in _groups(task):
+            group, place = groups[name], places[name][number]
+            around = [tasks[group[(place + step) % len(group)]] for step in range(NEIGHBOURS + 1)]
+            near |= dict.fromkeys(one.solution for one in around if one.goal != task.goal)
+        found.append(list(near)[:NEIGHBOURS])
+    return found
+
+
+def _groups(task: Task) -> tuple[tuple[str, ...], ...]:
+    """The groups in which a task has neighbours, the nearest first."""
+    return ("commands", *task.commands), ("kind", task.kind.value)
+
+
+def candidates(task: Task, system: System) -> list[str]:
+    """Inputs that may be other right answers to a task, at most `TRIED`, of each sort some.
+
+    The sorts: options spelt otherwise, another order, files named otherwise, the program called
+    otherwise, other tools that bring about the goal's facts.
+    """
+    lines = lines_of(task.solution)
+    sorts: list[Iterator[str]] = [_by_facts(task), _called_otherwise(task)]
+    if len(lines) > 1:
+        sorts.append("\n".join(order) for order in islice(permutations(lines), 1, ORDERS))
+    for number, line in enumerate(lines):
+        whole = read_arguments(line, system).input
+        for rewrite in (_other_spellings, _other_orders, partial(_other_names, cwd=task.cwd)):
+            texts = _each(whole, rewrite)
+            sorts.append("\n".join((*lines[:number], text, *lines[number + 1 :])) for text in texts)
+    mixed = chain.from_iterable(zip_longest(*sorts))
+    found = dict.fromkeys(text for text in mixed if text and text != task.solution)
+    return list(found)[:TRIED]
+
+
+def lines_of(solution: str) -> list[str]:
+    """The lines of a solution, of which each is an input; else the solution alone."""
+    lines = solution.split("\n")
+    try:
+        for line in lines:
+            read(line)
+    except Refused:
+        return [solution]
+    return lines
+
+
+Rewrite: TypeAlias = Callable[[str, list[Argument]], Iterator[list[Argument]]]
+
+
+def _each(whole: Input, rewrite: Rewrite) -> Iterator[str]:
+    """The input with one of its commands rewritten, in each of the ways."""
+    for start, stop in whole.spans():
+        tokens = whole.tokens[start:stop]
+        head = tokens[0].argument.text
+        places = [n for n, token in enumerate(tokens) if token.role is Role.ARGUMENT]
+        for arguments in rewrite(head, [tokens[n].argument for n in places]):
+            new = list(tokens)
+            for place, argument in zip(places, arguments, strict=True):
+                new[place] = Token(argument, tokens[place].role)
+            yield Input((*whole.tokens[:start], *new, *whole.tokens[stop:])).text
+
+
+@cache
+def _splitter(command: str) -> ArgumentSplitter | None:
+    return ArgumentSplitter(load_grammar(command)) if command in names_of_grammars() else None
+
+
+def _other_spellings(command: str, arguments: list[Argument]) -> Iterator[list[Argument]]:
+    """An option by another of its names; bundled letters apart."""
+    splitter = _splitter(command)
+    if splitter is None:
+        return
+    if any(one.joins_left for one in arguments):
+        yield [
+            Argument(f"-{one.text}") if one.joins_left else Argument(one.text) for one in arguments
+        ]
+    for number, argument in enumerate(arguments):
+        text = argument.text
+        if not text.startswith("-") or argument.joins_left or argument.joins_right:
+            continue
+        for other in _names(splitter, text):
+            if other != text:
+                yield [*arguments[:number], Argument(other), *arguments[number + 1 :]]
+
+
+def _names(splitter: ArgumentSplitter, text: str) -> Iterator[str]:
+    """An option with its value, by each of its names."""
+    if text.startswith("--"):
+        name, sign, value = text[2:].replace(" ", "=", 1).partition("=")
+        spec = splitter.long(name)
+    else:
+        spec, value = splitter.shorts.get(text[1:2]), text[2:].removeprefix(" ")
+        sign = value
+    if spec is None or bool(sign) != (spec.value != "none"):
+        return
+    for long in spec.longs:
+        yield f"--{long}={value}" if sign else f"--{long}"
+    for short in spec.shorts:
+        if not sign:
+            yield f"-{short}"
+        elif spec.value == "required" and not spec.joined:
+            yield f"-{short} {value}"
+        else:
+            yield f"-{short}{value}"
+
+
+def _other_orders(command: str, arguments: list[Argument]) -> Iterator[list[Argument]]:
+    """Options behind operands, and options in another order, where the program takes that."""
+    splitter = _splitter(command)
+    if splitter is None or any(one.joins_left or one.joins_right for one in arguments):
+        return
+    options = [one for one in arguments if one.text.startswith("-") and one.text != "-"]
+    operands = [one for one in arguments if one not in options]
+    if any(one.text == "--" for one in arguments):
+        return
+    if splitter.permutes and options and operands:
+        yield operands + options
+        yield options + operands
+    if len(options) > 1:
+        yield options[::-1] + operands
+    if len(operands) > 1:
+        yield options + operands[::-1]
+
+
+def _other_names(command: str, arguments: list[Argument], *, cwd: str) -> Iterator[list[Argument]]:
+    """An operand by its absolute name, and from the directory itself."""
+    for number, one in enumerate(arguments):
+        if one.text.startswith(("-", "/", "~", "$", "'", '"', "+")) or "=" in one.text:
+            continue
+        for begin in (cwd.rstrip("/") + "/", "./"):
+            other = Argument(begin + one.text, one.joins_left, one.joins_right)
+            yield [*arguments[:number], other, *arguments[number + 1 :]]
+
+
+def _called_otherwise(task: Task) -> Iterator[str]:
+    """The solution behind `command`, in braces, in a subshell, after looking around."""
+    text = task.solution
+    yield f"{{ {text}\n}}" if "\n" in text else f"{{ {text}; }}"
+    if "\n" not in text and task.commands[0] in names_of_grammars():
+        yield f"command {text}"
+    if task.kind is GoalKind.OUTPUT:
+        yield f"({text}) | cat"
+        yield f'output=$({text}); printf "%s\\n" "$output"'
+    yield f"ls -la > /dev/null; {text}"
+
+
+def _by_facts(task: Task) -> Iterator[str]:
+    """What brings the goal about by its facts alone, with other tools; nothing for some facts."""
+    if task.goal.output is not None or not task.patch.operations:
+        return
+    for second in (False, True):
+        lines = [_done(task, operation, second=second) for operation in task.patch.operations]
+        if all(line is not None for line in lines):
+            yield "\n".join(line for line in lines if line)
+
+
+def _done(task: Task, operation: Operation, *, second: bool) -> str | None:
+    """What brings about one operation of a goal; empty for what follows from others, or None."""
+    code, place = operation[0], operation[1]
+    area, *parts = keys(place)
+    if area == "env" and len(parts) == 1 and code != "m":
+        if code == "r":
+            return f"unset {parts[0]}"
+        return f"declare -x {parts[0]}={quoted(str(operation[2]), always=True)}"
+    if area == "cwd":
+        return f"cd {quoted(str(operation[2]))}"
+    if area != "fs":
+        return None
+    file = _word(parts[0])
+    if file is None:
+        return None
+    if code == "m":
+        target = _word(keys(operation[2])[1])
+        return None if target is None else f"cp -a {file} {target} && rm -r {file}"
+    if len(parts) == 2:
+        return _changed(file, parts[1], operation[2] if code != "r" else None)
+    if code == "r":
+        return f"rm -rf {file}"
+    entry = operation[2]
+    kind, mode = entry["perms"][0], octal(entry["perms"])
+    if second and kind == "d":
+        return f"install -d -m {mode} -o {entry['owner']} -g {entry['group']} {file}"
+    own = f"chown -h {entry['owner']}:{entry['group']} {file}"
+    if kind == "l":
+        return f"ln -s {quoted(str(entry.get('target', '')))} {file}; {own}"
+    if kind == "d":
+        return f"mkdir {file}; {own}; chmod {mode} {file}"
+    if kind == "p":
+        return f"mkfifo {file}; {own}; chmod {mode} {file}"
+    if kind != "-" or entry["links"] > 1 or parts[0] not in task.goal.digests:
+        return None
+    return _written(task, parts[0], file, f"{own}; chmod {mode} {file}", second=second)
+
+
+def _changed(file: str, key: str, value: object) -> str | None:
+    """What gives a file another attribute."""
+    if key == "perms":
+        return f"chmod {octal(str(value))} {file}"
+    if key in ("owner", "group"):
+        return f"ch{'own' if key == 'owner' else 'grp'} -h {value} {file}"
+    return None
+
+
+def _written(task: Task, name: str, file: str, after: str, *, second: bool) -> str | None:
+    """What writes the content that the prompt shows, or a copy of the file that it names."""
+    for line in task.prompt.splitlines():
+        if line == f"- `{name}` is empty":
+            return f"{'truncate -s 0' if second else ': >'} {file}; {after}"
+        if line.startswith(f"- `{name}` holds what `") and line.endswith("` held"):
+            like = _word(line.split("` holds what `", 1)[1].removesuffix("` held"))
+            if like is None:
+                return None
+            copied = f"dd status=none if={like} of={file}" if second else f"cat {like} > {file}"
+            return f"{copied}; {after}"
+    text = _shown(task.prompt, name)
+    if text is None:
+        return None
+    if second:
+        code = f"open({posixpath.join(task.cwd, name)!r}, 'w').write({text!r})"
+        return f"python3 -c {quoted(code, always=True)}; {after}"
+    return f"printf %s {quoted(text, always=True)} > {file}; {after}"
+
+
+def _shown(prompt: str, name: str) -> str | None:
+    """The whole content of a file that a prompt shows between fences; None for none."""
+    for end, begin in (("\n", f"- `{name}` holds this:\n"), ("", _WITHOUT.format(name))):
+        _, found, rest = prompt.partition(begin)
+        fence, _, rest = rest.partition("\n")
+        if found:
+            return rest.partition(f"\n{fence}")[0] + end
+    return None
+
+
+_WITHOUT: Final = "- `{}` holds this (without a newline at its end):\n"
+
+
+def octal(perms: str) -> str:
+    """Permissions as `ls` writes them, as a number of base 8."""
+    return f"{mode_of(perms):04o}"
+
+
+def _word(name: str) -> str | None:
+    """A file's name as a word of Bash; None for one that is no text, or begins with a dash."""
+    try:
+        text = name_bytes(name).decode()
+    except UnicodeDecodeError:
+        return None
+    return None if text.startswith("-") else quoted(text)

@@ -1,0 +1,68 @@
+"""Who tries tasks: the scripts, those that are named, and a language model as well."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from shioenv.cli.main import app
+from shioenv_agents.tasks import agents
+from shioenv_agents.tasks.agents import SCRIPTS, Attempt
+from shioenv_agents.tasks.task import Task
+from support.known_tasks import RIGHT_ANSWERS
+
+FILE = RIGHT_ANSWERS / "tasks.jsonl"
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The agents that tried, by name; no machine is opened."""
+    names: list[str] = []
+
+    def attempts(tasks: Sequence[Task], name: str, *, agent: object, **_: Any) -> list[Attempt]:
+        assert callable(agent)
+        names.append(name)
+        return [Attempt(agent=name, solved=True, progress=1.0, turns=1) for _ in tasks]
+
+    monkeypatch.setattr(agents, "attempts", attempts)
+    monkeypatch.setattr(agents, "prompted", lambda name, url: agents.idle)
+    return names
+
+
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        ([], [*SCRIPTS]),
+        (["--model", "gpt-x"], [*SCRIPTS, "gpt-x"]),
+        (["--agent", "idle", "--agent", "idle"], ["idle"]),
+        (["--agent", "idle", "--model", "gpt-x", "--url", "http://x"], ["idle", "gpt-x"]),
+    ],
+)
+def test_a_model_tries_as_well(asked: list[str], options: list[str], names: list[str]) -> None:
+    command = ["tasks", "evaluate", str(FILE), "--count", "2", "--json", *options]
+    done = CliRunner().invoke(app, command, catch_exceptions=False)
+    assert (done.exit_code, asked) == (0, names)
+    assert list(dict.fromkeys(row["agent"] for row in json.loads(done.stdout)["results"])) == names
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (["--url", "http://x"], "--url needs --model"),
+        (["--model", "facts"], "'facts' is a scripted agent"),
+        (["--model", "idle", "--url", "http://x"], "'idle' is a scripted agent"),
+    ],
+)
+@pytest.mark.parametrize("command", [["evaluate", str(FILE)], ["set", "SET"]])
+def test_a_model_that_is_none_is_refused(
+    asked: list[str], tmp_path: Path, command: list[str], options: list[str], why: str
+) -> None:
+    words = [str(tmp_path / "set") if word == "SET" else word for word in command]
+    done = CliRunner().invoke(app, ["tasks", *words, *options])
+    assert (done.exit_code, asked, [*tmp_path.iterdir()]) == (2, [], [])
+    assert why in done.stderr

@@ -1,0 +1,1 @@
+"""Other places to run inputs: microVMs and Ray."""

@@ -1,0 +1,286 @@
+"""Machines in Firecracker, over its published API (HTTP on a Unix socket) and its virtio socket.
+
+No machine with the hardware for Firecracker was at hand. This module was tried against a stand-in
+alone (`tests/conformance/firecracker_stand_in.py` of this distribution). The stand-in checks
+requests and their order, and has QEMU run the guest. Only `--sandbox firecracker` chooses this
+backend.
+
+All machines name their socket by the same relative path, because a snapshot holds that path. Every
+machine works in a directory of its own, so two machines restored from one snapshot do not meet
+there.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from shioenv.errors import HostError, SandboxError
+from shioenv.sandbox.base import MEBIBYTE
+from shioenv_backends.microvm.accelerator import KVM, may_open_kvm
+from shioenv_backends.microvm.boot import Microvm
+from shioenv_backends.microvm.channel import FrameKind, GuestChannel
+from shioenv_backends.microvm.kept import NAMES, keep, open_kept
+
+PROGRAM = "firecracker"
+PORT = 52
+"""Port of the virtio socket that process 1 of the guest listens on (`native/guest/agent.c`)."""
+
+_API, _VSOCK = "api", "vsock"
+_SECONDS = 240.0
+_PING = b"shioenv"
+_BOOT = "console=ttyS0 quiet panic=-1 reboot=k pci=off random.trust_cpu=on -- vsock"
+
+
+def find_firecracker() -> str:
+    """The program's path. HostError where it is not installed."""
+    found = shutil.which(PROGRAM)
+    if found is None or shutil.which("setpriv") is None:
+        raise HostError(
+            f"{PROGRAM if found is None else 'setpriv'} is missing: machines run in it",
+            hint="put a release of Firecracker (github.com/firecracker-microvm/firecracker) where "
+            "PATH has it; --sandbox microvm runs in QEMU"
+            if found is None
+            else "apt-get install util-linux",
+        )
+    return found
+
+
+def version() -> str:
+    """What Firecracker says it is."""
+    command = [find_firecracker(), "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.stdout.partition("\n")[0]
+
+
+class FirecrackerTemplate:
+    """A machine at rest: a directory that holds its memory and the state of its devices.
+
+    `kept` is the directory of a machine that was saved before. None: a new, empty directory, beside
+    the files that the system's machines boot from. OSError where `kept` holds no machine, or other
+    bytes than were kept.
+    """
+
+    def __init__(self, microvm: Microvm, memory: int, kept: Path | None = None) -> None:
+        """`memory` in bytes."""
+        self._microvm, self._memory = microvm, memory
+        self._kept = kept is not None
+        if kept is None:
+            beside = microvm.path / "snapshots"
+            beside.mkdir(exist_ok=True)
+            kept = Path(tempfile.mkdtemp(prefix=".machine-", dir=beside))
+        else:
+            for each in open_kept(kept):
+                os.close(each)
+        self._place = kept
+
+    def machine(self, *, restored: bool) -> FirecrackerMachine:
+        """A machine: `restored` from the saved one, or else booting into this template."""
+        machine = FirecrackerMachine((find_firecracker(),), self._place)
+        if restored:
+            machine.restore()
+        else:
+            machine.boot(self._microvm, self._memory)
+        return machine
+
+    def keep(self, place: Path) -> None:
+        """Moves the saved machine to `place`: wholly, and on the disk, or not at all."""
+
+        def write(work: Path) -> None:
+            for name in NAMES:
+                os.link(self._place / name, work / name)
+
+        keep(place, write)
+        self.close()
+        self._place, self._kept = place, True
+
+    def close(self) -> None:
+        """Removes the directory, unless it is a kept one."""
+        if not self._kept:
+            shutil.rmtree(self._place, ignore_errors=True)
+
+
+class FirecrackerMachine:
+    """A machine in Firecracker. Raises SandboxError where it does not start or answer."""
+
+    def __init__(self, program: Sequence[str], place: Path) -> None:
+        """Starts Firecracker: the command `program`, with `--api-sock PATH` behind it.
+
+        `place` is the directory that the machine is saved in and restored from.
+        """
+        self._place = place
+        self._directory = Path(tempfile.mkdtemp(prefix="shioenv-machine-"))
+        self._channel: GuestChannel | None = None
+        command = ["setpriv", "--pdeathsig", "KILL", "--", *program, "--api-sock", _API]
+        self._process = subprocess.Popen(
+            command,
+            cwd=self._directory,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        self._wait_for(_API)
+
+    @property
+    def pid(self) -> int:
+        """The number of Firecracker's process."""
+        return self._process.pid
+
+    @property
+    def channel(self) -> GuestChannel:
+        """The channel to process 1 of the guest. SandboxError before `boot` or `restore`."""
+        if self._channel is None:
+            raise SandboxError("the machine is not connected")
+        return self._channel
+
+    def boot(self, microvm: Microvm, memory: int) -> None:
+        """Boots a guest with so many bytes of memory, and waits until it answers."""
+        self._call("PUT", "/machine-config", vcpu_count=1, mem_size_mib=memory // MEBIBYTE)
+        self._call(
+            "PUT",
+            "/boot-source",
+            kernel_image_path=str(microvm.kernel),
+            initrd_path=str(microvm.initramfs),
+            boot_args=_BOOT,
+        )
+        self._call(
+            "PUT",
+            "/drives/system",
+            drive_id="system",
+            path_on_host=str(microvm.disk),
+            is_root_device=False,
+            is_read_only=True,
+        )
+        self._call("PUT", "/vsock", guest_cid=3, uds_path=_VSOCK)
+        self._call("PUT", "/actions", action_type="InstanceStart")
+        self._connect()
+
+    def save(self) -> None:
+        """Writes memory and devices to `place`, and ends the machine.
+
+        A snapshot ends the connections of a machine. Inputs run in restored machines alone.
+        """
+        self._call("PATCH", "/vm", state="Paused")
+        self._call(
+            "PUT",
+            "/snapshot/create",
+            snapshot_type="Full",
+            snapshot_path=str(self._place / "state"),
+            mem_file_path=str(self._place / "memory"),
+        )
+        self.close()
+
+    def restore(self) -> None:
+        """Continues from the saved machine, with the clock and the entropy of that moment."""
+        self._call(
+            "PUT",
+            "/snapshot/load",
+            snapshot_path=str(self._place / "state"),
+            mem_backend={"backend_type": "File", "backend_path": str(self._place / "memory")},
+            resume_vm=True,
+        )
+        self._connect()
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Ends the machine without waiting, and returns the exit status of Firecracker."""
+        self.close()
+        return self._process.returncode
+
+    def kill(self) -> None:
+        """Ends the machine."""
+        self.close()
+
+    def poll(self) -> int | None:
+        """The exit status of Firecracker; None while it runs."""
+        return self._process.poll()
+
+    def close(self) -> None:
+        """Ends the machine; closing twice does nothing."""
+        if self._channel:
+            self._channel.close()
+        with suppress(ProcessLookupError):
+            self._process.kill()
+        self._process.wait()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def _call(self, method: str, path: str, **body: Any) -> None:
+        connection = http.client.HTTPConnection("localhost", timeout=_SECONDS)
+        connection.sock = socket.socket(socket.AF_UNIX)
+        try:
+            connection.sock.settimeout(_SECONDS)
+            self._reach(connection.sock)
+            head = {"Content-Type": "application/json", "Accept": "application/json"}
+            connection.request(method, path, json.dumps(body), head)
+            answer = connection.getresponse()
+            said = answer.read().decode("utf-8", "replace")
+        except (OSError, http.client.HTTPException) as error:
+            self.close()
+            raise SandboxError(f"Firecracker is gone: {error}") from error
+        finally:
+            connection.close()
+        if answer.status >= 300:
+            self.close()
+            raise SandboxError(
+                f"Firecracker refused {method} {path}: {answer.status} {said}",
+                hint=None if may_open_kvm() else f"it needs {KVM}, which this user cannot open",
+            )
+
+    def _connect(self) -> None:
+        """Connects to process 1, which takes connections once the guest has booted."""
+        until = time.monotonic() + _SECONDS
+        self._wait_for(_VSOCK)
+        while True:
+            connection = socket.socket(socket.AF_UNIX)
+            connection.settimeout(_SECONDS)
+            try:
+                connection.connect(str(self._directory / _VSOCK))
+                connection.sendall(f"CONNECT {PORT}\n".encode())
+                if _line(connection).startswith(b"OK "):
+                    break
+            except (ConnectionError, FileNotFoundError, TimeoutError):
+                pass
+            connection.close()
+            if time.monotonic() > until or self._process.poll() is not None:
+                self.close()
+                raise SandboxError("the guest does not answer")
+            time.sleep(0.02)
+        self._channel = GuestChannel(connection)
+        self._channel.send(FrameKind.PING, _PING)
+        while self._channel.receive(_SECONDS) != (FrameKind.PING.value, _PING):
+            pass  # a frame that says that the guest booted may come first
+
+    def _reach(self, connection: socket.socket) -> None:
+        """Connects to the API, whose socket is there a moment before somebody listens."""
+        until = time.monotonic() + _SECONDS
+        while True:
+            try:
+                return connection.connect(str(self._directory / _API))
+            except ConnectionRefusedError:
+                if time.monotonic() > until or self._process.poll() is not None:
+                    raise
+            time.sleep(0.01)
+
+    def _wait_for(self, name: str) -> None:
+        until = time.monotonic() + _SECONDS
+        while not (self._directory / name).exists():
+            if time.monotonic() > until or self._process.poll() is not None:
+                self.close()
+                raise SandboxError("Firecracker did not start")
+            time.sleep(0.01)
+
+
+def _line(connection: socket.socket) -> bytes:
+    read = bytearray()
+    while not read.endswith(b"\n") and len(read) < 64 and (byte := connection.recv(1)):
+        read += byte
+    return bytes(read)

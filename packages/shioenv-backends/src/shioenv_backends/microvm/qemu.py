@@ -1,0 +1,304 @@
+"""Machines in QEMU: started, saved, and started again from their saved state.
+
+A running machine has no file on a disk. Its memory is an anonymous file of the kernel, which QEMU
+writes to while the machine boots. Each machine that continues from that moment has a private copy
+of the memory. Of the copy, only pages that the machine writes take room.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from shioenv.errors import HostError, SandboxError
+from shioenv_backends.microvm.boot import Microvm
+from shioenv_backends.microvm.channel import FrameKind, GuestChannel
+from shioenv_backends.microvm.kept import copy, keep, open_kept
+
+PROGRAM = "qemu-system-x86_64"
+BOOT_SECONDS = 240.0
+"""How long booting may take, on a simulated processor too."""
+_QEMU_SECONDS = 60.0
+"""How long QEMU itself may take for an answer."""
+_CAPABILITY = "x-ignore-shared"
+_KERNEL = "console=ttyS0 quiet panic=-1 reboot=t no_timer_check random.trust_cpu=on"
+"""The kernel's command line, without the check of the timer: it fails on a busy host, a panic."""
+_REFUSED = "obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"
+
+
+def find_qemu() -> str:
+    """The program's path. HostError where it is not installed."""
+    found = shutil.which(PROGRAM)
+    if found is None or shutil.which("setpriv") is None:
+        raise HostError(
+            f"{PROGRAM if found is None else 'setpriv'} is missing: microVMs run in it",
+            hint="apt-get install qemu-system-x86 util-linux",
+        )
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """What a machine is made of."""
+
+    microvm: Microvm
+    memory: int
+    """Bytes."""
+    accelerator: str = "tcg"
+    """`kvm` where the host's processor runs the guest, `tcg` where it is simulated."""
+    bare: bool = False
+    """Inputs are root of the machine: its disk can be written, and the writes end with the
+    machine."""
+    booted: int | None = None
+    """The machine's clock when it boots, seconds since 1970; None for this host's time. The kernel
+    dates its own files by this clock, such as those of /dev."""
+    cards: tuple[str, ...] = ()
+    """MAC addresses of the machine's network cards. Their cables lead nowhere."""
+
+    def told(self) -> str:
+        """All that QEMU is told of the machine, and which QEMU.
+
+        A saved state can be loaded where this text is the same as when it was saved.
+        """
+        commands = (_command(PROGRAM, self, (0, 0, 0, 0), restored=how) for how in (False, True))
+        return repr([version(), *commands])
+
+
+class MachineTemplate:
+    """A machine at rest: its memory and the state of its devices. To be closed with its last user.
+
+    `kept` is a directory that holds both, of a machine that was saved before. None: both are empty.
+    OSError where `kept` does not hold both, or holds other bytes than were kept: it is then
+    removed.
+    """
+
+    def __init__(self, hardware: Hardware, kept: Path | None = None) -> None:
+        self.hardware = hardware
+        self.memory = self.state = -1
+        if kept is None:
+            self.memory = os.memfd_create("shioenv-memory")
+            self.state = os.memfd_create("shioenv-state")
+            os.ftruncate(self.memory, hardware.memory)
+            return
+        self.memory, self.state = open_kept(kept)
+
+    def machine(self, *, restored: bool) -> QemuMachine:
+        """A machine: `restored` from the saved one, or else booting into this template."""
+        return QemuMachine(self, restored=restored)
+
+    def keep(self, place: Path) -> None:
+        """Writes memory and state to the directory `place`, wholly (on the disk) or not at all."""
+
+        def write(work: Path) -> None:
+            copy(self.memory, work / "memory")
+            copy(self.state, work / "state")
+
+        keep(place, write)
+
+    def close(self) -> None:
+        """Frees memory and state. Machines that still run go on."""
+        for name in ("memory", "state"):
+            descriptor = getattr(self, name)
+            if descriptor >= 0:
+                os.close(descriptor)
+            setattr(self, name, -1)
+
+
+def version() -> str:
+    """The first line of `qemu-system-x86_64 --version`."""
+    done = subprocess.run([find_qemu(), "--version"], capture_output=True, text=True, check=True)
+    return done.stdout.partition("\n")[0]
+
+
+class QemuMachine:
+    """A machine that runs in QEMU. It ends with the thread that started it.
+
+    Raises HostError where QEMU is missing, SandboxError where the machine does not start.
+    """
+
+    def __init__(
+        self, template: MachineTemplate, *, restored: bool, boot_seconds: float = BOOT_SECONDS
+    ) -> None:
+        self.template = template
+        program = find_qemu()
+        ours, theirs = zip(*(socket.socketpair() for _ in range(2)), strict=True)
+        console = os.memfd_create("shioenv-console")
+        given = [each.fileno() for each in theirs] + [template.memory, console]
+        command = _command(program, template.hardware, given, restored=restored)
+        try:
+            self._process = subprocess.Popen(
+                command, pass_fds=given, stdin=subprocess.DEVNULL, stdout=console, stderr=console
+            )
+        except BaseException:
+            os.close(console)
+            raise
+        finally:
+            for each in theirs:
+                each.close()
+        self._console = console
+        self.channel = GuestChannel(ours[0])
+        self._control = ours[1]
+        self._control.settimeout(_QEMU_SECONDS)
+        self._replies = self._control.makefile("rb")
+        try:
+            self._replies.readline()
+            self._ask("qmp_capabilities")
+            if restored:
+                self._restore()
+            else:
+                self.release = self.channel.expect(FrameKind.BOOTED, boot_seconds).decode()
+        except (OSError, EOFError) as error:
+            said = self.said()
+            self.close()
+            raise SandboxError(
+                f"the machine did not start: {error}{said and f': {said}'}",
+                hint="shioenv doctor says what this host can run",
+            ) from error
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def pid(self) -> int:
+        """The number of QEMU's process."""
+        return self._process.pid
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Ends the machine without waiting, and returns the exit status of QEMU."""
+        self.close()
+        return self._process.returncode
+
+    def kill(self) -> None:
+        """Ends the machine."""
+        self.close()
+
+    def poll(self) -> int | None:
+        """The exit status of QEMU; None while it runs."""
+        return self._process.poll()
+
+    def close(self) -> None:
+        """Ends the machine; closing twice does nothing."""
+        with suppress(ProcessLookupError):
+            self._process.kill()
+        self._process.wait()
+        self.channel.close()
+        self._replies.close()
+        self._control.close()
+        if self._console >= 0:
+            os.close(self._console)
+        self._console = -1
+
+    def said(self) -> str:
+        """The last 2,000 bytes that QEMU and the booting kernel wrote, as text."""
+        if self._console < 0:
+            return ""
+        size = os.fstat(self._console).st_size
+        return os.pread(self._console, 2000, max(0, size - 2000)).decode("utf-8", "replace").strip()
+
+    def save(self) -> None:
+        """Puts the state into the template, and ends the machine. Errors: SandboxError."""
+        try:
+            self._ask("stop")
+            self._migrate("migrate", "out")
+        except (OSError, EOFError) as error:
+            raise SandboxError(f"the machine could not be saved: {error}") from error
+        finally:
+            self.close()
+
+    def _restore(self) -> None:
+        self._migrate("migrate-incoming", "in")
+        self._ask("cont")
+
+    def _migrate(self, command: str, name: str) -> None:
+        self._ask(
+            "migrate-set-capabilities", capabilities=[{"capability": _CAPABILITY, "state": True}]
+        )
+        way = os.open(
+            f"/proc/self/fd/{self.template.state}", os.O_RDWR if name == "out" else os.O_RDONLY
+        )
+        try:
+            request = {"execute": "getfd", "arguments": {"fdname": name}}
+            socket.send_fds(self._control, [json.dumps(request).encode()], [way])
+            self._answer()
+        finally:
+            os.close(way)
+        self._ask(command, uri=f"fd:{name}")
+        until = time.monotonic() + _QEMU_SECONDS
+        while (status := self._ask("query-migrate").get("status")) != "completed":
+            if status == "failed" or time.monotonic() > until:
+                raise SandboxError(f"QEMU could not save or restore a machine: {status}")
+            time.sleep(0.002)
+
+    def _ask(self, name: str, **arguments: Any) -> Any:
+        """QEMU's answer to a command over its control socket."""
+        self._control.sendall(json.dumps({"execute": name, "arguments": arguments}).encode())
+        return self._answer()
+
+    def _answer(self) -> Any:
+        while line := self._replies.readline():
+            reply = json.loads(line)
+            if "return" in reply:
+                return reply["return"]
+            if "error" in reply:
+                raise SandboxError(f"QEMU: {reply['error'].get('desc')}")
+        raise EOFError("QEMU ended")
+
+
+def _command(
+    program: str, hardware: Hardware, given: Sequence[int], *, restored: bool
+) -> list[str]:
+    agent, control, memory, console = given
+    microvm, kvm = hardware.microvm, hardware.accelerator == "kvm"
+    share = "off" if restored else "on"
+    disk = str(microvm.disk).replace(",", ",,")  # as QEMU wants commas in a value
+    clock = [] if hardware.booted is None else ["-rtc", f"base={_date(hardware.booted)}"]
+    written = "snapshot=on" if hardware.bare else "readonly=on"
+    way = "serial bare" if hardware.bare else "serial"
+    cards = [
+        argument
+        for number, mac in enumerate(hardware.cards)
+        for argument in (
+            *("-netdev", f"hubport,id=net{number},hubid={number}", "-device"),
+            # a guest that announces itself when it is restored would change its network
+            f"virtio-net-pci,netdev=net{number},mac={mac},guest_announce=off,romfile=",
+        )
+    ]
+    ram = f"memory-backend-file,id=ram,size={hardware.memory},mem-path=/proc/self/fd/{memory}"
+    return [
+        *("setpriv", "--pdeathsig", "KILL", "--"),  # a killed Python leaves no machine behind
+        *(program, "-machine", "q35,memory-backend=ram,usb=off,smm=off,vmport=off"),
+        *("-accel", hardware.accelerator),
+        # without cx16, which QEMU 7.2 simulates in a way that ends Linux
+        *("-cpu", "host" if kvm else "max,cx16=off", "-smp", "1"),
+        *("-m", f"{hardware.memory >> 20}M", "-object", f"{ram},share={share}"),
+        *("-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"),
+        *("-sandbox", f"on,{_REFUSED}"),
+        *clock,
+        *("-chardev", "null,id=console" if restored
+          else f"file,id=console,append=on,path=/proc/self/fd/{console}"),
+        *("-serial", "chardev:console"),
+        *("-kernel", str(microvm.kernel), "-initrd", str(microvm.initramfs)),
+        *("-append", f"{_KERNEL} -- {way}"),
+        *("-drive", f"if=none,id=disk,format=raw,{written},file={disk}"),
+        *("-device", "virtio-blk-pci,drive=disk"),
+        *cards,
+        *("-device", "virtio-serial-pci,max_ports=2"),
+        *("-chardev", f"socket,id=agent,fd={agent}"),
+        *("-device", "virtserialport,chardev=agent,name=agent"),
+        *("-chardev", f"socket,id=control,fd={control}", "-mon", "chardev=control,mode=control"),
+        *(("-incoming", "defer") if restored else ()),
+    ]  # fmt: skip
+
+
+def _date(seconds: int) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}"

@@ -1,0 +1,1 @@
+"""Evaluation: suites, metrics, predictors and pages."""

@@ -1,0 +1,123 @@
+"""The ceiling of a suite: how right the machine itself is when it is judged as a predictor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.runner import State
+from shioenv.execution.job import NumberedJob
+from shioenv.execution.lanes import LANES, Lane
+from shioenv.execution.local import LocalExecutor
+from shioenv.sandbox.base import limits_from
+from shioenv_eval.mask import text_of
+from shioenv_eval.metrics import Said, mark
+from shioenv_eval.patches import changed_contents, operations, reconciled
+from shioenv_eval.record import executed
+from shioenv_eval.suite import Suite, SuiteCase
+
+AIM = 0.99
+"""The share of inputs that have to be right outside what is volatile."""
+
+
+@dataclass(frozen=True, slots=True)
+class Miss:
+    """An input that did something else than in its gold runs, outside what is volatile."""
+
+    id: str
+    input: str
+    why: str
+    """The channels that differ, each with its first difference (`why`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ceiling:
+    """How right one more run of each of a suite's inputs was."""
+
+    inputs: int
+    misses: tuple[Miss, ...]
+
+    @property
+    def right(self) -> int:
+        """How many inputs did the same outside what is volatile."""
+        return self.inputs - len(self.misses)
+
+    @property
+    def ok(self) -> bool:
+        """Whether the share of right inputs reaches `AIM`."""
+        return self.right >= AIM * self.inputs
+
+    def to_json(self) -> dict[str, Any]:
+        """The ceiling for programs."""
+        share = self.right / self.inputs if self.inputs else 1.0
+        misses = [asdict(miss) for miss in self.misses]
+        return {"inputs": self.inputs, "em_masked": round(share, 4), "misses": misses}
+
+
+def ceiling(
+    suite: Suite,
+    *,
+    workers: int | None = None,
+    report: Callable[[int, int], None] = lambda done, total: None,
+) -> Ceiling:
+    """Runs every input of a suite once more on the suite's system, and judges what it did.
+
+    `report` is told how many inputs are done, and of how many. Errors: those of `find_system` and
+    sandboxes; SystemMismatchError where the suite was recorded on another build of its system.
+    """
+    job = NumberedJob(
+        _executed,
+        system=suite.head.system,
+        limits=limits_from(suite.head.limits),
+        digest=suite.head.system_digest,
+        lanes=LANES,
+        what="input",
+        made="the suite",
+    )
+    tasks = [(case.question.input, case.state(suite.head.start)) for case in suite.cases]
+    misses: dict[int, Miss] = {}
+    with LocalExecutor(workers) as executor:
+        for done, (number, behavior) in enumerate(executor.map(job, enumerate(tasks)), 1):
+            case = suite.cases[number]
+            said = Said(behavior=behavior)
+            if not mark(case, said).em_masked:
+                misses[number] = Miss(case.question.id, case.question.input, why(case, behavior))
+            report(done, len(tasks))
+    return Ceiling(len(tasks), tuple(misses[number] for number in sorted(misses)))
+
+
+def _executed(lane: Lane, task: tuple[int, tuple[str, State]]) -> Behavior:
+    return executed(lane, task[1])
+
+
+def why(case: SuiteCase, behavior: Behavior) -> str:
+    """How a behavior differs from the first gold run: each channel with the first difference.
+
+    Of outputs that the mask does not fit, the first line is named that differs and is not as the
+    mask says. Exit codes and operations are named even where they are volatile.
+    """
+    gold = case.gold[0]
+    found = []
+    if behavior.exit_code != gold.exit_code:
+        found.append(f"exit code {behavior.exit_code}, not {gold.exit_code}")
+    before, now = (text_of(one.output).split("\n") for one in (gold, behavior))
+    if before != now and not case.mask.fits(behavior.output):
+        differing = (
+            n for n, pair in enumerate(zip(before, now, strict=False)) if pair[0] != pair[1]
+        )
+        place = next(
+            (n for n in differing if not case.mask.line_fits(n, now[n])),
+            min(len(before), len(now)),
+        )
+        lines = [(one[place : place + 1] or ["nothing"])[0][:80] for one in (now, before)]
+        found.append(f"line {place + 1} is {lines[0]!r}, not {lines[1]!r}")
+    old = operations(gold.patch, case.moved)
+    new = operations(behavior.patch, case.moved, changed_contents(case.gold))
+    old, new = reconciled(old, new), reconciled(new, old)
+    for kind, rest in (("also", new - old), ("without", old - new)):
+        if rest:
+            code, path, _ = min(rest)
+            found.append(f"{kind} {code} {path}" + (" and more" if len(rest) > 1 else ""))
+    return "; ".join(found)

@@ -1,0 +1,1 @@
+"""Subcommands `suite`, `evaluate`, `conform`, `dataset report` and `grammar report`."""

@@ -1,0 +1,212 @@
+"""`shioenv conform`: another implementation of the shell and its commands, held to the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from shioenv.cli import printing, shared
+from shioenv.cli.progress import Meter
+from shioenv.text import fixed
+from shioenv_eval.cli.evaluate import AnswerSeconds
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+SHOWN = 10
+"""Findings that are printed."""
+
+LINES = 16
+"""Lines printed of a diff."""
+
+
+Count = Annotated[
+    int, typer.Option("--cases", min=1, metavar="N", help="Cases drawn. 20,000 have every option.")
+]
+
+app = typer.Typer(
+    name="conform", help="Hold a shell, an emulator or another system to the machine."
+)
+
+
+@shared.group(app, "shioenv conform --against bashkit --command sort --out ./sort")
+def conform(
+    *,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PREDICTOR|CMD",
+            autocompletion=shared.completing("shioenv.domain.predictor:predictor_names"),
+            help="What is compared: a predictor as `evaluate --predictor` has it, or a command "
+            "that answers a line of JSON with another one.",
+        ),
+    ] = None,
+    against_system: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            autocompletion=shared.complete_systems,
+            help="Compare another built system: what it does is executed.",
+        ),
+    ] = None,
+    command: shared.CommandNames = None,
+    cases: Count = 2000,
+    seed: shared.Seed = 0,
+    level: Annotated[
+        str | None,
+        typer.Option(
+            metavar="output|files|full",
+            autocompletion=shared.completing("output", "files", "full"),
+            help="What is compared beside output and exit code: nothing, which files changed, or "
+            "the whole context patch (default: all that the other side knows).",
+        ),
+    ] = None,
+    at_least: Annotated[
+        float,
+        typer.Option(
+            min=0, max=1, metavar="SHARE", help="The exit status is 1 where less is right."
+        ),
+    ] = 0.0,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Write results.json, junit.xml, report.html, and a script for each finding.",
+        ),
+    ] = None,
+    workers: shared.Workers = None,
+    timeout: AnswerSeconds = 30.0,
+    start_timeout: Annotated[
+        float | None,
+        typer.Option(
+            min=0.1,
+            metavar="SECONDS",
+            help="How long the other side may take to be ready (default: 900).",
+        ),
+    ] = None,
+    system: shared.SystemName = None,
+) -> shared.Printout:
+    """Compare a shell, an emulator or another system with what the machine does, case by case.
+
+    Cases come from the grammars: each option alone, pairs of options, operands, mistakes, several
+    commands, lines in a row. The machine executes each case once for all comparisons. Each
+    difference is made minimal: arguments and files are left out while both sides still differ.
+    A finding has both answers as a diff, and a script. An answer that is late or none counts as a
+    difference.
+    """
+    from shioenv.bash.words import quoted
+    from shioenv.domain.predictor import PatchLevel
+    from shioenv.errors import UsageError
+    from shioenv.files.durable import refuse_unwritable
+    from shioenv_eval.asking import Bounds
+    from shioenv_eval.conform.comparison import compared
+    from shioenv_eval.conform.truth import Choice
+    from shioenv_eval.conform.write import RESULTS, write_comparison
+
+    if (against is None) == (against_system is None):
+        raise UsageError(
+            "what is compared is either a predictor or a system",
+            hint="--against bashkit, --against ./my-shell.py, --against-system NAME",
+        )
+    if level is not None and level not in list(PatchLevel):
+        raise UsageError(f"no level is called {level!r}", hint=", ".join(PatchLevel))
+    if out is not None:
+        refuse_unwritable(out / RESULTS)
+    with (
+        Meter(lasting=True, stopped="stopped; what was executed is kept: run this again") as meter,
+        compared(
+            against if against is not None else f"sandbox:{against_system}",
+            system=system,
+            choice=Choice(tuple(command or ()), cases, seed),
+            level=None if level is None else PatchLevel(level),
+            workers=workers,
+            bounds=Bounds(timeout, start_timeout),
+            progress=meter.tell,
+            tell=meter.say,
+        ) as done,
+    ):
+        if out is not None:
+            write_comparison(done, out)
+    document = done.document
+    parts = list(_parts(document))
+    if out is not None:
+        parts.append(f"written: {quoted(str(out))}")
+    low = done.share < at_least
+    if low:
+        printing.note(f"error: {done.share:.4f} are right, and {at_least:g} are asked for")
+    return shared.Printout(document, parts, indent=2, status=1 if low else 0)
+
+
+def _parts(document: dict[str, Any]) -> Iterator[Table | str]:
+    """A table by kind of case, one by command, then the commonest findings."""
+    for what in ("kinds", "commands"):
+        table = printing.table((what, "drawn", "steady", "right", "share", *document["differ"]))
+        for name, row in {**document[what], "all": document}.items():
+            numbers = [str(row[each]) for each in ("drawn", "steady", "right")]
+            differ = [str(count or "") for count in row["differ"].values()]
+            table.add_row(name, *numbers, fixed(row["share"]), *differ)
+        yield table
+        yield ""
+    title = printing.printable(f"{document['against']} {document['version']}")
+    yield (
+        f"{title}: {fixed(document['share'])} of {document['steady']:,} cases right at the level "
+        f"{document['level']}; {document['drawn'] - document['steady']:,} cases are not steady"
+    )
+    findings = document["findings"]
+    for number, one in enumerate(findings[:SHOWN], 1):
+        again = "" if one["recurs"] else ", did not recur"
+        yield ""
+        cases = printing.counted(one["count"], "case")
+        yield f"finding {number}: {cases}, {', '.join(one['classes'])}{again}"
+        for line in (*one["history"], one["input"]):
+            yield printing.printable(f"  $ {line}")
+        lines = one["difference"]
+        yield from (printing.printable(f"  {line}") for line in lines[:LINES])
+        if len(lines) > LINES:
+            yield f"  and {len(lines) - LINES} more lines"
+    if len(findings) > SHOWN:
+        yield ""
+        yield f"and {len(findings) - SHOWN:,} more findings: --out DIR"
+
+
+@shared.command(app, "shioenv conform export ./shell-truth --cases 20000")
+def export(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A new directory.")],
+    command: shared.CommandNames = None,
+    cases: Count = 20_000,
+    seed: shared.Seed = 0,
+    licence: Annotated[
+        str, typer.Option("--license", metavar="ID", help="Licence that the dataset card names.")
+    ] = "unknown",
+    workers: shared.Workers = None,
+    system: shared.SystemName = None,
+) -> shared.Printout:
+    """Write cases with what the machine does, as data that needs no ShIOEnv.
+
+    The directory is a Hugging Face dataset of two splits, and has a checker in Python. Cases of
+    the split `portable` need the home tree alone. To find these, they are executed once more
+    on a machine that lacks everything else.
+    """
+    from shioenv.bash.words import quoted
+    from shioenv_eval.conform.data import export_truth
+    from shioenv_eval.conform.truth import Choice
+
+    with Meter(lasting=True, stopped="stopped; what was executed is kept: run this again") as meter:
+        done = export_truth(
+            directory,
+            system=system,
+            choice=Choice(tuple(command or ()), cases, seed),
+            workers=workers,
+            licence=licence,
+            progress=meter.tell,
+        )
+    document = done.to_json()
+    splits = ", ".join(f"{count:,} {name}" for name, count in done.splits.items())
+    parts = [
+        f"{done.drawn:,} cases drawn: {splits}; {done.bytes:,} bytes",
+        f"written: {quoted(str(directory))}",
+    ]
+    return shared.Printout(document, parts, indent=2)

@@ -1,0 +1,217 @@
+"""`shioenv suite`: inputs with what they really do, to judge predictors by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from shioenv.cli import printing, shared
+from shioenv.cli.progress import Meter, counting
+from shioenv.text import share
+
+if TYPE_CHECKING:
+    from shioenv_eval.suite import SuiteCase
+
+app = typer.Typer(
+    name="suite",
+    no_args_is_help=True,
+    help="Suites: inputs with what they really do, to judge predictors by.",
+)
+
+SHOWN = 20
+"""Utilities of a suite, and lines of output and changes of a case, printed at most."""
+
+File = Annotated[Path, typer.Argument(metavar="SUITE", help="The suite's file.")]
+
+
+@shared.command(app, "shioenv suite record public-dev --out dev.suite")
+def record(
+    inputs: Annotated[
+        Path,
+        typer.Argument(
+            metavar="INPUTS",
+            help="A file with an input on each line, as text or as JSON (- is stdin). public, "
+            "public-dev and public-test are inputs that come with shioenv.",
+        ),
+    ],
+    *,
+    out: Annotated[Path, typer.Option(metavar="SUITE", help="The file to write.")],
+    runs: Annotated[
+        int, typer.Option(min=2, metavar="N", help="Runs of each input, the last one later.")
+    ] = 5,
+    workers: shared.Workers = None,
+    limits: shared.LimitsOptions,
+    system: shared.SystemName = None,
+) -> shared.Printout:
+    """Run every input several times and keep what it does, and what of that varies.
+
+    The last run is in another sandbox, and at least 61 seconds after the others. A JSON line holds
+    `input`, and perhaps `id`, `cwd`, `kind`, `steps` and `history`. `steps` is single or multi;
+    `history` holds the inputs before it in the same shell. Other fields are kept. A command that
+    was stopped goes on where it is run again.
+    """
+    from shioenv.files.durable import refuse_unwritable
+    from shioenv_eval.record import recorded_suite
+    from shioenv_eval.suite import write_suite
+
+    inputs = shared.given(inputs)
+    refuse_unwritable(out)
+    stopped = "stopped; what was run is kept: run this again"
+    with Meter("runs", lasting=True, stopped=stopped) as meter:
+
+        def waits(seconds: float) -> None:
+            meter.say(f"waits {seconds:.0f} s, so that the last runs see other clocks")
+
+        with recorded_suite(
+            inputs,
+            system=system,
+            limits=limits,
+            runs=runs,
+            workers=workers,
+            report=partial(meter.tell, "runs"),
+            waits=waits,
+        ) as suite:
+            write_suite(suite, out)
+    facts = suite.stats()
+    varying = share(facts["volatile"], facts["inputs"])
+    recorded = printing.counted(facts["inputs"], "input")
+    line = f"{out}: {recorded}, {facts['volatile']} of them volatile ({varying})"
+    return shared.Printout(facts, [line], indent=2)
+
+
+@shared.command(app, "shioenv suite adapt commands.txt --out adapted.jsonl --count 10000")
+def adapt(
+    inputs: Annotated[
+        Path,
+        typer.Argument(
+            metavar="INPUTS",
+            help="A file with an input on each line, as text or as JSON (- is stdin).",
+        ),
+    ],
+    *,
+    out: Annotated[
+        Path, typer.Option(metavar="FILE", help="The file to write, as JSON, an input a line.")
+    ],
+    count: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Inputs in all (default: one of each line). A line that leaves a choice gives "
+            "several.",
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Draws the names.")] = 0,
+    system: shared.SystemName = None,
+) -> shared.Printout:
+    """Rewrite any inputs so that a system has the files, users and hosts that the inputs name.
+
+    A file that the system lacks becomes a file of its type that the system has. So do directories,
+    users, groups, hosts, interfaces and generic words (File, <file name>, $FILE). Equal words of
+    an input become equal words; sudo is taken off. Some inputs are set aside in FILE.aside, with
+    the reason: dangerous, endless, or with placeholders that stand for nothing in particular. The
+    other inputs can be recorded as a suite, or imported as a dataset.
+    """
+    from shioenv.dataset.questions import read_questions
+    from shioenv.system.store import find_system
+    from shioenv_eval.adapting.adapt import adapt as adapt_questions
+    from shioenv_eval.adapting.adapt import write_adapted
+
+    questions = read_questions(shared.given(inputs))
+    with counting("inputs") as report:
+        adapted = adapt_questions(
+            questions, find_system(system), count=count, seed=seed, report=report
+        )
+    beside = write_adapted(adapted, out)
+    facts = {
+        "inputs": len(adapted.questions),
+        "of": len(questions),
+        "set_aside": len(adapted.aside),
+        "reasons": adapted.reasons,
+    }
+    lines = [f"{out}: {printing.counted(len(adapted.questions), 'input')} of {facts['of']:,}"]
+    if adapted.aside:
+        lines.append(f"{beside}: {len(adapted.aside):,} set aside")
+    lines += [f"{number:7,} {reason}" for reason, number in adapted.reasons.items()]
+    return shared.Printout(facts, lines, indent=2)
+
+
+@shared.command(app, "shioenv suite stats dev.suite")
+def stats(file: File) -> shared.Printout:
+    """Count what a suite holds: steps, kinds, utilities, and how much of it varies."""
+    from shioenv_eval.suite import read_suite
+
+    facts = read_suite(file).stats()
+    used = list(facts["utilities"].items())
+    shown = {
+        **{name.replace("_", " "): value for name, value in facts.items() if name != "utilities"},
+        "steps": ", ".join(f"{count} {name}" for name, count in facts["steps"].items()),
+        "kinds": ", ".join(f"{count} {name or '(none)'}" for name, count in facts["kinds"].items()),
+        "volatile channels": ", ".join(
+            f"{count} {name}" for name, count in facts["volatile_channels"].items()
+        )
+        or "none",
+        "utilities": ", ".join(f"{name} {count}" for name, count in used[:SHOWN])
+        + (f" and {len(used) - SHOWN} more" if used[SHOWN:] else ""),
+    }
+    return shared.Printout(facts, printing.rows(shown, 18), indent=2)
+
+
+@shared.command(app, "shioenv suite show dev.suite --volatile")
+def show(
+    file: File,
+    count: Annotated[int, typer.Option(min=1, metavar="N", help="Cases shown at most.")] = 10,
+    case: Annotated[
+        str | None, typer.Option("--id", metavar="ID", help="Only the case of this id.")
+    ] = None,
+    volatile: Annotated[
+        bool, typer.Option("--volatile", help="Only cases of which something varies.")
+    ] = False,
+) -> shared.Printout:
+    """Show inputs of a suite with what they do."""
+    from shioenv_eval.suite import read_suite
+
+    cases = [
+        each
+        for each in read_suite(file).cases
+        if (case is None or each.question.id == case) and (not volatile or each.mask.volatile)
+    ][:count]
+    lines = (line for each in cases for line in _shown(each))
+    return shared.Printout([each.to_json() for each in cases], lines, indent=2)
+
+
+@shared.command(app, "shioenv suite check dev.suite")
+def check(file: File, workers: shared.Workers = None) -> shared.Printout:
+    """Check a suite: its file, and the ceiling, which is what the sandbox itself reaches today.
+
+    Every input runs once more on the system. Each miss outside of what is volatile is printed with
+    what differs. The exit status is 1 where less than 0.99 of the inputs are right.
+    """
+    from shioenv_eval.ceiling import AIM, ceiling
+    from shioenv_eval.suite import read_suite
+
+    suite = read_suite(file)
+    with counting("inputs") as report:
+        found = ceiling(suite, workers=workers, report=report)
+    lines = [f"{miss.id}: {printing.printable(miss.input)}: {miss.why}" for miss in found.misses]
+    verdict = "as it should be" if found.ok else f"less than {AIM}"
+    lines.append(f"{found.right} of {found.inputs} right outside what is volatile: {verdict}")
+    return shared.Printout(found.to_json(), lines, indent=2, status=0 if found.ok else 1)
+
+
+def _shown(case: SuiteCase) -> Iterator[str]:
+    from shioenv.cli.run import describe
+
+    question, gold = case.question, case.gold
+    varies = f", varies: {', '.join(case.mask.channels)}" if case.mask.volatile else ""
+    yield f"{question.id} ({question.steps}{varies})"
+    yield from (f"  (before) {printing.printable(text)}" for text in question.history)
+    yield f"  $ {printing.printable(question.input)}"
+    yield from (f"  {printing.printable(line)}" for line in gold[0].text.splitlines()[:SHOWN])
+    yield f"  exit code {gold[0].exit_code}"
+    yield from (f"  {describe(operation)}" for operation in gold[0].patch.operations[:SHOWN])
+    yield ""

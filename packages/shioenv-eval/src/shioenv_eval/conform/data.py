@@ -1,0 +1,344 @@
+"""Cases with their truth as data: files that need no ShIOEnv, a checker, and a dataset card."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import lzma
+import posixpath
+import re
+import stat
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from shioenv.dataset.export import size_category
+from shioenv.dataset.generate import grammar_digest
+from shioenv.domain.behavior import Behavior, output_text
+from shioenv.domain.pointer import keys
+from shioenv.files.durable import atomic_write, new_directory
+from shioenv.grammar.library import chosen_grammars, load_grammars
+from shioenv.system.catalogue import catalogue
+from shioenv.system.store import System, find_system
+from shioenv_eval.conform.truth import AskedCase, CaseMachine, Choice, TruthCase, truth_of
+from shioenv_eval.patches import OF_CONTENT, operations
+
+VERSION = 1
+"""The version of the data, raised whenever a key is added, removed, or changes its meaning."""
+
+PORTABLE, SYSTEM = "portable", "system"
+SPLITS = (PORTABLE, SYSTEM)
+"""Cases that need the home tree alone, and cases that need the system."""
+
+FACTS, HOME, CHECKER, CARD = "truth.json", "home.json.xz", "check.py", "README.md"
+"""The files of the directory, beside `data/` with a file for each split."""
+
+ELSEWHERE = "/opt/elsewhere"
+ANOTHER_MACHINE = (
+    f"cp -a . {ELSEWHERE}; cp -a /etc/alternatives /opt; "
+    "for one in etc proc sys var root home; do mount -t tmpfs none /$one; done; "
+    "mv /opt/alternatives /etc; hostname elsewhere; "
+    f"export HOME={ELSEWHERE}; unset SHELL LOGNAME USER TERM; cd; unset OLDPWD one"
+)
+"""A line that makes another machine of this one.
+
+The home tree lies elsewhere, and the host has another name. There are no users, no processes and no
+settings of the system."""
+
+NOT_PORTABLE = frozenset(
+    [
+        "arch",
+        "date",
+        "df",
+        "du",
+        "getconf",
+        "hostid",
+        "id",
+        "nproc",
+        "stat",
+        "ulimit",
+        "uname",
+        "curl",
+        "dig",
+        "ethtool",
+        "host",
+        "hostname",
+        "ifconfig",
+        "ip",
+        "iptables",
+        "nc",
+        "netstat",
+        "nslookup",
+        "ping",
+        "ss",
+        "ssh",
+        "traceroute",
+        "wget",
+        "find",
+        "dmesg",
+        "HOSTNAME",
+    ]
+)
+"""Words that tell of what `ANOTHER_MACHINE` leaves as it is (ours).
+
+They tell of the kernel, the file system, limits, the network, or the order of directories."""
+
+_OF_THE_FILE_SYSTEM = re.compile(
+    r"\b(?:ls|v?dir)\b[^|;&\n]*\s(?:-[a-zA-Z\d]*[cfgnouU]|--sort[= ]none|--time)"
+    r"|\b(?:[efr]?grep|g(?:un)?zip)\b[^|;&\n]*\s(?:-[a-zA-Z\d]*[rR]|--rec|--deref)"
+    r"|\bgzip\b[^|;&\n]*\s(?:-[a-zA-Z\d]*c|--(?:to-)?std)"
+    r"|(?<![\w./-])tar\s(?:[a-zA-Z]*c|(?:[^|;&\n]*\s)?(?:-[a-zA-Z]*c|--create))"
+    r"|\b(?:ch(?:mod|own|grp)|rm|cp)\b(?=[^|;&\n]*\s(?:-[a-zA-Z]*[rR]|--rec))"
+    r"(?=[^|;&\n]*\s(?:-[a-zA-Z]*[vc]|--verb|--changes))"
+    r"|\btouch\b[^|;&\n]*\s(?:-[a-zA-Z]*h|--no-deref)"
+    r"|\s(?:-\w*d *rec|--dir[a-z]*[= ]rec|--numeric-)"
+)
+"""Options that leave the order to the file system, or show what files have by chance.
+
+They are those of listings that are not sorted, or sorted by times of access and change. Others show
+owners as numbers and sizes of directories, or tell of files while they walk through directories.
+Archives have files in that order, with the times of those that are new; so has what `gzip` prints.
+"""
+
+_OF_DIRECTORIES = frozenset({"month", "day", "year", "time", "size"})
+
+Progress = Callable[[str, int, int], None]
+
+Changes = Mapping[str, str]
+"""What happened to files: `added`, `removed` or `changed`, by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class TruthData:
+    """What was written: where, how many cases of each split, and how many bytes in all."""
+
+    directory: Path
+    splits: Mapping[str, int]
+    drawn: int
+    """The cases that were drawn; those that are not steady are left out."""
+    bytes: int
+
+    def to_json(self) -> dict[str, Any]:
+        """The same for programs."""
+        return {
+            "directory": str(self.directory),
+            "drawn": self.drawn,
+            "splits": dict(self.splits),
+            "bytes": self.bytes,
+        }
+
+
+def export_truth(
+    directory: Path,
+    *,
+    system: str | None = None,
+    choice: Choice,
+    workers: int | None = None,
+    licence: str = "unknown",
+    progress: Progress = lambda what, done, total: None,
+) -> TruthData:
+    """Writes cases with their truth as a directory, whole or not at all.
+
+    The same choice on the same system gives the same bytes with the same libraries. A case is
+    portable where the system does the same after `ANOTHER_MACHINE`: that is executed once. Its
+    input, its lines before and its output name no path outside the home tree. Errors: those of
+    `find_system` and `truth_of`; OutputExistsError.
+    """
+    built = find_system(system)
+    with new_directory(directory) as temporary:
+        with CaseMachine(built, workers) as machine:
+            truth = truth_of(machine, choice, lambda *done: progress("cases executed", *done))
+            chosen = _portable(
+                machine, truth, lambda *done: progress("cases executed elsewhere", *done)
+            )
+        counts = _write(temporary, built, truth, chosen, choice, licence)
+    size = sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
+    return TruthData(directory, counts, len(truth), size)
+
+
+def _portable(
+    machine: CaseMachine, truth: Sequence[TruthCase], report: Callable[[int, int], None]
+) -> frozenset[int]:
+    """The numbers of the cases that need the home tree alone."""
+    names = _names_of(machine.system)
+    tasks = [
+        (
+            number,
+            AskedCase(case.drawn.cwd, (ANOTHER_MACHINE, *case.drawn.history), case.asked.input),
+        )
+        for number, case in enumerate(truth)
+        if case.behavior is not None and not _tells(case, case.behavior, names)
+    ]
+    found = set()
+    for done, (number, there) in enumerate(machine.single_runs(tasks), 1):
+        report(done, len(tasks))
+        case = truth[number]
+        here = case.behavior
+        assert here is not None
+        if _same(machine.system, case.drawn.cwd, here, there):
+            found.add(number)
+    return frozenset(found)
+
+
+def _names_of(system: System) -> re.Pattern[str]:
+    """Paths outside the home tree; `/dev/null` is everywhere."""
+    top = sorted({path.split("/")[1] for path in system.index} - {""})
+    return re.compile(rf"\.\./\.\.|/(?!dev/null\b)(?:{'|'.join(map(re.escape, top))})(?![\w.-])")
+
+
+def _tells(case: TruthCase, behavior: Behavior, names: re.Pattern[str]) -> bool:
+    """Whether a case names what lies outside the home tree, or a word of `NOT_PORTABLE`."""
+    text = "\n".join((*case.drawn.history, case.drawn.input.text))
+    words = set(re.split(r"[^\w.-]+", text))
+    return bool(
+        words & NOT_PORTABLE
+        or _OF_THE_FILE_SYSTEM.search(text)
+        or names.search(f"{text}\n{behavior.text}")
+    )
+
+
+def _same(system: System, cwd: str, here: Behavior, there: Behavior) -> bool:
+    """Whether both did the same, and changed no file outside the home tree."""
+    if (here.exit_code, here.output) != (there.exit_code, there.output):
+        return False
+    prefix = f"{ELSEWHERE}/"
+    moved = {name.removeprefix(prefix): to for name, to in there.content_digests.items()}
+    elsewhere = {
+        name.removeprefix(prefix): change
+        for name, change in file_changes(system, cwd, there).items()
+        if name != ELSEWHERE
+    }
+    changes = file_changes(system, cwd, here)
+    inside = not any(name.startswith(("/", "..")) for name in changes)
+    return inside and changes == elsewhere and here.content_digests == moved
+
+
+def file_changes(system: System, cwd: str, behavior: Behavior) -> Changes:
+    """What a behavior did to files; sizes and times of directories do not count."""
+    found: dict[str, str] = {}
+    for code, path, _ in sorted(operations(behavior.patch)):
+        area, *names = keys(path) or [""]
+        if area != "fs" or not names or names[0] == ".":
+            continue
+        name = names[0]
+        if len(names) == 1:
+            change = {"a": "added", "r": "removed"}.get(code, "changed")
+            found[name] = "changed" if name in found else change
+        elif names[1] not in OF_CONTENT and not (
+            names[1] in _OF_DIRECTORIES and _was_directory(system, cwd, name)
+        ):
+            found.setdefault(name, "changed")
+    return dict(sorted(found.items()))
+
+
+def _was_directory(system: System, cwd: str, name: str) -> bool:
+    inside = name.removeprefix(f"{ELSEWHERE}/")
+    entry = system.index.get(posixpath.join(cwd, inside))
+    return entry is not None and stat.S_ISDIR(entry.mode)
+
+
+def _write(
+    directory: Path,
+    system: System,
+    truth: Sequence[TruthCase],
+    portable: frozenset[int],
+    choice: Choice,
+    licence: str,
+) -> dict[str, int]:
+    (directory / "data").mkdir()
+    lines: dict[str, list[str]] = {name: [] for name in SPLITS}
+    for number, case in enumerate(truth):
+        if case.behavior is not None:
+            row = case_row(system, number, case, case.behavior)
+            split = PORTABLE if number in portable else SYSTEM
+            lines[split].append(json.dumps(row, ensure_ascii=True, separators=(",", ":")))
+    counts = {name: len(rows) for name, rows in lines.items()}
+    contents = {
+        f"data/{name}.jsonl.xz": "".join(f"{row}\n" for row in rows) for name, rows in lines.items()
+    }
+    cwd = truth[0].drawn.cwd
+    contents[HOME] = json.dumps(list(_home(system, cwd)))
+    packed = {name: lzma.compress(text.encode(), preset=6) for name, text in contents.items()}
+    packed[CHECKER] = files(__package__).joinpath(CHECKER).read_bytes()
+    facts = {
+        "version": VERSION,
+        "system": system.name,
+        "system_digest": system.digest,
+        "grammar_digest": grammar_digest(
+            load_grammars(chosen_grammars(choice.commands), versions=system.versions),
+            {cwd: catalogue(system, cwd)},
+        ),
+        "commands": list(choice.commands),
+        "seed": choice.seed,
+        "drawn": len(truth),
+        "cwd": cwd,
+        "splits": counts,
+        "sha256": {name: hashlib.sha256(packed[name]).hexdigest() for name in sorted(packed)},
+    }
+    packed[FACTS] = (json.dumps(facts, indent=1) + "\n").encode()
+    packed[CARD] = _card(facts, licence).encode()
+    for name, content in packed.items():
+        atomic_write(directory / name, content)
+    return counts
+
+
+def case_row(system: System, number: int, case: TruthCase, behavior: Behavior) -> dict[str, Any]:
+    """A case as a line of the data has it; each key has the same type in every line."""
+    drawn = case.drawn
+    output, encoded = output_text(behavior.output)
+    stderr, stderr_encoded = output_text(behavior.stderr or b"")
+    changes = file_changes(system, drawn.cwd, behavior)
+    digests = behavior.content_digests
+    return {
+        "number": number,
+        "kind": drawn.kind,
+        "command": drawn.command,
+        "options": list(drawn.options),
+        "cwd": drawn.cwd,
+        "history": list(drawn.history),
+        "input": drawn.input.text,
+        "output": output,
+        "output_b64": encoded,
+        "stderr": stderr,
+        "stderr_b64": stderr_encoded,
+        "exit_code": behavior.exit_code,
+        "context_patch": behavior.patch.to_json(),
+        "files": [
+            {"name": name, "change": change, "sha256": digests.get(name)}
+            for name, change in changes.items()
+        ],
+    }
+
+
+def _home(system: System, cwd: str) -> Iterator[dict[str, Any]]:
+    """The files of the home tree, parents first."""
+    for entry in sorted(system.beneath(cwd), key=lambda entry: entry.path):
+        content = system.read(entry.path) if stat.S_ISREG(entry.mode) else b""
+        yield {
+            "name": posixpath.relpath(entry.path, cwd),
+            "mode": entry.mode,
+            "uid": entry.uid,
+            "gid": entry.gid,
+            "mtime": entry.mtime,
+            "target": entry.target,
+            "content_b64": base64.b64encode(content).decode(),
+        }
+
+
+def _card(facts: Mapping[str, Any], licence: str) -> str:
+    """The dataset card: a YAML header for the hub, then what the cases are and hold."""
+    template = files(__package__).joinpath("templates", "card.md").read_text(encoding="utf-8")
+    count = sum(facts["splits"].values())
+    return template.format(
+        licence=licence,
+        size=size_category(count),
+        portable=f"{facts['splits'][PORTABLE]:,}",
+        of_system=f"{facts['splits'][SYSTEM]:,}",
+        **{name: facts[name] for name in ("version", "system", "system_digest", "grammar_digest")},
+        commands=" ".join(facts["commands"]) or "all of the set `paper`",
+        seed=facts["seed"],
+        drawn=f"{facts['drawn']:,}",
+    )

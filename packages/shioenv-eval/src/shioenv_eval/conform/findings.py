@@ -1,0 +1,316 @@
+"""Findings: minimal differences, each with its cases, its diff, and a script that shows it."""
+
+from __future__ import annotations
+
+import base64
+import shlex
+import stat
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from difflib import unified_diff
+from typing import Any
+
+from shioenv.bash.words import quoted
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.predictor import PatchLevel
+from shioenv.system.store import IndexEntry, System
+from shioenv.text import visible
+from shioenv_eval.asking import Ready
+from shioenv_eval.conform.shrink import (
+    Compared,
+    Files,
+    Reduced,
+    Sides,
+    less_input,
+    shrunk,
+)
+from shioenv_eval.conform.verdicts import CaseVerdict, Classes
+from shioenv_eval.mask import text_of
+from shioenv_eval.metrics import Said, Status
+from shioenv_eval.patches import changed_files, operations
+from shioenv_eval.report.samples import changes
+from shioenv_eval.report.tables import grouped
+
+CASES = 5
+"""Inputs that a finding names of its cases, at most."""
+
+LINES = 200
+"""Lines of a diff, at most."""
+
+SCRIPT_BYTES = 1 << 20
+"""Bytes of the files that a script makes, at most; of what is more the name is told."""
+
+
+@dataclass(frozen=True, slots=True)
+class CaseFinding:
+    """A minimal difference."""
+
+    reduced: Reduced
+    compared: Compared
+    verdicts: tuple[CaseVerdict, ...]
+    """The cases that it was found in, in their order."""
+    recurs: bool = True
+    """Whether the other side, asked once more about the minimal one, still differs."""
+
+    @property
+    def count(self) -> int:
+        """How many cases it was found in."""
+        return len(self.verdicts)
+
+    @property
+    def command(self) -> str:
+        """The command of its first case."""
+        return self.verdicts[0].case.drawn.command
+
+
+def findings_of(
+    sides: Sides,
+    verdicts: Sequence[CaseVerdict],
+    files: Files,
+    report: Callable[[int, int], None] = lambda done, total: None,
+) -> list[CaseFinding]:
+    """The findings behind verdicts that are not right, the commonest first.
+
+    Equal minimal differences are one finding. Findings of equal count stand in the order of their
+    first cases. What was late is not made smaller: each try could take as long again. `report` is
+    told how many steps are done, and of how many.
+    """
+    wrong = [verdict for verdict in verdicts if not verdict.right]
+    for one in wrong:
+        behavior = one.case.behavior
+        assert behavior is not None
+        sides.known[one.case.asked.key] = Compared(behavior, one.said, one.classes)
+    left = [Reduced(one.case.asked) for one in wrong]
+    left = _smaller(sides, left, less_input, report)
+    while True:
+        pairs = zip(left, range(len(wrong)), strict=True)
+        groups = [*grouped(pairs, lambda pair: (pair[0].asked.key, _classes(sides, pair[0])))
+                  .values()]  # fmt: skip
+        firsts = [group[0][0] for group in groups]
+        smallest = _removed(sides, firsts, _smaller(sides, firsts, files.less, report))
+        # where a file is gone, an argument that names it may go as well
+        again = _smaller(sides, smallest, less_input, report)
+        if [one.asked.key for one in again] == [one.asked.key for one in firsts]:
+            break
+        for reduced, group in zip(again, groups, strict=True):
+            for _, number in group:
+                left[number] = reduced
+    said = sides.said(
+        {
+            number: one.whole
+            for number, one in enumerate(smallest)
+            if not _late(_compared(sides, one).said)
+        }
+    )
+    found = []
+    for number, (reduced, group) in enumerate(zip(smallest, groups, strict=True)):
+        compared = _compared(sides, reduced)
+        recurs = bool(sides.classes(compared.truth, said.get(number, compared.said)))
+        cases = tuple(wrong[place] for _, place in group)
+        found.append(CaseFinding(reduced, compared, cases, recurs))
+    return sorted(found, key=lambda one: -one.count)
+
+
+def _smaller(
+    sides: Sides,
+    differences: Sequence[Reduced],
+    less: Callable[[Reduced], Iterator[Reduced]],
+    report: Callable[[int, int], None],
+) -> list[Reduced]:
+    """The differences made smaller; those that are late stay as they are."""
+    found = list(differences)
+    in_time = [number for number, one in enumerate(found) if not _late(_compared(sides, one).said)]
+    wanted = [(found[number], _classes(sides, found[number])) for number in in_time]
+    for number, one in zip(in_time, shrunk(sides, wanted, less, report), strict=True):
+        found[number] = one
+    return found
+
+
+def _removed(sides: Sides, before: Sequence[Reduced], after: Sequence[Reduced]) -> list[Reduced]:
+    """The differences `after`, or `before` files were left out where the other side still has one.
+
+    The script of a finding makes only the files that are left. So nobody would see there what comes
+    of an `rm` that removes nothing.
+    """
+    asked = {number: one.listing for number, one in enumerate(after) if one.gone}
+    found = list(after)
+    for number, said in sides.said(asked).items():
+        listed = said.behavior.output.decode(errors="replace") if said.behavior else None
+        if listed is None or {*after[number].gone} & {*listed.splitlines()}:
+            found[number] = before[number]
+    return found
+
+
+def _late(said: Said) -> bool:
+    return said.status is Status.TIMED_OUT
+
+
+def _compared(sides: Sides, reduced: Reduced) -> Compared:
+    compared = sides.known[reduced.whole.key]
+    assert compared is not None
+    return compared
+
+
+def _classes(sides: Sides, reduced: Reduced) -> Classes:
+    return _compared(sides, reduced).classes
+
+
+def difference(finding: CaseFinding, level: PatchLevel, machine: str, other: str) -> list[str]:
+    """Both answers as one unified diff: output, exit code, changes; the machine's lines are `-`."""
+    said = finding.compared.said
+    theirs = [f"no answer: {said.status.value.replace('_', ' ')}, {said.why}"]
+    if said.behavior is not None:
+        theirs = list(_shown(said.behavior, level))
+    ours = list(_shown(finding.compared.truth, level))
+    lines = [*unified_diff(ours, theirs, machine, other, lineterm="", n=3)]
+    cut = len(lines) - LINES
+    return [*lines[:LINES], *([f"and {cut} more lines"] if cut > 0 else [])]
+
+
+def _shown(behavior: Behavior, level: PatchLevel) -> Iterator[str]:
+    text = text_of(behavior.output)
+    yield from visible(text).removesuffix("\n").split("\n") if text else ()
+    if text and not text.endswith("\n"):
+        yield "(no newline at the end)"
+    yield f"exit code {behavior.exit_code}"
+    if level is PatchLevel.FILES:
+        yield from sorted(
+            f"{verb} {visible(name)}" for verb, name in changed_files(operations(behavior.patch))
+        )
+    elif level is PatchLevel.FULL:
+        for parts in changes(behavior.patch.operations):
+            yield " ".join(part for part in parts if part)
+        for name, digest in sorted(behavior.content_digests.items()):
+            yield f"content of {visible(name)} {digest[:16]}"
+
+
+def script(finding: CaseFinding, system: System, files: Files, other: Ready, name: str) -> str:
+    """A Bash script that shows the difference on a root of Debian, where it makes the files anew.
+
+    Its exit status is 0 where the two differ, 1 where they do the same, 2 where it would overwrite
+    something. Where the other side cannot be called from a shell, its answer stands in the script.
+    """
+    asked = finding.reduced.asked
+    classes = ", ".join(sorted(finding.compared.classes))
+    cwd = quoted(asked.cwd)
+    lines = [
+        "#!/bin/bash",
+        f"# Differs in: {classes}; {finding.count} of the cases came down to this.",
+        f"# The machine: {system.name} ({system.digest[:12]}).".replace("\n", " "),
+        f"# The other side: {name} {other.version}".replace("\n", " "),
+        f"# Install it: {other.install or 'as its documentation says'}".replace("\n", " "),
+        "# Run this as root of a Debian root (a container) that is yours to spoil.",
+        f"start={cwd}",
+        f"input={quoted(_typed(asked.history, asked.input.text))}",
+        "[ ! -e \"$start\" ] || { echo \"$start is there already\" >&2; exit 2; }",
+        "answers=$(mktemp -d)",
+        "files() {",
+        "mkdir -p \"$start\" && cd \"$start\" || exit 2",
+        *_made(files.left(finding.reduced), asked.cwd, system),
+        "}",
+        "machine() { unset OLDPWD; bash --norc --noprofile -c \"$input\"; }",
+        *_other(other, finding),
+        "for side in machine other; do",
+        "  (files; listed > \"$answers/before\"",
+        "   $side > \"$answers/$side\" 2>&1 < /dev/null",
+        "   echo \"exit code $?\" >> \"$answers/$side\"",
+        "   changes >> \"$answers/$side\")",
+        "  rm -rf -- \"$start\"",
+        "done",
+        "! diff -a -u --label machine --label other \"$answers/machine\" \"$answers/other\"",
+    ]  # fmt: skip
+    return "\n".join(lines) + "\n"
+
+
+def _typed(history: Sequence[str], text: str) -> str:
+    """The lines before an input, silent, and the input."""
+    before = "".join(f"{{ {line}\n}} >/dev/null 2>&1\n" for line in history)
+    return f"{before}{text}"
+
+
+_CHANGES = r"""listed() {
+  cd "$start" 2> /dev/null || return
+  find . -mindepth 1 \( -type d -printf '%P\t%M %U %G\n' -o -printf '%P\t%M %U %G %s %T@ %l\n' \)
+}
+changes() {
+  GUARD
+  listed | awk -F '\t' '
+    old { was[$1] = $2; next }
+    !($1 in was) { print "added " $1; next }
+    { if (was[$1] != $2) print "changed " $1; delete was[$1] }
+    END { for (name in was) print "removed " name }' old=1 "$answers/before" old= - |
+    LC_ALL=C sort
+}"""
+"""Lines of a script that tell which files changed. Of a directory no time counts, as every new
+entry sets it. In place of `GUARD` stands what a side tells that changes no files here."""
+
+
+def _other(other: Ready, finding: CaseFinding) -> Iterator[str]:
+    if other.shell:
+        yield f'other() {{ {other.shell} "$input"; }}'
+        yield _CHANGES.replace("  GUARD\n", "")
+        return
+    behavior = finding.compared.said.behavior or Behavior(0, b"")
+    content = base64.encodebytes(behavior.output).decode()
+    yield "# The other side cannot be called from here: this is what it answered."
+    yield f"other() {{ base64 -d <<'END'\n{content}END\nreturn {behavior.exit_code}; }}"
+    changed = sorted(
+        f"{verb} {name}"
+        for verb, name in changed_files(operations(behavior.patch))
+        if not name.startswith("/")
+    )
+    told = f"printf '%s\\n' {' '.join(map(quoted, changed))}; " if changed else ""
+    yield _CHANGES.replace("GUARD", f"[ $side = machine ] || {{ {told}return; }}")
+
+
+def _made(entries: Sequence[IndexEntry], start: str, system: System) -> Iterator[str]:
+    """Lines that make files as they are on the pristine system, in the start directory."""
+    size = 0
+    for entry in entries:
+        path = shlex.quote(entry.path.removeprefix(f"{start}/"))
+        if stat.S_ISLNK(entry.mode):
+            yield f"ln -s -- {shlex.quote(entry.target)} ./{path}"
+            continue
+        if stat.S_ISDIR(entry.mode):
+            yield f"mkdir -- ./{path}"
+        elif stat.S_ISFIFO(entry.mode):
+            yield f"mkfifo -- ./{path}"
+        elif stat.S_ISREG(entry.mode) and size + entry.size <= SCRIPT_BYTES:
+            size += entry.size
+            content = base64.encodebytes(system.read(entry.path) or b"").decode()
+            yield f"base64 -d > ./{path} <<'END'\n{content}END"
+        else:
+            yield f"# left out: {path!r}, of {entry.size} bytes".replace("\n", " ")
+            continue
+        yield from _attributes(entry, f"./{path}")
+    for entry in reversed(entries):
+        if not stat.S_ISLNK(entry.mode):
+            path = shlex.quote(entry.path.removeprefix(f"{start}/"))
+            yield f"touch -c -d @{entry.mtime} ./{path}"
+
+
+def _attributes(entry: IndexEntry, path: str) -> Iterator[str]:
+    mode = f"{stat.S_IMODE(entry.mode):o}"
+    yield f"chown {entry.uid}:{entry.gid} {path}; chmod {mode} {path}"
+
+
+def finding_json(finding: CaseFinding, shown: Sequence[str], text: str) -> dict[str, Any]:
+    """A finding for programs, with its diff and its script."""
+    reduced = finding.reduced
+    return {
+        "command": finding.command,
+        "count": finding.count,
+        "classes": sorted(finding.compared.classes),
+        "input": reduced.asked.input.text,
+        "cwd": reduced.asked.cwd,
+        "history": list(reduced.asked.history),
+        "without": list(reduced.gone),
+        "recurs": finding.recurs,
+        "why": finding.compared.said.why,
+        "difference": list(shown),
+        "cases": [
+            {"input": one.case.drawn.input.text, "history": list(one.case.drawn.history)}
+            for one in finding.verdicts[:CASES]
+        ],
+        "script": text,
+    }

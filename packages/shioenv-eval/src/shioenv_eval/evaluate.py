@@ -1,0 +1,295 @@
+"""Predictors are asked about every input of a suite; their answers are kept, and judged."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+from shioenv.domain.answers import behavior_json, behavior_of
+from shioenv.domain.predictor import REPLY_SECONDS, PatchLevel, find_predictor, unable
+from shioenv.errors import (
+    AnswerError,
+    HostError,
+    SuiteError,
+    UsageError,
+)
+from shioenv.execution.job import Tell, processes_here, silent
+from shioenv.files.durable import atomic_write, locked, storage_errors
+from shioenv.files.journal import Journal
+from shioenv_eval.asking import Bounds, PredictorPool
+from shioenv_eval.metrics import Said, Status
+from shioenv_eval.overlap import TrainedOn, trained_on
+from shioenv_eval.results import NO_ANSWERS, JudgedPredictor, judged, results
+from shioenv_eval.suite import Suite, read_suite, write_suite
+
+RESULTS = "results.json"
+SUITE = "suite.jsonl"
+PLAN = "evaluation.json"
+
+Report = Callable[[str, int, int, int], None]
+"""Called with a predictor's name, its answers so far, all inputs, and answers kept from before."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """A suite, what predictors said of it, and how right that was."""
+
+    suite: Suite
+    predictors: tuple[JudgedPredictor, ...]
+    unable: Mapping[str, str] = field(default_factory=dict)
+    """Why a predictor is not judged, by its name: it could not run here, or no answer was one."""
+
+    @cached_property
+    def document(self) -> dict[str, Any]:
+        """The document of `results` with `unable`, for programs."""
+        return results(self.suite, self.predictors) | {"unable": dict(self.unable)}
+
+
+def evaluate(
+    suite: str | Path | Suite,
+    predictors: Sequence[str],
+    out: str | Path | None = None,
+    *,
+    workers: int | None = None,
+    timeout: float = REPLY_SECONDS,
+    start_timeout: float | None = None,
+    report: Report = lambda name, done, total, kept: None,
+    tell: Tell = silent,
+) -> Evaluation:
+    """What predictors, by name, say of a suite, and how right that is.
+
+    Each predictor is asked in `workers` processes (None: one a processor), about every input in
+    that input's own state. An answer that does not come in `timeout` seconds is none. A predictor
+    that dies is started anew. To be ready a predictor has other seconds, `start_timeout`, as
+    `Bounds.start` says. A predictor that cannot run here, or gives no answer to any input, is not
+    judged; `unable` tells the reason.
+
+    `out` is a directory where every answer is kept at once. The same call goes on where an earlier
+    call was stopped. Answers of another version of a predictor are asked anew. None: nothing is
+    kept.
+
+    `tell` is told what is waited for. Errors: SuiteError; those of `find_predictor`, before
+    anything is asked; UsageError where `out` holds an evaluation of another suite; those of
+    directories.
+    """
+    suite = suite if isinstance(suite, Suite) else read_suite(suite)
+    bounds = Bounds(timeout, start_timeout)
+    names = list(dict.fromkeys(predictors))
+    for name in names:
+        find_predictor(name)
+    count = processes_here(workers)
+    found: list[JudgedPredictor] = []
+    lacking: dict[str, str] = {}
+    with _directory(out, suite) as directory:
+        for name in names:
+            tell(f"{name} is started: {bounds.ready:g} s at most (--start-timeout)")
+            try:
+                asked = partial(PredictorPool, name, suite.head.system, suite.head.start)
+                with asked(count, bounds) as asking:
+                    tell(f"{name} was ready in {asking.seconds:.1f} s")
+                    found.append(_judged(name, suite, directory, asking, report, tell))
+            except (HostError, AnswerError) as error:
+                lacking[name] = unable(error)
+        _note(directory, suite, found, lacking)
+        evaluation = Evaluation(suite, tuple(found), lacking)
+        content = json.dumps(evaluation.document, ensure_ascii=False, indent=1)
+        with storage_errors(directory):
+            atomic_write(directory / RESULTS, f"{content}\n".encode())
+    return evaluation
+
+
+def answers_beneath(directory: Path, suite: Suite) -> Path:
+    """The directory of a model's evaluation by a suite, beneath the model's own directory."""
+    return directory / f"answers-{suite.head.digest[:12]}"
+
+
+def read_evaluation(directory: str | Path, of: Suite | None = None) -> Evaluation:
+    """The evaluation that is kept in a directory, judged again without asking any predictor.
+
+    Errors: SuiteError where the directory holds no evaluation, or lacks an answer of a predictor.
+    UsageError where it is one of another suite, or recording, than `of`.
+    """
+    directory = Path(directory)
+    try:
+        plan = json.loads((directory / PLAN).read_bytes())
+    except (OSError, ValueError):
+        raise SuiteError(
+            f"{directory} holds no evaluation", hint="shioenv evaluate ... --out DIR makes one"
+        ) from None
+    suite = read_suite(directory / SUITE)
+    if of is not None:
+        _agree(directory, suite, of)
+    found = []
+    for name, facts in plan["predictors"].items():
+        with _journal(directory, name) as journal:
+            said = [journal.values.get(place) for place in range(len(suite.cases))]
+        if None in said:
+            raise SuiteError(f"{directory} lacks answers of {name}", hint="evaluate it once more")
+        kept = [one for one in said if one is not None]
+        level = PatchLevel(facts["patch_level"])
+        known = facts["training"]
+        training = None if known is None else TrainedOn.from_json(known)
+        found.append(judged(suite, kept, name, facts["version"], level, training))
+    return Evaluation(suite, tuple(found), plan["unable"])
+
+
+def _agree(directory: Path, there: Suite, suite: Suite) -> None:
+    """Errors: UsageError where a directory's evaluation is not of this very recording."""
+    if there.head.sha256 != suite.head.sha256 or not suite.head.sha256:
+        raise UsageError(
+            f"{directory} holds an evaluation of another suite, or recording",
+            hint="choose another directory",
+        )
+
+
+@contextmanager
+def _directory(out: str | Path | None, suite: Suite) -> Iterator[Path]:
+    """The directory where answers are kept: `out`, or a temporary one where `out` is None."""
+    if out is None:
+        with tempfile.TemporaryDirectory(prefix="shioenv-evaluation-") as name:
+            yield Path(name)
+        return
+    directory = Path(out)
+    with storage_errors(directory):
+        (directory / "answers").mkdir(parents=True, exist_ok=True)
+        with locked(directory):
+            if (directory / SUITE).exists():
+                _agree(directory, read_suite(directory / SUITE), suite)
+            else:
+                write_suite(suite, directory / SUITE)
+            yield directory
+
+
+def _judged(
+    name: str,
+    suite: Suite,
+    directory: Path,
+    asking: PredictorPool,
+    report: Report,
+    tell: Tell,
+) -> JudgedPredictor:
+    """A predictor's answers, judged; it is asked for those that are not kept yet.
+
+    Errors: HostError; AnswerError where it gave no answer to any input, and then nothing is kept.
+    """
+    (directory / "answers").mkdir(exist_ok=True)
+    total = len(suite.cases)
+    tasks = [(case.question.input, case.state(suite.head.start)) for case in suite.cases]
+    about = asking.ready
+    version = json.dumps([about.version, about.level])
+    with _journal(directory, name, version) as journal:
+        said = journal.values
+        kept = len(said)
+        report(name, kept, total, kept)
+        missing = [(place, task) for place, task in enumerate(tasks) if place not in said]
+        for place, one in asking.said(missing):
+            journal.append(place, one, _encoded(place, one))
+            report(name, len(said), total, kept)
+        answers = [said[place] for place in range(total)]
+    if answers and all(one.status in NO_ANSWERS for one in answers):
+        _answers_file(directory, name).unlink(missing_ok=True)
+        raise AnswerError(
+            f"none of its {total} answers is one; to {tasks[0][0]!r:.80}: {answers[0].why}",
+            hint="what an answer holds: docs/how-to/judge.md",
+        )
+    training = None
+    if about.training is not None:
+        tell(f"the suite is compared with what {name} was trained on")
+        training = trained_on(suite, about.training)
+    return judged(suite, answers, name, about.version, about.level, training)
+
+
+@contextmanager
+def _journal(directory: Path, name: str, version: str = "") -> Iterator[Journal[Said]]:
+    """The journal of a predictor's answers; answers of another version than `version` are removed.
+
+    Where `version` is empty, every answer stays.
+    """
+    path = _answers_file(directory, name)
+    mark = path.with_suffix(".version")
+    with storage_errors(path):
+        if version and (not mark.exists() or mark.read_text(encoding="utf-8") != version):
+            path.unlink(missing_ok=True)
+            atomic_write(mark, version.encode())
+        journal: Journal[Said] = Journal(path, _decoded)
+        try:
+            yield journal
+        finally:
+            journal.close()
+
+
+def _answers_file(directory: Path, name: str) -> Path:
+    slug = re.sub(r"[^\w.-]+", "_", name)[:60]
+    digest = hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:8]
+    return directory / "answers" / f"{slug}-{digest}.ndjson"
+
+
+def said_json(said: Said) -> dict[str, Any]:
+    """What a predictor said of an input, as JSON."""
+    return {
+        "status": said.status.value,
+        "confidence": said.confidence,
+        "milliseconds": said.milliseconds,
+        "why": said.why,
+        "tokens": said.tokens,
+        "cost": said.cost,
+        "answer": None if said.behavior is None else behavior_json(said.behavior),
+    }
+
+
+def said_of(document: Mapping[str, Any]) -> Said:
+    """What `said_json` wrote. Errors: KeyError, ValueError, TypeError, AnswerError."""
+    answer = document["answer"]
+    return Said(
+        Status(document["status"]),
+        None if answer is None else behavior_of(answer),
+        document["confidence"],
+        document["milliseconds"],
+        document["why"],
+        tuple(document["tokens"]),
+        document.get("cost", 0.0),  # answers that earlier releases kept have no cost
+    )
+
+
+def _encoded(place: int, said: Said) -> bytes:
+    return json.dumps({"number": place, **said_json(said)}).encode()
+
+
+def _decoded(line: bytes) -> tuple[int, Said] | None:
+    document = json.loads(line)
+    return document["number"], said_of(document)
+
+
+def _note(
+    directory: Path, suite: Suite, found: Sequence[JudgedPredictor], unable: Mapping[str, str]
+) -> None:
+    """Writes down which predictors the directory holds, with those that earlier calls left there.
+
+    A predictor that was unable leaves the list where it has no answers in the directory.
+    """
+    there: dict[str, Any] = {"predictors": {}, "unable": {}}
+    path = directory / PLAN
+    if path.exists():
+        there = json.loads(path.read_bytes())
+    for one in found:
+        there["predictors"][one.name] = {
+            "version": one.version,
+            "patch_level": one.level.value,
+            "training": None if one.training is None else one.training.to_json(),
+        }
+        there["unable"].pop(one.name, None)
+    for name in unable:
+        if not _answers_file(directory, name).exists():
+            there["predictors"].pop(name, None)
+    there["unable"] |= dict(unable)
+    document = {"suite": suite.head.digest, **there}
+    with storage_errors(path):
+        atomic_write(path, f"{json.dumps(document, indent=1)}\n".encode())

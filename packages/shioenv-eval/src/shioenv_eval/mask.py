@@ -1,0 +1,291 @@
+"""What of an input's behavior varies from run to run: the rest is what can be predicted.
+
+A field, line or number that differs between the runs is volatile.
+
+Where every run's output has the same number of lines, lines are compared by their place. A word
+that differs is volatile. Where only its numbers differ, only these numbers are volatile. Lines of
+one kind (the same words but for numbers) vary in the same words. A line that stayed varies as well,
+where more lines of its kind varied than stayed: of 100 passes of `shred` some stay by chance.
+
+Where the numbers of lines differ, the lines that all runs share in one order have to be there.
+Between two of these lines anything may stand, where any run has more lines between them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import SequenceMatcher
+from functools import cached_property
+from typing import Any
+
+from shioenv.behavior.noise import NoisyNames
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.pointer import escape
+from shioenv_eval.patches import Operations, changed_files, operations
+
+NUMBER = r"\d+(?:[.,:]\d+)*"
+_NUMBERS = re.compile(NUMBER)
+_WORDS = re.compile(r"(\S+)")
+UNIT = r"(?:[kKMGT]?i?B(?:/s)?|[mun]?s)"
+_UNIT = re.compile(UNIT + r"([,)]*)")
+"""The unit behind a number: another number may have another unit."""
+_BLANK, _WORD = r"[^\S\n]", r"\S+"
+
+
+@dataclass(frozen=True)
+class Mask:
+    """What of an input's behavior is volatile, and so is not compared."""
+
+    exit_code: bool = False
+    paths: NoisyNames = field(default_factory=NoisyNames)
+    """Volatile paths of operations of the full patch."""
+    files: NoisyNames = field(default_factory=NoisyNames)
+    """Volatile files, by their names in `fs`."""
+    lines: tuple[str | None, ...] | None = None
+    """One regular expression for each line of the output; None among them: any number of any lines.
+
+    None instead of a tuple: every run wrote the same.
+    """
+
+    @property
+    def volatile(self) -> bool:
+        """Whether anything varies."""
+        return bool(self.exit_code or self.paths or self.files or self.lines is not None)
+
+    @property
+    def channels(self) -> tuple[str, ...]:
+        """The channels that vary, of `exit_code`, `output` and `patch`."""
+        varying = {
+            "exit_code": self.exit_code,
+            "output": self.lines is not None,
+            "patch": bool(self.paths or self.files),
+        }
+        return tuple(name for name, varies in varying.items() if varies)
+
+    @classmethod
+    def of(cls, runs: Sequence[Behavior], moved: Mapping[str, Any] | None = None) -> Mask:
+        """The mask of runs of one input: what they do not all agree about.
+
+        Where the content of a file varies, its size is volatile too, even if the size was the same
+        in all runs. `moved` is that of `operations`.
+        """
+        texts = list(dict.fromkeys(text_of(run.output) for run in runs))
+        patches = [operations(run.patch, moved) for run in runs]
+        paths = NoisyNames.of([_by_path(patch) for patch in patches])
+        contents = NoisyNames.of([run.content_digests for run in runs])
+        written = {f"/fs/{escape(name)}" for name in contents.exact}
+        sizes = written | {f"{path}/size" for path in written}
+        return cls(
+            exit_code=len({run.exit_code for run in runs}) > 1,
+            paths=NoisyNames(paths.exact | sizes, paths.patterns),
+            files=NoisyNames.of([_by_name(patch) for patch in patches]),
+            lines=tuple(_patterns(texts)) if len(texts) > 1 else None,
+        )
+
+    def fits(self, output: bytes) -> bool:
+        """Whether an output is right in everything that is not volatile.
+
+        Never where `lines` is None: then the runs' own output is all that is known.
+        """
+        return self.lines is not None and _fits(self._compiled, text_of(output).split("\n"))
+
+    def line_fits(self, number: int, line: str) -> bool:
+        """Whether the line of an output with this number (from 0) is as the mask says.
+
+        Never where the runs' outputs had different numbers of lines, or were all the same.
+        """
+        patterns = self._compiled
+        pattern = patterns[number] if number < len(patterns) and None not in patterns else None
+        return pattern is not None and pattern.fullmatch(line) is not None
+
+    def operations(self, operations: Operations) -> Operations:
+        """The operations of a patch that are compared: those at no volatile path."""
+        if not self.paths:
+            return operations
+        return frozenset(one for one in operations if one[1] not in self.paths)
+
+    def changes(self, changes: frozenset[tuple[str, str]]) -> frozenset[tuple[str, str]]:
+        """The changes of files that are compared: those of no volatile file."""
+        if not self.files:
+            return changes
+        return frozenset(one for one in changes if one[1] not in self.files)
+
+    @cached_property
+    def _compiled(self) -> list[re.Pattern[str] | None]:
+        return [None if line is None else re.compile(line) for line in self.lines or ()]
+
+    def to_json(self) -> dict[str, Any]:
+        """The mask for programs; `from_json` reads it."""
+        return {
+            "exit_code": self.exit_code,
+            "paths": _names_json(self.paths),
+            "files": _names_json(self.files),
+            "lines": None if self.lines is None else list(self.lines),
+        }
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Mask:
+        """What `to_json` wrote."""
+        lines = document["lines"]
+        return cls(
+            document["exit_code"],
+            _names(document["paths"]),
+            _names(document["files"]),
+            None if lines is None else tuple(lines),
+        )
+
+
+def text_of(output: bytes) -> str:
+    """An output as the text that is compared: CR LF as LF, nothing stripped.
+
+    Bytes that are no UTF-8 become surrogates, so that different bytes stay different.
+    """
+    return output.replace(b"\r\n", b"\n").decode("utf-8", "surrogateescape")
+
+
+def _by_path(operations: Operations) -> dict[str, object]:
+    found: dict[str, frozenset[object]] = {}
+    for operation in operations:
+        found[operation[1]] = found.get(operation[1], frozenset()) | {operation}
+    return dict(found)
+
+
+def _by_name(operations: Operations) -> dict[str, object]:
+    found: dict[str, frozenset[object]] = {}
+    for verb, name in changed_files(operations):
+        found[name] = found.get(name, frozenset()) | {verb}
+    return dict(found)
+
+
+def _names_json(names: NoisyNames) -> dict[str, list[str]]:
+    return {"exact": sorted(names.exact), "patterns": list(names.patterns)}
+
+
+def _names(document: Mapping[str, Any]) -> NoisyNames:
+    return NoisyNames(frozenset(document["exact"]), tuple(document["patterns"]))
+
+
+def _patterns(texts: Sequence[str]) -> Iterator[str | None]:
+    """A pattern for each line that all texts share; None where some text has more lines between."""
+    runs = [text.split("\n") for text in texts]
+    if len({len(lines) for lines in runs}) == 1:
+        yield from _aligned(list(zip(*runs, strict=True)))
+        return
+    shared = runs[0]
+    for lines in runs[1:]:
+        blocks = SequenceMatcher(None, shared, lines, autojunk=False).get_matching_blocks()
+        shared = [line for block in blocks for line in shared[block.a : block.a + block.size]]
+    gaps = [False] * (len(shared) + 1)
+    for lines in runs:
+        place = 0
+        for number, line in enumerate(shared):
+            found = lines.index(line, place)
+            gaps[number] |= found > place
+            place = found + 1
+        gaps[-1] |= place < len(lines)
+    for gap, kept in zip(gaps, [*shared, None], strict=True):
+        if gap:
+            yield None
+        if kept is not None:
+            yield re.escape(kept)
+
+
+def _aligned(lines: Sequence[Sequence[str]]) -> Iterator[str]:
+    """A pattern for each line; each element of `lines` holds one line as every run wrote it."""
+    pieces = [[_WORDS.split(line) for line in runs] for runs in lines]
+    kinds: dict[_Shape, list[list[str]]] = {}
+    stayed = [each[0] for runs, each in zip(lines, pieces, strict=True) if len(set(runs)) == 1]
+    for runs, each in zip(lines, pieces, strict=True):
+        if len(set(runs)) > 1 and len({len(words) for words in each}) == 1:
+            kinds.setdefault(_shape(each), []).extend(each)
+    common = [
+        (shape, kin)
+        for shape, kin in kinds.items()
+        if len(kin) > len(lines[0]) * sum(_has(shape, words) for words in stayed)
+    ]
+    for runs, each in zip(lines, pieces, strict=True):
+        if len({len(words) for words in each}) > 1:
+            yield r"[^\n]*"
+        elif len(set(runs)) > 1:
+            shape = _shape(each)
+            yield _pattern(each, shape, kinds[shape])
+        else:
+            kind = next((kind for kind in common if _has(kind[0], each[0])), None)
+            yield re.escape(runs[0]) if kind is None else _pattern(each, *kind)
+
+
+_Shape = tuple[str | None, ...]
+"""The kind of a line: words and blanks by turns, numbers as 0, None for what varies."""
+
+
+def _shape(pieces: Sequence[Sequence[str]]) -> _Shape:
+    return tuple(
+        _NUMBERS.sub("0", column[0]) if len(set(column)) == 1 else None
+        for column in zip(*pieces, strict=True)
+    )
+
+
+def _has(shape: _Shape, pieces: Sequence[str]) -> bool:
+    """Whether a line, taken apart into words and blanks, is of a shape."""
+    return len(shape) == len(pieces) and all(
+        part is None or part == _NUMBERS.sub("0", piece)
+        for part, piece in zip(shape, pieces, strict=True)
+    )
+
+
+def _pattern(pieces: Sequence[Sequence[str]], shape: _Shape, kin: Sequence[Sequence[str]]) -> str:
+    """A regular expression for one line; `pieces` are that line in each run.
+
+    `kin` are lines of the same shape: what varies among these may stand in the line as well.
+    """
+    columns = list(zip(*pieces, strict=True))
+    varies = [part is None for part in shape]
+    for place, other in enumerate(zip(*kin, strict=True)):
+        if varies[place]:
+            columns[place] += other
+    made = []
+    for place, column in enumerate(columns):
+        if place % 2:
+            unit = _UNIT.fullmatch(column[0]) if place >= 2 and varies[place - 2] else None
+            made.append(UNIT + re.escape(unit[1]) if unit else _word(column))
+        elif any(varies[max(0, place - 1) : place + 2]):
+            inner = 0 < place < len(columns) - 1
+            made.append(_BLANK + ("+" if inner else "*"))
+        else:
+            made.append(re.escape(column[0]))
+    return "".join(made)
+
+
+def _word(words: Sequence[str]) -> str:
+    if all(word == words[0] for word in words):
+        return re.escape(words[0])
+    if len({_NUMBERS.sub("0", word) for word in words}) > 1:
+        return _WORD
+    numbers = list(zip(*(_NUMBERS.findall(word) for word in words), strict=True))
+    parts = _NUMBERS.split(words[0])
+    made = re.escape(parts[0])
+    for number, rest in zip(numbers, parts[1:], strict=True):
+        made += (re.escape(number[0]) if len(set(number)) == 1 else NUMBER) + re.escape(rest)
+    return made
+
+
+def _fits(patterns: Sequence[re.Pattern[str] | None], lines: Sequence[str]) -> bool:
+    """Whether lines are as the patterns say; the pattern None fits any number of any lines."""
+    place = pattern = 0
+    gap: tuple[int, int] | None = None
+    while place < len(lines):
+        here = patterns[pattern] if pattern < len(patterns) else None
+        if pattern < len(patterns) and here is None:
+            gap = pattern, place
+            pattern += 1
+        elif here is not None and here.fullmatch(lines[place]):
+            pattern += 1
+            place += 1
+        elif gap is not None:
+            gap = gap[0], gap[1] + 1
+            pattern, place = gap[0] + 1, gap[1]
+        else:
+            return False
+    return all(left is None for left in patterns[pattern:])

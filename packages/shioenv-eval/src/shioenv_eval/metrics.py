@@ -1,0 +1,212 @@
+"""How right an answer is: pure functions of a case and what a predictor said of it.
+
+Output is compared as text with CR LF as LF, nothing stripped. Output is right where it equals the
+output of any of the gold runs. The paper gives no formulas; every choice is explained in
+`docs/design/evaluation.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+from shioenv.behavior.similarity import similarity
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.predictor import PatchLevel
+from shioenv_eval.mask import text_of
+from shioenv_eval.patches import (
+    Entries,
+    Operations,
+    changed_contents,
+    changed_files,
+    jaccard,
+    leaves,
+    operations,
+    paths,
+    reconciled,
+)
+from shioenv_eval.suite import SuiteCase
+
+
+class Status(StrEnum):
+    """What came of asking a predictor about one input."""
+
+    ANSWERED = "answered"
+    ABSTAINED = "abstained"
+    """The predictor declined."""
+    INVALID = "invalid"
+    """What the predictor said is no answer; what could be read is kept."""
+    TIMED_OUT = "timed_out"
+    """No answer came in time."""
+    CRASHED = "crashed"
+    """The predictor raised something else, or its process ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a predictor said of one input."""
+
+    status: Status = Status.ANSWERED
+    behavior: Behavior | None = None
+    """The answer; of an invalid answer what could be read; None where there is nothing."""
+    confidence: float | None = None
+    """0 to 1; None where the predictor did not say."""
+    milliseconds: float = 0.0
+    why: str = ""
+    """The source of the answer, or why there is none."""
+    tokens: tuple[int, int] = (0, 0)
+    """Tokens of what a model was asked, and of what the model said; 0 where nobody counts."""
+    cost: float = 0.0
+    """The cost of these tokens in dollars; 0 where no price is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """The value of each metric for one answer, 0 to 1; None: the metric says nothing of it."""
+
+    em: float
+    """Output and patch as in one of the gold runs, the patch at the predictor's level."""
+    em_masked: float
+    """`em` outside what is volatile."""
+    em_exit: float
+    """`em`, and the exit code of the same run."""
+    em_files: float
+    """Output and changed files as in one of the gold runs, whatever the predictor's level."""
+    em_output: float
+    """The output alone as in one of the gold runs."""
+    em_patch: float
+    """The patch alone as in one of the gold runs, at the predictor's level."""
+    exit_code: float
+    """The exit code alone as in one of the gold runs."""
+    o_es: float
+    """Similarity of outputs, the highest among the gold runs."""
+    djs: float | None
+    """Operations in both patches as a share of those in either, at the predictor's level.
+
+    The highest among the gold runs; None where a gold patch and the answer's patch are empty.
+    """
+    djs_all: float
+    """`djs`, and 1 where both are empty."""
+    djs_path: float | None
+    """`djs` with the values of operations left out."""
+    djs_leaf: float | None
+    """`djs` with entries taken apart into their fields; None at the level of files."""
+    djs_files: float | None
+    """`djs` at the level of files."""
+
+    def to_json(self) -> dict[str, float | None]:
+        """The marks by name."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+METRICS = tuple(Marks.__slots__)
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """One behavior as it is compared."""
+
+    output: str
+    exit_code: int
+    changes: Operations
+    files: frozenset[tuple[str, str]] = field(default_factory=frozenset)
+
+    @classmethod
+    def of(
+        cls,
+        behavior: Behavior,
+        moved: Mapping[str, Any],
+        silent: Entries | None = None,
+        gold: _View | None = None,
+    ) -> _View:
+        """`gold` is the view that this one is compared with."""
+        changes = operations(behavior.patch, moved, silent)
+        if gold is not None:
+            changes = reconciled(changes, gold.changes)
+        return cls(text_of(behavior.output), behavior.exit_code, changes, changed_files(changes))
+
+
+def mark(case: SuiteCase, said: Said, level: PatchLevel = PatchLevel.FULL) -> Marks:
+    """How right an answer is.
+
+    Where there is no answer, everything is wrong: the output is similar to no gold output, the
+    patch shares nothing. An invalid answer has no patch, and nothing joint of it is right. Its
+    output and exit code count as they were received.
+    """
+    behavior = said.behavior
+    if behavior is None:
+        return _nothing(case, level)
+    gold = [_View.of(run, case.moved) for run in case.gold]
+    silent = changed_contents(case.gold)
+    views = [(run, _View.of(behavior, case.moved, silent, run)) for run in gold]
+    outputs = [run.output == view.output for run, view in views]
+    exits = [run.exit_code == view.exit_code for run, view in views]
+    likeness = max(_likeness(run, view) for run, view in views)
+    if said.status is not Status.ANSWERED:
+        return replace(
+            _nothing(case, level),
+            em_output=float(any(outputs)),
+            exit_code=float(any(exits)),
+            o_es=likeness,
+        )
+    full = level is PatchLevel.FULL
+
+    def patch_of(one: _View) -> frozenset[Any]:
+        return one.changes if full else one.files
+
+    def share(of: Callable[[_View], frozenset[Any]]) -> float | None:
+        found = [jaccard(of(run), of(view)) for run, view in views]
+        # a run without changes is matched by an answer without changes
+        return None if None in found else max(one for one in found if one is not None)
+
+    patches = [patch_of(run) == patch_of(view) for run, view in views]
+    files = [run.files == view.files for run, view in views]
+    joint = [output and patch for output, patch in zip(outputs, patches, strict=True)]
+    djs = share(patch_of)
+    return Marks(
+        em=float(any(joint)),
+        em_masked=float(_masked(case, views, behavior.output, full)),
+        em_exit=float(any(one and code for one, code in zip(joint, exits, strict=True))),
+        em_files=float(any(one and file for one, file in zip(outputs, files, strict=True))),
+        em_output=float(any(outputs)),
+        em_patch=float(any(patches)),
+        exit_code=float(any(exits)),
+        o_es=likeness,
+        djs=djs,
+        djs_all=1.0 if djs is None else djs,
+        djs_path=share(lambda one: paths(one.changes) if full else one.files),
+        djs_leaf=share(lambda one: leaves(one.changes)) if full else None,
+        djs_files=share(lambda one: one.files),
+    )
+
+
+def _masked(
+    case: SuiteCase, views: Sequence[tuple[_View, _View]], output: bytes, full: bool
+) -> bool:
+    mask = case.mask
+    if not (mask.fits(output) or any(run.output == view.output for run, view in views)):
+        return False
+    if full:
+        return any(
+            mask.operations(run.changes) == mask.operations(view.changes) for run, view in views
+        )
+    return any(mask.changes(run.files) == mask.changes(view.files) for run, view in views)
+
+
+def _likeness(run: _View, view: _View) -> float:
+    first, second = (one.output.encode("utf-8", "surrogateescape") for one in (run, view))
+    return similarity(first, second)
+
+
+def _nothing(case: SuiteCase, level: PatchLevel) -> Marks:
+    """The marks of no answer: 0, and None for the shares where a gold run changed nothing."""
+    gold = [_View.of(run, case.moved) for run in case.gold]
+    changed = 0.0 if all(run.changes for run in gold) else None
+    files = 0.0 if all(run.files for run in gold) else None
+    full = level is PatchLevel.FULL
+    own = changed if full else files
+    zeros = dict.fromkeys(METRICS, 0.0)
+    shares = {"djs": own, "djs_path": own, "djs_leaf": changed if full else None}
+    return Marks(**{**zeros, **shares, "djs_files": files})  # type: ignore[arg-type]

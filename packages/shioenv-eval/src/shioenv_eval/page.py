@@ -1,0 +1,250 @@
+"""An evaluation as one HTML page.
+
+It has the table, where each predictor is wrong, and every answer beside the gold with the
+difference marked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from difflib import SequenceMatcher
+from pathlib import Path
+from typing import Any
+
+from shioenv.behavior.similarity import similarity
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.predictor import PatchLevel
+from shioenv.errors import UsageError
+from shioenv.files.durable import atomic_write, storage_errors
+from shioenv.text import visible
+from shioenv_eval.evaluate import Evaluation, read_evaluation
+from shioenv_eval.mask import text_of
+from shioenv_eval.metrics import Status
+from shioenv_eval.report.drawing import require_libraries
+from shioenv_eval.report.samples import changes, script_json
+from shioenv_eval.report.template import LIBRARIES, rendered
+from shioenv_eval.results import GROUPS, SHOWN, JudgedPredictor, by_utility
+from shioenv_eval.suite import SuiteCase
+from shioenv_eval.utilities import utilities
+
+FILE = "report.html"
+"""What the page is called in the evaluation's directory."""
+
+LINES = 120
+"""Lines shown of an output at most, gold and answer together; the lines left out are counted."""
+CHARACTERS = 400
+"""Characters shown of a line at most."""
+OPERATIONS = 40
+"""Operations shown of a patch at most."""
+SHADES = 10
+"""Steps of colour in the heat map between a share of 0 and of 1."""
+
+HEADINGS = {
+    **SHOWN,
+    "em_masked": "EM masked",
+    "em_exit": "EM + exit",
+    "em_files": "EM files",
+    "exit_code": "exit code",
+    "em_macro": "EM by utility",
+}
+"""Metrics of the page's tables, with their headings."""
+
+Row = list[str]
+
+
+def write_page(directory: str | Path, file: str | Path | None = None) -> Evaluation:
+    """Writes the page of the evaluation that is kept in a directory, and returns the evaluation.
+
+    `file` is where the page is written; None: `report.html` in the directory. Errors: those of
+    `read_evaluation`; MissingExtraError where the extra `report` is not installed; UsageError for a
+    directory in the file's place; DatasetStorageError.
+    """
+    require_libraries("a report", "report", *LIBRARIES)
+    path = Path(directory) / FILE if file is None else Path(file)
+    if path.is_dir():
+        raise UsageError(f"{path} is a directory", hint=f"name the page: {path / FILE}")
+    evaluation = read_evaluation(directory)
+    content = page(evaluation).encode()
+    with storage_errors(path):
+        atomic_write(path, content)
+    return evaluation
+
+
+def page(evaluation: Evaluation) -> str:
+    """The page's HTML; it asks the network for nothing."""
+    document = evaluation.document
+    names = list(document["predictors"])
+    return rendered(
+        __package__,
+        title=f"ShIOEnv evaluation: {document['suite']['name']}",
+        document=document,
+        names=names,
+        groups=GROUPS,
+        headings=HEADINGS,
+        heat=heat_map(evaluation),
+        shade=shade,
+        calibrations=[
+            {"name": one.name, "rows": rows}
+            for one in evaluation.predictors
+            if (rows := calibration(one))
+        ],
+        failures=[failure for one in evaluation.predictors for failure in _failures(one)],
+        data=_data(evaluation),
+    )
+
+
+def shade(value: float | None) -> str:
+    """The style class of a share: `h0` to `h10`, `h-none` for None."""
+    return "h-none" if value is None else f"h{round(value * SHADES)}"
+
+
+def heat_map(evaluation: Evaluation) -> list[dict[str, Any]]:
+    """For each utility the number of inputs that call it, and the share of right answers to these.
+
+    `shares` are in the order of the predictors. An answer is right where `em_files` or `em_masked`
+    is 1. It is exact at the level of files then, or right outside what is volatile at the
+    predictor's level.
+    """
+    rows = []
+    for utility, places in by_utility(evaluation.suite.cases).items():
+        shares = [
+            sum(max(one.marks[place].em_files, one.marks[place].em_masked) for place in places)
+            / len(places)
+            for one in evaluation.predictors
+        ]
+        rows.append({"utility": utility, "n": len(places), "shares": shares})
+    return rows
+
+
+def calibration(one: JudgedPredictor) -> list[dict[str, Any]]:
+    """How right the surest tenth, quarter, half, three quarters and all answers of a predictor are.
+
+    Answers and abstentions count, and abstentions are the least sure. `least` is the lowest
+    confidence of a part, `said` its mean confidence, `right` its mean `em_masked`. Empty where all
+    are equally sure.
+    """
+    sure = [
+        (-1.0 if said.behavior is None else said.confidence or 0.0, mark.em_masked)
+        for said, mark in zip(one.said, one.marks, strict=True)
+        if said.status in (Status.ANSWERED, Status.ABSTAINED)
+    ]
+    if len({confidence for confidence, _ in sure}) < 2:
+        return []
+    ranked = sorted(sure, key=lambda pair: -pair[0])
+    rows = []
+    for part in (0.1, 0.25, 0.5, 0.75, 1.0):
+        kept = ranked[: max(1, round(part * len(ranked)))]
+        rows.append(
+            {
+                "part": part,
+                "n": len(kept),
+                "least": max(0.0, kept[-1][0]),
+                "said": sum(max(0.0, confidence) for confidence, _ in kept) / len(kept),
+                "right": sum(right for _, right in kept) / len(kept),
+            }
+        )
+    return rows
+
+
+def _failures(one: JudgedPredictor) -> Iterator[dict[str, Any]]:
+    """How often a predictor gave no answer, by status, with the reason of the first case."""
+    for status in Status:
+        found = [said for said in one.said if said.status is status]
+        if found and status is not Status.ANSWERED:
+            yield {
+                "name": one.name,
+                "status": status.value.replace("_", " "),
+                "n": len(found),
+                "why": found[0].why,
+            }
+
+
+def _data(evaluation: Evaluation) -> Any:
+    """The cases and answers that the browser shows, as JSON that may stand inside `<script>`.
+
+    Keys are short because there are thousands of them.
+    """
+    from markupsafe import Markup
+
+    cases = []
+    for place, case in enumerate(evaluation.suite.cases):
+        question = case.question
+        answers = [_answer(case, one, place) for one in evaluation.predictors]
+        cases.append(
+            {
+                "i": question.id,
+                "t": visible(question.input),
+                "h": [visible(text) for text in question.history],
+                "c": question.cwd or "",
+                "s": question.steps,
+                "u": list(utilities(question.input)),
+                "v": list(case.mask.channels),
+                "a": answers,
+            }
+        )
+    names = [one.name for one in evaluation.predictors]
+    return Markup(script_json({"names": names, "cases": cases}))
+
+
+def _answer(case: SuiteCase, one: JudgedPredictor, place: int) -> dict[str, Any]:
+    said, mark = one.said[place], one.marks[place]
+    behavior = said.behavior
+    gold = _nearest(case, behavior)
+    shown: dict[str, Any] = {
+        "k": said.status.value,
+        "m": round(said.milliseconds, 1),
+        "r": [mark.em, mark.em_masked, mark.em_output, mark.em_patch, mark.exit_code],
+        "w": visible(said.why[:CHARACTERS]),
+        "e": [gold.exit_code, None if behavior is None else behavior.exit_code],
+        "o": _lines(gold, behavior),
+        "p": _operations(gold, behavior, one.level),
+    }
+    if said.confidence is not None and said.confidence < 1:
+        shown["f"] = round(said.confidence, 3)
+    return shown
+
+
+def _nearest(case: SuiteCase, behavior: Behavior | None) -> Behavior:
+    """The gold run that an answer is shown beside: the one with the most similar output."""
+    if behavior is None or len(case.gold) == 1:
+        return case.gold[0]
+    return max(case.gold, key=lambda run: similarity(run.output, behavior.output))
+
+
+def _lines(gold: Behavior, behavior: Behavior | None) -> list[Row]:
+    """The lines of both outputs, each with its mark.
+
+    `=`: in both; `-`: missing from the answer; `+`: in the answer alone; `…`: lines left out.
+    """
+    before = text_of(gold.output).split("\n")
+    after = before if behavior is None else text_of(behavior.output).split("\n")
+    rows = list(_compared(before, after))
+    if behavior is None:
+        rows = [["-", text] for _, text in rows]
+    if rows[-1] in (["=", ""], ["-", ""]):
+        rows.pop()  # what a newline at the end leaves behind it
+    cut = len(rows) - LINES
+    shown = [[kind, visible(text[:CHARACTERS])] for kind, text in rows[:LINES]]
+    return [*shown, ["…", f"and {cut} more lines"]] if cut > 0 else shown
+
+
+def _operations(gold: Behavior, behavior: Behavior | None, level: PatchLevel) -> list[Row]:
+    """The operations of both patches as people read them, with the marks of `_lines`."""
+
+    def told(one: Behavior | None) -> list[str]:
+        listed = [] if one is None else changes(one.patch.operations[:OPERATIONS])
+        if level is PatchLevel.FILES:
+            return sorted({f"{verb} {name}" for verb, name, _ in listed})
+        return [" ".join(part for part in parts if part) for parts in listed]
+
+    return [[kind, text[:CHARACTERS]] for kind, text in _compared(told(gold), told(behavior))]
+
+
+def _compared(before: Sequence[str], after: Sequence[str]) -> Iterator[Row]:
+    matcher = SequenceMatcher(None, before, after, autojunk=len(before) > 1000)
+    for kind, start, stop, other, end in matcher.get_opcodes():
+        if kind == "equal":
+            yield from (["=", text] for text in before[start:stop])
+        else:
+            yield from (["-", text] for text in before[start:stop])
+            yield from (["+", text] for text in after[other:end])

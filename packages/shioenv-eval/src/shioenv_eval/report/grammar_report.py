@@ -1,0 +1,320 @@
+"""How good the grammars are, measured on a built system: the numbers of `docs/grammars.md`."""
+
+from __future__ import annotations
+
+import operator
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, astuple, dataclass
+from datetime import UTC, date, datetime
+from functools import cache
+from itertools import islice
+from typing import Any, Self
+
+from shioenv.behavior.observe import open_sandbox
+from shioenv.domain.inputs import Input
+from shioenv.domain.runner import Runner, State
+from shioenv.execution.job import Executor, NumberedJob, Tell, silent
+from shioenv.execution.local import LocalExecutor
+from shioenv.grammar.coverage import coverage
+from shioenv.grammar.library import PAPER, load_grammars
+from shioenv.grammar.misuse import is_misuse
+from shioenv.grammar.parse import InputParser
+from shioenv.grammar.symbols import count as size_of
+from shioenv.synthesis.drawing import Drawing
+from shioenv.synthesis.sample import sample
+from shioenv.synthesis.traces import Sample
+from shioenv.system.store import System, find_system
+from shioenv.text import count
+from shioenv_eval.report.tables import Table, grouped
+
+COMMANDS, NONTERMINALS, PRODUCTIONS = 86, 803, 6222
+"""The paper's grammars (Table of Appendix C), by its own counting rule."""
+
+MISUSE, MISUSE_OF_A_COMMAND, EXIT_0, SPEED = 0.03, 0.10, 0.75, 5000
+"""Goals: misuse at most, overall and of a command; exit code 0 at least; inputs a second at least.
+
+The first three are shares of inputs; inputs a second are drawn on one core.
+"""
+
+JUDGED = 100
+"""Inputs of a command from which on its share of misuse is judged; below, the share is chance."""
+
+BATCH = 500
+"""Inputs that a process parses back as one task."""
+
+JUDGED_CHARACTERS = 4096
+"""Characters of an output that are judged, at most: messages stand at its beginning or end."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndCounts:
+    """How executed inputs ended."""
+
+    inputs: int = 0
+    misuse: int = 0
+    """Inputs that failed as misuse (`shioenv.grammar.misuse`)."""
+    exit_0: int = 0
+    timed_out: int = 0
+
+    def __add__(self, other: EndCounts) -> EndCounts:
+        return EndCounts(*map(operator.add, astuple(self), astuple(other)))
+
+    @property
+    def misuse_share(self) -> float:
+        """The share of misuse among the inputs; 0 where there are no inputs."""
+        return self.misuse / max(1, self.inputs)
+
+    @property
+    def exit_0_share(self) -> float:
+        """The share of exit code 0 among the inputs; 0 where there are no inputs."""
+        return self.exit_0 / max(1, self.inputs)
+
+    def to_json(self) -> dict[str, Any]:
+        """The numbers for programs, shares included."""
+        shares = {name: round(getattr(self, name), 5) for name in ("misuse_share", "exit_0_share")}
+        return {**asdict(self), **shares}
+
+
+def ended(exit_code: int, output: str, *, timed_out: bool = False) -> EndCounts:
+    """How one input ended; of a long output the first and the last 2,048 characters are judged."""
+    if len(output) > JUDGED_CHARACTERS:
+        half = JUDGED_CHARACTERS // 2
+        output = f"{output[:half]}\n{output[-half:]}"
+    return EndCounts(1, int(is_misuse(exit_code, output)), int(exit_code == 0), int(timed_out))
+
+
+def tried(runner: Runner, task: tuple[int, Sample]) -> tuple[str, EndCounts]:
+    """Executes a sample once: the name of its first command's grammar, and how the input ended."""
+    _, sample = task
+    behavior = runner.run(sample.input.text, State(cwd=sample.cwd))
+    how = ended(behavior.exit_code, behavior.text, timed_out=behavior.timed_out)
+    return sample.trace[0].grammar, how
+
+
+@dataclass(frozen=True, slots=True)
+class Endings:
+    """How the inputs of one sampler ended, together and by command."""
+
+    together: EndCounts
+    by_command: Mapping[str, EndCounts]
+
+    @classmethod
+    def of(cls, trials: Iterable[tuple[str, EndCounts]]) -> Self:
+        """The endings of executed inputs, each with the name of its grammar."""
+        groups = grouped(trials, operator.itemgetter(0))
+        by_command = {
+            name: sum((how for _, how in groups[name]), EndCounts()) for name in sorted(groups)
+        }
+        return cls(sum(by_command.values(), EndCounts()), by_command)
+
+    def worst(self, number: int | None = None) -> list[tuple[str, EndCounts]]:
+        """The `number` commands with the largest shares of misuse, the worst first; None: all."""
+        commands = self.by_command.items()
+        return sorted(commands, key=lambda item: (-item[1].misuse_share, item[0]))[:number]
+
+    def to_json(self) -> dict[str, Any]:
+        """The numbers for programs; `worst` are the ten worst commands."""
+        return {
+            "together": self.together.to_json(),
+            "worst": {command: how.to_json() for command, how in self.worst(10)},
+            "by_command": {command: how.to_json() for command, how in self.by_command.items()},
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class GrammarReport:
+    """Everything that was measured, and what it was measured on."""
+
+    date: date
+    system: str
+    system_digest: str
+    seed: int
+    commands: int
+    nonterminals: int
+    productions: int
+    documented: int
+    """Options that the system's help texts name."""
+    missing: int
+    unknown: int
+    excused: int
+    gcs: Endings
+    ucs: Endings
+    speed: float
+    """GCS inputs drawn per second on one core, not executed."""
+    parsed_back: int
+    """GCS inputs whose text was parsed again."""
+    parsed_otherwise: int
+    """GCS inputs among these that gave other arguments."""
+
+    def goals(self) -> Iterator[tuple[str, str, str, bool]]:
+        """For each goal: what is measured, the goal, the measured value, whether it is reached."""
+        gcs, ucs = self.gcs.together, self.ucs.together
+        judged = [(name, how) for name, how in self.gcs.worst() if how.inputs >= JUDGED]
+        sizes = self.commands, self.nonterminals, self.productions
+        yield (
+            "commands / nonterminals / productions",
+            f"{COMMANDS} / > {NONTERMINALS} / > {PRODUCTIONS:,}",
+            " / ".join(f"{size:,}" for size in sizes),
+            all(map(operator.ge, sizes, (COMMANDS, NONTERMINALS + 1, PRODUCTIONS + 1))),
+        )
+        yield (
+            "options missing or unknown against `--help`, without a stated reason",
+            "0 / 0",
+            f"{self.missing} / {self.unknown}, of {self.documented:,} documented "
+            f"({self.excused} excused)",
+            not (self.missing or self.unknown),
+        )
+        misuse, most = gcs.misuse_share, f"at most {MISUSE:.0%} overall"
+        measured = f"{misuse:.2%} of {gcs.inputs:,}"
+        yield "GCS inputs that fail as misuse", most, measured, misuse <= MISUSE
+        misuse, measured = 0.0, f"not judged: no command has {JUDGED} inputs"
+        for name, how in judged[:1]:
+            misuse = how.misuse_share
+            measured = f"{misuse:.1%} (`{name}`, of {how.inputs})"
+        most = f"at most {MISUSE_OF_A_COMMAND:.0%}"
+        yield "… of the worst command", most, measured, misuse <= MISUSE_OF_A_COMMAND
+        done = gcs.exit_0_share
+        yield "GCS inputs that exit 0", f"at least {EXIT_0:.0%}", f"{done:.1%}", done >= EXIT_0
+        measured = f"{ucs.misuse_share:.1%} of {ucs.inputs:,}; exit 0: {ucs.exit_0_share:.1%}"
+        yield "UCS inputs that fail as misuse", "reported", measured, True
+        what = "GCS inputs drawn a second on one core, not executed"
+        yield what, f"at least {SPEED:,}", f"{self.speed:,.0f}", self.speed >= SPEED
+        what = "GCS inputs that parse back to their own arguments"
+        measured = f"{self.parsed_back - self.parsed_otherwise:,} of {self.parsed_back:,}"
+        yield what, "100%", measured, not self.parsed_otherwise
+
+    @property
+    def reached(self) -> bool:
+        """Whether every goal is reached."""
+        return all(reached for *_, reached in self.goals())
+
+    def to_json(self) -> dict[str, Any]:
+        """The report for programs, shares included."""
+        document = {**asdict(self), "date": self.date.isoformat(), "reached": self.reached}
+        return {**document, "gcs": self.gcs.to_json(), "ucs": self.ucs.to_json()}
+
+
+def grammar_report(
+    *,
+    inputs: int = 20_000,
+    ucs_inputs: int = 5_000,
+    round_trip: int = 100_000,
+    seed: int = 0,
+    system: str | None = None,
+    executor: Executor | None = None,
+    tell: Tell = silent,
+) -> GrammarReport:
+    """The shipped grammars measured on a built system: counted, executed, parsed back.
+
+    Every input is a single command. `inputs` of GCS and `ucs_inputs` of UCS are executed, and
+    `round_trip` of GCS are parsed back. Deterministic in `seed` but for speed, date, and what is
+    volatile. With the defaults it takes about four minutes. `tell` is told what is being done.
+    Errors: those of `find_system`, `open_sandbox`.
+    """
+    built = find_system(system)
+    executor = executor or LocalExecutor()
+    grammars = load_grammars(versions=built.versions)
+    size = size_of(grammars)
+    tell("options: comparing with the system's help texts")
+    with open_sandbox(built) as sandbox:
+        covered = [coverage(grammar, lambda text: sandbox.run(text).text) for grammar in grammars]
+    tell(f"parsing back {round_trip:,} inputs")
+    stream = _stream("gcs", built, seed, max(round_trip, inputs))
+    started = time.process_time()
+    drawn = list(stream)
+    speed = len(drawn) / (time.process_time() - started)
+    otherwise = _parsed_otherwise(drawn[:round_trip], executor)
+    job = NumberedJob(tried, system=system or built.name, what="input")
+
+    def endings(sampler: str, samples: Sequence[Sample]) -> Endings:
+        tell(f"executing {len(samples):,} inputs of {sampler}")
+        with executor:
+            return Endings.of(trial for _, trial in executor.map(job, enumerate(samples)))
+
+    return GrammarReport(
+        date=datetime.now(UTC).date(),
+        system=built.name,
+        system_digest=built.digest,
+        seed=seed,
+        commands=len(grammars),
+        nonterminals=size.nonterminals,
+        productions=size.productions,
+        documented=sum(options.documented for options in covered),
+        missing=sum(len(options.missing) for options in covered),
+        unknown=sum(len(options.unknown) for options in covered),
+        excused=sum(len(options.excused) for options in covered),
+        gcs=endings("gcs", drawn[:inputs]),
+        ucs=endings("ucs", list(_stream("ucs", built, seed, ucs_inputs))),
+        speed=speed,
+        parsed_back=min(round_trip, len(drawn)),
+        parsed_otherwise=otherwise,
+    )
+
+
+def _stream(sampler: str, system: System, seed: int, number: int) -> Iterator[Sample]:
+    drawing = Drawing(
+        sampler=sampler, policy="paper", seed=seed, commands=("all",), composite_share=0.0
+    )
+    return islice(sample(drawing, system=system), number)
+
+
+def _parsed_otherwise(samples: list[Sample], executor: Executor) -> int:
+    """How many of the samples' texts parse to other arguments than those that were sampled."""
+    shown = [sample.input.input_args for sample in samples]
+    batches = [shown[start : start + BATCH] for start in range(0, len(shown), BATCH)]
+    with executor:
+        return sum(n for _, n in executor.map(NumberedJob(_otherwise), enumerate(batches)))
+
+
+def _otherwise(lane: object, task: tuple[int, list[list[str]]]) -> int:
+    inputs = [Input.from_marked(input_args) for input_args in task[1]]
+    return sum(_parser().parse(shell_input.text) != shell_input for shell_input in inputs)
+
+
+@cache
+def _parser() -> InputParser:
+    return InputParser(load_grammars())
+
+
+def page(report: GrammarReport) -> str:
+    """The page `docs/grammars.md` as Markdown, ended by a newline."""
+    lines = [
+        "# The grammars, measured",
+        "",
+        f"Made by `make grammars-report` on {report.date.isoformat()}, on the system "
+        f"`{report.system}` (digest `{report.system_digest}`), seed {report.seed}.",
+        f"{report.gcs.together.inputs:,} single-command inputs of `gcs` and "
+        f"{report.ucs.together.inputs:,} of `ucs` were executed once each.",
+        "",
+        "| | must | measured | |",
+        "|---|---|---|---|",
+    ]
+    for what, must, measured, reached in report.goals():
+        mark = "" if must == "reported" else "yes" if reached else "**no**"
+        lines.append(f"| {what} | {must} | {measured} | {mark} |")
+    lines += [
+        "",
+        "*Misuse* is a failed input (exit code not 0) whose output complains about the command",
+        "line as typed: an unknown or clashing option, a missing or extra operand, an argument",
+        "that is not written as the program reads it. A missing file, no permission or a refused",
+        "connection is none. The messages are listed in",
+        "`packages/shioenv/src/shioenv/grammar/misuse.py`. Options are compared as the "
+        "[reference](reference/grammar-format.md#coverage) says.",
+        "",
+    ]
+    rows = []
+    for command, of_gcs in report.gcs.worst():
+        cells = [f"`{command}`", "paper" if command in PAPER else "all"]
+        for how in (of_gcs, report.ucs.by_command.get(command, EndCounts())):
+            cells += [count(how.inputs), f"{how.misuse_share:.1%}", f"{how.exit_0_share:.1%}"]
+        rows.append(cells)
+    by_command = Table(
+        "By command",
+        "The worst first. The set `paper` holds the paper's 86; `all` holds these and the rest. "
+        "UCS fills option slots with every command's options, which most programs "
+        "refuse.",
+        ("command", "set", "GCS inputs", "misuse", "exit 0", "UCS inputs", "misuse", "exit 0"),
+        rows,
+    )
+    return "\n".join([*lines, by_command.markdown])

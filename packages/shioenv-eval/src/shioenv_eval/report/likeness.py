@@ -1,0 +1,377 @@
+"""How much drawn inputs are like those that people write, for any list of people's inputs."""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+from shioenv.bash.words import split_words
+from shioenv.domain.inputs import DUPLICATIONS, REDIRECTIONS, Input, Role
+from shioenv.grammar.describe import ArgumentKind, DescribedSegment, Describer, Description
+from shioenv.grammar.parse import InputParser
+from shioenv.grammar.spelling import SHOWN, plain
+from shioenv.grammar.symbols import Grammar
+from shioenv.synthesis.drawing import Drawing
+from shioenv.synthesis.sample import grammars_on, sample
+from shioenv.synthesis.usage import Usage, count_usage, operands, option_names, shipped_usage
+from shioenv.system.store import find_system
+from shioenv_eval.report.tables import Table
+
+_NUMBER = re.compile(r"[+-]?\d+([.,-]\d*)*[a-zA-Z%]?")
+_CLUSTER = re.compile(r"-([A-Za-z]+)(\d*)")
+_COUNT = re.compile(r"-(?=\d+[A-Za-z])\d+([A-Za-z]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A part of a whole."""
+
+    part: int
+    whole: int
+
+    @property
+    def share(self) -> float:
+        """The part divided by the whole; 0 where the whole is 0."""
+        return self.part / self.whole if self.whole else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Derivable:
+    """How much of a list of inputs the grammars derive: options, operands and whole commands.
+
+    Only commands that have a grammar count; `inputs` are all inputs of the list.
+    """
+
+    inputs: int
+    options: Share
+    operands: Share
+    commands: Share
+
+
+@dataclass(frozen=True, slots=True)
+class Likeness:
+    """Drawn inputs beside those of people.
+
+    `options` and `operands` are means per command. `repeated` are the commands that repeat an
+    option, among the commands with two or more options. `repeated_in_vain` are the commands among
+    these that repeat an option that their program takes once.
+
+    `option_sets`, `option_sets_given_utility`, `utilities` and `operators` are distances to a table
+    of usage: Jensen-Shannon divergences in bits, 0 to 1. `option_sets` counts an option set
+    together with its utility. `option_sets_given_utility` is the mean over utilities, weighed by
+    how often people call each.
+
+    `normal_forms` are the normal forms that were drawn, among those of people's inputs of one
+    command.
+    """
+
+    drawn: int
+    options: float
+    operands: float
+    repeated: Share
+    repeated_in_vain: Share
+    option_sets: float
+    option_sets_given_utility: float
+    utilities: float
+    operators: float
+    normal_forms: Share
+
+    def to_json(self) -> dict[str, object]:
+        """The numbers as JSON values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A list of people's inputs beside what policies draw.
+
+    `means` are people's own options and operands per command. `milliseconds` is, by policy, the
+    processor time in milliseconds that drawing an input took. The first input is not counted, since
+    grammars are read for it.
+    """
+
+    derivable: Derivable
+    means: tuple[float, float]
+    policies: Mapping[str, Likeness]
+    milliseconds: Mapping[str, float]
+
+    def rows(self) -> Iterator[tuple[str, list[str]]]:
+        """The rows of the comparison: what is compared, and the number of each policy."""
+        made = self.policies.values()
+        options, operands = self.means
+        yield (
+            f"options per command (people: {options:.2f})",
+            [f"{one.options:.2f}" for one in made],
+        )
+        yield (
+            f"operands per command (people: {operands:.2f})",
+            [f"{one.operands:.2f}" for one in made],
+        )
+        yield "repeat an option, of 2 or more", [f"{one.repeated.share:.1%}" for one in made]
+        yield "… that is taken once", [f"{one.repeated_in_vain.share:.1%}" for one in made]
+        yield "divergence of option sets, bits", [f"{one.option_sets:.3f}" for one in made]
+        yield "… given the utility", [f"{one.option_sets_given_utility:.3f}" for one in made]
+        yield "divergence of utilities, bits", [f"{one.utilities:.3f}" for one in made]
+        yield "divergence of operators, bits", [f"{one.operators:.3f}" for one in made]
+        forms = next(iter(made)).normal_forms.whole
+        yield f"normal forms reached, of {forms}", [str(one.normal_forms.part) for one in made]
+        yield "drawing an input, ms", [f"{self.milliseconds[name]:.2f}" for name in self.policies]
+
+    def shares(self) -> Iterator[tuple[str, Share]]:
+        """The shares of people's inputs that the grammars derive, each with its name."""
+        yield "options", self.derivable.options
+        yield "operands", self.derivable.operands
+        yield "commands", self.derivable.commands
+
+    def markdown(self, source: str) -> str:
+        """The comparison as a part of the grammars' page; `source` says what was compared."""
+        table = Table(
+            "Beside what people write",
+            f"{source} What reading draws shows, the [kinds](design/kinds.md#measured) tell.",
+            ("", *(f"`{name}`" for name in self.policies)),
+            [(label, *cells) for label, cells in self.rows()],
+        )
+        derived = Table(
+            "What people write and the grammars derive",
+            "On the system, names of files and users included.",
+            ("", "derived", "of", "share"),
+            [
+                (label, f"{one.part:,}", f"{one.whole:,}", f"{one.share:.1%}")
+                for label, one in self.shares()
+            ],
+        )
+        return f"{table.markdown}\n{derived.markdown}"
+
+    def to_json(self) -> dict[str, object]:
+        """The numbers as JSON values."""
+        return {
+            "derivable": asdict(self.derivable),
+            "means": {"options": self.means[0], "operands": self.means[1]},
+            "policies": {name: one.to_json() for name, one in self.policies.items()},
+            "milliseconds": dict(self.milliseconds),
+        }
+
+
+COMPARED = ("mixed", "people", "paper")
+"""The policies that are compared."""
+
+
+def compare(
+    texts: Sequence[str],
+    *,
+    draws: int,
+    seed: int = 0,
+    system: str | None = None,
+    policies: Sequence[str] = COMPARED,
+) -> Comparison:
+    """People's inputs beside what the policies draw on a built system, by the shipped usage table.
+
+    `draws` inputs are drawn by each policy, at least one; nothing is executed. Errors: those of
+    `find_system` and of `sample`.
+    """
+    built = find_system(system)
+    grammars = grammars_on(built)
+    describer, parser = Describer(grammars), InputParser(grammars)
+    theirs = [describer.describe(text) for text in texts]
+    forms = normal_forms(texts, parser)
+    segments = [one for each in theirs for one in each.segments if one.grammar]
+    commands = max(1, len(segments))
+    made, milliseconds = {}, {}
+    for policy in policies:
+        stream = sample(Drawing(policy=policy, seed=seed), system=built, count=draws)
+        inputs = [next(stream).input]
+        began = time.process_time()
+        inputs += [one.input for one in stream]
+        milliseconds[policy] = 1000 * (time.process_time() - began) / max(1, draws - 1)
+        made[policy] = likeness(inputs, describer, grammars, shipped_usage(), forms)
+    return Comparison(
+        derivable=derivable(theirs),
+        means=(
+            sum(len(list(option_names(one))) for one in segments) / commands,
+            sum(len(list(operands(one.arguments))) for one in segments) / commands,
+        ),
+        policies=made,
+        milliseconds=milliseconds,
+    )
+
+
+def derivable(descriptions: Iterable[Description]) -> Derivable:
+    """How much of the described inputs the describer's grammars derive."""
+    counts: Counter[str] = Counter()
+    for description in descriptions:
+        counts["inputs"] += 1
+        for segment in description.segments:
+            if segment.grammar is None:
+                continue
+            counts["commands"] += 1
+            counts["commands derived"] += segment.derivable
+            for argument in segment.arguments:
+                kind = (
+                    "options"
+                    if argument.kind in {ArgumentKind.OPTION, ArgumentKind.CLUSTER}
+                    else "operands"
+                )
+                counts[kind] += 1
+                counts[f"{kind} derived"] += argument.derivable
+
+    def share(kind: str) -> Share:
+        return Share(counts[f"{kind} derived"], counts[kind])
+
+    return Derivable(counts["inputs"], share("options"), share("operands"), share("commands"))
+
+
+def likeness(
+    drawn: Sequence[Input],
+    describer: Describer,
+    grammars: Iterable[Grammar],
+    usage: Usage,
+    forms: frozenset[str],
+) -> Likeness:
+    """How like people's inputs the drawn inputs are: their table of usage and their normal forms.
+
+    `drawn` holds at least one command that has a grammar.
+    """
+    descriptions = [describer.describe(shell_input.text) for shell_input in drawn]
+    known = {grammar.name: grammar for grammar in grammars}
+    segments = [segment for each in descriptions for segment in each.segments if segment.grammar]
+    names = [list(option_names(segment)) for segment in segments]
+    several = [
+        (segment, options)
+        for segment, options in zip(segments, names, strict=True)
+        if len(options) > 1
+    ]
+    ours = count_usage(descriptions, "")
+    reached = {normal_form(shell_input) for shell_input in drawn} & forms
+    return Likeness(
+        drawn=len(drawn),
+        options=sum(map(len, names)) / len(segments),
+        operands=sum(len(list(operands(one.arguments))) for one in segments) / len(segments),
+        repeated=Share(sum(len(set(each)) < len(each) for _, each in several), len(several)),
+        repeated_in_vain=Share(
+            sum(_in_vain(known[one.grammar or ""], one, each) for one, each in several),
+            len(several),
+        ),
+        option_sets=divergence(_sets(ours), _sets(usage)),
+        option_sets_given_utility=_given_utility(ours, usage),
+        utilities=divergence(ours.utilities, usage.utilities),
+        operators=divergence(_operators(ours), _operators(usage)),
+        normal_forms=Share(len(reached), len(forms)),
+    )
+
+
+def _in_vain(grammar: Grammar, segment: DescribedSegment, options: Sequence[str]) -> bool:
+    """Whether a command repeats an option, in whatever form, that its program takes once."""
+    line = {name: spec.names for spec in grammar.options for name in spec.names}
+    repeats = {name for spec in grammar.options if spec.repeats for name in spec.names}
+    once = [line.get(name, (name,)) for name in options if name not in repeats]
+    return len(set(once)) < len(once)
+
+
+def _sets(usage: Usage) -> Mapping[str, float]:
+    return {
+        f"{name}: {options}": count
+        for name, of_command in usage.by_command.items()
+        for options, count in of_command.option_sets.items()
+    }
+
+
+def _given_utility(ours: Usage, theirs: Usage) -> float:
+    total = weight = 0.0
+    for name, count in theirs.utilities.items():
+        known = ours.by_command.get(name)
+        wanted = theirs.by_command.get(name)
+        if known is not None and wanted is not None and wanted.option_sets:
+            total += count * divergence(known.option_sets, wanted.option_sets)
+            weight += count
+    return total / weight if weight else 0.0
+
+
+def _operators(usage: Usage) -> Mapping[str, float]:
+    counts: Counter[str] = Counter()
+    for shape, count in usage.shapes.items():
+        for part in shape.split(" "):
+            if not part[0].isalpha():
+                counts[part] += count  # type: ignore[assignment]
+    return counts
+
+
+def divergence(first: Mapping[str, float], second: Mapping[str, float]) -> float:
+    """The Jensen-Shannon divergence of two distributions given as counts, in bits: 0 to 1.
+
+    1 where one of them has no counts.
+    """
+    totals = sum(first.values()), sum(second.values())
+    if not all(totals):
+        return 1.0
+    bits = 0.0
+    for name in first.keys() | second.keys():
+        p, q = first.get(name, 0.0) / totals[0], second.get(name, 0.0) / totals[1]
+        middle = (p + q) / 2
+        bits += sum(x / 2 * math.log2(x / middle) for x in (p, q) if x)
+    return bits
+
+
+def normal_forms(texts: Iterable[str], parser: InputParser) -> frozenset[str]:
+    """The normal forms of those texts that are inputs of one command without operators."""
+    inputs = (parser.parse(text) for text in texts)
+    return frozenset(normal_form(one) for one in inputs if not one.operators)
+
+
+def normal_form(shell_input: Input) -> str:
+    """An input reduced to its commands, options and operators; numbers are N, other words A.
+
+    The letters of a cluster are sorted, but for `find`. Several A in a row are one A. A variable
+    set before a command is `X=`.
+    """
+    parts: list[str] = []
+    words: list[str] = []
+    command = ""
+    for token in shell_input.tokens:
+        if token.role is Role.ARGUMENT and (token.argument.joins_left and words):
+            words[-1] += token.argument.text
+            continue
+        if token.role is Role.ARGUMENT:
+            words.append(token.argument.text)
+            continue
+        parts += _forms(words, command)
+        words = []
+        text = token.argument.text
+        if token.role is Role.COMMAND:
+            pieces = split_words(text)
+            command = pieces[-1].rpartition("/")[2] if pieces else ""
+            parts += ["X=" for _ in pieces[:-1]]
+            parts.append(command)
+        elif token.role is Role.OPERATOR:
+            redirects = text in REDIRECTIONS or text in DUPLICATIONS
+            parts.append(re.sub(r"^[0-9]+|[0-9]+$", "", text) if redirects else text)
+    parts += _forms(words, command)
+    return " ".join(parts)
+
+
+def _forms(words: Iterable[str], command: str) -> Iterator[str]:
+    before = ""
+    for argument in words:
+        for word in split_words(argument):
+            form = _form(plain(word).translate(SHOWN), command)
+            if form != "A" or before != "A":
+                yield form
+            before = form
+
+
+def _form(word: str, command: str) -> str:
+    if re.match(r"--[a-zA-Z]", word):
+        return re.sub(r"=.*", "=V", word, flags=re.DOTALL)
+    if match := _CLUSTER.fullmatch(word) or _COUNT.fullmatch(word):
+        letters = match[1] if command == "find" else "".join(sorted(match[1]))
+        return f"-{letters}{' N' if re.search(r'[0-9]', word) else ''}"
+    if re.fullmatch(r"-\d+", word):
+        return "-N"
+    if re.match(r"-[A-Za-z].", word):
+        return f"{word[:2]} {'N' if re.fullmatch(r'[0-9,-]+', word[2:]) else 'A'}"
+    if word.startswith("-") and len(word) > 1:
+        return re.sub(r"\d+", "N", word[:3])
+    return "N" if _NUMBER.fullmatch(word) else "A"

@@ -1,0 +1,174 @@
+"""The page of a dataset: one file with its style, script, charts and samples inside."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from shioenv.dataset.manifest import Manifest, read_manifest
+from shioenv.dataset.read import read_records
+from shioenv.dataset.stats import Statistics, statistics_of
+from shioenv.domain.record import Record
+from shioenv.errors import UsageError
+from shioenv.files.durable import atomic_write, storage_errors
+from shioenv.text import count
+from shioenv_eval.report.drawing import DARK, require_libraries
+from shioenv_eval.report.samples import SAID_BY_FLAGS, Samples
+from shioenv_eval.report.tables import Table
+from shioenv_eval.report.template import rendered
+
+ORIGINS = {
+    "generate": "Each was written by the grammars, executed on a pristine system, and scored.",
+    "filter": "They were selected from another dataset.",
+    "merge": "They were put together from several datasets.",
+    "commands": "They come from a list; each was executed on a pristine system, and scored.",
+    "records": "They were exported from a dataset; what its manifest said was not.",
+    "released": "They were executed and scored elsewhere, and are shown as they were released.",
+}
+"""Sentences about how a dataset came about, by the kind of its origin."""
+
+FILE = "report.html"
+"""What the page is called in the dataset's directory."""
+
+LIBRARIES = ("altair", "jinja2", "vl_convert")
+"""The libraries that the page is made with, from the extra `report`."""
+
+
+def write_report(
+    directory: str | Path,
+    file: str | Path | None = None,
+    *,
+    report: Callable[[int, int], None] = lambda done, total: None,
+) -> Statistics:
+    """Writes the page of a dataset, and returns the dataset's numbers.
+
+    `file` is where the page is written; None: `report.html` in the dataset's directory. The file is
+    written whole or not at all. Equal datasets give equal bytes with the same versions of the
+    libraries and the same fonts. `report` is told how many records are read, and of how many.
+
+    Errors: those of `collect`. MissingExtraError where the extra is not installed. UsageError for a
+    directory in the file's place. DatasetStorageError where the file cannot be written.
+    """
+    require_libraries("a report", "report", *LIBRARIES)
+    path = Path(directory) / FILE if file is None else Path(file)
+    if path.is_dir():
+        raise UsageError(f"{path} is a directory", hint=f"name the page: {path / FILE}")
+    manifest, statistics, samples = collect(directory, report=report)
+    content = page(manifest, statistics, samples).encode()
+    with storage_errors(path):
+        atomic_write(path, content)
+    return statistics
+
+
+def collect(
+    directory: str | Path, *, report: Callable[[int, int], None] = lambda done, total: None
+) -> tuple[Manifest, Statistics, Samples]:
+    """Everything that the page is made of, from one pass over the finished records.
+
+    `report` is told after each record how many are read, and of how many. Errors: those of
+    `read_manifest`, and of `read_records` with `check`.
+    """
+    manifest, samples = read_manifest(directory), Samples()
+
+    def passing() -> Iterator[Record]:
+        for number, record in enumerate(read_records(directory, check=True, unfinished=True), 1):
+            samples.add(record)
+            report(number, manifest.count)
+            yield record
+
+    return manifest, statistics_of(passing(), manifest.plan), samples
+
+
+def page(manifest: Manifest, statistics: Statistics, samples: Samples) -> str:
+    """The page's HTML. The page loads nothing; a policy admits its own style and script only."""
+    from markupsafe import Markup
+
+    from shioenv_eval.report.charts import figures
+
+    drawing = manifest.plan.drawing
+    chosen = samples.chosen()
+    return rendered(
+        __package__,
+        style=dark_charts(),
+        title=f"ShIOEnv dataset: {drawing.sampler}, seed {drawing.seed}",
+        data=Markup("[" + ",\n".join(chosen.texts) + "]"),
+        n_samples=len(chosen.texts),
+        every_pair=chosen.every_pair,
+        figures=figures(statistics),
+        manifest=manifest,
+        plan=manifest.plan,
+        stats=statistics,
+        reached={name: n for name, n in statistics.limits_hit.items() if name not in SAID_BY_FLAGS},
+        facts=facts(manifest, statistics.records),
+        tables=tables(manifest),
+        origin=ORIGINS.get(_origin(manifest).get("kind", "generate"), ""),
+    )
+
+
+def facts(manifest: Manifest, records: int) -> dict[str, str]:
+    """What the manifest says, for people, and how many records there are.
+
+    Facts that are not known are left out.
+    """
+    plan, shards = manifest.plan, len(manifest.shards)
+    drawing, scoring = plan.drawing, plan.scoring
+    most = scoring.process_budget if scoring else 0
+    bound = f" that start at most {count(most)} processes" if most else ""
+    said = {
+        "records": f"{count(records)} of {count(manifest.count)} wanted, "
+        f"in {count(shards)} shard{'s' * (shards != 1)}",
+        "sampler": f"{drawing.sampler}, policy {drawing.policy}, seed {drawing.seed}",
+        **{
+            f"origin: {key}": value if isinstance(value, str) else json.dumps(value)
+            for key, value in _origin(manifest).items()
+        },
+        "score": ""
+        if scoring is None
+        else f"none: inputs were executed alone, {scoring.noise_runs} times"
+        if not scoring.budget
+        else f"at most {count(scoring.budget)} sub-inputs of each input{bound}, "
+        f"{scoring.noise_runs} noise runs; {count(manifest.executions)} executions in all",
+        "inputs": f"at most {drawing.horizon} arguments a command and {drawing.max_segments} "
+        f"commands, {drawing.composite_share:.0%} of draws composed of several",
+        "grammars": f"{len(drawing.commands)}: {', '.join(drawing.commands)}"
+        if drawing.commands
+        else "",
+        "start directories": ", ".join(drawing.start_directories),
+        "system": f"{plan.system}, {len(plan.packages)} packages"
+        + (f", bash {plan.packages['bash']}" if "bash" in plan.packages else ""),
+        "system digest": plan.system_digest,
+        "grammar digest": plan.grammar_digest,
+        "made with": f"shioenv {plan.version}",
+        "host kernels": ", ".join(manifest.kernels),
+        "host layers": ", ".join(manifest.layers),
+    }
+    return {name: value for name, value in said.items() if value}
+
+
+def tables(manifest: Manifest) -> list[Table]:
+    """The limits of every execution, and the packages of the system; only tables with rows."""
+    bounds = manifest.plan.to_json()["limits"] or {}
+    limits = [(name.replace("_", " "), str(value)) for name, value in bounds.items()]
+    packages = sorted(manifest.plan.packages.items())
+    known = (
+        Table("Limits of every execution", "", ("limit", "value"), limits),
+        Table("Packages of the system", "", ("package", "version"), packages),
+    )
+    return [table for table in known if table.rows]
+
+
+def _origin(manifest: Manifest) -> dict[str, Any]:
+    """Where the inputs are from; empty where a sampler drew them here."""
+    return dict(manifest.plan.to_json().get("origin") or {})
+
+
+def dark_charts() -> str:
+    """The style that gives charts the colours of `DARK` on a dark page."""
+    rules: list[Any] = [
+        f'svg [{part}="{light}"] {{ {part}: {dark}; }}'
+        for light, dark in DARK.items()
+        for part in ("fill", "stroke")
+    ]
+    return "@media (prefers-color-scheme: dark) {\n" + "\n".join(rules) + "\n}\n"

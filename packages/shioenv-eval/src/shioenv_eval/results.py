@@ -1,0 +1,196 @@
+"""How right predictors are: every metric for single, multi and all inputs, with intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+from shioenv.domain.predictor import PatchLevel
+from shioenv_eval.metrics import METRICS, Marks, Said, Status, mark
+from shioenv_eval.overlap import TrainedOn
+from shioenv_eval.statistics import Resampled
+from shioenv_eval.suite import Suite, SuiteCase
+from shioenv_eval.utilities import utilities
+
+GROUPS = ("single", "multi", "all")
+SHOWN = {
+    "em": "EM",
+    "em_masked": "masked",
+    "em_exit": "+exit",
+    "em_files": "files",
+    "em_output": "output",
+    "em_patch": "patch",
+    "exit_code": "exit",
+    "o_es": "O-ES",
+    "djs": "ΔJS",
+}
+"""Metrics of every table, with short headings."""
+COMPARED = ("em", "em_masked", "em_exit", "em_files", "em_output", "o_es", "djs", "djs_files")
+"""Metrics whose differences between predictors are told."""
+OWN_LEVEL = frozenset({"em", "em_masked", "em_exit", "djs"})
+"""The metrics of `COMPARED` that mean another thing at another patch level."""
+MACRO = ("em", "em_masked", "o_es")
+"""Metrics of which the mean over utilities is told as well."""
+DETERMINISTIC = ("em", "o_es", "djs")
+"""Metrics that are told over the inputs without anything volatile as well."""
+NO_ANSWERS = (Status.INVALID, Status.TIMED_OUT, Status.CRASHED)
+"""The statuses without an answer that no predictor intends; abstaining is intended."""
+FAILURES = (Status.ABSTAINED, *NO_ANSWERS)
+
+
+@dataclass(frozen=True)
+class JudgedPredictor:
+    """What one predictor said of a suite, and how right that was."""
+
+    name: str
+    """The predictor's name exactly as it was asked for, such as `memory:./dataset`."""
+    said: tuple[Said, ...]
+    """In the order of the suite's cases."""
+    marks: tuple[Marks, ...]
+    version: str = ""
+    level: PatchLevel = PatchLevel.FULL
+    training: TrainedOn | None = None
+    """Which cases the predictor was trained on; None where it does not name its training data."""
+
+
+def judged(
+    suite: Suite,
+    said: Sequence[Said],
+    name: str,
+    version: str = "",
+    level: PatchLevel = PatchLevel.FULL,
+    training: TrainedOn | None = None,
+) -> JudgedPredictor:
+    """The marks of what a predictor said of each of a suite's cases, in their order."""
+    marks = tuple(mark(case, one, level) for case, one in zip(suite.cases, said, strict=True))
+    return JudgedPredictor(name, tuple(said), marks, version, level, training)
+
+
+def results(suite: Suite, predictors: Sequence[JudgedPredictor]) -> dict[str, Any]:
+    """Everything that is told of an evaluation, for programs.
+
+    `predictors` holds for each name `version`, `patch_level` and the groups `single`, `multi` and
+    `all`. A group has `n` and its metrics as `[value, low, high]` (95%, by 1,000 resamples of
+    inputs). Predictors that count tokens have `tokens` and `cost`; those that name their training
+    data have `training`.
+
+    `differences` holds for each pair of predictors and each group the first's metrics less the
+    second's, on the same resamples. Metrics of `OWN_LEVEL` are compared only where both predictors
+    have the same level.
+    """
+    places = {
+        name: [
+            place for place, case in enumerate(suite.cases) if name in ("all", case.question.steps)
+        ]
+        for name in GROUPS
+    }
+    drawn = {name: Resampled(len(chosen)) for name, chosen in places.items()}
+    document: dict[str, Any] = {
+        "suite": {
+            "name": suite.head.name,
+            "digest": suite.head.digest,
+            "system": suite.head.system,
+            "system_digest": suite.head.system_digest,
+            "inputs": len(suite.cases),
+            "volatile": suite.volatile,
+        },
+        "predictors": {},
+        "differences": [],
+    }
+    means = {}
+    for one in predictors:
+        for name, chosen in places.items():
+            for metric in METRICS:
+                means[one.name, name, metric] = drawn[name].drawn(_values(one, chosen, metric))
+    for one in predictors:
+        groups = {}
+        for name, chosen in places.items():
+            own = {metric: means[one.name, name, metric].estimate for metric in METRICS}
+            groups[name] = {"n": len(chosen), **own, **_group(suite, one, chosen, drawn[name])}
+        document["predictors"][one.name] = {
+            "version": one.version,
+            "patch_level": one.level.value,
+            **groups,
+            **_tokens(one),
+            **_trained(one, len(suite.cases)),
+        }
+    for first, second in combinations(predictors, 2):
+        same = first.level is second.level
+        compared = [metric for metric in COMPARED if same or metric not in OWN_LEVEL]
+        document["differences"].append(
+            {"first": first.name, "second": second.name}
+            | {
+                name: {
+                    metric: means[first.name, name, metric].less(means[second.name, name, metric])
+                    for metric in compared
+                }
+                for name in GROUPS
+            }
+        )
+    return document
+
+
+def _tokens(one: JudgedPredictor) -> dict[str, Any]:
+    """The tokens that a model was asked and said, and their cost in dollars (None: no known price).
+
+    Empty for predictors that count no tokens.
+    """
+    asked, answered = (sum(said.tokens[side] for said in one.said) for side in (0, 1))
+    if not (asked or answered):
+        return {}
+    cost = round(sum(said.cost for said in one.said), 6) or None
+    return {"tokens": {"prompt": asked, "completion": answered}, "cost": cost}
+
+
+def _trained(one: JudgedPredictor, cases: int) -> dict[str, Any]:
+    """The shares of the suite that a predictor was trained on; empty where it does not say."""
+    if one.training is None:
+        return {}
+    shares = {name: len(getattr(one.training, name)) / cases for name in ("text", "form")}
+    rounded = {name: round(share, 4) for name, share in shares.items()}
+    return {"training": {"data": one.training.data, "inputs": one.training.inputs, **rounded}}
+
+
+def _group(
+    suite: Suite, one: JudgedPredictor, chosen: Sequence[int], drawn: Resampled
+) -> dict[str, Any]:
+    """What is told of a group of cases beside the plain metrics."""
+    cases = [suite.cases[place] for place in chosen]
+    said = [one.said[place] for place in chosen]
+    steady = [not case.mask.volatile for case in cases]
+    found: dict[str, Any] = {}
+    for name in DETERMINISTIC:
+        values = _values(one, chosen, name)
+        kept = [value if sure else None for value, sure in zip(values, steady, strict=True)]
+        found[f"{name}_deterministic"] = drawn.drawn(kept).estimate
+    if one.training is not None:
+        values = _values(one, chosen, "em")
+        for name, seen in (("text", one.training.text), ("form", one.training.form)):
+            pairs = zip(chosen, values, strict=True)
+            kept = [None if place in seen else value for place, value in pairs]
+            found[f"em_new_{name}"] = drawn.drawn(kept).estimate
+    groups = by_utility(cases)
+    found |= {f"{name}_macro": drawn.macro(_values(one, chosen, name), groups) for name in MACRO}
+    for status in FAILURES:
+        found[status.value] = drawn.drawn([float(each.status is status) for each in said]).estimate
+    times = [each.milliseconds for each in said]
+    found |= {f"ms_p{part}": drawn.percentile(times, part) for part in (50, 95)}
+    return found
+
+
+def by_utility(cases: Iterable[SuiteCase]) -> dict[str, list[int]]:
+    """For each utility, sorted by name, the places of the cases that call it.
+
+    A case may call several utilities.
+    """
+    found: dict[str, list[int]] = {}
+    for place, case in enumerate(cases):
+        for utility in utilities(case.question.input):
+            found.setdefault(utility, []).append(place)
+    return dict(sorted(found.items()))
+
+
+def _values(one: JudgedPredictor, chosen: Sequence[int], name: str) -> list[float | None]:
+    return [getattr(one.marks[place], name) for place in chosen]

@@ -1,0 +1,219 @@
+"""A suite: inputs with what they really did in several runs, and what of that varies.
+
+On disk a suite is JSON Lines: a head with the digest of inputs, system and settings, then a case a
+line.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from shioenv.dataset.questions import Question, question_of
+from shioenv.domain.answers import behavior_json, behavior_of
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.pointer import keys
+from shioenv.domain.runner import Pristine, State
+from shioenv.errors import AnswerError, PatchError, SuiteError
+from shioenv.files.documents import parse_json
+from shioenv.files.durable import atomic_write, storage_errors
+from shioenv.files.regular import LARGEST_LIST, read_regular
+from shioenv_eval.mask import Mask
+from shioenv_eval.patches import moves
+from shioenv_eval.utilities import utilities
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class SuiteCase:
+    """An input with its gold: what the machine did with the input."""
+
+    question: Question
+    runs: tuple[Behavior, ...]
+    """The behavior in each run, at least one, in the order of the runs."""
+    moved: Mapping[str, Any] = field(default_factory=dict)
+    """What lay at the paths that the runs' patches move from, by path."""
+
+    @cached_property
+    def gold(self) -> tuple[Behavior, ...]:
+        """The gold runs: the different behaviors of `runs`, each once."""
+        different: list[Behavior] = []
+        for run in self.runs:
+            if run not in different:
+                different.append(run)
+        return tuple(different)
+
+    @cached_property
+    def mask(self) -> Mask:
+        """What varies between the runs."""
+        return Mask.of(self.gold, self.moved)
+
+    def state(self, start: str, pristine: Pristine | None = None) -> State:
+        """The state that the input is asked in; `start` is the system's first start directory."""
+        cwd = self.question.cwd or start
+        return State(cwd=cwd, history=self.question.history, pristine=pristine)
+
+    def to_json(self) -> dict[str, Any]:
+        """The case as a line of a suite."""
+        return {
+            "question": self.question.to_json(),
+            "utilities": list(utilities(self.question.input)),
+            "gold": [behavior_json(behavior) for behavior in self.gold],
+            "runs": [self.gold.index(run) for run in self.runs],
+            "moved": dict(self.moved),
+            "mask": self.mask.to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any], number: int, source: str) -> SuiteCase:
+        """The case that `to_json` wrote; errors name the source and line. Errors: SuiteError."""
+        try:
+            gold = [behavior_of(behavior) for behavior in document["gold"]]
+            runs = tuple(gold[number] for number in document["runs"])
+            case = cls(question_of(document["question"], number, source), runs, document["moved"])
+        except (AnswerError, PatchError, KeyError, TypeError, IndexError) as error:
+            raise SuiteError(f"{source}:{number}: no case of a suite: {error}") from None
+        if not runs:
+            raise SuiteError(f"{source}:{number}: a case that was never run")
+        return case
+
+
+@dataclass(frozen=True)
+class Head:
+    """The first line of a suite: what its cases are from."""
+
+    name: str
+    """The name of the file that the inputs are from, or `public` and its halves."""
+    system: str
+    system_digest: str
+    start: str
+    """The system's first start directory, where inputs without a start directory begin."""
+    runs: int
+    """Runs of each input."""
+    seconds_apart: float
+    """Seconds between the first and the last run of an input, at least."""
+    limits: Mapping[str, Any]
+    """The `Limits` of every run, by name."""
+    digest: str = ""
+    """SHA-256 (hex) over inputs, system and settings: suites with equal digests ask the same."""
+    sha256: str = ""
+    """SHA-256 (hex) of the cases' lines; empty in a suite that was never written."""
+    schema: int = SCHEMA
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Cases, and the head that says what they are from."""
+
+    head: Head
+    cases: tuple[SuiteCase, ...]
+
+    @property
+    def volatile(self) -> int:
+        """How many inputs have anything that varies."""
+        return sum(case.mask.volatile for case in self.cases)
+
+    def stats(self) -> dict[str, Any]:
+        """Counts of the cases, by what they ask and did; behavior is that of the first run."""
+        cases = self.cases
+        steps = Counter(case.question.steps for case in cases)
+        channels = Counter(name for case in cases for name in case.mask.channels)
+        used = Counter(name for case in cases for name in utilities(case.question.input))
+        first = [case.runs[0] for case in cases]
+        return {
+            "name": self.head.name,
+            "system": self.head.system,
+            "digest": self.head.digest,
+            "inputs": len(cases),
+            "steps": {name: steps[name] for name in ("single", "multi")},
+            "kinds": dict(Counter(case.question.kind or "" for case in cases).most_common()),
+            "with_history": sum(bool(case.question.history) for case in cases),
+            "volatile": self.volatile,
+            "volatile_channels": dict(channels.most_common()),
+            "exit_0": sum(run.exit_code == 0 for run in first),
+            "nothing": sum(not run.exit_code and not run.output and not run.patch for run in first),
+            "with_patch": sum(bool(run.patch) for run in first),
+            "timed_out": sum(run.timed_out for run in first),
+            "utilities": dict(used.most_common()),
+        }
+
+
+def digest_of(questions: Sequence[Question], system_digest: str, settings: Any) -> str:
+    """The digest of a head: SHA-256 (hex) over questions, the system's digest and settings."""
+    asked = [question.to_json() for question in questions]
+    text = json.dumps([asked, system_digest, settings], sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def write_suite(suite: Suite, path: str | Path) -> None:
+    """Writes a suite whole or not at all. Errors: DatasetStorageError."""
+    head, body = _encoded(suite)
+    path = Path(path)
+    with storage_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        atomic_write(path, head + body)
+
+
+def _encoded(suite: Suite) -> tuple[bytes, bytes]:
+    body = b"".join(_line(case.to_json()) for case in suite.cases)
+    return _line({"suite": asdict(suite.head) | {"sha256": hashlib.sha256(body).hexdigest()}}), body
+
+
+def _line(document: Mapping[str, Any]) -> bytes:
+    text = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+    return text.encode("utf-8", "surrogatepass") + b"\n"
+
+
+def read_suite(path: str | Path) -> Suite:
+    """The suite that a file holds.
+
+    Errors: SuiteError where the file cannot be read, is no suite, was written with another schema,
+    or was changed since it was recorded.
+    """
+    try:
+        first, _, body = read_regular(path, LARGEST_LIST).partition(b"\n")
+    except OSError as error:
+        raise SuiteError(
+            f"{path} cannot be read: {error.strerror}", hint=_HINT, named=error
+        ) from None
+    try:
+        document = parse_json(first)["suite"]
+        if document["schema"] != SCHEMA:
+            raise SuiteError(f"{path} has schema {document['schema']}, not {SCHEMA}", hint=_HINT)
+        head = Head(**document)
+    except (ValueError, KeyError, TypeError):
+        raise SuiteError(f"{path} is no suite", hint=_HINT) from None
+    if hashlib.sha256(body).hexdigest() != head.sha256:
+        raise SuiteError(f"{path} was changed since it was recorded", hint=_HINT)
+    return Suite(head, tuple(_cases(body, str(path))))
+
+
+def _cases(body: bytes, source: str) -> Iterator[SuiteCase]:
+    for number, line in enumerate(body.splitlines(), 2):
+        try:
+            document = parse_json(line.decode("utf-8", "surrogatepass"))
+        except ValueError as error:
+            raise SuiteError(f"{source}:{number}: no case of a suite: {error}") from None
+        yield SuiteCase.from_json(document, number, source)
+
+
+def moved_in(runs: Sequence[Behavior], before: Mapping[str, Any]) -> dict[str, Any]:
+    """The values in a context's document at the paths that the runs' patches move from, by path."""
+    found: dict[str, Any] = {}
+    for run in runs:
+        for _, source, _ in moves(run.patch):
+            value: Any = before
+            for key in keys(source):
+                value = value.get(key) if isinstance(value, Mapping) else None
+            found[source] = value
+    return found
+
+
+_HINT = "shioenv suite record INPUTS --out SUITE makes one"

@@ -1,0 +1,1 @@
+"""The execution-free model: an interpreter of Bash, records, functions and rules."""

@@ -1,0 +1,1 @@
+"""Expansion, patterns, arithmetic and the other parts of an interpreter."""

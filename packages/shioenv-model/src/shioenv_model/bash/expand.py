@@ -1,0 +1,537 @@
+"""Words expanded as Bash's manual says.
+
+The order: braces, tildes, parameters, substitutions, arithmetic, splitting, path names, quotes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from shioenv.bash.read import Reader
+from shioenv.bash.words import ansi
+from shioenv.bash.words import quoted as quoted_word
+from shioenv.domain.runner import State
+from shioenv.domain.work import COPIED, spend
+from shioenv.errors import Abstained
+from shioenv_model.bash.arithmetic import Complaint, evaluate
+from shioenv_model.bash.arrays import Array
+from shioenv_model.bash.braces import braces
+from shioenv_model.bash.patterns import SPECIAL, escaped, is_pattern, matches, paths
+
+_PARAMETER = re.compile(r"([A-Za-z_]\w*|\d+|[?#@*$!-])(\[(?:[^][]|\[[^][]*\])+\])?", re.ASCII)
+_NAMED = re.compile(r"([A-Za-z_]\w*)(\[[^][]+\])?", re.ASCII)
+_ALL = re.compile(r"\$(?:@|\{!?(?:@|[A-Za-z_]\w*\[@\])[^}]*\})")
+"""What stands in double quotes for any number of words, none included."""
+_DEFAULT = re.compile(r"(:?)([-=+?])")
+_CASE = re.compile(r"(\^\^?|,,?|~~?)(.*)", re.DOTALL)
+_TILDE = re.compile(r"~([\w.+-]*)(?=/|$)", re.ASCII)
+_PLAIN_UNQUOTED = re.compile(r"[^\\'\"`$<>~:]+")
+_PLAIN_QUOTED = re.compile(r"[^\\`$]+")
+_GLOB_OPTIONS = ("nullglob", "failglob", "dotglob", "extglob", "nocaseglob", "globstar")
+_MOST_DIGITS = 18
+_FIELD = 10
+"""Steps that each word takes, however short it is."""
+
+
+class Scope(Protocol):
+    """What words are expanded against: files, variables, and programs that can be run."""
+
+    @property
+    def state(self) -> State:
+        """The state with the files and the shell's options."""
+        ...
+
+    @property
+    def arguments(self) -> Sequence[str]:
+        """The positional parameters, from `$1`."""
+        ...
+
+    def variable(self, name: str) -> str | None:
+        """The text of a variable or of `?`, `$`, `!`, `-`; None where it is unset.
+
+        `name[key]` is an element of an array. The name of an array alone is its first element.
+
+        Errors: Abstained where the text is not known.
+        """
+        ...
+
+    def array(self, name: str) -> Array | None:
+        """The elements of an array; None for a variable that is none. Errors: as `variable`."""
+        ...
+
+    def assign(self, name: str, value: str) -> None:
+        """Sets a variable, for `${x:=word}` and arithmetic; `name[key]` sets an element."""
+        ...
+
+    def substitute(self, source: str) -> str:
+        """What the program `source` prints, for `$(…)`, trailing newlines included."""
+        ...
+
+    def connect(self, source: str, *, reading: bool) -> str:
+        """The name of the pipe that `<(…)` (where `reading`) or `>(…)` stands for."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Segment:
+    """A piece of an expanded word; where `text` is None, `"$@"` separates two words."""
+
+    text: str | None
+    quoted: bool
+    splits: bool = False
+
+
+_BREAK = _Segment(None, quoted=True)
+
+
+LONGEST_REPLACED = 1_000
+"""Characters at most of a value in which a pattern is replaced.
+
+Every place of the value is tried with every end, so the work grows with the square."""
+
+
+class Expander:
+    """Expands words against a scope."""
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+
+    def fields(self, word: str) -> list[str]:
+        """The words that `word` stands for as an argument. Errors: Abstained."""
+        fields: list[str] = []
+        for one in braces(word):
+            found = list(self._fields(one))
+            spend(len(found))
+            fields += found
+        return fields
+
+    def text(self, word: str, *, assigned: bool = False) -> str:
+        """What a word stands for where the word is not split, as in `case`.
+
+        With `assigned`, the word is the value of a variable: tildes behind `:` are expanded too.
+        """
+        segments = self._word(word, assigned=assigned)
+        return "".join(" " if each.text is None else each.text for each in segments)
+
+    def pattern(self, word: str) -> str:
+        """The pattern that a word stands for. Quoted characters are escaped in it."""
+        return _pattern(self._word(word))
+
+    def document(self, text: str) -> str:
+        """The text of a here-document, expanded."""
+        segments = self._quoted(text, document=True)
+        return "".join(" " if each.text is None else each.text for each in segments)
+
+    def number(self, expression: str) -> int:
+        """What an arithmetic expression amounts to."""
+        text = self.document(expression.replace('"', ""))
+        return evaluate(text, self._scope.variable, self._scope.assign)
+
+    def _fields(self, word: str) -> Iterator[str]:
+        fields: list[list[_Segment]] = []
+        current: list[_Segment] | None = None
+        spend(_FIELD)
+        ifs = self._separators()
+        for segment in self._word(word):
+            if segment.text is None:
+                fields += [] if current is None else [current]
+                current = None
+            elif not segment.splits or not ifs:
+                if segment.text or segment.quoted:
+                    current = current or []
+                    current.append(segment)
+            else:
+                spend(len(segment.text))
+                for match in ifs.finditer(segment.text):
+                    text, mark = match.groups()
+                    if text:
+                        current = current or []
+                        current.append(_Segment(text, quoted=False))
+                    elif mark or current is not None:
+                        fields.append(current or [])
+                        current = None
+        if current is not None:
+            fields.append(current)
+        for field in fields:
+            yield from self._paths(field)
+
+    def _separators(self) -> re.Pattern[str] | None:
+        """The pattern that finds text (group 1), separators with their blanks (group 2) or blanks.
+
+        The variable `IFS` says which characters separate. None where none does.
+        """
+        value = self._scope.variable("IFS")
+        value = " \t\n" if value is None else value
+        if not value:
+            return None
+        blanks = "".join(each for each in value if each in " \t\n")
+        others = re.escape("".join(each for each in value if each not in " \t\n"))
+        blank = f"[{blanks}]" if blanks else "(?!)"
+        other = f"{blank}*[{others}]{blank}*" if others else "(?!)"
+        return re.compile(f"([^{re.escape(value)}]+)|({other})|{blank}+")
+
+    def _paths(self, field: list[_Segment]) -> list[str]:
+        text = "".join(each.text or "" for each in field)
+        settings = self._scope.state.before.document["settings"]
+        if not SPECIAL & set(text) or settings.get("-o noglob"):
+            return [text]
+        pattern = _pattern(field)
+        if not is_pattern(pattern):
+            return [text]
+        options = self._scope.state.before.document["shell_options"]
+        for option in _GLOB_OPTIONS:
+            if options.get(option):
+                raise Abstained(f"path names are matched under {option}")
+        return paths(pattern, self._scope.state) or [text]
+
+    def _word(self, word: str, *, assigned: bool = False, splits: bool = False) -> list[_Segment]:
+        spend(len(word) + 1)
+        segments: list[_Segment] = []
+        reader: Reader | None = None
+        place = 0
+        while place < len(word):
+            if plain := _PLAIN_UNQUOTED.match(word, place):
+                segments.append(_Segment(plain[0], quoted=False, splits=splits))
+                place = plain.end()
+                continue
+            at_start = place == 0 or (assigned and word[place - 1] == ":")
+            tilde = _TILDE.match(word, place) if at_start else None
+            if assigned and at_start and not tilde:
+                tilde = re.compile(r"~([\w.+-]*)(?=[/:]|$)").match(word, place)
+            home = self._home(tilde[1]) if tilde else None
+            if tilde and home is not None:
+                segments.append(_Segment(home, quoted=True))
+                place = tilde.end()
+                continue
+            if word.startswith(("<(", ">("), place):
+                spend(len(word) - place)
+                end = place + _process_length(word[place:])
+                reading = word[place] == "<"
+                path = self._scope.connect(word[place + 2 : end - 1], reading=reading)
+                segments.append(_Segment(path, quoted=True))
+            else:
+                reader = reader or Reader(word)
+                end = reader.unit_end(place)
+                segments += self._unit(word[place:end], splits=splits)
+            place = end
+        return segments
+
+    def _unit(self, unit: str, *, splits: bool) -> list[_Segment]:
+        first = unit[0]
+        if first == "\\":
+            return [] if unit == "\\\n" else [_Segment(unit[1:], quoted=True)]
+        if first == "'":
+            return [_Segment(unit[1:-1], quoted=True)]
+        if unit.startswith(('"', '$"')):
+            inner = unit[unit.index('"') + 1 : -1]
+            found = self._quoted(inner)
+            return found if found or _ALL.fullmatch(inner) else [_Segment("", quoted=True)]
+        if unit.startswith("$'"):
+            return [_Segment(_text(ansi(unit[2:-1])), quoted=True)]
+        if first in "`$" and len(unit) > 1:
+            return self._expansion(unit, quoted=False)
+        return [_Segment(unit, quoted=False, splits=splits)]
+
+    def _quoted(self, text: str, *, document: bool = False) -> list[_Segment]:
+        spend(len(text) + 1)
+        segments: list[_Segment] = []
+        reader: Reader | None = None
+        place = 0
+        while place < len(text):
+            plain = _PLAIN_QUOTED.match(text, place)
+            if plain:
+                segments.append(_Segment(plain[0], quoted=True))
+                place = plain.end()
+                continue
+            character = text[place]
+            if character == "\\" and text[place + 1 : place + 2] in (
+                *("$", "`", "\\", "\n"),
+                *(() if document else ('"',)),
+            ):
+                kept = "" if text[place + 1] == "\n" else text[place + 1]
+                segments.append(_Segment(kept, quoted=True))
+                place += 2
+            elif character == "`" or (character == "$" and text[place + 1 : place + 2] != "'"):
+                reader = reader or Reader(text)
+                end = reader.unit_end(place) if character == "`" else reader.expansion_end(place)
+                unit = text[place:end]
+                if len(unit) > 1:
+                    segments += self._expansion(unit, quoted=True)
+                else:
+                    segments.append(_Segment(unit, quoted=True))
+                place = end
+            else:
+                segments.append(_Segment(character, quoted=True))
+                place += 1
+        return segments
+
+    def _expansion(self, unit: str, *, quoted: bool) -> list[_Segment]:
+        if unit.startswith("`"):
+            escapes = r'\\([$`\\"])' if quoted else r"\\([$`\\])"
+            return self._result(self._command(re.sub(escapes, r"\1", unit[1:-1])), quoted=quoted)
+        if unit.startswith("$((") and unit.endswith("))") and Reader(unit).arithmetic_end(3):
+            return self._result(str(self.number(unit[3:-2])), quoted=quoted)
+        if unit.startswith("$("):
+            return self._result(self._command(unit[2:-1]), quoted=quoted)
+        if unit.startswith("$["):
+            raise Abstained("$[…] is beyond it")
+        if unit.startswith("${"):
+            return self._parameter(unit[2:-1], quoted=quoted)
+        return self._plain(unit[1:], quoted=quoted)
+
+    def _result(self, text: str, *, quoted: bool) -> list[_Segment]:
+        spend(1 + len(text) // COPIED)
+        return [_Segment(text, quoted, splits=not quoted)]
+
+    def _command(self, source: str) -> str:
+        return self._scope.substitute(source).rstrip("\n")
+
+    def _plain(self, name: str, *, quoted: bool) -> list[_Segment]:
+        if name in ("@", "*"):
+            return self._list(name, list(self._scope.arguments), quoted=quoted)
+        return self._result(self._set(name, self._value(name)), quoted=quoted)
+
+    def _list(self, name: str, values: list[str], *, quoted: bool) -> list[_Segment]:
+        if quoted and name == "*":
+            ifs = self._scope.variable("IFS")
+            return self._result((" " if ifs is None else ifs[:1]).join(values), quoted=True)
+        segments: list[_Segment] = []
+        for value in values:
+            segments += [_BREAK] * bool(segments)
+            segments += self._result(value, quoted=quoted)
+        return segments
+
+    def _value(self, name: str) -> str | None:
+        if name == "#":
+            return str(len(self._scope.arguments))
+        if name.isdigit() and name != "0":
+            if len(name) > _MOST_DIGITS:
+                raise Abstained(f"${{{name:.40}}} is beyond it")
+            number = int(name)
+            arguments = self._scope.arguments
+            return arguments[number - 1] if number <= len(arguments) else None
+        return self._scope.variable(name)
+
+    def _parameter(self, inside: str, *, quoted: bool) -> list[_Segment]:
+        """What `${…}` stands for, by the text between its braces."""
+        beyond = Abstained(f"the expansion ${{{inside:.40}}} is beyond it")
+        mark = inside[0] if inside[:1] in ("#", "!") and len(inside) > 1 else ""
+        match = _PARAMETER.match(inside, len(mark))
+        if mark == "#" and (match is None or match.end() < len(inside)):
+            mark, match = "", _PARAMETER.match(inside)  # `$#` itself, edited
+        if match is None:
+            raise beyond
+        name, subscript, rest = match[1], (match[2] or "")[1:-1], inside[match.end() :]
+        kind = name if name in "@*" else subscript if subscript in ("@", "*") else ""
+        if mark == "!":
+            if kind and name not in "@*" and not rest:
+                array = self._scope.array(name)
+                value = None if array else self._scope.variable(name)
+                return self._list(
+                    kind, list(array.items) if array else ["0"] * (value is not None), quoted=quoted
+                )
+            named = self._item(name, subscript)[1]
+            if kind or not _NAMED.fullmatch(named or ""):
+                raise beyond
+            return self._parameter(f"{named}{rest}", quoted=quoted)
+        if kind:
+            return self._several(name, kind, mark, rest, inside, quoted=quoted)
+        target, value = self._item(name, subscript)
+        if mark == "#":
+            return self._result(str(len(self._set(target, value))), quoted=quoted)
+        default = _DEFAULT.match(rest)
+        if default:
+            missing = value is None or (default[1] == ":" and not value)
+            word = rest[default.end() :]
+            return self._default(target, value, default[0], missing, word, quoted)
+        value = self._set(target, value)
+        return self._result(self._edited(value, rest, inside) if rest else value, quoted=quoted)
+
+    def _item(self, name: str, subscript: str) -> tuple[str, str | None]:
+        """A variable or an element of an array: how `Scope` names it, and its value."""
+        if not subscript:
+            return name, self._value(name)
+        array = self._scope.array(name)
+        associative = array is not None and array.associative
+        key = self.text(subscript) if associative else str(self.number(subscript))
+        target = f"{name}[{key}]"
+        return target, self._scope.variable(target)
+
+    def _set(self, name: str, value: str | None) -> str:
+        """The value; empty where there is none. Errors: Complaint under `set -u`."""
+        if value is None and self._scope.state.before.document["settings"].get("-o nounset"):
+            raise Complaint(f"{name}: unbound variable", ends=True)
+        return value or ""
+
+    def _several(
+        self, name: str, kind: str, mark: str, rest: str, inside: str, *, quoted: bool
+    ) -> list[_Segment]:
+        """What `${@…}` and `${name[@]…}` stand for."""
+        array = None if name in "@*" else self._scope.array(name)
+        if array is not None:
+            values = list(array.items.values())
+        elif name in "@*":
+            values = list(self._scope.arguments)
+        else:
+            one = self._scope.variable(name)
+            values = [] if one is None else [one]
+        if mark == "#":
+            return self._result(str(len(values)), quoted=quoted)
+        default = _DEFAULT.match(rest)
+        if default:
+            missing = not values or (default[1] == ":" and not any(values))
+            if missing != (default[2] == "+"):
+                word = rest[default.end() :]
+                return self._default(name, None, default[0], missing, word, quoted)
+            values = [] if default[2] == "+" else values
+        elif rest[:1] == ":":
+            values = self._part(values, array, rest[1:], first=int(name in "@*"))
+        elif rest:
+            values = [self._edited(value, rest, inside) for value in values]
+        return self._list(kind, values, quoted=quoted)
+
+    def _part(self, values: list[str], array: Array | None, rest: str, first: int) -> list[str]:
+        """The elements from an offset on; the first of `values` has the index `first`."""
+        offset, colon, length = rest.partition(":")
+        start, count = self.number(offset), self.number(length) if colon else len(values) + 1
+        if array is not None and list(array.items) != [str(n) for n in range(len(array.items))]:
+            raise Abstained("a part of an array with gaps")
+        start += len(values) + first if start < 0 else 0
+        if count < 0 or (first and not start):
+            raise Abstained("a part that is beyond it")
+        return values[start - first :][:count] if start >= first else []
+
+    def _default(
+        self, name: str, value: str | None, kind: str, missing: bool, word: str, quoted: bool
+    ) -> list[_Segment]:
+        if kind[-1] == "?" and missing:
+            why = "parameter null or not set" if kind[0] == ":" else "parameter not set"
+            raise Complaint(f"{name}: {self.text(word) if word else why}", ends=True)
+        if kind[-1] == "=" and missing:
+            value = self.text(word)
+            self._scope.assign(name, value)
+            return self._result(value, quoted=quoted)
+        if missing != (kind[-1] == "+"):
+            return self._quoted(word) if quoted else self._word(word, splits=True)
+        return self._result("" if kind[-1] == "+" else value or "", quoted=quoted)
+
+    def _edited(self, value: str, rest: str, inside: str) -> str:
+        if rest[0] in "#%":
+            longest = rest[:2] in ("##", "%%")
+            pattern = self.pattern(rest[1 + longest :])
+            return _trimmed(value, pattern, end=rest[0] == "%", longest=longest)
+        if rest[0] == ":" and "`" not in rest:
+            offset, _, length = rest[1:].partition(":")
+            return self._slice(value, offset, length if ":" in rest[1:] else None)
+        if rest[0] == "/":
+            return self._replaced(value, rest[1:])
+        if rest == "@Q":
+            return quoted_word(value, always=True) if value.isprintable() else _beyond(inside)
+        case = _CASE.fullmatch(rest)
+        if case is None:
+            return _beyond(inside)
+        pattern = self.pattern(case[2]) if case[2] else "?"
+        head = 1 if len(case[1]) == 1 else len(value)
+        change = {"^": str.upper, ",": str.lower, "~": str.swapcase}[rest[0]]
+        changed = (change(each) if matches(pattern, each) else each for each in value[:head])
+        return "".join(changed) + value[head:]
+
+    def _slice(self, value: str, offset: str, length: str | None) -> str:
+        start = self.number(offset)
+        if start < 0:
+            start += len(value)
+            if start < 0:
+                return ""
+        if length is None:
+            return value[start:]
+        count = self.number(length)
+        if count < 0:
+            if len(value) + count < start:
+                raise Abstained("a substring ends before it begins")
+            return value[start : len(value) + count]
+        return value[start : start + count]
+
+    def _replaced(self, value: str, rest: str) -> str:
+        every = rest.startswith("/")
+        rest = rest[1:] if every else rest
+        anchor = rest[:1] if rest[:1] in ("#", "%") and not every else ""
+        rest = rest[len(anchor) :]
+        reader = Reader(rest)
+        place = 0
+        while place < len(rest) and rest[place] != "/":
+            place = reader.unit_end(place)
+        pattern, made = self.pattern(rest[:place]), self.text(rest[place + 1 :])
+        if not pattern or "&" in made:
+            raise Abstained("this replacement in a variable is beyond it")
+        if len(value) > LONGEST_REPLACED:
+            raise Abstained("what is replaced in is too long")
+        done: list[str] = []
+        place = 0
+        while place <= len(value):
+            tried = range(len(value), place if anchor != "%" else len(value) - 1, -1)
+            spend(len(tried))
+            here = (end for end in tried if place < end and matches(pattern, value[place:end]))
+            end = next(here, None) if anchor != "#" or place == 0 else None
+            if end is not None:
+                spend(1 + len(made) // COPIED)
+                done.append(made)
+                place = end
+                if not every:
+                    break
+            else:
+                done.append(value[place : place + 1])
+                place += 1
+        return "".join(done) + value[place:]
+
+    def _home(self, user: str) -> str | None:
+        """What `~user` stands for; None where the word stays as it is written."""
+        names = {"": "HOME", "+": "PWD", "-": "OLDPWD"}
+        if user in names:
+            value = self._scope.variable(names[user])
+            if value is None and not user:
+                raise Abstained("HOME is not set")
+            return value
+        accounts = (self._scope.state.read("/etc/passwd") or b"").decode("utf-8", "replace")
+        for line in accounts.splitlines():
+            fields = line.split(":")
+            if fields[0] == user and len(fields) > 5:
+                return fields[5]
+        return None
+
+
+def _beyond(inside: str) -> str:
+    raise Abstained(f"the expansion ${{{inside:.40}}} is beyond it")
+
+
+def _pattern(segments: list[_Segment]) -> str:
+    return "".join(
+        escaped(each.text or "") if each.quoted else (each.text or "").replace("\\", "\\\\")
+        for each in segments
+    )
+
+
+def _process_length(text: str) -> int:
+    reader = Reader(text, 2)
+    reader.program(frozenset({")"}))
+    reader.peek()
+    return reader.place + 1
+
+
+def _trimmed(value: str, pattern: str, *, end: bool, longest: bool) -> str:
+    lengths = range(len(value), -1, -1) if longest else range(len(value) + 1)
+    for length in lengths:
+        spend(1 + len(value) // COPIED)
+        part = value[len(value) - length :] if end else value[:length]
+        if matches(pattern, part):
+            return value[: len(value) - length] if end else value[length:]
+    return value
+
+
+def _text(decoded: str) -> str:
+    """The text `decoded` of a `$'…'`. Errors: Abstained where its bytes are not UTF-8."""
+    if re.search("[\ud800-\udfff]", decoded):
+        raise Abstained("bytes that are no text")
+    return decoded

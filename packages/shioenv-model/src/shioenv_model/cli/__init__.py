@@ -1,0 +1,1 @@
+"""Subcommands `predict`, `train` and `model`."""

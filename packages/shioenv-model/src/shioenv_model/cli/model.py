@@ -1,0 +1,139 @@
+"""`shioenv model`: the models that can be asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, TypeAlias
+
+import typer
+
+from shioenv.cli import printing, shared
+
+app = typer.Typer(
+    name="model", no_args_is_help=True, help="Models: which there are, and what each is made of."
+)
+
+Name = Annotated[
+    str,
+    typer.Argument(
+        metavar="[MODEL]",
+        autocompletion=shared.completing("shioenv_model.files:model_names"),
+        help="A model's name, or its file (default: the model that ships).",
+        show_default=False,
+    ),
+]
+
+Repository: TypeAlias = Annotated[
+    str, typer.Argument(metavar="OWNER/NAME", help="A repository of the hub.")
+]
+
+
+@shared.command(app, "shioenv model list", name="list")
+def list_() -> shared.Printout:
+    """List the models: the one that comes with shioenv, and those in the user's cache."""
+    from shioenv_model.files import model_names
+
+    found = model_names()
+    document = {name: {"file": str(path), "bytes": path.stat().st_size} for name, path in
+                found.items()}  # fmt: skip
+    table = printing.table(("model", "MB", "file"), left=1)
+    for name, path in found.items():
+        table.add_row(name, f"{path.stat().st_size / 1e6:.1f}", str(path))
+    return shared.Printout(document, [table])
+
+
+@shared.command(app, "shioenv model show")
+def show(model: Name = "default") -> shared.Printout:
+    """Show a model's card: what it was made of, how right it is, what it must not be used for."""
+    from shioenv_model.files import located, opened, read_card
+
+    path = located(model)
+    card = read_card(opened(path))
+    learned = card.get("learned", {})
+    parts = ", ".join(
+        f"{each['records']} {each['policy']} ({each['sampler']}, seed {each['seed']})"
+        for each in card.get("material", [])
+    )
+    if card.get("kind") == "seq2seq":
+        return shared.Printout(card, printing.rows(_written(card, path)), indent=2)
+    facts = {
+        "model": f"{card.get('name', model)}, {path}",
+        "system": f"{card.get('system')} {card.get('system_digest', '')[:12]}",
+        "records": card.get("records"),
+        "material": parts,
+        **_origin(card),
+        "right": f"{learned.get('right')} of {learned.get('held_back')} inputs that were left out",
+        "limits": card.get("limits"),
+        "license": card.get("license"),
+    }
+    return shared.Printout(card, printing.rows(facts), indent=2)
+
+
+@shared.command(app, "shioenv model get somebody/ubuntu-shell")
+def get(
+    repository: Repository,
+    *,
+    name: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="What the model is called here (default: its own name)."),
+    ] = None,
+) -> shared.Printout:
+    """Fetch a model from a hub, and keep the model among your own.
+
+    Fetching needs the extra shioenv[train]. HF_ENDPOINT names another server than the Hugging Face
+    Hub.
+    """
+    from shioenv_model.hub import get as fetch
+
+    file = fetch(repository, name)
+    called = file.name.partition(".")[0]
+    document = {"name": called, "file": str(file), "bytes": file.stat().st_size}
+    said = f"{called}: {file}, {file.stat().st_size / 1e6:.1f} MB; shioenv model show {called}"
+    return shared.Printout(document, [said])
+
+
+@shared.command(app, "shioenv model push ./my.model somebody/ubuntu-shell")
+def push(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model's name, or its file.")],
+    repository: Repository,
+    *,
+    private: Annotated[
+        bool, typer.Option("--private", help="Make the repository private, where it is made now.")
+    ] = False,
+) -> shared.Printout:
+    """Put a model and its card into a repository of a hub, where others can get it.
+
+    Pushing needs the extra shioenv[train], and a token in HF_TOKEN.
+    """
+    from shioenv_model.hub import push as put
+
+    url = put(model, repository, private=private)
+    return shared.Printout({"repository": repository, "url": url}, [f"{model} is in {url}"])
+
+
+def _origin(card: dict[str, Any]) -> dict[str, object]:
+    """The grammars, recipe and version that a model was made by, as far as its card says."""
+    material = card.get("material", [])
+    found = {
+        key: sorted({each[name][:12] for each in material if each.get(name)})
+        for key, name in (("grammars", "grammar_digest"), ("recipe", "recipe_sha256"))
+    }
+    made: dict[str, object] = {key: ", ".join(each) for key, each in found.items() if each}
+    return {**made, "version": card["version"]} if card.get("version") else made
+
+
+def _written(card: dict[str, Any], path: Path) -> dict[str, object]:
+    """The facts that are shown of a sequence model."""
+    learned = card["learned"]
+    return {
+        "model": f"{card['name']}, {path}",
+        "systems": ", ".join(f"{name} {each['digest'][:12]}" for name, each in
+                             card["systems"].items()),
+        "records": card["records"],
+        **_origin(card),
+        "weights": f"{card['parameters'] / 1e6:.1f} million, {card['steps']} steps, "
+        f"seed {card['plan']['seed']}",
+        "right": f"{learned['right']} of {learned['held_back']} inputs that were left out",
+        "limits": card["limits"],
+        "license": card["license"],
+    }  # fmt: skip

@@ -1,0 +1,192 @@
+"""`shioenv predict`: what an input would do, by a model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from shioenv.cli import printing, shared
+
+if TYPE_CHECKING:
+    from shioenv.domain.runner import Answer, Runner
+    from shioenv.system.world import World
+    from shioenv_model.commands import Step
+    from shioenv_model.model import Model
+
+app = typer.Typer()
+
+
+@shared.command(app, "shioenv predict 'wc -l scripts/*.sh | tail -1'", cls=shared.InputCommand)
+def predict(
+    shell_input: Annotated[str, typer.Argument(metavar="INPUT", help="What bash would be given.")],
+    *,
+    history: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Inputs that were typed before it in the same shell, one a line (- is stdin).",
+        ),
+    ] = None,
+    explain: Annotated[
+        bool,
+        typer.Option("--explain", help="Show what each command's answer rests on."),
+    ] = False,
+    cwd: shared.StartDirectory = None,
+    model: Annotated[
+        str,
+        typer.Option(
+            metavar="MODEL",
+            autocompletion=shared.completing("shioenv_model.files:model_names"),
+            help="A model's name, or its file.",
+        ),
+    ] = "default",
+    seq2seq: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODEL", help="A sequence model to ask as well; the surer answer counts."
+        ),
+    ] = None,
+    stages: Annotated[
+        str | None,
+        typer.Option(
+            metavar="EMULATOR",
+            autocompletion=shared.completing("bashkit"),
+            help="Let an emulator (bashkit) answer commands that read a pipe. Such answers say"
+            " so, and need the model's system built.",
+        ),
+    ] = None,
+    system: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            autocompletion=shared.complete_systems,
+            help="A built system to ask about, with its files, names and instant (default: the"
+            " model's own).",
+        ),
+    ] = None,
+    abstain_below: Annotated[
+        float,
+        typer.Option(
+            min=0, max=1, metavar="P", help="Give no answer where the confidence is below P."
+        ),
+    ] = 0.0,
+) -> shared.Printout:
+    """Say what an input does, without executing anything: output, exit code, context patch.
+
+    The output goes to standard output, the rest to standard error. The confidence, 0 to 1, is the
+    share of such answers that the model expects to be right. Only --stages and --system need a
+    built system.
+    """
+    from dataclasses import replace
+
+    from shioenv_model.files import card_of, load_model
+
+    card = card_of(model)
+    loaded = load_model(
+        model,
+        seq2seq=seq2seq,
+        stages=_emulator(stages, system or card.get("system")) if stages else None,
+        stages_name=stages or "",
+        abstain_below=abstain_below,
+        world=_asked(card, system) if system else None,
+    )
+    state = loaded.world.state(cwd)
+    if cwd is not None and not loaded.world.has_directory(cwd):
+        from shioenv.errors import StartDirectoryError
+
+        raise StartDirectoryError(f"{cwd!r} is no directory of the system that is asked about")
+    if history is not None:
+        state = replace(state, history=tuple(_inputs(shared.given(history))))
+    answer = loaded.answer(shell_input, state)
+    document = {
+        **_document(shell_input, state.cwd, loaded, answer),
+        "steps": [_step(each) for each in loaded.steps],
+    }
+    return shared.Printout(document, _parts(answer, loaded, explain=explain), indent=2)
+
+
+def _emulator(name: str, system: str | None) -> Runner:
+    """The emulator that answers commands that read a pipe on a system."""
+    from shioenv_model.predictors.default import emulator
+
+    return emulator(name, system)
+
+
+def _asked(card: Mapping[str, Any], name: str) -> World | None:
+    """The world of the built system that is asked about; None where it is the model's own."""
+    from shioenv.system.store import find_system
+    from shioenv_model.worlds import asked_elsewhere
+
+    system = find_system(name)
+    return asked_elsewhere(card, system.name, system.declaration.start_directory)
+
+
+def _inputs(path: Path) -> Iterator[str]:
+    from shioenv.errors import UsageError
+    from shioenv.files.regular import LARGEST_LIST, lines_of, read_regular
+
+    try:
+        text = read_regular(path, LARGEST_LIST).decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} cannot be read: {error}") from None
+    yield from (line for line in lines_of(text) if line.strip())
+
+
+def _document(text: str, cwd: str, model: Model, answer: Answer) -> dict[str, Any]:
+    return {
+        "input": text,
+        "cwd": cwd,
+        "model": model.version,
+        **_behavior(answer),
+    }
+
+
+def _behavior(answer: Answer) -> dict[str, Any]:
+    from shioenv.domain.answers import behavior_json
+
+    return {
+        **behavior_json(answer.behavior),
+        "confidence": round(answer.confidence, 4),
+        "source": answer.source,
+    }
+
+
+def _step(step: Step) -> dict[str, Any]:
+    from shioenv.domain.runner import Answer
+
+    return {
+        "input": step.input,
+        **_behavior(step.answer),
+        "asked": list(step.asked),
+        "nearest": [
+            {"input": text, "distance": round(distance, 3)} for text, distance in step.nearest
+        ],
+        "alternatives": [
+            _behavior(Answer(behavior, score, "another neighbour"))
+            for behavior, score in step.alternatives
+        ],
+    }
+
+
+def _parts(answer: Answer, model: Model, *, explain: bool) -> Iterator[bytes]:
+    from shioenv.cli.run import describe
+
+    yield answer.behavior.output
+
+    printing.end_line(answer.behavior.output)
+    code, confidence = answer.behavior.exit_code, answer.confidence
+    printing.remark(f"exit code {code}, confidence {confidence:.2f}, {answer.source}")
+    for operation in answer.behavior.patch.operations:
+        printing.remark(f"  {describe(operation)}")
+    for step in model.steps if explain else ():
+        told = f"{step.answer.confidence:.2f}  {step.input}  ({step.answer.source})"
+        printing.remark(told, dim=False)
+        printing.remark(f"      asked: {', '.join(step.asked)}")
+        for text, distance in step.nearest:
+            printing.remark(f"      {distance:.2f} away: {text}")
+        for behavior, score in step.alternatives:
+            first = behavior.text[:60]
+            printing.remark(f"      or, {score:.2f}: exit code {behavior.exit_code}, {first}")

@@ -1,0 +1,395 @@
+"""`shioenv train`: the material that models learn from, and the models made of that material."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+import typer
+
+from shioenv.cli import printing, shared
+from shioenv.cli.progress import Meter, counting
+
+if TYPE_CHECKING:
+    from shioenv_model.memory.memory import Memory
+
+app = typer.Typer(
+    name="train", no_args_is_help=True, help="Make models that answer without executing."
+)
+
+Material: TypeAlias = Annotated[
+    list[str],
+    typer.Argument(metavar="MATERIAL", help="Material, or datasets, also of several systems."),
+]
+Checkpoint: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Begin from this T5 or CodeT5 model; it brings its tokens."),
+]
+
+
+@shared.command(app, "shioenv train material small --out ./material")
+def material(
+    recipe: Annotated[
+        str,
+        typer.Argument(
+            metavar="RECIPE",
+            autocompletion=shared.completing("shioenv_model.training.material:recipe_names"),
+            help="A recipe that comes with shioenv (default, small), or a TOML file.",
+        ),
+    ],
+    *,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Made where it is missing.")],
+    workers: shared.Workers = None,
+    against: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="INPUTS",
+            help="A file of inputs, one a line, as text or as JSON (- is stdin). How many of these "
+            "inputs the material holds is printed. The option may be given again.",
+        ),
+    ] = None,
+    system: shared.SystemName = None,
+) -> shared.Printout:
+    """Execute what models learn from, as a recipe says; run again to go on.
+
+    Each part of the recipe becomes a dataset. The command prints how many inputs of the public
+    suite stand in the material, and how many inputs succeed. No suite was looked at when the
+    inputs were drawn.
+    """
+    from shioenv.dataset.questions import PUBLIC
+    from shioenv.execution.engines import executor_named
+    from shioenv_model.training.material import make_material
+
+    lists = [str(shared.given(each)) for each in against or ()]
+    stopped = f"stopped; what is finished is kept in {out}, the same command goes on"
+    with Meter(lasting=True, stopped=stopped) as meter:
+        made = make_material(
+            recipe,
+            out,
+            executor_named("local", workers),
+            system,
+            report=lambda part, done, total, kept: meter.tell(
+                f"records of {part}", done, total, kept
+            ),
+        )
+    found = _compared(made.directories, [PUBLIC, *lists])
+    document = {
+        "directory": str(out),
+        "datasets": [str(each) for each in made.directories],
+        "recipe_sha256": made.digest,
+        **found,
+    }
+    lines = {
+        "material": str(out),
+        "parts": ", ".join(each.name for each in made.directories),
+        "recipe": made.digest[:12],
+        "succeed": f"{found['succeed']:.1%} of {found['inputs']:,} inputs",
+    }
+    for name, known in found["held"].items():
+        lines[name] = (
+            f"{known['text']} of {known['inputs']} inputs stand in it, "
+            f"{known['form']} by their normal form"
+        )
+    return shared.Printout(document, printing.rows(lines, max(map(len, lines)) + 1))
+
+
+@shared.command(app, "shioenv train memory ./material --out my.model")
+def memory(
+    datasets: Annotated[
+        list[Path],
+        typer.Argument(metavar="DIR", help="Material, or datasets of one system; several add up."),
+    ],
+    *,
+    out: Annotated[
+        Path, typer.Option(metavar="FILE", help="The model: one file of at most 64 MB.")
+    ],
+    questions: Annotated[
+        int,
+        typer.Option(
+            min=10,
+            metavar="N",
+            help="Records that are left out, and that the model is asked about.",
+        ),
+    ] = 4000,
+    seed: Annotated[int, typer.Option(help="Draws the records that are left out.")] = 0,
+    onto: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODEL",
+            autocompletion=shared.completing("shioenv_model.files:model_names"),
+            help="Add the records to this model's. What it learned stays as it is.",
+        ),
+    ] = None,
+) -> shared.Printout:
+    """Make a model that answers by the nearest executed inputs, rewritten.
+
+    Making a model needs the extra shioenv[train], but for --onto; asking the model does not. A
+    call that was stopped goes on where the same command is run again, but for --onto.
+    """
+    import tempfile
+
+    from shioenv.files.durable import refuse_unwritable
+    from shioenv_model.files import located, opened, pack
+    from shioenv_model.training.material import datasets_in
+    from shioenv_model.training.memory import extend_memory, train_memory
+
+    refuse_unwritable(out)
+    found = [each for directory in datasets for each in datasets_in(directory)]
+    name = out.name.partition(".")[0]
+    stopped = "stopped; what was found is kept: run this again"
+    making_in = tempfile.TemporaryDirectory(prefix="shioenv-train-")
+    with making_in as making, Meter(lasting=True, stopped=stopped) as meter:
+        directory = Path(making) / "model"
+        if onto:
+            base = opened(located(onto))
+            card = extend_memory(base, found, directory, name=name, report=meter.tell)
+            pack(directory, out)
+        else:
+            card = train_memory(
+                found, directory, name=name, questions=questions, seed=seed, report=meter.tell,
+                write=partial(pack, file=out),
+            )  # fmt: skip
+    size = out.stat().st_size
+    learned = card["learned"]
+    lines = printing.rows(
+        {
+            "model": f"{out}, {size / 1e6:.1f} MB",
+            "records": f"{card['records']} of {card['system']} {card['system_digest'][:12]}",
+            "right": f"{learned['right']:.3f} of {learned['held_back']} inputs that were left out "
+            f"({learned['right_among_candidates']:.3f} anywhere among what was found)",
+        }
+    )
+    return shared.Printout({**card, "file": str(out), "bytes": size}, lines)
+
+
+@shared.command(app, "shioenv train examples ./material --out my.examples")
+def examples(
+    material: Material,
+    *,
+    out: Annotated[
+        Path, typer.Option(metavar="FILE", help="The examples: one file of at most 64 MB.")
+    ],
+    checkpoint: Checkpoint = None,
+    memory: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODEL", help="A memory whose nearest records stand beside each prompt."
+        ),
+    ] = None,
+    neighbours: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            max=5,
+            metavar="N",
+            help="How many of the memory's records stand beside each prompt.",
+        ),
+    ] = 0,
+) -> shared.Printout:
+    """Make what a sequence model is trained on: prompts and what is to be written, as tokens.
+
+    A machine that trains needs this file alone: no system, no records. Making the file needs the
+    extra shioenv[train].
+    """
+    import tempfile
+
+    from shioenv_model.files import located, opened, pack
+    from shioenv_model.memory.memory import Memory
+    from shioenv_model.training.examples import Examples
+
+    kept = Memory(opened(located(memory))) if memory else None
+    with tempfile.TemporaryDirectory(prefix="shioenv-examples-") as making, Meter() as meter:
+        directory = Path(making) / "examples"
+        _prepare(material, directory, checkpoint, kept, neighbours, meter)
+        size = pack(directory, out)
+        facts = Examples(directory).facts
+    lines = printing.rows(
+        {
+            "examples": f"{out}, {size / 1e6:.1f} MB",
+            "learned from": facts["examples"] - facts["dev"],
+            "judged by": facts["dev"],
+            "tokens": facts["tokens"],
+            "systems": ", ".join(facts["systems"]),
+            "left out": ", ".join(f"{count} {why}" for why, count in facts["left_out"].items()),
+        },
+        13,
+    )
+    return shared.Printout({**facts, "file": str(out), "bytes": size}, lines)
+
+
+@shared.command(app, "shioenv train model ./material --out ./run --minutes 9")
+def model(
+    material: Material,
+    *,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="The run; made where it is missing.")],
+    device: Annotated[
+        str, typer.Option(metavar="cpu|cuda", help="The device that the training runs on.")
+    ] = "cpu",
+    minutes: Annotated[
+        float, typer.Option(min=0, help="Minutes of this piece. The same command goes on.")
+    ] = 9.0,
+    size: Annotated[
+        str, typer.Option(metavar="tiny|mini|small|base", help="Size of a model from scratch.")
+    ] = "small",
+    checkpoint: Checkpoint = None,
+    steps: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Steps of the whole run.")
+    ] = 20_000,
+    within: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            metavar="M",
+            help="Minutes of the whole run: the learning rate falls until then, and the run ends. "
+            "(default: the steps decide)",
+        ),
+    ] = 0.0,
+    batch_tokens: Annotated[
+        int, typer.Option(min=256, metavar="N", help="Tokens of prompts and targets in a step.")
+    ] = 32_768,
+    learning_rate: Annotated[
+        float,
+        typer.Option(min=0, help="The learning rate at its highest, relative to the weights."),
+    ] = 0.02,
+    every: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Steps between checkpoints, and dev losses.")
+    ] = 500,
+    patience: Annotated[
+        int,
+        typer.Option(
+            min=1, metavar="N", help="Stop after so many dev losses without a better one."
+        ),
+    ] = 8,
+    seed: Annotated[int, typer.Option(help="Draws weights, order and dropout.")] = 0,
+) -> shared.Printout:
+    """Train a sequence model for some minutes; run again to go on at the same step.
+
+    MATERIAL is a file of examples, material, or a recipe, whose material is made first. The run
+    keeps its checkpoints, a curve (curve.csv), and the best model so far, packed. Training needs
+    the extra shioenv[train].
+    """
+    import shutil
+
+    from shioenv.errors import MissingExtraError
+
+    try:
+        from shioenv_model.training.sequence import TrainingPlan, train
+    except ImportError:
+        raise MissingExtraError("training", "train", "torch", "transformers") from None
+    from shioenv_model.files import opened, pack
+    from shioenv_model.training.examples import Examples
+
+    kept = out / "examples"
+    plan = TrainingPlan(
+        size=size,
+        checkpoint=str(checkpoint or ""),
+        steps=steps,
+        minutes=within,
+        batch_tokens=batch_tokens,
+        learning_rate=learning_rate,
+        every=every,
+        patience=patience,
+        seed=seed,
+    )
+    stopped = f"stopped; the same command goes on from the newest checkpoint in {out}"
+    with Meter(lasting=True, stopped=stopped) as meter:
+        if len(material) == 1 and Path(material[0]).is_file() and not _is_recipe(material[0]):
+            kept = opened(Path(material[0]))
+        elif not kept.exists():
+            making = out / "examples.new"
+            shutil.rmtree(making, ignore_errors=True)
+            _prepare(material, making, checkpoint, None, 0, meter, out)
+            making.rename(kept)
+        piece = train(
+            out, Examples(kept), plan, device=device, minutes=minutes,
+            report=lambda what, done, of: meter.tell(what, done, of),
+        )  # fmt: skip
+    file = out / f"{out.resolve().name}.model"
+    packed = pack(out / "model", file, hint="--size small")
+    document = {
+        "step": piece.step, "steps": piece.steps, "ended": piece.ended,
+        "dev_loss": piece.best_loss, "curve": piece.curve, "file": str(file), "bytes": packed,
+    }  # fmt: skip
+    again = "ended" if piece.ended else "the same command goes on"
+    lines = printing.rows(
+        {
+            "model": f"{file}, {packed / 1e6:.1f} MB",
+            "steps": f"{piece.step} of {piece.steps}, {again}",
+            "dev loss": piece.best_loss,
+            "curve": out / "curve.csv",
+        }
+    )
+    return shared.Printout(document, lines)
+
+
+def _is_recipe(name: str) -> bool:
+    return name.endswith(".toml")
+
+
+def _prepare(
+    material: list[str],
+    directory: Path,
+    checkpoint: Path | None,
+    memory: Memory | None,
+    neighbours: int,
+    meter: Meter,
+    beside: Path | None = None,
+) -> None:
+    """Make examples of material in `directory`.
+
+    With `beside`, the material may be a recipe, which is first executed into that directory's
+    `material`.
+    """
+    from shioenv.errors import MissingExtraError
+    from shioenv_model.training.material import datasets_in, recipe_names
+
+    try:
+        from shioenv_model.training.preparing import Shape, prepare
+    except ImportError:
+        raise MissingExtraError("training", "train", "tokenizers") from None
+    datasets: list[Path] = []
+    for name in material:
+        if beside and not Path(name).is_dir() and (_is_recipe(name) or name in recipe_names()):
+            from shioenv.execution.engines import executor_named
+            from shioenv_model.training.material import make_material
+
+            made = make_material(name, beside / "material", executor_named("local", None))
+            datasets += made.directories
+        else:
+            datasets += datasets_in(Path(name))
+    shape = Shape(neighbours=neighbours)
+    prepare(datasets, directory, shape, checkpoint=checkpoint, memory=memory, report=meter.tell)
+
+
+def _compared(directories: Sequence[Path], files: Sequence[str]) -> dict[str, Any]:
+    """Which share of the datasets' inputs succeeds, and how many inputs of files stand in them.
+
+    An input of a file stands in the datasets by its text, or by its normal form.
+    """
+    from shioenv.bash.normal import normal
+    from shioenv.dataset.questions import read_questions
+    from shioenv.dataset.read import read_records
+    from shioenv.domain.inputs import without_start
+
+    wanted = {name: [question.input for question in read_questions(name)] for name in files}
+    texts: set[str] = set()
+    count = succeed = 0
+    with counting("inputs compared") as report:
+        for directory in directories:
+            for record in read_records(directory):
+                texts.add(without_start(record.input)[1].strip())
+                succeed += record.exit_code == 0
+                count += 1
+                report(count)
+    forms = {normal(text) for text in texts} - {None}
+    known = {
+        name: {
+            "inputs": len(inputs),
+            "text": sum(text.strip() in texts for text in inputs),
+            "form": sum(normal(text) in forms for text in inputs),
+        }
+        for name, inputs in wanted.items()
+    }
+    return {"inputs": count, "succeed": round(succeed / max(count, 1), 4), "held": known}

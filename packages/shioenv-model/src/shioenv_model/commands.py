@@ -1,0 +1,549 @@
+"""Single commands, each answered by the first of several answerers that knows the command."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypeAlias
+
+from shioenv.bash.builtins import BUILTINS
+from shioenv.bash.words import split_words, unquoted, without_assignments
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.context import KEPT, OF_DATE
+from shioenv.domain.names import file_key, name_bytes
+from shioenv.domain.patch import ContextPatch, Operation
+from shioenv.domain.pointer import keys, pointer
+from shioenv.domain.runner import Answer, Guesser, Runner, State, answer_of
+from shioenv.errors import Abstained
+from shioenv.system.world import World
+from shioenv_model.apart import one_by_one
+from shioenv_model.bash.expand import Expander
+from shioenv_model.composition.call import Call
+from shioenv_model.composition.changes import attributes, composed
+from shioenv_model.composition.effects import effect
+from shioenv_model.composition.in_place import edited_in_place
+from shioenv_model.composition.opening import given, opening
+from shioenv_model.composition.outside import outside
+from shioenv_model.composition.programs import printed
+from shioenv_model.composition.ruled import ruled
+from shioenv_model.composition.searching import SEARCH, searched
+from shioenv_model.composition.variables import Variables
+from shioenv_model.composition.whereabouts import (
+    changed_directory,
+    named,
+    printed_directory,
+    unnamed,
+    without_name,
+)
+from shioenv_model.facts import Tree
+from shioenv_model.forms import UNKNOWN, UNKNOWN_LONG
+from shioenv_model.memory.memory import VOLATILE, Memory
+from shioenv_model.memory.rewrite import Taken
+from shioenv_model.refused import refused
+from shioenv_model.rows import LISTS, WALKS, chosen_rows
+
+GUESSED = "guessed"
+"""How the source of an answer begins that nothing speaks for. Its confidence is 0."""
+
+EXACT = "exact"
+"""The name of the answerer that gives what the very same input did."""
+
+_BUNDLE = re.compile(r"([ctxru][vzjJpkmhO]*)(?:(f)([vzjJpkmhO]*))?")
+"""Letters of tar's options, of which the archive's alone takes a value."""
+
+_SHORT = {"egrep": ("grep", "-E"), "fgrep": ("grep", "-F"), "rgrep": ("grep", "-r")}
+"""Programs that are another one with an option (grep(1))."""
+
+_COMMAND = re.compile(r"[][\w.+@:,=-]+")
+_TOLD_AT_ONCE = ("--help", "--version")
+_USAGE = re.compile(rb"^Usage: |(?i:try) ['`]")
+"""What stands in messages to somebody who called a command in a wrong way."""
+
+_READS_ON = ("curl", "expr")
+"""Programs that read the words behind `--help` all the same."""
+
+
+class VersionedGuesser(Guesser, Protocol):
+    """A runner that says how sure it is, and which runner it is."""
+
+    @property
+    def version(self) -> str:
+        """What exactly the runner is."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One command that was asked about on the way to an answer."""
+
+    input: str
+    answer: Answer
+    nearest: tuple[tuple[str, float], ...] = ()
+    """Executed inputs that speak for the answer, each with its distance."""
+    alternatives: tuple[tuple[Behavior, float], ...] = ()
+    """Other answers, each with a probability or a confidence, 0 to 1."""
+    asked: tuple[str, ...] = ()
+    """The answerers that were asked, in order; the last one answered."""
+
+
+_Rule: TypeAlias = Callable[
+    [Call, State, Mapping[str, Any]], tuple[Behavior, Mapping[str, bytes]] | None
+]
+
+Answerer: TypeAlias = Callable[[Call, State], Step | None]
+"""Answers a command in the state that the commands before it left; None for an unknown command."""
+
+
+class Commands:
+    """A runner of single commands, for a `Composition` to ask.
+
+    `stages` answers commands that read a pipe, and is named `stages_name` in its answers. `written`
+    stands beside the memory: the surer of the two answers. `world` is the machine that is asked
+    about.
+    """
+
+    def __init__(
+        self,
+        memory: Memory,
+        world: World,
+        *,
+        written: VersionedGuesser | None = None,
+        stages: Runner | None = None,
+        stages_name: str = "",
+    ) -> None:
+        self._memory, self._world, self._written = memory, world, written
+        self._stages, self._stages_name = stages, stages_name
+        self._taken: tuple[Call | None, State | None, Taken | None] = None, None, None
+        self.steps: list[Step] = []
+        """What was asked and answered, command by command."""
+        self.answerers: Mapping[str, Answerer] = {
+            "redirection": self._redirection,
+            "file as input": self._given,
+            "working directory": self._directory,
+            "builtin": self._builtin,
+            "program": self._program,
+            EXACT: self._exact,
+            "other spelling": self._respelled,
+            "usage": self._usage,
+            "refusal": self._refused,
+            "refusal of a filter": self._unread,
+            "in place": self._in_place,
+            "search": self._search,
+            "operands one by one": self._one_by_one,
+            "effect": self._effect,
+            "host outside": self._outside,
+            "chosen rows": self._rows,
+            "unnamed directory": self._unnamed,
+            "emulator": self._emulator,
+            "other PATH": self._elsewhere,
+            "memory": self._remembered,
+            "command not found": self._not_found,
+        }
+        """The answerers by name, in the order in which they are asked."""
+
+    @property
+    def used_stages(self) -> bool:
+        """Whether an emulator answered one of the `steps`."""
+        return any("emulator" in step.asked[-1:] for step in self.steps)
+
+    def run(self, shell_input: str, state: State | None = None) -> Behavior:
+        """The behavior alone."""
+        return self.answer_call(Call.parse(shell_input), self._world.placed(state)).behavior
+
+    def answer_call(self, call: Call, state: State, *, looked_up: bool = False) -> Answer:
+        """What a command does in a state. `looked_up`: it is known that no record is of this input.
+
+        The answer becomes one more of `steps`.
+        """
+        step = self._step(call, state, looked_up=looked_up)
+        self.steps.append(step)
+        return replace(step.answer, behavior=self.with_times(step.answer.behavior, state))
+
+    def _step(self, call: Call, state: State, *, looked_up: bool = False) -> Step:
+        asked: list[str] = []
+        for name, answerer in self.answerers.items():
+            if looked_up and name == EXACT:
+                continue
+            asked.append(name)
+            step = answerer(call, state)
+            if step is not None:
+                return replace(step, asked=(*asked, *step.asked))
+        why = f"nothing like {call.text!r:.60} was executed"
+        return Step(call.text, nothing(why), asked=(*asked, GUESSED))
+
+    def _take(self, call: Call, state: State) -> Taken | None:
+        """See `Memory.take`. The command that is asked about is taken apart once."""
+        call_before, state_before, taken = self._taken
+        if call_before is not call or state_before is not state:
+            taken = self._memory.take(call, state)
+            self._taken = call, state, taken
+        return taken
+
+    def _redirection(self, call: Call, state: State) -> Step | None:
+        fresh = self._world.made
+        opened = None if fresh is None else opening(call, state, fresh)
+        if opened is None:
+            return None
+        return Step(call.text, Answer(opened, 1.0, "a redirection, by rule"))
+
+    def _given(self, call: Call, state: State) -> Step | None:
+        fed = given(call, state)
+        return None if fed is None else replace(self._step(*fed), input=call.text)
+
+    def _directory(self, call: Call, state: State) -> Step | None:
+        said = printed_directory(call, state) or changed_directory(call, state)
+        if said is None:
+            return None
+        return Step(call.text, Answer(said, 1.0, "the working directory, by rule"))
+
+    def _builtin(self, call: Call, state: State) -> Step | None:
+        said = ruled(call, state)
+        return None if said is None else Step(call.text, Answer(said, 1.0, "a builtin, by rule"))
+
+    def _program(self, call: Call, state: State) -> Step | None:
+        said = printed(call, state)
+        return None if said is None else Step(call.text, Answer(said, 1.0, "a program, by rule"))
+
+    def _exact(self, call: Call, state: State) -> Step | None:
+        exact = self._memory.exact(call.text, state)
+        if exact is None:
+            return None
+        if exact.behavior.patch:  # records do not hold what was written
+            ruled = self._effect(call, state)
+            if ruled and _is_same(ruled.answer.behavior, exact.behavior):
+                digests = ruled.answer.behavior.content_digests
+                behavior = replace(exact.behavior, content_digests=digests)
+                exact = replace(exact, behavior=behavior, written=ruled.answer.written)
+        return Step(call.text, exact, ((call.text, 0.0),))
+
+    def _respelled(self, call: Call, state: State) -> Step | None:
+        """What `tar xf` and `egrep` do: what `tar -xf` and `grep -E` do."""
+        written = _respelled(call)
+        if written is None:
+            return None
+        return replace(
+            self._step(replace(call, written=written, parts=None), state), input=call.text
+        )
+
+    def _usage(self, call: Call, state: State) -> Step | None:
+        """What a GNU program says behind whose name `--help` or `--version` stands.
+
+        The words behind that option are never read.
+        """
+        words = call.words
+        if len(words) < 3 or words[1] not in _TOLD_AT_ONCE or call.closed:
+            return None
+        name = words[0]
+        if name in _READS_ON or name in BUILTINS or any(set("$`") & set(word) for word in words):
+            return None
+        step = self._step(Call.of(words[:2]), state)
+        is_gnu = step.answer.behavior.output.startswith((b"Usage:", os.fsencode(f"{name} (")))
+        return replace(step, input=call.text) if is_gnu else None
+
+    def _refused(self, call: Call, state: State) -> Step | None:
+        """What a program says of words that it refuses, by rule."""
+        taken = self._take(call, state)
+        said = None if taken is None else refused(taken.form, state)
+        if said is None:
+            return None
+        return Step(call.text, Answer(said, 1.0, "words that are refused, by rule"))
+
+    def _unread(self, call: Call, state: State) -> Step | None:
+        """What a filter says of words that it refuses before it reads a pipe.
+
+        It says the same where it reads nothing, on a machine on which nothing was run.
+        """
+        taken = self._take(call, state) if state.stdin else None
+        if taken is None or not taken.form.filters:
+            return None
+        pristine = self._world.state(state.cwd)
+        exact = self._exact(call, pristine)
+        if exact is not None:
+            return exact if _is_refusal(exact) else None
+        last = taken.form.order[-1:]
+        doubtful = any(name in (UNKNOWN, UNKNOWN_LONG) for name, _ in taken.form.options)
+        if not doubtful and (not last or not last[0][0] or last[0][1] is not None):
+            return None
+        step = self._remembered(call, pristine)
+        return step if step is not None and _is_refusal(step) else None
+
+    def _effect(self, call: Call, state: State) -> Step | None:
+        """What a command changes of the tree, by rule."""
+        return self._changing(effect, call, state, "an effect, by rule")
+
+    def _outside(self, call: Call, state: State) -> Step | None:
+        """What a command says of a host that the machine does not reach, by rule."""
+        return self._changing(outside, call, state, "a host outside, by rule")
+
+    def _changing(self, rule: _Rule, call: Call, state: State, source: str) -> Step | None:
+        fresh = self._world.made
+        found = None if fresh is None else rule(call, state, fresh)
+        if found is None:
+            return None
+        behavior, written = found
+        patch = composed(state.before.document, [behavior.patch], state.cwd)
+        sure = VOLATILE if behavior.volatile else 1.0
+        return Step(call.text, Answer(replace(behavior, patch=patch), sure, source, written))
+
+    def _unnamed(self, call: Call, state: State) -> Step | None:
+        """What a command does that works on its working directory without naming it.
+
+        The same command with the name is asked about instead. Where no file was changed before, it
+        is asked about from the start directory of `world`.
+        """
+        if not unnamed(call.text, state, self._world.start):
+            return None
+        name: str = state.before.document["cwd"]
+        fresh = self._world.state(state.cwd)
+        if fresh.before.document["fs"] == state.before.document["fs"]:
+            state = self._world.state()
+            name = name.removeprefix(f"{state.cwd}/")
+        step = self._step(Call(named(call.text, name)), state)
+        said = without_name(step.answer.behavior, name)
+        return replace(step, input=call.text, answer=replace(step.answer, behavior=said))
+
+    def _one_by_one(self, call: Call, state: State) -> Step | None:
+        """What a command does to several operands, by what it does to each."""
+        taken = self._take(call, state)
+        if taken is None or taken.form.guessed:
+            return None
+        said = one_by_one(
+            taken.form, taken.operands, state, lambda each: self._step(each, state).answer
+        )
+        return None if said is None else Step(call.text, said)
+
+    def _rows(self, call: Call, state: State) -> Step | None:
+        """What a command prints that lists some processes or files, by what it prints of all."""
+        if call.words[:1] not in ((LISTS,), (WALKS,)):
+            return None
+        taken = self._take(call, state)
+        if taken is None or taken.form.guessed:
+            return None
+
+        def shown(text: str, place: State) -> str | None:
+            asked = Call.parse(text)
+            step = self._exact(asked, place) or self._remembered(asked, place)
+            if step is None:
+                return None
+            sure = step.answer.confidence >= VOLATILE / 2 or any(not far for _, far in step.nearest)
+            return step.answer.behavior.output.decode() if sure else None
+
+        said = chosen_rows(taken.form, state, self._world.state(), shown)
+        if said is None:
+            return None
+        sure = VOLATILE if said.volatile else 1.0
+        return Step(call.text, Answer(said, sure, "rows of a list, by rule"))
+
+    def _in_place(self, call: Call, state: State) -> Step | None:
+        fresh = self._world.made
+        taken = self._take(call, state) if fresh is not None else None
+        if taken is None or fresh is None or taken.form.guessed:
+            return None
+        form = taken.form
+        said = edited_in_place(
+            form.utility, form.options, form.operands, state, fresh,
+            lambda each, here: self._step(each, here).answer,
+        )  # fmt: skip
+        return None if said is None else Step(call.text, said)
+
+    def _search(self, call: Call, state: State) -> Step | None:
+        """What a command prints that searches several files, by what it prints of each."""
+        if call.words[:1] != (SEARCH,):
+            return None
+        taken = self._take(call, state)
+        if taken is None or taken.form.guessed:
+            return None
+        form = taken.form
+        said = searched(
+            form.command, form.options, form.operands, state,
+            lambda path: Tree(path, state).entries,
+            lambda each, here: self._step(each, here).answer,
+        )  # fmt: skip
+        return None if said is None else Step(call.text, said)
+
+    def _emulator(self, call: Call, state: State) -> Step | None:
+        if not state.stdin or self._stages is None or not self._reads_the_pipe(call, state):
+            return None
+        try:
+            answer = answer_of(self._stages, call.text, state)
+        except Abstained:
+            return None
+        return Step(call.text, replace(answer, source=self._stages_name))
+
+    def _elsewhere(self, call: Call, state: State) -> Step | None:
+        """What Bash says of a command that is not found, where PATH is not the pristine one."""
+        if state.context is None:
+            return None
+        fresh = self._world.state(state.cwd)
+        paths = [each.before.document["env"].get("PATH") for each in (state, fresh)]
+        return self._not_found(call, state) if paths[0] != paths[1] else None
+
+    def _remembered(self, call: Call, state: State) -> Step | None:
+        """What the memory says, or what the model beside it says where that is surer."""
+        written = self._answer_written(call.text, state)
+        try:
+            found = self._memory.near(call, state)
+        except Abstained as declined:
+            missing = self._not_found(call, state)
+            if missing is not None:
+                return missing
+            return Step(call.text, written or nothing(declined.message))
+        if written is not None and written.confidence > found.answer.confidence:
+            others = ((found.answer.behavior, found.answer.confidence), *found.alternatives)
+            return Step(call.text, written, found.nearest, others)
+        return Step(call.text, found.answer, found.nearest, found.alternatives)
+
+    def _answer_written(self, text: str, state: State) -> Answer | None:
+        """What the model beside the memory says; None where there is none, or it declines."""
+        if self._written is None:
+            return None
+        try:
+            return self._written.answer(text, state)
+        except Abstained:
+            return None
+
+    def _not_found(self, call: Call, state: State) -> Step | None:
+        """What Bash says of a command that no directory of PATH holds."""
+        name = _name_of(call, state)
+        if name in BUILTINS or not _COMMAND.fullmatch(name):
+            return None
+        path = state.before.document["env"].get("PATH", "")
+        if "/" in name or name in state.before.document.get("functions", {}):
+            return None
+        if any(state.entry(f"{directory}/{name}") for directory in path.split(":") if directory):
+            return None
+        said = f"bash: line 1: {name}: command not found\n".encode()
+        behavior = Behavior(127, said, stdout=b"", stderr=said)
+        return Step(call.text, Answer(behavior, 0.95, "no directory of PATH holds it"))
+
+    def _reads_the_pipe(self, call: Call, state: State) -> bool:
+        taken = self._take(call, state)
+        if taken is None:
+            return False
+        files = any(each.kind in "fdls" for each in taken.operands)
+        return any(each.kind == "x" for each in taken.operands) or not (files or taken.operands)
+
+    def with_times(self, behavior: Behavior, state: State) -> Behavior:
+        """The behavior with the times and links of directories, which records do not tell.
+
+        A directory in which something is made or removed has the time of now. The patch of a whole
+        input does not tell that time: later commands of the input need it.
+        """
+        fresh = self._world.made
+        if fresh is None or not behavior.patch:
+            return behavior
+        told = {operation[1] for operation in behavior.patch.operations}
+        start = os.fsencode(state.cwd)
+        above: dict[str, None] = {}
+        for operation in behavior.patch.operations:
+            for path in operation[1:] if operation[0] == "m" else operation[1:2]:
+                area, *names = keys(path) or [""]
+                if operation[0] != "=" and area == "fs" and len(names) == 1:
+                    whole = posixpath.join(start, name_bytes(names[0]))
+                    above[file_key(posixpath.dirname(whole), start)] = None
+        operations: list[Operation] = []
+        gone = {
+            keys(each[1])[1]
+            for each in behavior.patch.operations
+            if each[0] in "rm" and each[1].startswith("/fs/")
+        }
+        for name in _replaced(behavior.patch, state.before.document["fs"], gone):
+            whole = posixpath.join(start, name_bytes(name))
+            above[file_key(posixpath.dirname(whole), start)] = None
+        for name in (each for each in above if each not in gone):
+            entry = state.before.document["fs"].get(name, fresh)
+            for each in OF_DATE:
+                path = pointer("fs", name, each)
+                if path not in told and entry[each] != fresh[each]:
+                    operations.append(("=", path, fresh[each]))
+        operations += _links(behavior.patch, state, told)
+        if not operations:
+            return behavior
+        return replace(behavior, patch=ContextPatch((*behavior.patch.operations, *operations)))
+
+
+def _links(patch: ContextPatch, state: State, told: Set[str]) -> list[Operation]:
+    """The links of directories in which directories came or went, where the patch is silent."""
+    files = state.before.document["fs"]
+    start = os.fsencode(state.cwd)
+    more: dict[str, int] = {}
+
+    def count(name: str, change: int) -> None:
+        whole = posixpath.join(start, name_bytes(name))
+        above = file_key(posixpath.dirname(whole), start)
+        more[above] = more.get(above, 0) + change
+
+    for code, path, *rest in patch.operations:
+        area, *names = keys(path) or [""]
+        if area != "fs" or len(names) != 1 or code == "=":
+            continue
+        entry = rest[0] if code == "a" else files.get(names[0], {})
+        if not str(entry.get("perms", "")).startswith("d"):
+            continue
+        count(names[0], 1 if code == "a" else -1)
+        if code == "m":
+            count(keys(rest[0])[1], 1)
+    return [
+        ("=", pointer("fs", name, "links"), files[name]["links"] + change)
+        for name, change in more.items()
+        if change and name in files and pointer("fs", name, "links") not in told
+        and pointer("fs", name) not in told
+    ]  # fmt: skip
+
+
+def _is_refusal(step: Step) -> bool:
+    """Whether the answer is that the command was called in a wrong way."""
+    said = step.answer.behavior
+    return bool(said.exit_code and not said.patch and _USAGE.search(said.output))
+
+
+def nothing(why: str) -> Answer:
+    """The answer where nobody knows: nothing done, with a confidence of 0; `why` is its source."""
+    return Answer(Behavior(0, b"", stdout=b"", stderr=b""), 0.0, f"{GUESSED}: {why}")
+
+
+def _name_of(call: Call, state: State) -> str:
+    """The name of the program that a command runs; "" where nobody knows it."""
+    word = (split_words(without_assignments(call.bare)) or [""])[0]
+    if "$" not in word:
+        return unquoted(word)
+    try:
+        return "".join(Expander(Variables(state)).fields(word)[:1])
+    except Abstained:
+        return ""
+
+
+def _is_same(one: Behavior, other: Behavior) -> bool:
+    """Whether two behaviors are one, in whichever order their changes stand."""
+    changes = [{repr(each) for each in said.patch.operations} for said in (one, other)]
+    return changes[0] == changes[1] and one.exit_code == other.exit_code
+
+
+def _respelled(call: Call) -> str | None:
+    """The command spelled in the usual way; None where it is.
+
+    The first word of `tar` needs no dash.
+    """
+    name = "".join(call.words[:1])
+    words = call.words[1 : len(call.words) - len(call.closed)]
+    if name in _SHORT:
+        return " ".join((*_SHORT[name], *words))
+    bundle = _BUNDLE.fullmatch("".join(words[:1]))
+    if name != "tar" or bundle is None or (bundle[2] and len(words) < 2):
+        return None
+    letters = "".join(bundle.group(1, 3, 2)) if bundle[2] else bundle[1]
+    return " ".join(("tar", f"-{letters}", *words[1:]))
+
+
+def _replaced(patch: ContextPatch, files: Mapping[str, Any], gone: Set[str]) -> list[str]:
+    """The names of files whose place was taken by a file that is gone from its own, as by `mv`."""
+    taken = [files[name] for name in gone if name in files]
+    return [
+        name
+        for name, told in attributes(patch.operations).items()
+        if name in files
+        and any(all((files[name] | told)[each] == was[each] for each in KEPT) for was in taken)
+    ]

@@ -1,0 +1,120 @@
+"""What `id` and `groups` print of users, told by rule from the files of accounts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from shioenv.domain.runner import State
+from shioenv.errors import Abstained
+from shioenv_model.composition.gathering import options_of
+
+PASSWD, GROUP = "/etc/passwd", "/etc/group"
+"""The files of accounts: passwd(5), group(5)."""
+
+
+def accounts(state: State, file: str) -> dict[str, list[str]]:
+    """The lines of a file of accounts, in fields, by name. Errors: Abstained."""
+    data = state.read(file)
+    if data is None:
+        raise Abstained(f"nobody knows {file}")
+    lines = (line.split(":") for line in data.decode("utf-8", "replace").splitlines())
+    return {fields[0]: fields for fields in lines if len(fields) > 2}
+
+
+def named(known: Mapping[str, Sequence[str]], number: str) -> str | None:
+    """The first of these accounts that has a number, by name; None for a number without one."""
+    return next((name for name, fields in known.items() if fields[2] == number), None)
+
+
+def _quoted(name: str) -> str:
+    return f"\u2018{name}\u2019"
+
+
+@dataclass(frozen=True)
+class _Users:
+    """The users and groups of a machine, in fields, by name."""
+
+    users: Mapping[str, list[str]]
+    groups: Mapping[str, list[str]]
+
+    @classmethod
+    def of(cls, state: State) -> _Users:
+        return cls(accounts(state, PASSWD), accounts(state, GROUP))
+
+    def called(self, word: str) -> list[str] | None:
+        """The user of a name, or else of a number."""
+        return self.users.get(word) or self.users.get(named(self.users, word) or "")
+
+    def groups_of(self, user: Sequence[str]) -> list[str]:
+        """The numbers of a user's groups, the first one of the user's line first."""
+        named = [fields for fields in self.groups.values() if user[0] in fields[-1].split(",")]
+        return list(dict.fromkeys([user[3], *(fields[2] for fields in named)]))
+
+    def group(self, number: str) -> str:
+        """The name of a group. Errors: Abstained for a number without a name."""
+        name = named(self.groups, number)
+        if name is None:
+            raise Abstained("a group without a name")
+        return name
+
+
+def told_of_users(words: Sequence[str], state: State) -> Iterator[tuple[str, str]]:
+    """What `id` says of each user that its words name: a line, or an error.
+
+    Errors: Abstained for `id` without names, which tells of the shell itself, and for options of
+    which no rule tells.
+    """
+    options, names = options_of(words, "ugGnr")
+    which = options & set("ugG")
+    if not names or len(which) > 1 or (options and not which):
+        raise Abstained("more or fewer than one kind of number")
+    known = _Users.of(state)
+    for name in names:
+        user = known.called(name)
+        if user is None:
+            yield "", f"id: {_quoted(name)}: no such user"
+            continue
+        numbers = known.groups_of(user)
+        shown = [known.group(each) for each in numbers] if "n" in options else numbers
+        if not which:
+            pairs = [f"{each}({known.group(each)})" for each in numbers]
+            yield f"uid={user[2]}({user[0]}) gid={pairs[0]} groups={','.join(pairs)}", ""
+        elif "u" in which:
+            yield user[0] if "n" in options else user[2], ""
+        else:
+            yield shown[0] if "g" in which else " ".join(shown), ""
+
+
+def groups_of_users(words: Sequence[str], state: State) -> Iterator[tuple[str, str]]:
+    """What `groups` says of each user that its words name: a line, or an error.
+
+    Errors: Abstained, as `told_of_users`.
+    """
+    _, names = options_of(words, "")
+    if not names:
+        raise Abstained("groups of the shell itself")
+    known = _Users.of(state)
+    for name in names:
+        user = known.users.get(name)
+        if user is None:
+            yield "", f"groups: {_quoted(name)}: no such user"
+        else:
+            yield f"{name} : {' '.join(map(known.group, known.groups_of(user)))}", ""
+
+
+def entries_of_names(words: Sequence[str], state: State) -> Iterator[str]:
+    """The lines that `getent passwd NAME ...` and `getent group NAME ...` print.
+
+    They are empty for names without a line. Errors: Abstained for other databases, and without
+    names.
+    """
+    files = {"passwd": PASSWD, "group": GROUP}
+    database, *names = words or [""]
+    if database not in files or not names or any(name.startswith("-") for name in words):
+        raise Abstained("another database")
+    known = accounts(state, files[database])
+    by_number = {fields[2]: fields for fields in reversed(known.values())}
+    for name in names:
+        found = by_number.get(name) if name.isdecimal() else known.get(name)
+        yield ":".join(found or ())

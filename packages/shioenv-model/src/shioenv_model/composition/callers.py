@@ -1,0 +1,320 @@
+"""What `xargs` and `find -exec` run, asked about one command after the other."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from shioenv.bash.builtins import BUILTINS
+from shioenv.bash.program import Simple
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.context import FileEntry
+from shioenv.domain.runner import State
+from shioenv_model.bash.arithmetic import count
+from shioenv_model.composition.call import Call
+from shioenv_model.composition.environment import Environment
+from shioenv_model.composition.frames import Streams
+
+MOST_CALLS = 64
+"""Most commands that a caller is taken apart into (ours). With more it is asked about whole."""
+
+_LONGEST_CALL = 100_000
+"""Bytes of arguments that surely go into one call: `xargs` and `find` pass on 128 KiB."""
+
+CALLING = frozenset({"xargs", "find"})
+"""The callers: commands that are taken apart here."""
+
+_BUILTINS = BUILTINS - {"echo"} | CALLING
+"""Names that a shell runs itself where a caller runs a program, and the callers' own names."""
+
+_OTHERWISE = frozenset({"-depth", "-d", "-prune", "-maxdepth", "-L", "-H", "-follow"})
+"""Words with which `find` does not go into every directory right after it looked at it."""
+
+_PLAIN = re.compile(r"[\w./ +@%=,:-]+", re.ASCII)
+"""Names that a program's error quotes as they are."""
+
+_ACTIONS = re.compile(r"-(ok|okdir|exec|execdir|delete|print0?|printf|ls|fprint.*|fls|quit)")
+
+
+@dataclass(frozen=True, slots=True)
+class FindCall:
+    """A `find` that runs a command for the files that it finds."""
+
+    listing: tuple[str, ...]
+    """The same `find`, but listing the files, with NUL bytes between them."""
+    command: tuple[str, ...]
+    """The command, with `{}` for the file."""
+    together: bool
+    """The command ends with `+`: one call for all files."""
+
+    @property
+    def descends(self) -> bool:
+        """Whether `find` goes into a directory once the command was run for it."""
+        return not _OTHERWISE.intersection(self.listing)
+
+    @staticmethod
+    def files(listed: bytes) -> list[str]:
+        """The files that were listed, in order."""
+        return [os.fsdecode(file) for file in listed.split(b"\0") if file]
+
+    def calls(self, listed: bytes) -> list[tuple[str, ...]] | None:
+        """The commands for the files that were listed; None where they are unknown.
+
+        So they are for more than `MOST_CALLS` commands, and where `find` may part the files of one
+        call into several calls.
+        """
+        files = self.files(listed)
+        if not self.together:
+            calls = [tuple(word.replace("{}", file) for word in self.command) for file in files]
+            return calls if len(calls) <= MOST_CALLS else None
+        if len(listed) > _LONGEST_CALL:
+            return None
+        return [(*self.command[:-1], *files)] if files else []
+
+
+def found(words: Sequence[str]) -> FindCall | None:
+    """The call that a `find` makes. None unless `-exec` is its one action and stands last."""
+    if "-exec" not in words or {"-o", "-or", ",", "(", "-a", "-and"} & set(words):
+        return None
+    place = words.index("-exec")
+    before, command = words[1:place], words[place + 1 : -1]
+    if any(_ACTIONS.fullmatch(word) for word in (*before, *command)) or not _is_program(command):
+        return None
+    if words[-1] == "+":
+        if command.count("{}") != 1 or command[-1] != "{}" or len(command) < 2:
+            return None
+    elif words[-1] != ";" or ";" in command:
+        return None
+    if before[-1:] in (["!"], ["-not"]):
+        return None
+    listing = ("find", *before, "-print0")
+    return FindCall(listing, tuple(command), together=words[-1] == "+")
+
+
+def arguments_passed(words: Sequence[str], data: bytes) -> list[tuple[str, ...]] | None:
+    """The commands that an `xargs` runs for `data` on its standard input; None where unknown.
+
+    Known are the options `-0`, `-d`, `-n`, `-I`, `-i` and `-r`. Without `-0` and `-d` the data may
+    hold no quotes. There may be at most `MOST_CALLS` commands.
+    """
+    options = _Options()
+    place = options.read(words)
+    if place is None:
+        return None
+    command = tuple(words[place:]) or ("echo",)
+    items = options.items(data)
+    if items is None or not _is_program(command):
+        return None
+    if options.replaced:
+        calls = [
+            tuple(word.replace(options.replaced, item) for word in command)
+            for item in items
+            if item
+        ]
+    elif not items:
+        calls = [] if options.unless_empty else [command]
+    else:
+        size = options.most or len(items)
+        calls = [(*command, *items[i : i + size]) for i in range(0, len(items), size)]
+    long = any(sum(len(word) + 1 for word in call) > _LONGEST_CALL for call in calls)
+    return None if long or len(calls) > MOST_CALLS else calls
+
+
+class _Options:
+    """The options of an `xargs`."""
+
+    def __init__(self) -> None:
+        self.separator = b""
+        self.most = 0
+        self.replaced = ""
+        self.unless_empty = False
+
+    def read(self, words: Sequence[str]) -> int | None:
+        """Where the command begins; None for an option that is not known here."""
+        left = iter(enumerate(words))
+        next(left)
+        for place, word in left:
+            if not word.startswith("-") or word == "-":
+                return place
+            if word == "--":
+                return place + 1
+            if not self._option(word, left):
+                return None
+        return len(words)
+
+    def _option(self, word: str, left: Iterator[tuple[int, str]]) -> bool:
+        if word in ("-0", "--null"):
+            self.separator = b"\0"
+        elif word in ("-r", "--no-run-if-empty"):
+            self.unless_empty = True
+        elif word in ("-i", "--replace"):
+            self.replaced = "{}"
+        else:
+            match = re.fullmatch(r"(-[ndI]|--max-args=|--delimiter=|--replace=)(.*)", word, re.S)
+            value = match[2] or next(left, (0, ""))[1] if match else ""
+            if not match or not value:
+                return False
+            return self._valued(match[1], value)
+        return True
+
+    def _valued(self, option: str, value: str) -> bool:
+        if option in ("-I", "--replace="):
+            self.replaced = value
+        elif option in ("-n", "--max-args="):
+            self.most = count(value) or 0
+            return self.most > 0
+        else:
+            character = {"\\n": "\n", "\\0": "\0", "\\t": "\t"}.get(value, value)
+            self.separator = character.encode()
+            return len(self.separator) == 1
+        return not (self.replaced and self.most)
+
+    def items(self, data: bytes) -> list[str] | None:
+        """The arguments in the data; None where quotes or NUL bytes leave them unknown."""
+        if self.separator:
+            parts = data.split(self.separator)
+            parts = parts if parts[-1] else parts[:-1]
+        elif any(mark in data for mark in (b"'", b'"', b"\\", b"\0")):
+            return None
+        elif self.replaced:
+            parts = [line.lstrip(b" \t") for line in data.split(b"\n")]
+        else:
+            parts = re.split(rb"[ \t\n]+", data.strip(b" \t\n")) if data.strip(b" \t\n") else []
+        if self.most and self.replaced:
+            return None
+        return [os.fsdecode(part) for part in parts]
+
+
+def _is_program(command: Sequence[str]) -> bool:
+    """Whether a shell that is given the command runs the program that a caller runs."""
+    if not command or command[0] in _BUILTINS or not re.fullmatch(r"[\w./+-]+", command[0]):
+        return False
+    # the shell's echo and the program differ in their options alone
+    return command[0] != "echo" or not {"--help", "--version"} & set(command[1:2])
+
+
+class Callers:
+    """Asks about the commands that the callers in an environment run, one by one."""
+
+    def __init__(self, here: Environment) -> None:
+        self._here = here
+
+    def run(self, command: Simple, streams: Streams) -> bool:
+        """Asks about the commands that `xargs` or `find -exec` runs, one by one.
+
+        Gives False where that cannot be done, or where a command goes wrong in a way that its
+        caller reports. The state is then as it was: the caller is to be asked about whole.
+        """
+        fds, stdin = streams.fds, streams.stdin
+        if command.assignments or any(map(self._here.is_unknown, command.words)):
+            return False
+        words = [field for word in command.words for field in self._here.expander.fields(word)]
+        if words[0] == "find":
+            search = found(words)
+            listed = self._listed(search) if search else None
+            calls = search.calls(listed[0]) if search and listed else None
+        else:
+            search, listed = None, None
+            calls = None if stdin.shared or stdin.endless else arguments_passed(words, stdin.data)
+        if calls is None:
+            return False
+        mark, separate = self._here.asking.mark(), fds[1] is not fds[2]
+        if search is None or listed is None or search.together:
+            behaviors = self._called(calls, separate=separate)
+        else:
+            behaviors = self._searched(search, listed, calls, separate=separate)
+        if behaviors is None:
+            self._here.asking.back_to(mark)
+            return False
+        with self._here.to(streams):
+            for behavior in behaviors:
+                if fds[1] is fds[2]:
+                    self._here.write(fds[1], behavior.output)
+                else:
+                    self._here.write(fds[1], behavior.stdout)
+                    self._here.write(fds[2], behavior.stderr)
+        failed = any(behavior.exit_code for behavior in behaviors)
+        if search is None:
+            self._here.status = 123 if failed else 0
+        else:
+            self._here.status = int(failed)
+        return True
+
+    def _searched(
+        self,
+        search: FindCall,
+        listed: tuple[bytes, frozenset[bytes]],
+        calls: Sequence[Sequence[str]],
+        *,
+        separate: bool,
+    ) -> list[Behavior] | None:
+        """What a `find` and its commands do, one command for each file; None where unknown.
+
+        `find` complains of a directory that its command removed, and finds nothing in it.
+        """
+        before, gone = self._here.state, list[str]()
+        behaviors = []
+        for file, call in zip(search.files(listed[0]), calls, strict=True):
+            if any(file.startswith(f"{each}/") for each in gone):
+                continue
+            was = self._entry(file, before)
+            done = self._called([call], separate=separate)
+            if was is None or done is None:
+                return None
+            behaviors += [replace(each, exit_code=0) for each in done]
+            if was.perms[0] == "d" and self._entry(file, self._here.state) is None:
+                if not search.descends or not _PLAIN.fullmatch(file):
+                    return None
+                said = f"find: \u2018{file}\u2019: No such file or directory\n".encode()
+                behaviors.append(Behavior(1, said, stdout=b"", stderr=said))
+                gone.append(file)
+        return behaviors if self._finds_no_more(search, listed, before, gone) else None
+
+    @staticmethod
+    def _entry(file: str, state: State) -> FileEntry | None:
+        """The file itself, also where it is a link."""
+        return state.entry_at(posixpath.normpath(posixpath.join(state.cwd, file)))
+
+    def _called(self, calls: Sequence[Sequence[str]], *, separate: bool) -> list[Behavior] | None:
+        behaviors = []
+        for call in calls:
+            asked = Call.of(call)
+            behavior = self._here.ask(asked, separate=separate)
+            if behavior.exit_code > 125 or behavior.timed_out or behavior.output_truncated:
+                return None
+            self._here.asking.learn(asked.text, behavior)
+            self._here.advance(asked.text, behavior)
+            behaviors.append(behavior)
+        return behaviors
+
+    def _listed(self, search: FindCall) -> tuple[bytes, frozenset[bytes]] | None:
+        """What a `find` lists, as bytes and as a set of names; None where `find` complains."""
+        behavior = self._here.ask(Call.of(search.listing), separate=True)
+        if behavior.exit_code or behavior.stderr or behavior.output_truncated:
+            return None
+        data = behavior.stdout or b""
+        return data, frozenset(data.split(b"\0"))
+
+    def _finds_no_more(
+        self,
+        search: FindCall,
+        listed: tuple[bytes, frozenset[bytes]],
+        before: State,
+        gone: Sequence[str],
+    ) -> bool:
+        """Whether the commands left nothing new to be found, and removed no directory but `gone`.
+
+        `before` is the state in which `find` began. Files may be gone.
+        """
+        for name in search.files(listed[0]):
+            entry = before.entry(name)
+            is_known = any(name == each or name.startswith(f"{each}/") for each in gone)
+            if entry is None or entry.perms[0] != "d" or is_known:
+                continue
+            if self._here.state.entry(name) is None:
+                return False
+        now = self._listed(search)
+        return now is not None and now[1] <= listed[1]

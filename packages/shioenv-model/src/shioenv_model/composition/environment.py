@@ -1,0 +1,562 @@
+"""The environment that a shell's commands run in (POSIX 2.12).
+
+It has open files, variables, functions and parameters, the last status, and the state that earlier
+commands left.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from shioenv.bash.builtins import LEAVING_STDIN
+from shioenv.bash.program import Program, Redirect, Simple
+from shioenv.bash.words import quoted
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.names import name_bytes
+from shioenv.domain.patch import ContextPatch
+from shioenv.domain.pointer import keys, pointer
+from shioenv.domain.runner import Runner, State
+from shioenv.domain.work import COPIED, spend
+from shioenv.errors import Abstained
+from shioenv_model.bash.arithmetic import Complaint, evaluate
+from shioenv_model.bash.arrays import Array
+from shioenv_model.bash.braces import braces
+from shioenv_model.bash.expand import Expander
+from shioenv_model.bash.patterns import SPECIAL, is_pattern
+from shioenv_model.bash.references import references
+from shioenv_model.composition.asking import Asker, CallSetting
+from shioenv_model.composition.call import Call
+from shioenv_model.composition.channels import Buffer, OpenFile, Sink, Stdin
+from shioenv_model.composition.frames import (
+    Discard,
+    Exit,
+    Loop,
+    Over,
+    Own,
+    Position,
+    Result,
+    Return,
+    Streams,
+    copied,
+)
+from shioenv_model.composition.reading import read_program
+from shioenv_model.composition.replay import fed, written
+from shioenv_model.composition.variables import Value, element, item_of, known_place, stored
+
+_OF_RUN = frozenset({"?", "_", "0", "BASH_SUBSHELL", "LINENO", "PIPESTATUS"})
+"""Parameters that only the run itself knows."""
+
+_PARAMETERS = frozenset({"@", "*", "#", *"123456789"})
+_CHANGING = re.compile(r"\$\(\(|\$\{[^}]*[?=]")
+"""An expansion that may set a variable, or that Bash may refuse."""
+
+_OF_ACCESS = (["perms"], ["owner"], ["group"], ["links"])
+"""Attributes of a file that may change while the file is written to."""
+
+UNKNOWN = frozenset({"!", "_", "BASHPID", "BASH_COMMAND", "FUNCNAME", "HISTCMD"})
+"""Variables that nobody knows without the shell."""
+
+STAYING = re.compile(r"cd(?:\s+(?:-[LP]+|--))*\s+[^\s;&|()<>$`]+")
+"""A `cd` to one directory, perhaps the one where the shell is. `OLDPWD` is that one then."""
+
+LONGEST_VALUE = 131_072
+"""Most characters of a variable that is followed; ours: as many as one argument may have."""
+
+_SPECIAL = frozenset({"RANDOM", "SRANDOM", "SECONDS", "LINENO", "OLDPWD", "PPID", "UID", "EUID"})
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
+_BLOCK = 4096
+"""Bytes that a program which reads takes at once, at least."""
+
+
+def is_special(name: str) -> bool:
+    """Whether a variable counts by itself, or steers the shell."""
+    return name in _SPECIAL | UNKNOWN | {"PIPESTATUS"} or name.startswith("BASH")
+
+
+class Environment:
+    """The environment of one input's commands, and the `Scope` that their words expand in.
+
+    `runner` is asked about the commands. The input `text` starts from `state`. `walk` runs the
+    program of a substitution, whose lines count on from the shell's line.
+    """
+
+    def __init__(
+        self, runner: Runner, state: State, text: str, walk: Callable[[Program], None]
+    ) -> None:
+        self.start, self.input = state, text
+        self.asking = Asker(runner, state, text)
+        self.expander = Expander(self)
+        self.output = Buffer()
+        """What the whole input prints."""
+        stdin = Stdin(state.stdin, piped=bool(state.stdin), shared=True)
+        self.streams = Streams({1: self.output, 2: self.output}, stdin)
+        self.own, self.place = Own(state.carried), Position()
+        self.own.last = None if state.history else self.own.name
+        self.own.cluster = -1 if any("getopts" in line for line in state.history) else 0
+        self.result = Result(statuses=(state.status,))
+        self.status = state.status
+        """The last status."""
+        self.racing = False
+        """A background job prints to the whole input's output, at an unknown moment."""
+        self.beside: tuple[tuple[str, ...], ...] = ()
+        """Words of commands that run beside the next one, where the next one shows processes."""
+        self._walk = walk
+
+    @property
+    def arguments(self) -> Sequence[str]:
+        """See `Scope.arguments`. Errors: Abstained where nobody knows them."""
+        if self.own.carried.arguments is None:
+            raise Abstained("nobody knows the positional parameters")
+        return self.own.carried.arguments
+
+    def carry(self, **what: Any) -> None:
+        """Has the shell carry something else: a field of `Carried` with its new value."""
+        self.own.carried = replace(self.own.carried, **what)
+
+    @property
+    def state(self) -> State:
+        """See `Scope.state`."""
+        return self.asking.state
+
+    def variable(self, name: str) -> str | None:
+        """See `Scope.variable`."""
+        if name == "?":
+            return str(self.status)
+        if name == "BASH_SUBSHELL":
+            return str(self.place.level)
+        if name == "LINENO":
+            return str(self.place.line)
+        if name == "_" and self.own.last is not None:
+            return self.own.last
+        if name == "OLDPWD":
+            left = self.own.carried.left
+            return None if left is None else known_place(left)
+        if name == "BASH_EXECUTION_STRING" and not self.state.history:
+            return self.input
+        if name == "0":
+            return self.own.name
+        if name in UNKNOWN:
+            raise Abstained(f"${name} is beyond it")
+        name, key = item_of(name)
+        if name == "PIPESTATUS":
+            return element(Value(array=self.array(name)), key, self)
+        if not name.isidentifier() or name in _SPECIAL or name.startswith("BASH"):
+            return os.fsdecode(self.ask(Call(f'printf %s "${name}"'), separate=True).stdout or b"")
+        return element(Value.of(self.state.before.document, name), key, self)
+
+    def array(self, name: str) -> Array | None:
+        """See `Scope.array`."""
+        if name == "PIPESTATUS":
+            return Array({str(n): str(one) for n, one in enumerate(self.result.statuses)})
+        value = Value.of(self.state.before.document, name)
+        return None if value is None else value.array
+
+    def assign(self, name: str, value: str) -> None:
+        """See `Scope.assign`.
+
+        Errors: Abstained for a value of more than `LONGEST_VALUE`, and for a variable that is more
+        than a variable. Complaint for one that cannot be set.
+        """
+        if len(value) > LONGEST_VALUE:
+            raise Abstained(f"the variable {name} is longer than is followed")
+        if name == "_":
+            return  # the next command sets it anew
+        if is_special(name):
+            self._set_special(name, f"{name}={quoted(value)}")
+            if name == "OLDPWD":
+                self.carry(left=value)
+            return
+        name, key = item_of(name)
+        old = Value.of(self.state.before.document, name) or Value()
+        text = self._converted(value, old.flags)
+        array = old.array
+        if array is None and key is not None:
+            array = Array({} if old.text is None else {"0": old.text})
+        if array is None:
+            self.store(name, replace(old, text=text))
+            return
+        if key is not None and not array.associative:
+            key = array.subscript(evaluate(key, self.variable, self.assign))
+        array = array.with_item(key or "0", text)
+        self.store(name, Value(None, array, old.flags))
+
+    def _set_special(self, name: str, text: str) -> None:
+        """Sets a variable of which only Bash can tell what its value is then."""
+        behavior = self.ask(Call(text))
+        self.advance(text, behavior)
+        self.write(self.streams.fds[2], behavior.output)
+        self.result.substituted = behavior.exit_code or self.result.substituted
+
+    def complain(self, said: str) -> None:
+        """Writes to standard error what Bash itself says here."""
+        self.write(self.streams.fds[2], os.fsencode(f"{self.place_said()}{said}\n"))
+
+    def place_said(self) -> str:
+        """How Bash begins its messages here."""
+        # functions come from no file: in messages `bash -c` calls their place `environment`
+        where = "environment" if self.place.calls and self.place.file == "bash" else self.place.file
+        return f"{where}: {'' if self.place.is_dash else 'line '}{self.place.line}: "
+
+    def hide(self, name: str) -> None:
+        """Makes a variable local to the newest function: it is unset until it is assigned."""
+        frame = self.own.frames[-1]
+        if name in frame:
+            return
+        frame[name] = old = Value.of(self.state.before.document, name)
+        if old is not None:
+            self.store(name, None)
+
+    @contextmanager
+    def function(self, arguments: Sequence[str], file: str) -> Iterator[None]:
+        """Inside, a function from `file` runs: it has parameters and variables of its own."""
+        saved, place = self.own.carried.arguments, self.place
+        self.place = replace(place, file=file)
+        self.carry(arguments=tuple(arguments))
+        self.own.frames.append({})
+        self.place.calls += 1
+        try:
+            yield
+        finally:
+            self.place = place
+            for name, value in self.own.frames.pop().items():
+                self.put_back(name, value)
+            self.carry(arguments=saved)
+
+    def put_back(self, name: str, value: Value | None) -> None:
+        """Makes a variable what it was, constant or not."""
+        now = Value.of(self.state.before.document, name)
+        if now is not None and "r" in now.flags:
+            raise Abstained("a constant of a function")
+        if now != value:
+            self.store(name, value)
+
+    def export(self, name: str) -> None:
+        """Gives a variable to the programs that the shell starts."""
+        value = Value.of(self.state.before.document, name) or Value()
+        self.store(name, replace(value, flags=value.flags | {"x"}))
+
+    def _converted(self, value: str, flags: frozenset[str]) -> str:
+        """A value as a variable with these attributes takes it."""
+        if "i" in flags:
+            return str(evaluate(value, self.variable, self.assign))
+        if flags & frozenset("lu"):
+            return value.lower() if "l" in flags else value.upper()
+        return value
+
+    def store(self, name: str, value: Value | None) -> None:
+        """Makes a variable this one; None: unset.
+
+        Errors: Complaint for a constant; Abstained where setting it does more than that.
+        """
+        document = self.state.before.document
+        old = Value.of(document, name)
+        if old is not None and "r" in old.flags:
+            raise Complaint(f"{name}: readonly variable")
+        if is_special(name) or (old is not None and "n" in old.flags):
+            raise Abstained(f"{name} is more than a variable")
+        if value is not None:
+            if document["settings"].get("-o allexport"):
+                value = replace(value, flags=value.flags | {"x"})
+            if value.text is not None and _SURROGATE.search(value.text):
+                raise Abstained("a value that is no text")
+        text = f"unset -v {name}" if value is None else f"declare -g {value.declaration(name)[8:]}"
+        if value is not None and not value.flags and value.array is None:
+            text = f"{name}={quoted(value.text or '')}"
+        if name == "OPTIND":  # 1 has getopts begin anew; another number leaves it in its word
+            begins = value is not None and value.text == "1"
+            self.own.cluster = -1 if self.own.cluster and not begins else 0
+        patch = stored(document, name, value)
+        self.advance(text, Behavior(exit_code=0, output=b"", patch=patch))
+
+    def substitute(self, source: str) -> str:
+        """See `Scope.substitute`."""
+        data = self.captured(source)
+        if b"\0" in data:
+            raise Abstained("a substitution prints a NUL byte")
+        return os.fsdecode(data)
+
+    def connect(self, source: str, *, reading: bool) -> str:
+        """See `Scope.connect`."""
+        if not reading or len(self.asking.pipes) > 3:
+            raise Abstained(">(…) runs beside its command" if not reading else "too many <(…)")
+        data = self.captured(source)
+        path = f"/dev/fd/{63 - len(self.asking.pipes)}"
+        self.asking.pipes[path] = data
+        return path
+
+    def captured(self, source: str) -> bytes:
+        """What a program prints in a subshell. Errors: Abstained where more than is known."""
+        program = read_program(source)
+        buffer = Buffer()
+        fds = {**self.streams.fds, 1: buffer}
+        with self.subshell(), self.to(Streams(fds, self.streams.stdin)), self.asking.other_pipes():
+            self._walk(_read_files(program))
+        self.result.substituted = self.status
+        if buffer.endless:
+            raise Abstained("a substitution prints more than is known")
+        return bytes(buffer.data)
+
+    def ask(
+        self,
+        call: Call,
+        *,
+        stdin: bytes = b"",
+        separate: bool = False,
+        piped: bool = False,
+        final: bool = False,
+    ) -> Behavior:
+        """What a command does here. The environment stays as it is: see `Asker.ask`."""
+        place = os.fsencode(self.place_said())
+        beside, self.beside = self.beside, ()
+        how = CallSetting(
+            stdin=stdin, separate=separate, piped=piped, final=final, beside=beside, place=place
+        )
+        behavior = self.asking.ask(call, how)
+        return as_dash_says(behavior, place) if self.place.is_dash else behavior
+
+    def advance(self, text: str, behavior: Behavior) -> None:
+        """Goes to the state after a command: see `Asker.advance`."""
+        moved = any(operation[1] == "/cwd" for operation in behavior.patch.operations)
+        if moved or (not behavior.exit_code and STAYING.fullmatch(text)):
+            self.carry(left=self.state.before.document["env"].get("PWD"))
+        for name, target in self.asking.advance(text, behavior):
+            for sink in self.streams.fds.values():
+                if isinstance(sink, OpenFile) and sink.name == name:
+                    sink.name = target
+
+    def put(
+        self,
+        call: Call,
+        name: str,
+        streams: Streams | None = None,
+        *,
+        final: bool = False,
+    ) -> None:
+        """Asks about a command, goes to the state after it, and writes what it prints.
+
+        Input and output are `streams`; None: the shell's own. `name` is the command's name. Errors:
+        Over where the command ran out of time or died by a signal; Abstained.
+        """
+        streams = streams or self.streams
+        fds, stdin = streams.fds, streams.stdin
+        separate = fds[1] is not fds[2]
+        reads = name not in LEAVING_STDIN and not call.reads_what_it_opens
+        data = stdin.data if reads else b""
+        piped = stdin.piped and reads
+        behavior = self.ask(call, stdin=data, separate=separate, piped=piped, final=final)
+        if stdin.endless and data:
+            half = self.ask(call, stdin=data[: len(data) // 2], separate=separate)
+            if _said(half) != _said(behavior):
+                raise Abstained("more comes through a pipe than is known")
+        if stdin.shared and (data or stdin.perhaps) and name not in LEAVING_STDIN:
+            self._consume(call, stdin, behavior, separate=separate)
+        self.asking.know(behavior.stdout if separate and behavior.stdout else behavior.output)
+        self.asking.know(data)
+        self.asking.learn(call.text, behavior)
+        again = _made_again(behavior.patch) if name == "mktemp" else None
+        self.advance(again or (fed(call.text, data) if data else call.text), behavior)
+        for sink in set(fds.values()):
+            if isinstance(sink, OpenFile) and sink.name is not None:
+                self._check_own(sink.name, behavior)
+        with self.to(streams):
+            truncated = behavior.output_truncated
+            if separate:
+                self.write(fds[1], behavior.stdout, endless=truncated)
+                self.write(fds[2], behavior.stderr)
+            else:
+                self.write(fds[1], behavior.output, endless=truncated)
+        self.status = behavior.exit_code
+        if behavior.timed_out or behavior.died_by_signal:
+            raise Over(behavior)
+
+    def _check_own(self, name: str, behavior: Behavior) -> None:
+        """Refuses a command that changes the very file that the command's output goes to."""
+        for operation in behavior.patch.operations:
+            area, *names = keys(operation[1]) or [""]
+            if area != "fs" or names[:1] != [name] or operation[0] == "r":
+                continue
+            if names[1:] not in _OF_ACCESS:
+                raise Abstained("a command changes the file that its output goes to")
+
+    def _consume(self, call: Call, stdin: Stdin, behavior: Behavior, *, separate: bool) -> None:
+        """Settles how much of a shared input a command leaves: all, nothing, or an unknown rest."""
+        data = stdin.data or stdin.perhaps
+        fuller = behavior if stdin.data else self.ask(call, stdin=data, separate=separate)
+        empty = self.ask(call, separate=separate) if stdin.data else behavior
+        if _said(fuller) == _said(empty):
+            return
+        if not stdin.data:
+            raise Abstained("nobody knows how much of their input commands left to each other")
+        if stdin.seekable or len(stdin.data) > _BLOCK:
+            # a command that does something else where more follows has read to the end
+            more = self.ask(call, stdin=stdin.data + b"0 ~\n", separate=separate)
+            if _said(more) == _said(behavior):
+                stdin.perhaps = stdin.data
+        stdin.data = b""
+
+    def write(self, sink: Sink, data: bytes | None, *, endless: bool = False) -> None:
+        """Writes output to a sink; `endless`: more was printed than is known. Errors: Abstained."""
+        spend(1 + len(data or b"") // COPIED)
+        if isinstance(sink, Buffer):
+            if sink is self.output and data and self.racing:
+                raise Abstained("a background job prints at an unknown moment")
+            sink.data += data or b""
+            sink.endless |= endless
+        elif isinstance(sink, OpenFile):
+            if endless:
+                raise Abstained("more is written to a file than is known")
+            if data and sink.name is not None:
+                self._append(sink, data)
+
+    def _append(self, sink: OpenFile, data: bytes) -> None:
+        name = str(sink.name)
+        entry = self.state.before.entry(name)
+        if entry is None:
+            raise Abstained("a file that is written to is not there")
+        if not sink.appends and entry.size != sink.offset:
+            raise Abstained("a file is written to in two places")
+        sink.offset += len(data)
+        old = self.state.read(sink.path)
+        spend(len(old or b"") // COPIED)
+        operations: list[tuple[Any, ...]] = []
+        if not sink.fresh:
+            again = Redirect(None, ">>", quoted(sink.path))
+            touched = self.ask(Call("echo", opens=again))
+            operations = [
+                operation
+                for operation in touched.patch.operations
+                if keys(operation[1])[-1] != "size"
+            ]
+            sink.fresh = True
+        operations.append(("=", pointer("fs", name, "size"), entry.size + len(data)))
+        digests = {}
+        if old is not None and len(old) == entry.size:
+            digests = {name: self.asking.know(old + data)}
+        behavior = Behavior(0, b"", ContextPatch(tuple(operations)), content_digests=digests)
+        self.advance(f"{written(data)} >> {quoted(sink.path)}", behavior)
+
+    @contextmanager
+    def to(self, streams: Streams) -> Iterator[None]:
+        """Inside, output and input are `streams`."""
+        saved, self.streams = self.streams, Streams(dict(streams.fds), streams.stdin)
+        try:
+            yield
+        finally:
+            self.streams = saved
+
+    @contextmanager
+    def subshell(self) -> Iterator[None]:
+        """Inside, commands run in a subshell: what they change of the shell ends with it."""
+        mark = self.asking.mark()
+        saved, self.own = self.own, copied(self.own)
+        self.place.level += 1
+        try:
+            yield
+        except Exit as ended:
+            self.status = ended.status
+        except Loop:
+            self.status = 0
+        except Return as returned:
+            self.status = returned.status
+        except Discard:
+            self.status = 1
+        finally:
+            self.place.level -= 1
+            self.own = saved
+        self.asking.leave(mark)
+
+    def is_on(self, option: str) -> bool:
+        """Whether an option of `set -o` is on."""
+        return bool(self.state.before.document["settings"].get(f"-o {option}"))
+
+    def is_matched(self, word: str) -> bool:
+        """Whether a word is a pattern of path names."""
+        if not SPECIAL & set(word) or self.is_unknown(word):
+            return False
+        return any(is_pattern(self.expander.pattern(one)) for one in braces(word))
+
+    def is_ours(self, word: str) -> bool:
+        """Whether a word stands for something that only this run knows."""
+        found = references(word)
+        if found.substitutes or _CHANGING.search(word):
+            return True
+        known = self.asking.set_here | _OF_RUN
+        if self.is_on("nounset"):
+            known |= found.names
+        if self.own.carried.arguments != () or self.place.calls:
+            known |= _PARAMETERS
+        if not found.names & known:
+            return False
+        try:
+            for one in braces(word):
+                self.expander.fields(one)
+        except Complaint:
+            return True
+        except Abstained:
+            return bool(found.names & (_OF_RUN | _PARAMETERS))
+        return True
+
+    def changes(self, word: str) -> bool:
+        """Whether the expansion of a word may set a variable."""
+        return _CHANGING.search(word) is not None
+
+    def is_unknown(self, word: str) -> bool:
+        """Whether a word holds a substitution, or a parameter without a name (`$?`, `$1`)."""
+        found = references(word)
+        return found.substitutes or not all(name.isidentifier() for name in found.names)
+
+
+def as_dash_says(behavior: Behavior, place: bytes) -> Behavior:
+    """The behavior with the shell's own message as dash writes it. Errors: Abstained."""
+    if place not in behavior.output:
+        return behavior
+    if not behavior.output.startswith(place) or behavior.output.count(b"\n") > 1:
+        raise Abstained("a message that dash may write in another way")
+    said = behavior.output.removeprefix(place)
+    missing = re.fullmatch(rb"(\S+): command not found\n", said)
+    elsewhere = re.fullmatch(rb"cd: (.+): (?:No such file or directory|Not a directory)\n", said)
+    if missing:
+        said = missing[1] + b": not found\n"
+    elif elsewhere:
+        said = b"cd: can't cd to " + elsewhere[1] + b"\n"
+        behavior = replace(behavior, exit_code=2)
+    else:
+        raise Abstained("a message that dash may write in another way")
+    return replace(behavior, output=place + said, stderr=behavior.stderr and place + said)
+
+
+def _read_files(program: Program) -> Program:
+    """The program with `$(< file)` as `cat < file`; any other program as it is."""
+    pipelines = [pipeline for job in program for _, pipeline in job.pipelines]
+    command = pipelines[0].stages[0] if pipelines else None
+    if len(pipelines) != 1 or not isinstance(command, Simple) or command.words:
+        return program
+    if [redirect.operator for redirect in command.redirects] != ["<"]:
+        return program
+    cat = replace(pipelines[0], stages=(replace(command, words=("cat",)),))
+    return (replace(program[0], pipelines=(("", cat),)),)
+
+
+def _made_again(patch: ContextPatch) -> str | None:
+    """The commands that make what `mktemp` made: `mktemp` itself would choose other names.
+
+    None where `mktemp` made nothing, or did anything else.
+    """
+    made = []
+    for code, path, *entry in patch.operations:
+        area, *names = keys(path)
+        if code != "a" or area != "fs" or len(names) != 1:
+            return None
+        file = quoted(os.fsdecode(name_bytes(names[0])))
+        directory = entry[0]["perms"].startswith("d")
+        made.append(f"mkdir -m 700 {file}" if directory else f"(umask 077; : > {file})")
+    return "; ".join(made) or None
+
+
+def _said(behavior: Behavior) -> tuple[object, ...]:
+    return behavior.exit_code, behavior.output, behavior.stdout, behavior.stderr, behavior.patch

@@ -1,0 +1,218 @@
+"""The changes of one command to the tree, gathered as a rule tells them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import posixpath
+import re
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.context import OF_DATE
+from shioenv.domain.modes import mode_of, shown
+from shioenv.domain.names import file_key, name_bytes
+from shioenv.domain.patch import ContextPatch, Operation
+from shioenv.domain.pointer import pointer
+from shioenv.domain.runner import State
+from shioenv.domain.work import spend
+from shioenv.errors import Abstained
+from shioenv_model.bash.expand import Expander
+from shioenv_model.composition.call import Call
+from shioenv_model.composition.opening import umask_of
+from shioenv_model.composition.variables import Variables
+
+MOST_FILES = 2_000
+"""Most files that one command may change (ours)."""
+
+_SPECIAL = ("/proc", "/sys", "/dev")
+
+
+@dataclass(slots=True)
+class Effects:
+    """The changes of one command, gathered."""
+
+    state: State
+    fresh: Mapping[str, Any]
+    """The entry of an empty file that is made now."""
+    files: dict[str, Mapping[str, Any] | None] = field(default_factory=dict)
+    """The files that changed, by their names in `fs`; None: gone."""
+    moved: dict[str, str] = field(default_factory=dict)
+    contents: dict[str, bytes] = field(default_factory=dict)
+    """The contents that were written, by name."""
+    errors: bytes = b""
+    """What the command says on standard error."""
+    exit_code: int = 0
+    volatile: bool = False
+    """Whether what the command says is another thing each time."""
+
+    def place(self, path: str) -> str:
+        """The absolute path of a name, links before its last part followed. Errors: Abstained."""
+        stripped = path.rstrip("/")
+        last = posixpath.basename(stripped)
+        if not stripped or last in {".", ".."} or "\0" in path:
+            raise Abstained(f"{path!r:.40} is no name in a directory")
+        above = self.state.resolve(posixpath.dirname(stripped) or ".")
+        whole = posixpath.join(above, last)
+        if whole.startswith(_SPECIAL):
+            raise Abstained("a file that no context lists")
+        parent = self.entry(above)
+        if parent is None or not parent["perms"].startswith("d"):
+            raise Abstained(f"{above!r:.40} is no directory")
+        entry = self.entry(whole)
+        if path != stripped and (entry is None or not entry["perms"].startswith("d")):
+            raise Abstained(f"{path!r:.40} is no directory")
+        return whole
+
+    def key(self, whole: str) -> str:
+        """The name in `fs` of an absolute path."""
+        return file_key(os.fsencode(whole), os.fsencode(self.state.cwd))
+
+    def entry(self, whole: str) -> Mapping[str, Any] | None:
+        """The file at an absolute path, as it is now."""
+        name = self.key(whole)
+        if name in self.files:
+            return self.files[name]
+        found: Mapping[str, Any] | None = self.state.before.document["fs"].get(name)
+        return found
+
+    def followed(self, whole: str) -> str:
+        """Where a path leads, a link at its end followed. Errors: Abstained for nowhere."""
+        entry = self.entry(whole)
+        if entry is None or entry.get("target") is None:
+            return whole
+        whole = self.state.resolve(whole)
+        if self.entry(whole) is None:
+            raise Abstained("a link that leads nowhere")
+        return whole
+
+    def inside(self, whole: str) -> list[str]:
+        """The absolute paths of everything below a directory, in any order. Errors: Abstained."""
+        cwd = self.state.cwd
+        if (cwd + "/").startswith(whole.rstrip("/") + "/") or whole == "/":
+            raise Abstained("a directory around the start directory")
+        above = self.key(whole) + "/"
+        names = [name for name in self.state.before.document["fs"] if name.startswith(above)]
+        names += [name for name in self.files if name.startswith(above) and name not in names]
+        spend(len(self.state.before.document["fs"]) // 10)
+        if len(names) > MOST_FILES:
+            raise Abstained("too many files")
+        start = os.fsencode(cwd)
+        paths = (os.fsdecode(posixpath.join(start, name_bytes(name))) for name in names)
+        return [path for path in paths if self.entry(path) is not None]
+
+    def put(self, whole: str, entry: Mapping[str, Any] | None) -> None:
+        """Makes the file at a path this one; None: it is gone. Its directory's links follow."""
+        spend(20)
+        old = self.entry(whole)
+        was, is_now = (each is not None and each["perms"].startswith("d") for each in (old, entry))
+        self.files[self.key(whole)] = entry
+        if was != is_now:
+            above = posixpath.dirname(whole)
+            parent = self.entry(above)
+            if parent is not None:
+                links = parent["links"] + (1 if is_now else -1)
+                self.files[self.key(above)] = {**parent, "links": links}
+
+    def write(self, path: str, content: bytes) -> None:
+        """Makes a file, or writes it anew. Errors: Abstained for what is no regular file."""
+        whole = self.followed(self.place(path))
+        old = self.entry(whole)
+        if old is not None and old["perms"][0] != "-":
+            raise Abstained("what is no regular file")
+        new = self.made("-", 0o666 & ~umask_of(self.state))
+        entry = new if old is None else written(old)
+        self.put(whole, {**entry, **now_of(self, owner=False), "size": len(content)})
+        self.contents[self.key(whole)] = content
+
+    def remove_tree(self, whole: str) -> None:
+        """Removes a directory with everything below it. Errors: Abstained."""
+        for path in sorted(self.inside(whole), reverse=True):
+            self.put(path, None)
+        self.put(whole, None)
+
+    def made(self, kind: str, mode: int, **what: Any) -> dict[str, Any]:
+        """The entry of a file that is made now."""
+        entry = {**self.fresh, "perms": shown(kind, mode), **what}
+        return {**entry, "links": 2, "size": 4096} if kind == "d" else entry
+
+    def behavior(self, stdout: bytes = b"") -> Behavior:
+        """What the command does: it prints this, and changes what was gathered."""
+        first = self.state.before.document["fs"]
+        operations: list[Operation] = []
+        for source, target in self.moved.items():
+            operations.append(("m", pointer("fs", source), pointer("fs", target)))
+        targets = set(self.moved.values())
+        for name, entry in self.files.items():
+            if name in self.moved or name in targets:
+                continue
+            old = first.get(name)
+            if entry is None:
+                operations += [("r", pointer("fs", name))] if old is not None else []
+            elif old is None:
+                operations.append(("a", pointer("fs", name), dict(entry)))
+            else:
+                operations += [
+                    ("=", pointer("fs", name, each), value)
+                    for each, value in entry.items()
+                    if old.get(each) != value
+                ]
+                operations += [("r", pointer("fs", name, each)) for each in old.keys() - entry]
+        digests = {
+            name: hashlib.sha256(content).hexdigest()
+            for name, content in self.contents.items()
+            if self.files.get(name) is not None
+        }
+        patch = ContextPatch(tuple(operations))
+        return Behavior(
+            self.exit_code, stdout + self.errors, patch, content_digests=digests, stdout=stdout,
+            stderr=self.errors, volatile=self.volatile,
+        )  # fmt: skip
+
+
+def written(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """The entry of a file that is written to, or given away: the kernel takes set-ID bits off."""
+    mode = mode_of(entry["perms"])
+    mode &= ~0o6000 if mode & 0o010 else ~0o4000
+    return {**entry, "perms": shown(entry["perms"][0], mode)}
+
+
+def now_of(made: Effects, *, owner: bool = True) -> dict[str, Any]:
+    """What a file that is made now has of the moment and of who made it."""
+    names = (*OF_DATE, *(("owner", "group") if owner else ()))
+    return {each: made.fresh[each] for each in names}
+
+
+def words_of(call: Call, state: State, names: Container[str]) -> list[str]:
+    """The words of a command that calls one of these programs, expanded.
+
+    Errors: Abstained for any other command, for one with redirections, and for a name that is a
+    function of the shell.
+    """
+    name = call.words[0] if call.words else ""
+    if name not in names or call.closed or call.opens is not None or call.reads is not None:
+        raise Abstained("another command")
+    if name in state.before.document.get("functions", {}):
+        raise Abstained("a function of the shell")
+    expander = Expander(Variables(state))
+    return [one for word in call.words for one in expander.fields(word)]
+
+
+def options_of(words: Sequence[str], letters: str) -> tuple[set[str], list[str]]:
+    """The letters of the options, and the operands. Errors: Abstained for any other option."""
+    options: set[str] = set()
+    operands: list[str] = []
+    left = list(words)
+    while left:
+        word = left.pop(0)
+        if word == "--":
+            return options, [*operands, *left]
+        if not word.startswith("-") or word == "-":
+            operands.append(word)
+        elif letters and re.fullmatch(f"-[{letters}]+", word):
+            options.update(word[1:])
+        else:
+            raise Abstained(f"the option {word!r:.20} is beyond it")
+    return options, operands

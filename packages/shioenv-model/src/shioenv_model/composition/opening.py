@@ -1,0 +1,110 @@
+"""What Bash does to a file that a redirection opens, told by rule."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+import stat
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from shioenv.domain.behavior import NOTHING, Behavior
+from shioenv.domain.context import OF_DATE
+from shioenv.domain.names import file_key
+from shioenv.domain.patch import ContextPatch, Operation
+from shioenv.domain.pointer import pointer
+from shioenv.domain.runner import State
+from shioenv.errors import Abstained
+from shioenv_model.bash.expand import Expander
+from shioenv_model.composition.call import Call
+from shioenv_model.composition.variables import Variables
+
+NULL = "/dev/null"
+"""The file that is always empty."""
+
+
+def opening(call: Call, state: State, fresh: Mapping[str, Any]) -> Behavior | None:
+    """What `: > FILE`, `: < FILE` and `echo >> FILE` do; None for other commands.
+
+    `fresh` is the entry of an empty file that is made now.
+
+    Errors: Abstained where the file's name is not known.
+    """
+    if call.opens is not None:
+        operator, word = call.opens.operator, call.opens.target
+    elif call.written == ":" and call.reads is not None and not call.closed:
+        operator, word = "<", call.reads
+    else:
+        return None
+    fields = Expander(Variables(state)).fields(word)
+    if len(fields) != 1:
+        raise Abstained(f"{word!r:.40} is not one file")
+    path = fields[0]
+    entry = state.entry(path) if path else None
+    wrong = _why_not(path, state, reads=operator == "<")
+    if wrong:
+        said = os.fsencode(f"bash: line 1: {path}: {wrong}\n")
+        return Behavior(1, said, stdout=b"", stderr=said)
+    if operator == "<":
+        return Behavior(0, b"", stdout=b"", stderr=b"")
+    name = file_key(os.fsencode(state.resolve(path)), os.fsencode(state.cwd))
+    size = 1 if call.written == "echo" else 0
+    if entry is None:
+        mode = stat.S_IFREG | 0o666 & ~umask_of(state)
+        made = {**fresh, "size": size, "perms": stat.filemode(mode)}
+        digests = {} if size else {name: NOTHING}
+        patch = ContextPatch((("a", pointer("fs", name), made),))
+        return Behavior(0, b"", patch, content_digests=digests, stdout=b"", stderr=b"")
+    if operator == ">>" and not size:
+        return Behavior(0, b"", stdout=b"", stderr=b"")
+    now = {each: fresh[each] for each in OF_DATE}
+    now["size"] = entry.size + size if operator == ">>" else size
+    operations: list[Operation] = [
+        ("=", pointer("fs", name, each), value)
+        for each, value in now.items()
+        if getattr(entry, each) != value
+    ]
+    digests = {name: NOTHING} if not now["size"] else {}
+    patch = ContextPatch(tuple(operations))
+    return Behavior(0, b"", patch, content_digests=digests, stdout=b"", stderr=b"")
+
+
+def _why_not(path: str, state: State, *, reads: bool) -> str:
+    """Why Linux does not open a file; empty where it does."""
+    plain = path.rstrip("/")
+    entry = state.entry(path) if path else None
+    above = state.entry(posixpath.dirname(plain) or ("/" if path.startswith("/") else "."))
+    is_directory = entry is not None and entry.perms.startswith("d")
+    if above is not None and not above.perms.startswith("d"):
+        return "Not a directory"
+    if not path or (entry is None and (reads or above is None)):
+        return "No such file or directory"
+    if not reads and (is_directory or path.endswith("/")):
+        return "Is a directory"
+    return "Not a directory" if path.endswith("/") and not is_directory else ""
+
+
+def umask_of(state: State) -> int:
+    """The state's umask; 0o022 where the state, which somebody else may have made, has none."""
+    said = str(state.before.document.get("umask"))
+    return int(said, 8) if re.fullmatch("[0-7]{4}", said) else 0o022
+
+
+def given(call: Call, state: State) -> tuple[Call, State] | None:
+    """The command without its `< FILE`, and the state with that file's content as standard input.
+
+    None where the command has no `<`, and where nobody knows the content.
+    """
+    if call.reads is None:
+        return None
+    try:
+        fields = Expander(Variables(state)).fields(call.reads)
+    except Abstained:
+        return None
+    content = state.read(fields[0]) if len(fields) == 1 else None
+    content = b"" if fields == [NULL] else content
+    if content is None:
+        return None
+    return replace(call, reads=None, from_file=True), replace(state, stdin=content)

@@ -1,0 +1,374 @@
+"""What programs say of hosts that do not answer: hosts beyond the network, and the machine itself.
+
+They are `curl`, `nc`, `ping`, `scp`, `ssh` and `wget`, with the options that people type. A name
+that the machine does not hold itself is not resolved. An address beyond the networks of its links
+is not reached. The machine itself refuses `curl` and `wget`, except at the port of SSH. Anything
+else is left to a runner.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from ipaddress import AddressValueError, IPv4Address, IPv4Network
+from types import MappingProxyType
+from typing import Any
+
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.context import MONTHS
+from shioenv.domain.runner import State
+from shioenv.errors import Abstained
+from shioenv_model.composition.call import Call
+from shioenv_model.composition.conditions import is_root
+from shioenv_model.composition.effects import EFFECTS
+from shioenv_model.composition.gathering import Effects, words_of
+
+_UNREACHABLE = re.compile(r"type unreachable dst default\b")
+_GATEWAY = re.compile(r"dst default gateway (\S+)")
+_NAME = re.compile(
+    r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*"
+)
+_ADDRESS = re.compile(
+    r"(?:(https?)://)?([A-Za-z0-9.-]+)(?::(\d{1,5}))?(/[\w./?=&+,:;~@%-]*)?", re.ASCII
+)
+_QUOTED = "\u2018\u2019"
+_UNRESOLVED = "Temporary failure in name resolution"
+_NO_ROUTE = "No route to host"
+_REFUSED = "Connection refused"
+_SSH = 22
+"""The one port at which the machine listens."""
+_METER = (
+    "  % Total    % Received % Xferd  Average Speed   Time    Time     Time  Current\n"
+    "                                 Dload  Upload   Total   Spent    Left  Speed\n"
+)
+_METERED = "\r  0     0    0     0    0     0      0      0 --:--:-- --:--:-- --:--:--     0"
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """How a program ends, and what it writes."""
+
+    code: int
+    error: str = ""
+    """What goes to standard error."""
+    opened: str = ""
+    """The file that it opened before anything else, and left empty."""
+    output: str = ""
+    """What goes to standard output; only one of the two is written."""
+    sure: bool = True
+    """Whether it says the same each time."""
+
+
+def outside(
+    call: Call, state: State, fresh: Mapping[str, Any]
+) -> tuple[Behavior, Mapping[str, bytes]] | None:
+    """What a command says of hosts beyond the network, and the contents that it writes.
+
+    None where no rule tells. `fresh` is the entry of an empty file that is made now.
+    """
+    try:
+        name, *words = words_of(call, state, PROGRAMS)
+        if not is_root(state):
+            return None
+        made = Effects(replace(state, stdin=b""), fresh)
+        said = PROGRAMS[name](words, _Network(state, fresh))
+        if said.opened:
+            EFFECTS["tee"](made, ["--", said.opened])
+    except Abstained:
+        return None
+    output, error = os.fsencode(said.output), os.fsencode(said.error)
+    behavior = replace(
+        made.behavior(), exit_code=said.code, output=output + error, stdout=output, stderr=error,
+        volatile=not said.sure,
+    )  # fmt: skip
+    return behavior, made.contents
+
+
+class _Network:
+    """What the machine reaches, and its date."""
+
+    def __init__(self, state: State, fresh: Mapping[str, Any]) -> None:
+        month = MONTHS.index(fresh["month"]) + 1
+        self.date = f"{fresh['year']}-{month:02}-{fresh['day']:02} {fresh['time']}:00"
+        network = state.before.document.get("network") or {}
+        routes = network.get("routes", ())
+        self.gateway = next((found[1] for each in routes if (found := _GATEWAY.search(each))), "")
+        if not self.gateway or not any(map(_UNREACHABLE.match, routes)):
+            raise Abstained("a network that may lead further")
+        addresses = [
+            each
+            for some in network.get("addresses", {}).values()
+            for each in some
+            if ":" not in each
+        ]
+        self._own = [IPv4Network(each, strict=False) for each in addresses]
+        self._addresses = {each.partition("/")[0] for each in addresses}
+        self._state = state
+
+    def exists(self, path: str) -> bool:
+        """Whether there is a file."""
+        return self._state.entry(path) is not None
+
+    def refusing(self, host: str, port: int) -> list[str]:
+        """The addresses of the machine itself that a host leads to, and that refuse a connection.
+
+        None of them for any other host. Errors: Abstained where something listens.
+        """
+        host = host.lower()
+        lines = (self._state.read("/etc/hosts") or b"").decode("utf-8", "replace").splitlines()
+        fields = [line.partition("#")[0].lower().split() for line in lines]
+        found = [host, *(each[0] for each in fields if host in each[1:])]
+        found = [each for each in found if each == "::1" or self._is_own(each)]
+        if found and port == _SSH:
+            raise Abstained("a port at which something listens")
+        return sorted(found, key=lambda each: ":" not in each)  # as getaddrinfo(3) sorts them
+
+    def _is_own(self, text: str) -> bool:
+        try:
+            address = IPv4Address(text)
+        except AddressValueError:
+            return False
+        return address.is_loopback or text in self._addresses
+
+    def is_address(self, host: str) -> bool:
+        """Whether a host is an address, which is not reached, or a name, which nobody resolves.
+
+        Errors: Abstained for a host that may be reached, and for what is no host.
+        """
+        if re.fullmatch(r"[\d.]+|0[xX][0-9a-fA-F]+", host):
+            try:
+                address = IPv4Address(host)
+            except AddressValueError:
+                raise Abstained("another way to write an address") from None
+            near = any(address in network for network in self._own)
+            if near or (not address.is_global and not address.is_private):
+                raise Abstained("an address that may be reached")
+            if address.is_loopback or address.is_multicast or address.is_unspecified:
+                raise Abstained("an address that may be reached")
+            return True
+        hosts = self._state.read("/etc/hosts")
+        if hosts is None or not _NAME.fullmatch(host):
+            raise Abstained("what may be no name")
+        names = hosts.decode("utf-8", "replace").lower().split()
+        own = str(self._state.before.document.get("hostname", "")).lower()
+        if host.lower() in {*names, own, "localhost"} or host.lower().endswith(".localhost"):
+            raise Abstained("a name that is known")
+        return False
+
+
+def _parsed(
+    words: Sequence[str],
+    flags: str,
+    valued: str,
+    names: Mapping[str, str] = MappingProxyType({}),
+    *,
+    permutes: bool = True,
+) -> tuple[dict[str, str], list[str]]:
+    """Options by letter, and operands; `names` gives the letters of long options.
+
+    Where options do not permute, whatever follows the first operand is an operand.
+
+    Errors: Abstained for any other option, and for one without its value.
+    """
+    options: dict[str, str] = {}
+    operands: list[str] = []
+    left = list(words[::-1])
+    while left:
+        word = left.pop()
+        if word == "--":
+            operands += left[::-1]
+            break
+        if word.startswith("--"):
+            name, sign, value = word[2:].partition("=")
+            letter = names.get(name, "")
+            if not letter or (sign and letter not in valued):
+                raise Abstained(f"the option {word!r:.20} is beyond it")
+            options[letter] = value if sign or letter not in valued else _next(left)
+        elif word.startswith("-") and word != "-":
+            letters = word[1:]
+            while letters:
+                letter, letters = letters[0], letters[1:]
+                if letter in valued:
+                    options[letter], letters = letters or _next(left), ""
+                elif letter in flags:
+                    options[letter] = ""
+                else:
+                    raise Abstained(f"the option {word!r:.20} is beyond it")
+        else:
+            operands.append(word)
+            if not permutes:
+                return options, [*operands, *left[::-1]]
+    return options, operands
+
+
+def _next(left: list[str]) -> str:
+    if not left:
+        raise Abstained("an option without its value")
+    return left.pop()
+
+
+def _split(address: str) -> tuple[str, str, int, str]:
+    """Scheme, host, port and path of an address. Errors: Abstained."""
+    match = _ADDRESS.fullmatch(address)
+    if match is None:
+        raise Abstained("an address that is beyond it")
+    scheme = match[1] or "http"
+    port = int(match[3]) if match[3] else 443 if scheme == "https" else 80
+    return scheme, match[2], port, match[4] or "/"
+
+
+def _wget(words: Sequence[str], network: _Network) -> _Said:
+    short = {"-nc": "--no-clobber", "-nv": "--no-verbose"}
+    options, addresses = _parsed(
+        [short.get(word, word) for word in words], "qcNS", "OPtTU",
+        {
+            "quiet": "q", "continue": "c", "timestamping": "N", "no-clobber": "C",
+            "no-verbose": "v", "no-check-certificate": "k", "output-document": "O",
+            "directory-prefix": "P", "tries": "t", "timeout": "T", "user-agent": "U",
+            "server-response": "S",
+        },
+    )  # fmt: skip
+    if not addresses:
+        raise Abstained("no address")
+    error = ""
+    resolved: set[str] = set()
+    for address in addresses:
+        scheme, host, port, path = _split(address)
+        refusing = network.refusing(host, port)
+        known = not refusing and network.is_address(host)
+        if "C" in options and network.exists(path.rpartition("/")[2] or "index.html"):
+            raise Abstained("a file that is there")
+        usual = port == (443 if scheme == "https" else 80)
+        place = host.lower() if usual else f"{host.lower()}:{port}"
+        loud = "q" not in options and "v" not in options
+        error += f"--{network.date}--  {scheme}://{place}{path}\n" if loud else ""
+        if refusing:
+            error += _refused(host.lower(), port, refusing, resolved, loud, "q" in options)
+        elif known:
+            error += f"Connecting to {host}:{port}... " if loud else ""
+            error += f"failed: {_NO_ROUTE}.\n" if "q" not in options else ""
+        elif "q" not in options:
+            error += f"Resolving {host.lower()} ({host.lower()})... " if loud else ""
+            error += f"failed: {_UNRESOLVED}.\n" if loud else ""
+            error += (
+                f"wget: unable to resolve host address {_QUOTED[0]}{host.lower()}{_QUOTED[1]}\n"
+            )
+    into = options.get("O", "")
+    nowhere = into in {"-", "/dev/null", "/dev/stdout"}
+    return _Said(4, error, opened="" if nowhere else into)
+
+
+def _refused(
+    host: str, port: int, addresses: Sequence[str], resolved: set[str], loud: bool, silent: bool
+) -> str:
+    """What `wget` says of the addresses of a host that refuse it; `resolved` are known hosts."""
+    by_name = host not in addresses
+    said = ""
+    if by_name and loud and host not in resolved:
+        said = f"Resolving {host} ({host})... {', '.join(addresses)}\n"
+    resolved.add(host)
+    for each in addresses:
+        place = f"{host} ({host})|{each}|:{port}" if by_name else f"{host}:{port}"
+        said += f"Connecting to {place}... " if loud else ""
+        said += "" if silent else f"failed: {_REFUSED}.\n"
+    return said
+
+
+def _curl(words: Sequence[str], network: _Network) -> _Said:
+    options, addresses = _parsed(
+        words, "sSLfkOI4", "oHAXdmebuw",
+        {
+            "silent": "s", "show-error": "S", "location": "L", "fail": "f", "insecure": "k",
+            "remote-name": "O", "head": "I", "output": "o", "header": "H", "user-agent": "A",
+            "request": "X", "data": "d", "max-time": "m", "referer": "e", "cookie": "b",
+            "user": "u", "connect-timeout": "m", "write-out": "w",
+        },
+    )  # fmt: skip
+    told = options.get("w", "").replace("%{http_code}", "000").replace("\\n", "\n")
+    if "%" in told or "\\" in told or (told and ("s" not in options or "S" in options)):
+        raise Abstained("what else is told of the transfer")
+    if len(addresses) != 1 or options.get("d", "").startswith("@"):
+        raise Abstained("several addresses")
+    _, host, port, _ = _split(addresses[0])
+    known = bool(network.refusing(host, port)) or network.is_address(host)
+    quiet = "s" in options
+    meter = "" if quiet else _METER + _METERED + (f"{_METERED}\n" if known else "")
+    if quiet and "S" not in options:
+        return _Said(7 if known else 6, output=told)
+    if not known:
+        return _Said(6, f"{meter}curl: (6) Could not resolve host: {host}\n")
+    said = f"curl: (7) Failed to connect to {host} port {port} after 0 ms"
+    return _Said(7, f"{meter}{said}: Couldn't connect to server\n", sure=False)
+
+
+def _ping(words: Sequence[str], network: _Network) -> _Said:
+    options, hosts = _parsed(words, "nq4", "cWi")
+    if len(hosts) != 1:
+        raise Abstained("several hosts")
+    if not network.is_address(hosts[0]):
+        return _Said(2, f"ping: {hosts[0]}: {_UNRESOLVED}\n")
+    if options.get("c") != "1":
+        raise Abstained("what takes a time that nobody knows")
+    answer = (
+        "" if "q" in options else f"From {network.gateway} icmp_seq=1 Destination Net Unreachable\n"
+    )
+    output = (
+        f"PING {hosts[0]} ({hosts[0]}) 56(84) bytes of data.\n{answer}\n"
+        f"--- {hosts[0]} ping statistics ---\n"
+        "1 packets transmitted, 0 received, +1 errors, 100% packet loss, time 0ms\n\n"
+    )
+    return _Said(1, output=output)
+
+
+def _ssh(words: Sequence[str], network: _Network) -> _Said:
+    options, operands = _parsed(words, "4TNCx", "pilo", permutes=False)
+    if not operands:
+        raise Abstained("no host")
+    host = operands[0].rpartition("@")[2]
+    said = ""
+    if "i" in options and not network.exists(options["i"]):
+        said += (
+            f"Warning: Identity file {options['i']} not accessible: No such file or directory.\n"
+        )
+    if len(operands) == 1 and not {"T", "N"} & options.keys():
+        said += "Pseudo-terminal will not be allocated because stdin is not a terminal.\r\n"
+    return _Said(255, said + _not_connected(host, options.get("p", "22"), network))
+
+
+def _not_connected(host: str, port: str, network: _Network) -> str:
+    if network.exists("/root/.ssh/config") or not port.isdecimal():
+        raise Abstained("hosts may have other names")
+    if network.is_address(host):
+        return f"ssh: connect to host {host} port {port}: {_NO_ROUTE}\r\n"
+    return f"ssh: Could not resolve hostname {host}: {_UNRESOLVED}\r\n"
+
+
+def _scp(words: Sequence[str], network: _Network) -> _Said:
+    options, files = _parsed(words, "rpC", "P")
+    remote = [file for file in files if ":" in file.partition("/")[0]]
+    if len(files) != 2 or len(remote) != 1:
+        raise Abstained("not from here to there, nor back")
+    host = remote[0].partition(":")[0].rpartition("@")[2]
+    said = _not_connected(host, options.get("P", "22"), network)
+    return _Said(255, f"{said}scp: Connection closed\r\n")
+
+
+def _nc(words: Sequence[str], network: _Network) -> _Said:
+    options, places = _parsed(words, "zvnN4", "w")
+    if len(places) != 2 or not places[1].isdecimal():
+        raise Abstained("no host and port")
+    host, port = places
+    if network.is_address(host):
+        tried = f"nc: connect to {host} port {port} (tcp) failed: {_NO_ROUTE}\n"
+        return _Said(1, tried if "v" in options else "")
+    if "n" in options:
+        raise Abstained("a name that is not looked up")
+    return _Said(1, f'nc: getaddrinfo for host "{host}" port {port}: {_UNRESOLVED}\n')
+
+
+PROGRAMS: Mapping[str, Callable[[Sequence[str], _Network], _Said]] = MappingProxyType(
+    {"curl": _curl, "nc": _nc, "ping": _ping, "scp": _scp, "ssh": _ssh, "wget": _wget}
+)
+"""How each program ends where no host is reached. Errors: Abstained for no rule."""

@@ -1,0 +1,344 @@
+"""What a few programs print, told by rule from their arguments and the state; they change nothing.
+
+They are `base64 -d`, `basename`, `bc`, `cat /dev/null`, `comm`, `diff`, `dirname`, `env`, `expr`.
+They are also `getent`, `groups`, `id`, `printenv`, `readlink`, `seq`, `sort`, `which` and `yes`.
+They have the options that people type. Anything else is left to a runner.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+import posixpath
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+
+from shioenv.bash.words import n_assignments
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.modes import mode_of
+from shioenv.domain.runner import State
+from shioenv.domain.work import spend
+from shioenv.errors import Abstained
+from shioenv_model.bash.expand import Expander
+from shioenv_model.composition.accounts import entries_of_names, groups_of_users, told_of_users
+from shioenv_model.composition.calculators import ExprError, bc, expr, is_null
+from shioenv_model.composition.call import Call
+from shioenv_model.composition.differing import differences
+from shioenv_model.composition.gathering import options_of, words_of
+from shioenv_model.composition.opening import NULL
+from shioenv_model.composition.sorting import common_lines, sorted_text
+from shioenv_model.composition.variables import Variables
+
+KILLED = 137
+"""The exit code of what is killed for printing too much."""
+_PRINTED = 64 * 1024
+"""Bytes that are kept of what prints too much."""
+_BUCKETS = 1024
+"""Lists among which Bash spreads its variables (`VARIABLES_HASH_BUCKETS`, `variables.c`)."""
+_WHOLE = re.compile(r"-?\d{1,15}", re.ASCII)
+_MOST_NUMBERS = 20_000
+"""Numbers of `seq` at most (ours)."""
+_BC_MATHS = 20
+"""Digits behind the point that `bc -l` computes."""
+
+
+def printed(call: Call, state: State) -> Behavior | None:
+    """What a command prints by rule; None where no rule tells."""
+    try:
+        if n_assignments(call.words):
+            return _with_assignment(call, state)
+        name, *words = words_of(call, state, PROGRAMS)
+        return PROGRAMS[name](words, state)
+    except Abstained:
+        return None
+
+
+def _with_assignment(call: Call, state: State) -> Behavior:
+    """What a program prints of its environment behind assignments. Errors: Abstained."""
+    count = n_assignments(call.words)
+    before: dict[str, str] = {}
+    for word in call.words[:count]:
+        variable, _, written = word.partition("=")
+        values = Expander(Variables(state)).fields(written)
+        if not variable.isidentifier() or len(values) != 1:
+            raise Abstained("no plain assignment")
+        before[variable] = values[0]
+    rest = replace(call, written=" ".join(call.words[count:]), parts=call.words[count:])
+    program, *words = words_of(rest, state, _OF_THE_ENVIRONMENT)
+    return _OF_THE_ENVIRONMENT[program](words, state, before)
+
+
+def _said(lines: Iterable[str], code: int = 0) -> Behavior:
+    return _output(os.fsencode("".join(f"{line}\n" for line in lines)), code)
+
+
+def _output(data: bytes, code: int = 0) -> Behavior:
+    return Behavior(code, data, stdout=data, stderr=b"")
+
+
+def _refused(text: str, code: int) -> Behavior:
+    data = os.fsencode(f"{text}\n")
+    return Behavior(code, data, stdout=b"", stderr=data)
+
+
+def _leading(words: Sequence[str], letters: str) -> tuple[set[str], list[str]]:
+    """See `options_of`, where options stand before operands alone."""
+    operand = next((place for place, word in enumerate(words) if word[:1] != "-"), len(words))
+    options, operands = options_of(words[:operand], letters)
+    return options, [*operands, *words[operand:]]
+
+
+def _basename(words: Sequence[str], state: State) -> Behavior:
+    options, names = _leading(words, "a")
+    suffix = ""
+    if not names:
+        raise Abstained("too few names")
+    if not options:
+        if len(names) > 2:
+            raise Abstained("too many names")
+        suffix = names.pop() if len(names) == 2 else ""
+    found = map(last_part, names)
+    return _said(one.removesuffix(suffix) or one for one in found)
+
+
+def _dirname(words: Sequence[str], state: State) -> Behavior:
+    _, names = options_of(words, "")
+    if not names or not all(names):
+        raise Abstained("too few names")
+    return _said(map(above, names))
+
+
+def last_part(name: str) -> str:
+    """The last part of a name (basename(1)); a slash for a name of slashes."""
+    return posixpath.basename(name.rstrip("/")) or name[:1]
+
+
+def above(name: str) -> str:
+    """A name without its last part (dirname(1))."""
+    directory, slash, _ = name.rstrip("/").rpartition("/")
+    return directory.rstrip("/") or ("/" if slash or name.startswith("/") else ".")
+
+
+def _bc(words: Sequence[str], state: State) -> Behavior:
+    options, files = options_of(words, "lq")
+    if files or not state.stdin:
+        raise Abstained("files of its own")
+    text = bc(os.fsdecode(state.stdin), _BC_MATHS if "l" in options else 0)
+    return _output(os.fsencode(text))
+
+
+def _base64(words: Sequence[str], state: State) -> Behavior:
+    if words not in (["-d"], ["--decode"]):
+        raise Abstained("what records show")
+    try:
+        return _output(base64.b64decode(state.stdin.replace(b"\n", b""), validate=True))
+    except binascii.Error:
+        raise Abstained("what is no base64") from None
+
+
+def _cat(words: Sequence[str], state: State) -> Behavior:
+    if not words or set(words) != {NULL}:
+        raise Abstained("what records show")
+    return _output(b"")
+
+
+def _of_users(
+    told: Callable[[Sequence[str], State], Iterable[tuple[str, str]]],
+) -> Callable[[Sequence[str], State], Behavior]:
+    def said(words: Sequence[str], state: State) -> Behavior:
+        lines = [
+            (f"{line}\n", False) if line else (f"{wrong}\n", True)
+            for line, wrong in told(words, state)
+        ]
+        code = int(any(wrong for _, wrong in lines))
+        shown, out, errors = (
+            os.fsencode("".join(line for line, wrong in lines if wrong in which))
+            for which in ((False, True), (False,), (True,))
+        )
+        return Behavior(code, shown, stdout=out, stderr=errors)
+
+    return said
+
+
+def _getent(words: Sequence[str], state: State) -> Behavior:
+    lines = list(entries_of_names(words, state))
+    return _said(filter(None, lines), 0 if all(lines) else 2)
+
+
+def _which(words: Sequence[str], state: State) -> Behavior:
+    options, names = _leading(words, "a")
+    path = str(state.before.document["env"].get("PATH", ""))
+    found: list[str] = []
+    missing = not names
+    for name in names:
+        places = [name] if "/" in name else [f"{each or '.'}/{name}" for each in path.split(":")]
+        there = [place for place in places if _is_program(place, state)]
+        found += there if "a" in options else there[:1]
+        missing = missing or not there
+    return _said(found, int(missing))
+
+
+def _is_program(path: str, state: State) -> bool:
+    entry = state.entry(state.resolve(path))
+    return entry is not None and entry.perms[0] == "-" and bool(mode_of(entry.perms) & 0o111)
+
+
+def _expr(words: Sequence[str], state: State) -> Behavior:
+    if words in (["--help"], ["--version"]):
+        raise Abstained("what is long")
+    try:
+        value = expr(words[1:] if words[:1] == ["--"] else words)
+    except ExprError as wrong:
+        return _refused(f"expr: {wrong}", 2)
+    return _said([value], int(is_null(value)))
+
+
+def _seq(words: Sequence[str], state: State) -> Behavior:
+    numbers = list(words)
+    separator, widened = "\n", False
+    while numbers and numbers[0].startswith("-") and not _WHOLE.fullmatch(numbers[0]):
+        option = numbers.pop(0)
+        if option == "--":
+            break
+        if option in {"-w", "--equal-width"}:
+            widened = True
+        elif option in {"-s", "--separator"} and numbers:
+            separator = numbers.pop(0)
+        elif option.startswith("--separator="):
+            separator = option.removeprefix("--separator=")
+        elif option.startswith("-s") and option != "-s":
+            separator = option.removeprefix("-s")
+        else:
+            raise Abstained("another option, or one without its value")
+    if not 1 <= len(numbers) <= 3 or not all(map(_WHOLE.fullmatch, numbers)):
+        raise Abstained("no one to three whole numbers")
+    first, last = numbers[0] if len(numbers) > 1 else "1", numbers[-1]
+    by = int(numbers[1]) if len(numbers) == 3 else 1
+    counted = range(int(first), int(last) + (1 if by > 0 else -1), by or 1)
+    if not by or len(counted) > _MOST_NUMBERS:
+        raise Abstained("no step, or too many numbers")
+    spend(len(counted))
+    width = max(len(first), len(last)) if widened else 0
+    shown = separator.join(f"{number:0{width}}" for number in counted)
+    return _output(os.fsencode(f"{shown}\n" if counted else ""))
+
+
+def _comm(words: Sequence[str], state: State) -> Behavior:
+    said, output, error, code = common_lines(words, state)
+    return Behavior(code, said, stdout=output, stderr=error)
+
+
+def _sort(words: Sequence[str], state: State) -> Behavior:
+    output, error, code = sorted_text(words, state)
+    return Behavior(code, output + error, stdout=output, stderr=error)
+
+
+def _env(
+    words: Sequence[str], state: State, before: Mapping[str, str] = MappingProxyType({})
+) -> Behavior:
+    if words or len(before) > 1:
+        raise Abstained("a command of its own, or more than one variable before it")
+    variables = _environment(state, "env", before)
+    return _said(f"{name}={value}" for name, value in variables.items())
+
+
+def _printenv(
+    words: Sequence[str], state: State, before: Mapping[str, str] = MappingProxyType({})
+) -> Behavior:
+    _, names = _leading(words, "")
+    variables = _environment(state, "printenv", before)
+    if not names:
+        return _said(f"{name}={value}" for name, value in variables.items())
+    return _said(
+        (variables[name] for name in names if name in variables),
+        int(not variables.keys() >= {*names}),
+    )
+
+
+def _environment(state: State, program: str, before: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a program, in the order in which Bash hands it over: by lists of names.
+
+    Variables that are set `before` the program's name stand first.
+    """
+    document = state.before.document
+    if "PATH" not in document["env"] or document["settings"].get("-o allexport"):
+        raise Abstained("more is in the environment than is known")
+    left = Variables(state).variable("OLDPWD")
+    values = {**document["env"], **({} if left is None else {"OLDPWD": left})}
+    if len({_hash(name) % _BUCKETS for name in values}) < len(values):
+        raise Abstained("two names in one list")
+    names = sorted(values, key=lambda name: _hash(name) % _BUCKETS)
+    variables = {**before, **{name: str(values[name]) for name in names if name not in before}}
+    for directory in variables["PATH"].split(":"):
+        whole = posixpath.join(directory, program)
+        if directory.startswith("/") and state.entry(whole):
+            return {**variables, "_": whole}
+    raise Abstained("a program that is not found")
+
+
+def _hash(name: str) -> int:
+    """The number of a name in Bash's tables (`hash_string`, `hashlib.c`: FNV-1 of 32 bits)."""
+    number = 2166136261
+    for byte in os.fsencode(name):
+        number = (number * 16777619 & 0xFFFFFFFF) ^ byte
+    return number
+
+
+def _diff(words: Sequence[str], state: State) -> Behavior:
+    shown, wrong, code = differences(words, state)
+    output, errors = os.fsencode(shown), os.fsencode(wrong)
+    return Behavior(code, output + errors, stdout=output, stderr=errors)
+
+
+def _readlink(words: Sequence[str], state: State) -> Behavior:
+    options, names = options_of(words, "fe")
+    if len(names) != 1 or len(options) > 1:
+        raise Abstained("several names")
+    (name,) = names
+    if not name or name.endswith("/"):
+        raise Abstained("no name of a file")
+    if not options:
+        last = last_part(name)
+        whole = posixpath.join(state.resolve(above(name)), last)
+        entry = None if last in {".", ".."} else state.entry_at(whole)
+        if entry is None or entry.target is None:
+            return _said([], 1)
+        return _said([entry.target])
+    whole = state.resolve(name)
+    if whole.startswith("/proc/"):
+        raise Abstained("files of processes")
+    there = state.entry_at(whole)
+    if there is not None and there.target is not None:
+        raise Abstained("links in a circle")
+    around = state.entry_at(posixpath.dirname(whole))
+    if around is None or not around.perms.startswith("d") or ("e" in options and there is None):
+        return _said([], 1)
+    return _said([whole])
+
+
+def _yes(words: Sequence[str], state: State) -> Behavior:
+    if any(word.startswith("-") for word in words):
+        raise Abstained("options")
+    line = os.fsencode(" ".join(words or ["y"])) + b"\n"
+    output = (line * (_PRINTED // len(line) + 1))[:_PRINTED]
+    return Behavior(
+        KILLED, output, stdout=output, stderr=b"", output_truncated=True, died_by_signal=9
+    )
+
+
+_OF_THE_ENVIRONMENT = {"env": _env, "printenv": _printenv}
+
+PROGRAMS: Mapping[str, Callable[[Sequence[str], State], Behavior]] = MappingProxyType(
+    {
+        "base64": _base64, "basename": _basename, "bc": _bc, "cat": _cat, "comm": _comm,
+        "diff": _diff, "dirname": _dirname,
+        "env": _env, "expr": _expr, "getent": _getent, "groups": _of_users(groups_of_users),
+        "id": _of_users(told_of_users),
+        "printenv": _printenv, "readlink": _readlink, "seq": _seq, "sort": _sort, "which": _which,
+        "yes": _yes,
+    }
+)  # fmt: skip
+"""What each program prints, by name. Errors: Abstained for no rule."""

@@ -1,0 +1,130 @@
+"""Programs that can be put together from their commands: less than Bash reads."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import lru_cache
+
+from shioenv.bash.program import Command, Coprocess, For, Function, Program, Redirected, Simple
+from shioenv.bash.read import Source, read
+from shioenv.bash.scan import Refused
+from shioenv.bash.walk import pipelines, redirects_of
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.runner import Answer, State
+from shioenv.domain.work import spend
+from shioenv.errors import Abstained
+from shioenv_model.bash.refusals import syntax_error
+
+REFUSED = 0.95
+"""How often what is said of a refused text is right, at least (of mutated inputs)."""
+
+_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_FUNCTION = re.compile(r"[\w.:-]+")
+
+
+def read_program(text: str) -> Program:
+    """The program that `text` is; empty where it holds no command.
+
+    Errors: Abstained for what Bash refuses, with where, and for what is beyond being put together.
+    """
+    return read_source(text).program
+
+
+def read_source(text: str) -> Source:
+    """The text as it was read, its program included. Errors: see `read_program`."""
+    spend(len(text))
+    return _source(text)
+
+
+@lru_cache(maxsize=512)
+def _source(text: str) -> Source:
+    source = read(text)
+    for pipeline in pipelines(source.program):
+        if pipeline.timed or not pipeline.stages:
+            raise _beyond("time, or ! alone,")
+        for stage in pipeline.stages:
+            _refuse_beyond(stage)
+    return source
+
+
+def refusal(refused: Refused, text: str, state: State) -> Answer | None:
+    """What Bash does with a text that it refuses, by rule; None where no rule tells."""
+    found = syntax_error(refused, text)
+    if found is None:
+        return None
+    said, line = found
+    line += sum(1 + each.count("\n") for each in state.history)
+    place = f"bash: -c: line {line}: "
+    message = f"{place}{said}\n"
+    if "near" in said:
+        message += f"{place}`{text}'\n"
+    data = os.fsencode(message)
+    return Answer(Behavior(2, data, stdout=b"", stderr=data), REFUSED, "what Bash refuses, by rule")
+
+
+def _refuse_beyond(command: Command) -> None:
+    if isinstance(command, Coprocess):
+        raise _beyond("coproc")
+    if isinstance(command, For) and not _NAME.fullmatch(command.name):
+        raise _beyond(f"a loop over {command.name!r}")
+    if isinstance(command, Function) and not _FUNCTION.fullmatch(command.name):
+        raise _beyond("this definition of a function")
+    for redirect in redirects_of(command):
+        if isinstance(redirect.descriptor, str):
+            raise _beyond("a descriptor in a variable")
+        if redirect.operator == "<<" and not redirect.ended:
+            raise _beyond("a here-document that never ends")
+    if isinstance(command, Redirected):
+        _refuse_beyond(command.command)
+    elif isinstance(command, Function):
+        _refuse_beyond(command.body)
+
+
+def _beyond(what: str) -> Abstained:
+    return Abstained(
+        f"{what} is beyond what is put together from commands",
+        hint="ask a runner that answers whole inputs",
+    )
+
+
+def known_functions(state: State) -> dict[str, Function]:
+    """The functions of the shell in a state, by name.
+
+    Those that earlier inputs defined have these inputs' lines; those that earlier files defined
+    have lines of their own.
+    """
+    typed = defined(state.history)
+    functions: dict[str, Function] = {}
+    document = state.before.document
+    for name, body in document.get("functions", {}).items():
+        with suppress(Abstained, RecursionError):
+            program = _source(f"{name} () {body}").program
+            command = program[0].pipelines[0][1].stages[0]
+            if isinstance(command, Function):
+                functions[name] = typed.get(name, command)
+    return {**typed, **functions}
+
+
+@lru_cache(maxsize=64)
+def defined(history: tuple[str, ...]) -> Mapping[str, Function]:
+    """The functions that earlier inputs defined, by name, each as it was defined last.
+
+    Functions that an input defines inside of another command are not among them.
+    """
+    found: dict[str, Function] = {}
+    for text in history:
+        try:
+            program = _source(text).program
+        except (Abstained, RecursionError):
+            continue
+        alone = (pipeline.stages for job in program for _, pipeline in job.pipelines)
+        for command in [stages[0] for stages in alone if len(stages) == 1]:
+            if isinstance(command, Function):
+                found[command.name] = command
+            elif isinstance(command, Simple) and command.words[:1] == ("unset",):
+                for name in command.words[1:]:
+                    found.pop(name, None)
+    return found

@@ -1,0 +1,209 @@
+"""Redirections: what a command's output goes to, and what it reads."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from shioenv.bash.program import Command, Redirect, Redirected, Simple
+from shioenv.bash.words import quoted
+from shioenv.domain.names import file_key
+from shioenv.errors import Abstained
+from shioenv_model.bash.arithmetic import count
+from shioenv_model.bash.references import references
+from shioenv_model.composition.call import Call, as_text
+from shioenv_model.composition.channels import Nowhere, OpenFile, Sink, Stdin
+from shioenv_model.composition.environment import Environment
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What the redirections of a command come to."""
+
+    fds: dict[int, Sink]
+    """Where the command's output goes, by descriptor."""
+    stdin: Stdin
+    """Where the command's input comes from."""
+    reads: str | None = None
+    """The word of the file that the command reads. The word stays with the command."""
+    closed: tuple[str, ...] = ()
+    """Redirections that close a descriptor, as written. They stay with the command."""
+
+
+class Redirections:
+    """Opens what the commands of an environment are redirected to."""
+
+    def __init__(self, here: Environment) -> None:
+        self._here = here
+        self.opened: dict[int, Sink | int] = {}
+        """Sinks that were opened before their command's turn; a status where opening failed.
+
+        They are found by the `id` of the redirection.
+        """
+
+    def open_early(self, stage: Command) -> None:
+        """Opens what a later stage writes to: the stage's shell opens it before programs start."""
+        redirects = stage.redirects if isinstance(stage, Simple | Redirected) else ()
+        for redirect in redirects:
+            if redirect.operator not in (">", ">>", ">|", "&>", "&>>"):
+                return
+            if references(redirect.target).substitutes:
+                return
+            if isinstance(stage, Simple) and self.touches(stage):
+                return
+            # where opening fails, the stage's shell says so before it has other streams
+            self.opened[id(redirect)] = self._open(redirect, self._here.streams.fds)
+
+    def open_all(self, redirects: Sequence[Redirect]) -> Opened | int:
+        """What the redirections come to; the status where one fails."""
+        fds, stdin = dict(self._here.streams.fds), self._here.streams.stdin
+        reads: str | None = None
+        closed: list[str] = []
+        for redirect in redirects:
+            operator, descriptor = redirect.operator, redirect.descriptor
+            if isinstance(descriptor, str):
+                raise Abstained("a descriptor in a variable is beyond it")
+            if operator in ("<<", "<<<"):
+                if descriptor not in (None, 0):
+                    raise Abstained("a here-document on another descriptor")
+                stdin = Stdin(self._document(redirect), shared=self._here.streams.stdin.shared)
+                reads = None
+            elif operator in ("<&", ">&") and redirect.target == "-":
+                number = (0 if operator == "<&" else 1) if descriptor is None else descriptor
+                closed.append(as_text(redirect, "-"))
+                if number:
+                    fds[number] = Nowhere()
+            elif operator == ">&" and redirect.target.isdigit():
+                source = count(redirect.target)
+                if source not in fds:
+                    return self._refused(Call(f": {as_text(redirect, redirect.target)}"), fds)
+                fds[1 if descriptor is None else descriptor] = fds[source]
+            elif operator == "<" and descriptor in (None, 0):
+                if redirect.target.startswith("<("):
+                    stdin = Stdin(self._here.captured(redirect.target[2:-1]), shared=True)
+                    continue
+                word = redirect.target
+                if self._here.is_ours(word):
+                    fields = self._here.expander.fields(word)
+                    if len(fields) != 1:
+                        return self._ambiguous(word, fds)
+                    word = quoted(fields[0])
+                if not self._is_readable(word):
+                    refused = Call(":", opens=Redirect(None, "<", word))
+                    status = self._refused(refused, fds)
+                    if status:
+                        return status
+                stdin = Stdin(b"", piped=False)
+                reads = word
+            elif operator in (">", ">>", ">|", "&>", "&>>") or (
+                operator == ">&" and descriptor is None
+            ):
+                early = self.opened.get(id(redirect))
+                sink = self._open(redirect, fds) if early is None else early
+                if isinstance(sink, int):
+                    return sink
+                both = operator.startswith("&") or operator == ">&"
+                fds[1 if descriptor is None else descriptor] = sink
+                if both:
+                    fds[2] = sink
+            else:
+                raise Abstained(f"the redirection {operator} is beyond it")
+        return Opened(fds, stdin, reads, tuple(closed))
+
+    def content(self, opened: Opened) -> Stdin:
+        """The standard input of several commands that have these redirections in common."""
+        if opened.closed:
+            raise Abstained("these redirections of several commands are beyond it")
+        if opened.reads is None:
+            return opened.stdin
+        behavior = self._here.ask(Call("cat", opened.reads), separate=True)
+        if behavior.output_truncated:
+            raise Abstained("more is read from a file than is known")
+        return Stdin(behavior.stdout or b"", shared=True, seekable=True)
+
+    def _document(self, redirect: Redirect) -> bytes:
+        if redirect.operator == "<<<":
+            return os.fsencode(self._here.expander.text(redirect.target) + "\n")
+        text = redirect.target if redirect.quoted else self._here.expander.document(redirect.target)
+        return os.fsencode(text)
+
+    def _ambiguous(self, word: str, fds: Mapping[int, Sink]) -> int:
+        """Says what Bash says of a target that stands for several words, or for none; status 1."""
+        if references(word).substitutes:
+            raise Abstained("a redirection whose substitution is not one word")
+        message = f"{self._here.place_said()}{word}: ambiguous redirect\n"
+        self._here.write(fds[2], os.fsencode(message))
+        return 1
+
+    def _is_readable(self, word: str) -> bool:
+        if references(word).names or any(mark in word for mark in "*?[{"):
+            return False
+        path = self._here.expander.text(word)
+        entry = self._here.state.entry(path)
+        return entry is not None and entry.perms.startswith("-")
+
+    def _refused(self, call: Call, fds: Mapping[int, Sink]) -> int:
+        """Says what the shell says where it cannot open something. Gives the status."""
+        behavior = self._here.ask(call)
+        self._here.advance(call.text, behavior)
+        self._here.write(fds[2], behavior.output)
+        return behavior.exit_code
+
+    def _open(self, redirect: Redirect, fds: Mapping[int, Sink]) -> Sink | int:
+        fields = self._here.expander.fields(redirect.target)
+        if len(fields) != 1:
+            return self._ambiguous(redirect.target, fds)
+        path = fields[0]
+        if path == "/dev/null":
+            return Nowhere()
+        if path in ("/dev/stdout", "/dev/stderr", "/dev/fd/1", "/dev/fd/2"):
+            return fds[1 if path.endswith(("out", "1")) else 2]
+        word = quoted(path) if self._here.is_ours(redirect.target) else redirect.target
+        entry = self._here.state.entry(path) if path else None
+        if entry is not None and entry.perms[0] not in "-d":
+            raise Abstained(f"{path} is no regular file")
+        whole = self._here.state.resolve(path) if path else ""
+        name = file_key(os.fsencode(whole), os.fsencode(self._here.state.cwd))
+        operator = ">>" if redirect.operator.endswith(">>") else redirect.operator[-1:]
+        operator = ">|" if redirect.operator == ">|" else operator
+        operator = ">" if operator == "&" else operator
+        call = Call(":", opens=Redirect(None, operator, word))
+        behavior = self._here.ask(call)
+        self._here.asking.know(b"")
+        self._here.advance(call.text, behavior)
+        if behavior.exit_code:
+            self._here.write(fds[2], behavior.output)
+            return behavior.exit_code
+        appends = operator == ">>"
+        return OpenFile(whole, name, fresh=not appends or entry is None, appends=appends)
+
+    def touches(self, command: Simple) -> bool:
+        """Whether a command reads the file that its output is appended to.
+
+        Programs notice that and refuse the file. A `grep` refuses a file that it overwrites, too,
+        and one in a directory that it names.
+        """
+        for redirect in command.redirects:
+            if redirect.operator not in (">", ">>", "&>>"):
+                continue
+            if (
+                references(redirect.target).substitutes
+                or redirect.target in self._here.asking.pipes
+            ):
+                continue
+            searching = command.words[:1] in (("grep",), ("egrep",), ("fgrep",), ("rgrep",))
+            if not redirect.operator.endswith(">>") and not searching:
+                continue
+            targets = self._here.expander.fields(redirect.target)
+            if len(targets) != 1 or self._here.state.entry(targets[0]) is None:
+                continue
+            whole = self._here.state.resolve(targets[0])
+            for word in command.words[1:]:
+                if self._here.is_unknown(word):
+                    continue
+                for value in self._here.expander.fields(word):
+                    path = self._here.state.resolve(value)
+                    if path == whole or (searching and whole.startswith(path.rstrip("/") + "/")):
+                        return True
+        return False

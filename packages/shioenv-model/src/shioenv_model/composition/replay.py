@@ -1,0 +1,153 @@
+"""A runner that executes, brought to the states of a composition."""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from shioenv.bash.words import quoted
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.patch import ContextPatch, with_contents
+from shioenv.domain.runner import Executing, Order, State
+from shioenv.errors import Abstained
+from shioenv_model.composition.changes import Changes
+
+PIPES = re.compile(r"/dev/fd/6[0-3](?!\d)")
+"""Names of the pipes of `<(…)` in a state: the names that Bash gives them."""
+
+_REMEMBERED = 64
+_PRINTABLE = re.compile(rb"[\n -~]*")
+_LONG = 2048
+
+
+class Replay:
+    """Answers a command in a state by running what led there first, unseen and on the same line.
+
+    `runner` starts from the pristine machine each time. The command is given the state's standard
+    input, and a pipe for each path of a `<(…)` in `State.written`. Its patch is the difference that
+    the command makes. Errors: those of the runner; Abstained where all of that is too long for one
+    input, or changed more than a patch can say.
+    """
+
+    def __init__(self, runner: Executing) -> None:
+        self._runner = runner
+        self._ends: OrderedDict[tuple[str, str], tuple[Changes, dict[str, str]]] = OrderedDict()
+
+    @property
+    def seconds(self) -> float:
+        """How long everything executed so far took by itself, in seconds."""
+        return self._runner.seconds
+
+    @property
+    def waited(self) -> bool:
+        """Whether the newest run ran out of time in its sleep."""
+        return self._runner.waited
+
+    def close(self) -> None:
+        """Closes the runner."""
+        self._runner.close()
+
+    def run(self, shell_input: str, state: State | None = None) -> Behavior:
+        """What the command does in the state."""
+        return self.execute(shell_input, state)
+
+    def execute(
+        self,
+        shell_input: str,
+        state: State | None = None,
+        *,
+        separate: bool = False,
+        wall_seconds: float | None = None,
+        sandboxes: int | None = None,
+        order: Order = "as it comes",
+    ) -> Behavior:
+        """What `run` says, with settings that stay below the seam; see `Executing.execute`."""
+        before = "".join(f"{silent(text)}; " for text in state.history) if state else ""
+        text = before + connected(shell_input, state.written if state else {})
+        if len(text) > 120_000:
+            raise Abstained("what led here is too long to be run again")
+        start = replace(state, history=(), context=None, written={}) if state else None
+        behavior = self._runner.execute(
+            text,
+            start,
+            separate=separate,
+            wall_seconds=wall_seconds,
+            sandboxes=sandboxes,
+            order=order,
+        )
+        if not before or state is None or start is None:
+            return behavior
+        # programs that show the shell's command line show the command alone
+        ran, asked = os.fsencode(text), os.fsencode(shell_input)
+        at = f"bash: line {1 + before.count(chr(10))}: ".encode()
+        known = self._end(before, start)
+        whole = Changes(start.before.document).add(_whole(behavior))
+        digests = {
+            name: digest
+            for name, digest in behavior.content_digests.items()
+            if known[1].get(name) != digest
+        }
+
+        def entry(name: str) -> Mapping[str, Any] | None:
+            file = whole.file(name)
+            return None if file is None else file.entry
+
+        return replace(
+            behavior,
+            output=behavior.output.replace(at, b"bash: line 1: ").replace(ran, asked),
+            stdout=behavior.stdout and behavior.stdout.replace(ran, asked),
+            stderr=behavior.stderr and behavior.stderr.replace(at, b"bash: line 1: "),
+            patch=with_contents(whole.since(known[0]), digests, entry),
+            content_digests=digests,
+        )
+
+    def _end(self, before: str, start: State) -> tuple[Changes, dict[str, str]]:
+        """Where the history alone leads: changes, and digests of contents. They are remembered."""
+        key = start.cwd, before
+        if key not in self._ends:
+            behavior = self._runner.execute(before, replace(start, stdin=b""))
+            changes = Changes(start.before.document).add(_whole(behavior))
+            self._ends[key] = changes, dict(behavior.content_digests)
+            if len(self._ends) > _REMEMBERED:
+                self._ends.popitem(last=False)
+        return self._ends[key]
+
+
+def silent(text: str) -> str:
+    """The commands run unseen: without input, their output and status dropped."""
+    return "{ " + text + "; } </dev/null >/dev/null 2>&1 || :"
+
+
+def written(data: bytes) -> str:
+    """The commands that write these bytes to standard output; for short text builtins alone."""
+    if not data:
+        return ":"
+    if _PRINTABLE.fullmatch(data) and len(data) < _LONG:
+        return f"printf %s {quoted(data.decode())}"
+    return f"printf %s {base64.b64encode(data).decode()} | base64 -d"
+
+
+def fed(text: str, data: bytes) -> str:
+    """The command with these bytes on its standard input, through a pipe."""
+    return f"{{ {text}; }} < <({written(data)})"
+
+
+def connected(text: str, pipes: Mapping[str, bytes | None]) -> str:
+    """The commands with a `<(…)` in place of each pipe that the commands name."""
+
+    def pipe(match: re.Match[str]) -> str:
+        data = pipes.get(match[0])
+        return match[0] if data is None else f"<({written(data)})"
+
+    return PIPES.sub(pipe, text)
+
+
+def _whole(behavior: Behavior) -> ContextPatch:
+    if behavior.patch_truncated:
+        raise Abstained("more changed than a patch can say")
+    return behavior.patch

@@ -1,0 +1,215 @@
+"""Commands that run a shell's program: `bash FILE`, `sh -c TEXT`, `. FILE`, `./FILE`."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from shioenv.bash.builtins import BUILTINS
+from shioenv.behavior.diff import diff_documents
+from shioenv.domain.context import FileEntry
+from shioenv.domain.patch import ContextPatch
+from shioenv.errors import Abstained
+from shioenv_model.composition.channels import Stdin
+from shioenv_model.composition.conditions import Test, is_root
+from shioenv_model.composition.environment import Environment
+
+SHELLS = frozenset({"bash", "sh", "dash"})
+"""Programs that run a shell's program."""
+
+READING = frozenset({".", "source"})
+"""Builtins that run a file's program in the shell itself."""
+
+DEEPEST = 8
+"""Scripts that run each other, nested at most (ours)."""
+
+_SHEBANG = re.compile(r"#! *(\S+)(?:[ \t]+(.*?))?[ \t]*(?:\n|$)")
+_BASHISM = re.compile(
+    r"\[\[|\(\(|<<<|<\(|>\(|&>|\|&|\bfunction\s|==|\w+\+?=\(|\$\{\w+(?:/|:[^-=+?]|\^|,)|\$'"
+    r"|\$\{!|\{\w*(?:,|\.\.)|\b(?:source|let|declare|typeset|select|pushd|popd|mapfile|shopt)\b"
+    r"|echo +-[eE]|\$\{?(?:RANDOM|SECONDS|BASH)|\bread\b.* -[^rp ]|\\\\$",
+)
+"""What dash reads in another way than Bash, or not at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A shell's program, and how it is run."""
+
+    text: str
+    name: str
+    """`$0`."""
+    file: str
+    """The file, as the shell names it in messages."""
+    arguments: tuple[str, ...] = ()
+    is_dash: bool = False
+    options: frozenset[str] = frozenset()
+    """Options of `set -o` that are on."""
+    reads_itself: bool = False
+    """The program comes from standard input."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotRun:
+    """What a shell says where it cannot run a file, and the status."""
+
+    said: str
+    status: int
+
+
+def script_of(here: Environment, words: Sequence[str], stdin: Stdin) -> Script | NotRun | None:
+    """The program that a command runs in a shell of its own; None where it is none, or unknown.
+
+    Errors: Abstained for options that are beyond it.
+    """
+    name = words[0]
+    if name in SHELLS or name in {f"/bin/{each}" for each in SHELLS}:
+        return _called(here, words, stdin)
+    if "/" in name:
+        return _file(here, words)
+    return None
+
+
+def _called(here: Environment, words: Sequence[str], stdin: Stdin) -> Script | NotRun | None:
+    shell, *rest = words
+    name = posixpath.basename(shell)
+    letters = ""
+    while rest and rest[0].startswith("-") and len(rest[0]) > 1:
+        word = rest.pop(0)
+        if word == "--":
+            break
+        if word in {"--norc", "--noprofile"}:
+            continue
+        if not re.fullmatch("-[ceus]+", word):
+            return None
+        letters += word[1:]
+    if name == "bash" and here.state.before.document["env"].get("BASH_ENV"):
+        return None
+    options = frozenset({"e": "errexit", "u": "nounset"}[each] for each in letters if each in "eu")
+    dash = name != "bash"
+    if "c" in letters:
+        if not rest:
+            return None
+        text, *rest = rest
+        zero, *arguments = rest or [shell]
+        return Script(text, zero, zero, tuple(arguments), dash, options)
+    if not rest or "s" in letters:
+        if stdin.endless or stdin.perhaps or not (stdin.piped or stdin.data):
+            return None
+        text = os.fsdecode(stdin.data)
+        return Script(text, shell, shell, tuple(rest), dash, options, reads_itself=True)
+    file, *arguments = rest
+    entry = here.state.entry(file)
+    if entry is None and not here.asking.pipes.get(file):
+        if dash:
+            return NotRun(f"{shell}: 0: cannot open {file}: No such file", 2)
+        return NotRun(f"{shell}: {file}: No such file or directory", 127)
+    if entry is not None and entry.perms.startswith("d"):
+        return None if dash else NotRun(f"{shell}: {file}: Is a directory", 126)
+    known = content(here, file)
+    if known is None:
+        return None
+    return Script(known, file, file, tuple(arguments), dash, options)
+
+
+def _file(here: Environment, words: Sequence[str]) -> Script | NotRun | None:
+    """The program in a file that is called by its path."""
+    path, *arguments = words
+    entry = here.state.entry(path)
+    wrong = _refused(here, path, entry)
+    if wrong is not None:
+        return wrong
+    text = content(here, path)
+    if text is None or (not text.isprintable() and "\0" in text):
+        return None
+    match = _SHEBANG.match(text)
+    if match is None:
+        if text.startswith("#!"):
+            return None
+        return Script(text, path, path, tuple(arguments))
+    interpreter, option = match[1], match[2] or ""
+    if interpreter == "/usr/bin/env" and option in SHELLS:
+        interpreter, option = f"/bin/{option}", ""
+    shell = posixpath.basename(interpreter)
+    if shell not in SHELLS or not re.fullmatch("(-[eu]+)?", option):
+        return None
+    if here.state.entry(interpreter) is None:
+        return None
+    letters = {"e": "errexit", "u": "nounset"}
+    options = frozenset(letters[each] for each in option[1:])
+    return Script(text, path, path, tuple(arguments), shell != "bash", options)
+
+
+def _refused(here: Environment, path: str, entry: FileEntry | None) -> NotRun | None:
+    place = here.place_said()
+    if entry is None:
+        return NotRun(f"{place}{path}: No such file or directory", 127)
+    if entry.perms.startswith("d"):
+        return NotRun(f"{place}{path}: Is a directory", 126)
+    if is_root(here.state) and not Test(here.state, ("-x", path)).value():
+        return NotRun(f"{place}{path}: Permission denied", 126)
+    return None
+
+
+def content(here: Environment, path: str) -> str | None:
+    """The text of a file; None where nobody knows it, and where it is no text."""
+    piped = here.asking.pipes.get(path)
+    data = here.state.read(path) if piped is None else piped
+    if data is None or b"\0" in data:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def read_file(here: Environment, name: str) -> str | None:
+    """The path of the file that `. NAME` reads; None where no such file is found."""
+    if "/" in name:
+        return name if here.state.entry(name) else None
+    path = str(here.state.before.document["env"].get("PATH", ""))
+    for directory in (*path.split(":"), "."):
+        whole = f"{directory}/{name}" if directory != "." else name
+        entry = here.state.entry(whole)
+        if entry is not None and entry.perms.startswith("-"):
+            return whole
+    return None
+
+
+def refuse_bashisms(text: str) -> None:
+    """Errors: Abstained for what dash does not do as Bash does."""
+    found = _BASHISM.search(text)
+    if found:
+        raise Abstained(f"dash may read {found[0]!r:.20} in another way")
+
+
+def fresh_shell(here: Environment, script: Script) -> ContextPatch:
+    """The patch to a shell that begins now: it has the exported variables, and nothing else.
+
+    Errors: Abstained where nobody knows the machine before anything was run on it.
+    """
+    state = here.state
+    if state.pristine is None:
+        raise Abstained("nobody knows what a new shell has")
+    now, first = state.before.document, state.pristine.context(state.cwd).document
+    level = str(now["env"].get("SHLVL", "0"))
+    env = {**now["env"], "SHLVL": str(int(level) + 1) if level.isdigit() else "1"}
+    env = {name: value for name, value in env.items() if not value.startswith("declare -")}
+    settings = {name: value for name, value in first["settings"].items() if name not in env}
+    settings |= {f"-o {name}": True for name in script.options}
+    theirs = {
+        "env": env,
+        "settings": settings,
+        "shell_options": first["shell_options"],
+        "functions": first["functions"],
+        "aliases": first["aliases"],
+    }
+    return diff_documents({area: now[area] for area in theirs}, theirs)
+
+
+def is_script(name: str) -> bool:
+    """Whether a command of this name may run a shell's program."""
+    return name in SHELLS | READING or ("/" in name and name not in BUILTINS)

@@ -1,0 +1,400 @@
+"""A Bash program walked: who asks which command in which state, and where its output goes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+
+from shioenv.bash.program import (
+    Case,
+    Command,
+    Counting,
+    For,
+    Function,
+    Group,
+    If,
+    Job,
+    Pipeline,
+    Program,
+    Redirect,
+    Redirected,
+    Simple,
+    Verbatim,
+    While,
+)
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.patch import with_contents
+from shioenv.domain.runner import Answer
+from shioenv.domain.work import spend
+from shioenv.errors import Abstained
+from shioenv_model.bash.arithmetic import Complaint, count, evaluate
+from shioenv_model.bash.patterns import matches
+from shioenv_model.bash.references import references
+from shioenv_model.composition import builtins
+from shioenv_model.composition.call import Call
+from shioenv_model.composition.changes import composed
+from shioenv_model.composition.channels import Buffer, Stdin
+from shioenv_model.composition.conditions import Conditional, Wrong
+from shioenv_model.composition.environment import UNKNOWN
+from shioenv_model.composition.frames import Discard, Exit, Loop, Over, Return, Streams
+from shioenv_model.composition.simple import SimpleCommands
+
+_LISTING = (("ps",), ("pstree",), ("top",))
+"""Programs that show what runs beside them."""
+
+BROKEN_PIPE = 141
+"""The exit code of what prints on when nobody reads any more."""
+
+_JOB = 20
+"""Steps that coming to any job takes."""
+
+
+class Walk(SimpleCommands):
+    """Walks the program of one input, `text`, and the programs inside it."""
+
+    def answer(self, program: Program) -> Answer:
+        """What the program does, put together. Errors: Abstained."""
+        self._final = _replacing(program)
+        over: Behavior | None = None
+        try:
+            self._lines(program)
+        except Exit as ended:
+            self._here.status = ended.status
+            self._here.carry(ended=True)
+        except Over as ended:
+            over, self._here.status = ended.behavior, ended.behavior.exit_code
+        except (Loop, Return):
+            raise Abstained("break, continue or return outside of what it leaves") from None
+        asking = self._here.asking
+        before = self._here.start.before.document
+        patch = composed(before, asking.patches, self._here.start.cwd)
+        behavior = Behavior(
+            exit_code=self._here.status,
+            output=bytes(self._here.output.data),
+            patch=with_contents(patch, asking.digests, before["fs"].get),
+            content_digests=asking.digests,
+            timed_out=over is not None and over.timed_out,
+            died_by_signal=over.died_by_signal if over else None,
+            volatile=asking.volatile,
+            shell_state_known=asking.shell_state_known,
+        )
+        held = {name: asking.state.written.get(name) for name in asking.digests}
+        written = {name: content for name, content in held.items() if content is not None}
+        carried = self._here.own.carried
+        return Answer(behavior, asking.confidence, "composition", written, carried)
+
+    def _program(self, program: Program) -> None:
+        for job in program:
+            spend(_JOB)
+            self._end_line = self._above + job.end if job.end else self._end_line
+            if job.background:
+                self._background(job)
+            else:
+                self._job(job)
+
+    def _lines(self, program: Program) -> None:
+        """Runs a program that Bash reads bit by bit: what is discarded ends where the bit does."""
+        left_out = 0
+        for job in program:
+            if job.end and job.end == left_out:
+                continue
+            try:
+                self._program((job,))
+            except Discard:
+                left_out = job.end
+
+    def _background(self, job: Job) -> None:
+        before = len(self._here.output.data)
+        with (
+            self._here.subshell(),
+            self._here.to(Streams(self._here.streams.fds, Stdin(b"", piped=False))),
+            suppress(Over),
+        ):
+            self._job(job)  # nobody waits for a job that runs out of time
+        if len(self._here.output.data) > before:
+            self._here.racing = True
+        self._here.status = 0
+        self._has_jobs = True
+
+    def _job(self, job: Job) -> None:
+        last = len(job.pipelines) - 1
+        for number, (operator, pipeline) in enumerate(job.pipelines):
+            if (operator == "&&" and self._here.status) or (
+                operator == "||" and not self._here.status
+            ):
+                continue
+            condition = number < last or pipeline.negated
+            self._conditions += condition
+            try:
+                self._pipeline(pipeline)
+            finally:
+                self._conditions -= condition
+            failed = self._here.status != 0
+            refused, self._refused_whole = self._refused_whole, False
+            if pipeline.negated and refused:
+                continue  # Bash forgets the ! of a compound command whose redirection fails
+            if pipeline.negated:
+                self._here.status = int(not failed)
+            elif failed and not condition and not self._conditions and self._here.is_on("errexit"):
+                raise Exit(self._here.status)
+
+    def _pipeline(self, pipeline: Pipeline) -> None:
+        if len(pipeline.stages) == 1:
+            self._command(pipeline.stages[0])
+            if isinstance(pipeline.stages[0], Simple | Verbatim):
+                self._here.result.statuses = (self._here.status,)
+            return
+        stages = [
+            _merged(stage) if number < len(pipeline.merged) and pipeline.merged[number] else stage
+            for number, stage in enumerate(pipeline.stages)
+        ]
+        for stage in stages[1:]:
+            self._redirections.open_early(stage)
+        statuses: list[int] = []
+        self._refused_whole = False
+        over: Over | None = None
+        stdin = self._here.streams.stdin
+        for number, stage in enumerate(stages):
+            last = number == len(stages) - 1
+            buffer = self._here.streams.fds[1] if last else Buffer()
+            self._here.beside = _beside(stages[number:])
+            streams = Streams({**self._here.streams.fds, 1: buffer}, stdin)
+            with self._here.subshell(), self._here.to(streams):
+                try:
+                    self._command(stage)
+                except Over as ended:
+                    over = ended
+            statuses.append(self._here.status)
+            if isinstance(buffer, Buffer) and not last:
+                shared = not isinstance(stage_of(stages[number + 1]), Simple)
+                stdin = Stdin(bytes(buffer.data), shared=shared, endless=buffer.endless)
+                self._here.asking.know(stdin.data)
+                if over is not None and buffer.data:
+                    stdin.endless, over = True, None
+                    statuses[-1] = BROKEN_PIPE
+        if over is not None:
+            raise over
+        self._here.result.statuses, self._refused_whole, self._here.beside = statuses, False, ()
+        failed = [status for status in statuses if status]
+        self._here.status = failed[-1] if failed and self._here.is_on("pipefail") else statuses[-1]
+
+    def _command(self, command: Command) -> None:
+        if isinstance(command, Simple):
+            self._simple(command)
+        elif isinstance(command, Redirected):
+            self._redirected(command)
+        elif isinstance(command, Group):
+            self._group(command)
+        elif isinstance(command, If):
+            self._if(command)
+        elif isinstance(command, While):
+            self._while(command)
+        elif isinstance(command, For):
+            with self._on_line(command.line):
+                self._for(command)
+        elif isinstance(command, Counting):
+            with self._on_line(command.line):
+                self._counting(command)
+        elif isinstance(command, Case):
+            with self._on_line(command.line):
+                self._case(command)
+        elif isinstance(command, Function):
+            self._define(command)
+        elif isinstance(command, Verbatim):
+            self._verbatim(command)
+        else:
+            raise Abstained("coproc is beyond it")
+
+    def _verbatim(self, command: Verbatim) -> None:
+        self._here.place.line = self._above + command.line
+        if self._decided(command):
+            return
+        found = references(command.text.replace("<(", "< ("))
+        if found.substitutes or found.names & UNKNOWN or "?" in found.names:
+            raise Abstained("a substitution inside an expression is beyond it")
+        self._here.put(Call(command.text), command.text.split()[0])
+
+    def _decided(self, command: Verbatim) -> bool:
+        """Decides an expression by rule. Gives whether a rule does; else nothing is changed."""
+        here = self._here
+        here.asking.refuse_tracing()
+        mark = here.asking.mark()
+        try:
+            if command.parts:
+                number = partial(evaluate, variable=here.variable, assign=here.assign)
+                value = Conditional(
+                    lambda: here.state, here.expander, number, command.parts
+                ).value()
+            else:
+                value = bool(here.expander.number(command.text[2:-2]))
+        except Complaint as wrong:
+            here.complain(wrong.said if command.parts or wrong.ends else f"((: {wrong.said}")
+            if wrong.ends:
+                raise Exit(127) from None
+            here.status = 1
+            return True
+        except (Abstained, Wrong):
+            here.asking.back_to(mark)
+            return False
+        here.status = int(not value)
+        return True
+
+    def _redirected(self, command: Redirected) -> None:
+        self._here.place.line = self._end_line
+        opened = self._redirections.open_all(command.redirects)
+        if isinstance(opened, int):
+            self._here.status, self._refused_whole = opened, True
+            return
+        with self._here.to(Streams(opened.fds, self._redirections.content(opened))):
+            self._command(command.command)
+
+    def _group(self, group: Group) -> None:
+        if not group.subshell:
+            self._program(group.body)
+            return
+        with self._here.subshell(), self._on_line(group.line):
+            self._program(group.body)
+
+    def _condition(self, program: Program) -> bool:
+        self._conditions += 1
+        try:
+            self._program(program)
+        finally:
+            self._conditions -= 1
+        return self._here.status == 0
+
+    def _if(self, command: If) -> None:
+        for condition, body in command.branches:
+            if self._condition(condition):
+                self._program(body)
+                return
+        self._here.status = 0
+        self._program(command.otherwise)
+
+    def _while(self, command: While) -> None:
+        status = 0
+        while self._condition(command.condition) == command.wanted:
+            self._here.asking.count()
+            if not self._once(command.body):
+                status = self._here.status
+                break
+            status = self._here.status
+        self._here.status = status
+
+    def _for(self, command: For) -> None:
+        words = ['"$@"'] if command.words is None else command.words
+        with self._complaining():
+            values = [field for word in words for field in self._here.expander.fields(word)]
+        self._here.status = 0
+        if command.menu:
+            self._select(command, values)
+            return
+        for value in values:
+            self._here.assign(command.name, value)
+            if not self._once(command.body):
+                break
+
+    def _select(self, command: For, values: Sequence[str]) -> None:
+        """`select`: asks for one of the values until the body leaves the loop."""
+        here = self._here
+        if not values:
+            return
+        menu = builtins.menu(values)
+        shows = True
+        while True:
+            here.asking.count()
+            prompt = here.variable("PS3")
+            here.write(here.streams.fds[2], os.fsencode(menu if shows else ""))
+            here.write(here.streams.fds[2], os.fsencode("#? " if prompt is None else prompt))
+            if not here.streams.stdin.data:
+                here.write(here.streams.fds[1], b"\n")
+                here.status = 1
+                return
+            builtins.read(here, Simple((), ("read", "-r"), (), command.line), ["-r"])
+            reply = here.variable("REPLY") or ""
+            shows = not reply
+            if shows:
+                continue
+            number = count(reply) or 0
+            chosen = values[number - 1] if 1 <= number <= len(values) else ""
+            here.assign(command.name, chosen)
+            if not self._once(command.body):
+                return
+
+    def _counting(self, command: Counting) -> None:
+        first, condition, step = command.expressions
+        self._here.expander.number(first)
+        self._here.status = 0
+        while not condition.strip() or self._here.expander.number(condition):
+            self._here.asking.count()
+            if not self._once(command.body):
+                break
+            self._here.expander.number(step)
+
+    def _once(self, body: Program) -> bool:
+        """Runs a loop's body. Gives whether the loop goes on."""
+        try:
+            self._program(body)
+        except Loop as loop:
+            self._here.status = 0
+            if loop.levels > 1:
+                raise Loop(loop.levels - 1, goes_on=loop.goes_on) from None
+            return loop.goes_on
+        return True
+
+    def _case(self, command: Case) -> None:
+        with self._complaining():
+            text = self._here.expander.text(command.word)
+        self._here.status = 0
+        falling = False
+        for patterns, body, end in command.items:
+            if falling or any(
+                matches(self._here.expander.pattern(each), text) for each in patterns
+            ):
+                self._program(body)
+                if end == ";;":
+                    return
+                falling = end == ";&"
+
+
+def _replacing(program: Program) -> int:
+    """The `id` of the command that Bash becomes instead of waiting for it; 0 for none.
+
+    It is the input's last command, where that is a simple command without redirections, in no
+    pipeline, not behind `!` and not in the background.
+    """
+    last = program[-1].pipelines[-1][1] if program else None
+    if last is None or program[-1].background or last.negated or len(last.stages) > 1:
+        return 0
+    command = last.stages[0]
+    return id(command) if isinstance(command, Simple) and not command.redirects else 0
+
+
+def stage_of(command: Command) -> Command:
+    """The command under its redirections."""
+    return stage_of(command.command) if isinstance(command, Redirected) else command
+
+
+def _beside(stages: Sequence[Command]) -> tuple[tuple[str, ...], ...]:
+    """The later stages of a pipeline whose first stage lists processes, each as its words.
+
+    Empty for any other pipeline, and where a later stage holds a substitution.
+    """
+    simple = [stage for stage in stages if isinstance(stage, Simple)]
+    if len(simple) != len(stages) or len(simple) < 2 or simple[0].words[:1] not in _LISTING:
+        return ()
+    beside = tuple((*stage.assignments, *stage.words) for stage in simple[1:])
+    return () if any(references(word).substitutes for words in beside for word in words) else beside
+
+
+def _merged(stage: Command) -> Command:
+    """The stage with its standard error going into the pipe as well (`|&`)."""
+    both = Redirect(2, ">&", "1")
+    if isinstance(stage, Simple):
+        return replace(stage, redirects=(*stage.redirects, both))
+    if isinstance(stage, Redirected):
+        return replace(stage, redirects=(*stage.redirects, both))
+    return Redirected(stage, (both,))

@@ -1,0 +1,464 @@
+"""Simple commands: who is asked about which, in which state, and where its output goes."""
+
+from __future__ import annotations
+
+import os
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import takewhile
+
+from shioenv.bash.builtins import DECLARING
+from shioenv.bash.program import (
+    Command,
+    Function,
+    Program,
+    Simple,
+)
+from shioenv.bash.words import quoted
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.patch import ContextPatch
+from shioenv.domain.pointer import pointer
+from shioenv.domain.runner import Carried, Runner, State
+from shioenv.errors import Abstained
+from shioenv_model.bash.arithmetic import Complaint
+from shioenv_model.bash.definitions import definition
+from shioenv_model.bash.references import references
+from shioenv_model.composition import builtins
+from shioenv_model.composition.assigning import assign_word, declare
+from shioenv_model.composition.call import Call, as_text
+from shioenv_model.composition.callers import CALLING, Callers
+from shioenv_model.composition.channels import Stdin
+from shioenv_model.composition.environment import UNKNOWN, Environment
+from shioenv_model.composition.frames import Discard, Exit, Own, Position, Return, Streams
+from shioenv_model.composition.reading import known_functions, read_program
+from shioenv_model.composition.redirecting import Redirections
+from shioenv_model.composition.scripts import (
+    DEEPEST,
+    READING,
+    NotRun,
+    Script,
+    content,
+    fresh_shell,
+    is_script,
+    read_file,
+    refuse_bashisms,
+    script_of,
+)
+from shioenv_model.composition.stacked import STACKING, stack
+
+_DECLARING = DECLARING - {"local"}
+"""Builtins whose operands are assignments: their values are not split."""
+
+_ENDING = frozenset({"break", "continue", "return", "exit", "exec"})
+_RULED = frozenset({"eval", "getopts", "let", "mapfile", "read", "readarray", "shift"}) | STACKING
+_WALKED = DECLARING | _RULED | _ENDING | {"set"}
+"""Builtins that the walk does itself, or whose effect no context tells."""
+
+CARRYING = re.compile(r"\b(?:cd|pushd|popd|dirs|set|shift|exit|exec)\b")
+"""What may change what a shell carries on (`Carried`), in the text of an input."""
+_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.ASCII | re.DOTALL)
+_LETTERS = re.compile(r"-[A-Za-z]+").fullmatch
+
+
+class SimpleCommands(ABC):
+    """Runs simple commands; who inherits from it runs what they stand in."""
+
+    def __init__(self, runner: Runner, state: State, text: str) -> None:
+        self._here = Environment(runner, state, text, self._inside)
+        self._here.own.functions.update(known_functions(state))
+        self._here.place.line += sum(1 + line.count("\n") for line in state.history)
+        self._redirections = Redirections(self._here)
+        self._callers = Callers(self._here)
+        self._above = self._here.place.line - 1
+        self._end_line = self._here.place.line
+        self._final = 0
+        self._conditions = 0
+        self._has_jobs, self._refused_whole = False, False
+
+    @abstractmethod
+    def _program(self, program: Program) -> None:
+        """Runs a program that is read at once."""
+
+    @abstractmethod
+    def _lines(self, program: Program) -> None:
+        """Runs a program that Bash reads bit by bit: what is discarded ends where the bit does."""
+
+    @abstractmethod
+    def _command(self, command: Command) -> None:
+        """Runs a command of any kind."""
+
+    def _inside(self, program: Program) -> None:
+        """Runs a program that is read where the shell is: lines count on from the shell's line."""
+        saved = self._above, self._here.place.line, self._end_line
+        self._above = self._here.place.line - 1
+        try:
+            self._program(program)
+        finally:
+            self._above, self._here.place.line, self._end_line = saved
+
+    @contextmanager
+    def _on_line(self, line: int) -> Iterator[None]:
+        """Inside, messages about failed redirections of compound commands name this line."""
+        saved, self._end_line = self._end_line, self._above + line
+        try:
+            yield
+        finally:
+            self._end_line = saved
+
+    def _define(self, command: Function) -> None:
+        here = self._here
+        here.own.functions[command.name] = command
+        here.own.files[command.name] = here.place.file
+        here.status = 0
+        try:
+            text = definition(command)
+        except Abstained:
+            here.advance(command.text, here.ask(Call(command.text)))
+            return
+        old = here.state.before.document["functions"].get(command.name)
+        if old == text:
+            return
+        operation = ("a" if old is None else "=", pointer("functions", command.name), text)
+        here.advance(command.text, Behavior(0, b"", ContextPatch((operation,))))
+
+    def _simple(self, command: Simple) -> None:
+        self._here.place.line = self._above + command.line
+        self._here.asking.pipes = {}
+        self._here.result.substituted = None
+        name = command.words[0] if command.words else ""
+        self._refuse(name, command)
+        if self._here.state.before.document["shell_options"].get("expand_aliases"):
+            raise Abstained("aliases are expanded")
+        for word in command.words:
+            if references(word).names & UNKNOWN - {"_"}:
+                raise Abstained(f"{word!r:.40} is beyond it")
+        with self._complaining():
+            last = self._last_argument(command)
+            try:
+                self._run_simple(command, name)
+            finally:
+                self._here.own.last = last
+
+    @contextmanager
+    def _complaining(self) -> Iterator[None]:
+        """What Bash refuses inside, it says; the rest of what it read at once is left out."""
+        try:
+            yield
+        except Complaint as wrong:
+            self._here.complain(wrong.said)
+            self._here.status = 127 if wrong.ends else 1
+            if wrong.ends:
+                raise Exit(127) from None
+            raise Discard from None
+
+    def _refuse(self, name: str, command: Simple) -> None:
+        """Raises Abstained for builtins whose effect comes later, or is on what is not followed."""
+        alone = len(command.words) == 1
+        if name == "trap" and not (alone or command.words[1:] in (("-p",), ("-l",))):
+            raise Abstained("what a trap does is done later")
+        if name == "set" and any("r" in word for word in takewhile(_LETTERS, command.words[1:])):
+            raise Abstained("what a restricted shell refuses")
+        if name in ("wait", "jobs", "fg", "bg", "disown") and self._has_jobs:
+            if name != "wait" or not alone:
+                raise Abstained(f"{name} is told the numbers of jobs")
+            self._here.racing = False
+
+    def _last_argument(self, command: Simple) -> str | None:
+        """What `$_` is after the command; None where nobody knows, and where nothing asks."""
+        if (
+            not command.words
+            or "_" not in self._here.input
+            or self._here.is_unknown(command.words[-1])
+        ):
+            return None
+        fields = self._here.expander.fields(command.words[-1])
+        return fields[-1] if fields else None
+
+    def _run_simple(self, command: Simple, name: str) -> None:
+        if self._redirections.touches(command):
+            call = Call(self._text(command, whole=True))
+            self._here.put(call, name)
+            return
+        if name in DECLARING and name not in self._here.own.functions and self._declared(command):
+            return
+        if is_script(name) and name not in self._here.own.functions and self._script(command):
+            return
+        values = None
+        if self._is_ruled(command, name):
+            values = [field for word in command.words for field in self._here.expander.fields(word)]
+            text = ""
+        else:
+            text = self._text(command)
+        if values is None and not text:
+            self._assignments(command)
+        pipes = self._here.asking.pipes
+        opened = self._redirections.open_all(command.redirects)
+        self._here.asking.pipes = {**pipes, **self._here.asking.pipes}
+        if isinstance(opened, int):
+            self._here.status = opened
+            return
+        if values == ["exec"]:
+            self._here.streams.stdin = self._redirections.content(opened)
+            self._here.streams.fds, self._here.status = opened.fds, 0
+        elif values is not None:
+            with self._here.to(Streams(opened.fds, self._redirections.content(opened))):
+                self._builtin(command, values)
+        elif text:
+            streams = Streams(opened.fds, opened.stdin)
+            call = Call(text, opened.reads, opened.closed)
+            if name in CALLING and not opened.closed:
+                given = self._redirections.content(opened)
+                given = given if opened.reads is None else Stdin(given.data)
+                if self._callers.run(command, replace(streams, stdin=given)):
+                    return
+            if name == "cd" and re.fullmatch(r"cd(?:\s+(?:-[LP]+|--))*\s+-", text):
+                self._go_back(text[:-1].rstrip(), streams)
+                return
+            final = id(command) == self._final
+            takes_back = name == "unset" and self._here.own.functions
+            forgotten = self._forgotten(command) if takes_back else ()
+            self._here.put(call, name, streams, final=final)
+            for each in forgotten:
+                self._here.own.functions.pop(each, None)
+
+    def _declared(self, command: Simple) -> bool:
+        """Declares variables by rule. Gives whether a rule does; else nothing is changed."""
+        here = self._here
+        if command.assignments:
+            return False
+        here.asking.refuse_tracing()
+        mark = here.asking.mark()
+        try:
+            opened = self._redirections.open_all(command.redirects)
+            if isinstance(opened, int):
+                here.status = opened
+                return True
+            with here.to(Streams(opened.fds, opened.stdin)):
+                here.status = declare(here, command.words)
+        except Complaint:
+            raise
+        except Abstained:
+            here.asking.back_to(mark)
+            return False
+        return True
+
+    def _script(self, command: Simple) -> bool:
+        """Runs a shell's program. Gives whether there is one; else nothing is changed."""
+        here = self._here
+        if here.asking.executes:
+            return False
+        here.asking.refuse_tracing()
+        words = [field for word in command.words for field in here.expander.fields(word)]
+        opened = self._redirections.open_all(command.redirects)
+        if isinstance(opened, int):
+            here.status = opened
+            return True
+        streams = Streams(opened.fds, self._redirections.content(opened))
+        if words[0] in READING:
+            return self._read_file(words, streams)
+        script = script_of(here, words, streams.stdin)
+        if script is None and command.redirects:
+            raise Abstained("a program that is not known, redirected")
+        if isinstance(script, NotRun):
+            here.write(streams.fds[2], os.fsencode(f"{script.said}\n"))
+            here.status = script.status
+        elif script is not None:
+            self._run_script(script, streams, command.assignments)
+        return script is not None
+
+    def _run_script(self, script: Script, streams: Streams, assignments: Sequence[str]) -> None:
+        here = self._here
+        if script.is_dash:
+            refuse_bashisms(script.text)
+        if here.place.scripts >= DEEPEST:
+            raise Abstained("scripts that run each other too deeply")
+        program = read_program(script.text)
+        if script.reads_itself:
+            streams = Streams(streams.fds, Stdin(b""))
+        place, conditions, jobs = here.place, self._conditions, self._has_jobs
+        with here.subshell(), here.to(streams), self._counting_from(0, 1):
+            for assignment in assignments:
+                assign_word(here, assignment)
+                here.export(assignment.partition("=")[0])
+            here.advance(":", Behavior(0, b"", fresh_shell(here, script)))
+            carried = Carried(left=here.own.carried.left, arguments=script.arguments)
+            here.own = Own(carried, name=script.name)
+            here.place = Position(
+                file=script.file, scripts=place.scripts + 1, is_dash=script.is_dash
+            )
+            here.status, self._conditions, self._has_jobs = 0, 0, False
+            try:
+                self._lines(program)
+            finally:
+                here.place, self._conditions, self._has_jobs = place, conditions, jobs
+
+    def _read_file(self, words: Sequence[str], streams: Streams) -> bool:
+        """`. FILE`: runs the file's program in this shell."""
+        here = self._here
+        path = read_file(here, words[1]) if len(words) > 1 else None
+        text = None if path is None else content(here, path)
+        if text is None:
+            return False
+        if here.place.scripts >= DEEPEST:
+            raise Abstained("scripts that run each other too deeply")
+        program = read_program(text)
+        saved, place = here.own.carried.arguments, here.place
+        if len(words) > 2:
+            here.carry(arguments=tuple(words[2:]))
+        with here.to(streams), self._counting_from(0, 1):
+            here.place = replace(
+                place, line=1, file=path or "", scripts=place.scripts + 1, is_read=True
+            )
+            try:
+                self._lines(program)
+            except Return as returned:
+                here.status = returned.status
+            finally:
+                here.place = place
+                if len(words) > 2:
+                    here.carry(arguments=saved)
+        return True
+
+    @contextmanager
+    def _counting_from(self, above: int, end: int) -> Iterator[None]:
+        """Inside, lines are counted behind the line `above`."""
+        saved = self._above, self._end_line
+        self._above, self._end_line = above, end
+        try:
+            yield
+        finally:
+            self._above, self._end_line = saved
+
+    def _go_back(self, cd: str, streams: Streams) -> None:
+        """`cd -`: goes to the directory where the shell was before, and prints it.
+
+        `cd` is the command without its operand.
+        """
+        place = self._here.variable("OLDPWD")
+        if place is None:
+            with self._here.to(streams):
+                self._here.complain("cd: OLDPWD not set")
+            self._here.status = 1
+            return
+        self._here.put(Call(f"{cd} {quoted(place)}"), "cd", streams)
+        if not self._here.status:
+            there = self._here.variable("PWD") or place
+            self._here.write(streams.fds[1], os.fsencode(f"{there}\n"))
+
+    def _forgotten(self, command: Simple) -> list[str]:
+        """Functions that an `unset` removes: the names behind `-f`.
+
+        Without options they are the names that no variable has.
+        """
+        if any(map(self._here.is_unknown, command.words)):
+            raise Abstained("nobody knows which function is unset")
+        words = [field for word in command.words[1:] for field in self._here.expander.fields(word)]
+        options = [word for word in words if word.startswith("-")]
+        names = [word for word in words if not word.startswith("-")]
+        if options:
+            return names if all(set(each) <= set("-f") for each in options) else []
+        document = self._here.state.before.document
+        variables = document["env"].keys() | document["settings"].keys()
+        return [name for name in names if name not in variables]
+
+    def _is_ruled(self, command: Simple, name: str) -> bool:
+        if name in self._here.own.functions or name in _ENDING or name in _RULED:
+            return True
+        if name == "echo" and self._here.place.is_dash:
+            return True
+        return name == "set" and "--" in command.words
+
+    def _assignments(self, command: Simple) -> None:
+        for assignment in command.assignments:
+            assign_word(self._here, assignment)
+        self._here.status = self._here.result.substituted or 0
+
+    def _text(self, command: Simple, *, whole: bool = False) -> str:
+        """The command as it is asked about: as written, but with what only this run knows expanded.
+
+        "" where no word is left; `whole`: with the redirections.
+        """
+        parts: list[str] = []
+        for assignment in command.assignments if command.words else ():
+            match = _ASSIGNMENT.fullmatch(assignment)
+            if self._here.is_ours(assignment) and match and not match[2]:
+                value = self._here.expander.text(match[3], assigned=True)
+                assignment = f"{match[1]}={quoted(value)}"
+            parts.append(assignment)
+        named = False
+        # words are expanded before a redirection makes its file
+        opens = self._redirections.opened or any(
+            ">" in redirect.operator for redirect in command.redirects
+        )
+        # a word says what it says before the words behind it change a variable
+        changes = any(map(self._here.changes, command.words))
+        for word in command.words:
+            match = _ASSIGNMENT.fullmatch(word) if command.words[0] in _DECLARING else None
+            if match and self._here.is_ours(word):
+                value = self._here.expander.text(match[3], assigned=True)
+                parts.append(f"{match[1]}{match[2]}={quoted(value)}")
+            elif (
+                self._here.is_ours(word)
+                or (changes and "$" in word)
+                or (opens and self._here.is_matched(word))
+            ):
+                for value in self._here.expander.fields(word):
+                    parts.append(quoted(value, command=not named))
+                    named = True
+            else:
+                parts.append(word)
+                named = True
+        for redirect in command.redirects if whole else ():
+            parts.append(as_text(redirect, redirect.target))
+        return " ".join(parts) if named else ""
+
+    def _builtin(self, command: Simple, values: list[str]) -> None:
+        name, *rest = values
+        if name in self._here.own.functions:
+            self._call(name, rest)
+        elif name == "eval":
+            self._inside(read_program(" ".join(rest)))
+        elif name == "exec":
+            builtins.become(self._here, values)
+        elif name in ("break", "continue"):
+            builtins.leave_loop(name, rest)
+        elif name == "read":
+            builtins.read(self._here, command, rest)
+        elif name == "getopts" and not command.assignments:
+            builtins.getopts(self._here, rest)
+        elif name in STACKING:
+            stack(self._here, values)
+        elif name == "echo":
+            builtins.echo_of_dash(self._here, rest)
+        elif name == "let":
+            builtins.compute(self._here, rest)
+        elif name in ("mapfile", "readarray"):
+            builtins.fill(self._here, rest)
+        elif name in ("set", "shift"):
+            builtins.shift(self._here, values)
+        elif name == "getopts":
+            raise Abstained("getopts with an assignment before it")
+        else:
+            builtins.end(self._here, name, values)
+
+    def _call(self, name: str, arguments: list[str]) -> None:
+        if self._here.place.calls > 20:
+            raise Abstained(f"{name} calls itself too often")
+        function = self._here.own.functions[name]
+        file = self._here.own.files.get(name, self._here.place.file)
+        with self._here.function(arguments, file), self._counting_from(0, function.line):
+            try:
+                self._command(function.body)
+            except Return as returned:
+                self._here.status = returned.status
+
+
+def is_walked(words: Sequence[str]) -> bool:
+    """Whether a command is more than a runner of single commands can be asked."""
+    name = next((word for word in words if not _ASSIGNMENT.fullmatch(word)), "")
+    if any("${" in word or "$((" in word for word in words):
+        return True
+    return name in _WALKED or is_script(name)

@@ -1,0 +1,169 @@
+"""Variables with their attributes, and the scope in which the words of one command expand."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from shioenv.bash.words import unquoted
+from shioenv.domain.patch import ContextPatch, Operation
+from shioenv.domain.pointer import pointer
+from shioenv.domain.runner import State
+from shioenv.errors import Abstained
+from shioenv_model.bash.arithmetic import evaluate
+from shioenv_model.bash.arrays import Array, written
+from shioenv_model.bash.expand import Scope
+
+_DECLARATION = re.compile(r"declare -([-A-Za-z]+) ([A-Za-z_]\w*)(?:=(.*))?", re.ASCII | re.DOTALL)
+_ORDER = "aAinrtxclu"
+"""The attributes in the order in which `declare -p` writes them."""
+
+
+def known_place(left: str) -> str:
+    """The directory of `Carried.left`. Errors: Abstained where nobody knows it."""
+    if not left:
+        raise Abstained("nobody knows where the shell was before")
+    return left
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A variable: its text or its elements, and its attributes, as letters of `declare`."""
+
+    text: str | None = None
+    """None where it has no value, and for an array."""
+    array: Array | None = None
+    flags: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any], name: str) -> Value | None:
+        """The variable of this name in a context; None where there is none.
+
+        Errors: Abstained where the context does not tell.
+        """
+        if name in document["env"]:
+            return cls._read(str(document["env"][name]), frozenset("x"))
+        stored = document["settings"].get(name)
+        return None if stored is None else cls._read(str(stored), frozenset())
+
+    @classmethod
+    def _read(cls, stored: str, flags: frozenset[str]) -> Value:
+        match = _DECLARATION.fullmatch(stored)
+        if match:
+            flags = frozenset(match[1]) & frozenset(_ORDER)
+            if match[3] is None:
+                array = Array({}, "A" in flags, assigned=False) if flags & frozenset("aA") else None
+                return cls(None, array, flags - frozenset("aA"))
+            if not match[3].startswith("("):
+                return cls(unquoted(match[3]), None, flags)
+            stored = match[3]
+        array = Array.read(stored) if stored.startswith("(") else None
+        if array is not None:
+            return cls(None, array, flags - frozenset("aA"))
+        if "\\x" in stored:
+            raise Abstained("a variable that may hold bytes which are no text")
+        return cls(stored, None, flags)
+
+    def declaration(self, name: str) -> str:
+        """The line that `declare -p` writes. Errors: Abstained."""
+        kind = "" if self.array is None else "A" if self.array.associative else "a"
+        letters = "".join(each for each in _ORDER if each in self.flags | frozenset(kind))
+        value = "" if self.text is None else f"={written(self.text)}"
+        if self.array is not None:
+            value = f"={self.array.text()}" if self.array.assigned else ""
+        return f"declare -{letters or '-'} {name}{value}"
+
+    def stored(self, name: str) -> tuple[str, str]:
+        """Where a context has the variable, and as which text. Errors: Abstained."""
+        further = bool(self.flags - frozenset("x"))
+        if self.array is not None and self.array.assigned:
+            whole = further or "x" in self.flags
+            return "settings", self.declaration(name) if whole else self.array.text()
+        if self.text is None:
+            return "settings", self.declaration(name)
+        area = "env" if "x" in self.flags else "settings"
+        return area, self.declaration(name) if further else self.text
+
+
+def stored(document: Mapping[str, Any], name: str, value: Value | None) -> ContextPatch:
+    """The patch that makes a variable this one; None: unset. Errors: Abstained."""
+    area, text = ("", "") if value is None else value.stored(name)
+    operations: list[Operation] = [
+        ("r", pointer(each, name))
+        for each in ("env", "settings")
+        if each != area and name in document[each]
+    ]
+    if area:
+        old = document[area].get(name)
+        if old != text:
+            operations.append(("a" if old is None else "=", pointer(area, name), text))
+    return ContextPatch(tuple(operations))
+
+
+def element(value: Value | None, key: str | None, scope: Scope) -> str | None:
+    """The text of a variable, or of its element `key`; None where that is not set.
+
+    Errors: Abstained; Complaint for a subscript that Bash refuses.
+    """
+    if value is None or "n" in value.flags:
+        if value is not None:
+            raise Abstained("a variable that stands for another one")
+        return None
+    if value.array is None:
+        return value.text if key is None or not evaluate(key, scope.variable) else None
+    if value.array.associative or key is None:
+        return value.array.items.get(key or "0")
+    return value.array.items.get(value.array.subscript(evaluate(key, scope.variable)))
+
+
+def item_of(name: str) -> tuple[str, str | None]:
+    """The variable and the key in `name[key]`; None where the name is a variable's own."""
+    if not name.endswith("]"):
+        return name, None
+    variable, _, key = name[:-1].partition("[")
+    return variable, key
+
+
+class Variables:
+    """A `Scope` for the words of one command: a state, and nothing that runs."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+
+    @property
+    def arguments(self) -> Sequence[str]:
+        """See `Scope.arguments`. Errors: Abstained where nobody knows them."""
+        if self.state.carried.arguments is None:
+            raise Abstained("nobody knows the positional parameters")
+        return self.state.carried.arguments
+
+    def variable(self, name: str) -> str | None:
+        """See `Scope.variable`."""
+        name, key = item_of(name)
+        document = self.state.before.document
+        if not (name.isidentifier() and name.isascii()):
+            raise Abstained(f"${name} is not known")
+        value = Value.of(document, name)
+        if value is None and name == "OLDPWD":
+            left = self.state.carried.left
+            return None if left is None else known_place(left)
+        return element(value, key, self)
+
+    def array(self, name: str) -> Array | None:
+        """See `Scope.array`."""
+        value = Value.of(self.state.before.document, name)
+        return None if value is None else value.array
+
+    def assign(self, name: str, value: str) -> None:
+        """See `Scope.assign`; nothing can be set."""
+        raise Abstained(f"{name} would be set to {value!r:.40}")
+
+    def substitute(self, source: str) -> str:
+        """See `Scope.substitute`; nothing can be run."""
+        raise Abstained(f"{source!r:.40} would have to be run")
+
+    def connect(self, source: str, *, reading: bool) -> str:
+        """See `Scope.connect`; nothing can be run."""
+        raise Abstained(f"{source!r:.40} would have to be run")

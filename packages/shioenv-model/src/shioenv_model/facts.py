@@ -1,0 +1,417 @@
+"""What operands are in a state: their class, their path, and what is known of the file there."""
+
+from __future__ import annotations
+
+import math
+import os
+import posixpath
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import Any
+
+from shioenv.domain.context import MONTHS, FileEntry
+from shioenv.domain.modes import mode_of
+from shioenv.domain.names import file_key, name_bytes, place_in_directory
+from shioenv.domain.runner import State
+from shioenv.domain.work import spend
+from shioenv.grammar.traits import PATHS
+from shioenv.system.world import World
+from shioenv_model.composition.opening import NULL
+from shioenv_model.forms import ASSIGNMENT, Form
+
+CLASSES = "NGUHWmMfdlsx"
+"""Classes of operands, a letter each.
+
+N is a number, G a pattern, U the address of a page, H that of a host, W another word. Existing are
+f, a file, d, a directory, l, a link, and s, a special file. Missing are m, in a directory that
+exists, and M, with its directory. x is standard input.
+"""
+
+_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?[a-zA-Z%]{0,2}")
+_PATTERN = re.compile(r"[*?\[]")
+_HOST = re.compile(r"localhost\b|\d+\.\d+\.\d+\.\d+")
+_NAME = re.compile(r"[\w.~/+@%:,=-]+")
+_LONGEST_NAME = 200
+MOST_ENTRIES = 20_000
+"""Most files of one tree that are looked at."""
+
+MOST_NAMES = 200
+"""Most names of one directory that are looked at."""
+
+MOST_LISTED = 2_000
+"""Most files of one directory that are listed."""
+
+_LOOK_UP = 20
+"""Steps that looking up a file takes."""
+
+_NOT_IN_A_CONTEXT = ("/proc/", "/dev/fd/")
+"""Directories whose files a context does not hold: the kernel's, and pipes."""
+
+_MARKS = {"d": "/", "l": "@", "p": "|", "s": "="}
+
+
+class Tree:
+    """Everything in a directory. Trees are equal for the same directory of the same `fs`."""
+
+    def __init__(self, path: str, state: State) -> None:
+        self._path, self._state = state.resolve(path), state
+        self._files = state.before.document["fs"]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Tree):
+            return NotImplemented
+        return self._path == other._path and self._files is other._files
+
+    def __hash__(self) -> int:
+        return hash((self._path, id(self._files)))
+
+    @cached_property
+    def entries(self) -> tuple[tuple[str, FileEntry], ...] | None:
+        """The paths below the directory, each with what is known of the file there.
+
+        They stand in the order of a walk: each directory before what is in it. None for more than
+        `MOST_ENTRIES`.
+        """
+        inside = self._inside()
+        root = self._path.rstrip("/") + "/"
+        found: list[tuple[str, FileEntry]] = []
+        left = [("", iter(inside.get(root, ())))]
+        while left:
+            above, names = left[-1]
+            for name, attributes in names:
+                path = f"{above}{name}"
+                found.append((path, FileEntry(**attributes)))
+                if attributes["perms"][0] == "d":
+                    left.append((f"{path}/", iter(inside.get(f"{root}{path}/", ()))))
+                    break
+            else:
+                left.pop()
+            if len(found) > MOST_ENTRIES:
+                return None
+        return tuple(found)
+
+    @cached_property
+    def filled(self) -> frozenset[str]:
+        """The directories that hold something, by their paths below this one."""
+        return frozenset(path.rpartition("/")[0] for path, _ in self.entries or ())
+
+    @cached_property
+    def users(self) -> dict[str, str]:
+        """The numbers of the machine's users, by name."""
+        return _numbers(self._state.read("/etc/passwd"))
+
+    @cached_property
+    def groups(self) -> dict[str, str]:
+        """The numbers of the machine's groups, by name."""
+        return _numbers(self._state.read("/etc/group"))
+
+    @cached_property
+    def listed(self) -> tuple[tuple[str, FileEntry], ...] | None:
+        """The files in the directory itself, sorted by name, behind `.` and `..`.
+
+        None for more than `MOST_LISTED`, and where one of them is not known.
+        """
+        names = [".", "..", *self._state.names(self._path)]
+        found = [(name, self._entry(name)) for name in names[: MOST_LISTED + 3]]
+        known = tuple((name, entry) for name, entry in found if entry is not None)
+        return known if len(known) == len(names) else None
+
+    @cached_property
+    def now(self) -> FileEntry | None:
+        """A file that is made at this instant; None where nobody knows."""
+        pristine = self._state.pristine
+        made = pristine.made if isinstance(pristine, World) else None
+        return FileEntry(**{**made, "target": None}) if made else None
+
+    def key(self, path: str, *, follow: bool = True) -> str:
+        """The name in `fs` of the file that a path leads to.
+
+        `follow`: a link at its end is followed.
+        """
+        place = posixpath.join(self._path, path)
+        if not follow:
+            above, last = posixpath.split(place.rstrip("/"))
+            place = posixpath.join(self._state.resolve(above), last)
+        else:
+            place = self._state.resolve(place)
+        return file_key(os.fsencode(place), os.fsencode(self._state.cwd))
+
+    def place(self, path: str) -> str:
+        """The absolute path to which a path leads from the directory."""
+        return posixpath.normpath(posixpath.join(self._path, path))
+
+    def _entry(self, name: str) -> FileEntry | None:
+        path = os.fsencode(posixpath.normpath(posixpath.join(self._path, name)))
+        return self._state.before.entry(file_key(path, os.fsencode(self._state.cwd)))
+
+    def at(self, path: str) -> Tree:
+        """Everything in a directory to which a path leads from this one."""
+        return tree(posixpath.join(self._path, path), self._state)
+
+    def find(self, path: str) -> FileEntry | None:
+        """The file that a path leads to from the directory, symbolic links followed."""
+        return self._state.entry(posixpath.join(self._path, path))
+
+    def _inside(self) -> Mapping[str, Sequence[tuple[str, Mapping[str, Any]]]]:
+        """The files at and below the directory, by the path of the directory that holds them."""
+        state = self._state
+        if state.context is None and isinstance(state.pristine, World):
+            return _pristine_places(state.cwd, state.pristine)
+        spend(len(self._files) // 10)
+        return _places(self._files, state.cwd, self._path.rstrip("/") + "/")
+
+
+def _numbers(text: bytes | None) -> dict[str, str]:
+    lines = [line.split(":") for line in (text or b"").decode("utf-8", "replace").splitlines()]
+    return {fields[0]: fields[2] for fields in lines if len(fields) > 2}
+
+
+def tree(path: str, state: State) -> Tree:
+    """Everything in a directory. Trees of a machine on which nothing was run are remembered."""
+    if state.context is None and not state.written and isinstance(state.pristine, World):
+        return _pristine_tree(path, state.cwd, state.pristine)
+    return Tree(path, state)
+
+
+@lru_cache(maxsize=2_000)
+def _pristine_tree(path: str, cwd: str, world: World) -> Tree:
+    return Tree(path, world.state(cwd))
+
+
+@lru_cache(maxsize=8)
+def _pristine_places(
+    cwd: str, world: World
+) -> Mapping[str, Sequence[tuple[str, Mapping[str, Any]]]]:
+    return _places(world.state(cwd).before.document["fs"], cwd, "/")
+
+
+def _places(
+    files: Mapping[str, Any], start: str, root: str
+) -> Mapping[str, Sequence[tuple[str, Mapping[str, Any]]]]:
+    """The files below `root`, a path with a slash at its end, in the order of a walk.
+
+    They are told by the path of the directory that holds them, which has a slash at its end.
+    """
+    within = f"{start.rstrip('/')}/"
+    beside = not within.startswith(root) and not root.startswith(within)
+    found: dict[str, list[tuple[str, Mapping[str, Any]]]] = {}
+    for key, attributes in files.items():
+        if key[0] == "/":
+            path = key
+        elif beside:
+            continue
+        else:
+            path = start if key == "." else within + key
+        if path.startswith(root) and path != root:
+            above, mark, name = path.rpartition("/")
+            found.setdefault(above + mark, []).append((name, attributes))
+    made: dict[str, Sequence[tuple[str, Mapping[str, Any]]]] = {}
+    for above, named in found.items():
+        read = [(name_bytes(name), attributes) for name, attributes in named]
+        read.sort(key=lambda each: _place(each[0]))
+        made[os.fsdecode(name_bytes(above))] = [
+            (os.fsdecode(name), attributes) for name, attributes in read
+        ]
+    return made
+
+
+_place = lru_cache(maxsize=20_000)(place_in_directory)
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A word, and what it stands for."""
+
+    word: str
+    kind: str
+    """One of `CLASSES`."""
+    path: str = ""
+    """The absolute path; empty where the word names no file."""
+    key: str = ""
+    """The path as names in `fs` are written."""
+    entry: FileEntry | None = None
+    content: bytes | None = None
+    """The content of a regular file or of standard input; None where it is not known."""
+    names: tuple[str, ...] | None = None
+    """The names in a directory: see `listing`."""
+    tree: Tree | None = field(default=None, compare=False)
+    """Everything in a directory."""
+
+    @property
+    def is_system(self) -> bool:
+        """Whether the file lies outside of the start directory."""
+        return self.key.startswith("/")
+
+    @cached_property
+    def details(self) -> dict[str, str]:
+        """Facts that programs print of the file, by name, each as programs write it."""
+        entry = self.entry
+        found: dict[str, str] = {}
+        if self.content is not None:
+            text = self.content
+            found["size"] = str(len(text))
+            found["lines"] = str(text.count(b"\n"))
+            found["words"] = str(len(text.split()))
+            found["characters"] = str(len(text.decode("utf-8", "ignore")))
+        if entry is None:
+            return found
+        month = MONTHS.index(entry.month) + 1
+        day = f"{entry.year}-{month:02}-{entry.day:02}"
+        return found | {
+            "mode": entry.perms,
+            "rights": entry.perms[1:],
+            "octal": f"{mode_of(entry.perms):03o}",
+            "owner": entry.owner,
+            "group": entry.group,
+            "size": str(entry.size),
+            "binary": rounded(entry.size, 1024),
+            "decimal": rounded(entry.size, 1000),
+            "when": f"{entry.month} {entry.day:2} {entry.time}",
+            "year": f"{entry.month} {entry.day:2}  {entry.year}",
+            "iso": f"{day} {entry.time}",
+            "day": day,
+        }
+
+
+def operands(form: Form, state: State) -> tuple[Operand, ...]:
+    """What the operands of a form are in a state.
+
+    For a filter that is given standard input, `-` names it. Where no operand is `-` or a file,
+    standard input is one more operand, the last. A pattern or a script is no file there, though a
+    file may have its name.
+    """
+    looked_through = len(state.context.document["fs"]) // 10 if state.context else 0
+    spend((_LOOK_UP + looked_through) * len(form.operands))
+    given = state.stdin if form.filters else b""
+    found = [
+        Operand(word, "x", content=given) if word == "-" and given else operand(word, state)
+        for word in form.operands
+    ]
+    if given:
+        for place, role in enumerate(form.roles):
+            if role not in PATHS and found[place].kind in "fdls":
+                one = found[place]
+                found[place] = Operand(one.word, "m", one.path, one.key)
+    if "-" in form.operands and given:
+        return tuple(found)
+    if state.stdin and form.filters and not any(each.kind in "fdls" for each in found):
+        found.append(Operand("", "x", content=state.stdin))
+    return tuple(found)
+
+
+def valued(form: Form, state: State) -> tuple[tuple[str, Operand], ...]:
+    """The options of a form whose values name existing files, each with its value's operand."""
+    found = []
+    for name, value in form.options:
+        if value and name != ASSIGNMENT and len(value) < _LONGEST_NAME and "\0" not in value:
+            one = operand(value, state)
+            if one.kind in "fdl":
+                found.append((name, one))
+    return tuple(found)
+
+
+def here(form: Form, state: State) -> tuple[str, ...] | None:
+    """What the working directory holds, where a command names nothing: see `listing`."""
+    return None if form.operands else listing(".", state)
+
+
+def listing(path: str, state: State) -> tuple[str, ...] | None:
+    """The names in a directory, sorted, each with the mark of its kind as `ls -F` shows it.
+
+    None for more than `MOST_NAMES`.
+    """
+    if state.context is None and isinstance(state.pristine, World):
+        return _pristine_listing(path, state.cwd, state.pristine)
+    return _listing(path, state)
+
+
+@lru_cache(maxsize=2_000)
+def _pristine_listing(path: str, cwd: str, world: World) -> tuple[str, ...] | None:
+    """The listing on a machine on which nothing was run: it is remembered."""
+    return _listing(path, world.state(cwd))
+
+
+def _listing(path: str, state: State) -> tuple[str, ...] | None:
+    names = state.names(path)
+    if len(names) > MOST_NAMES:
+        return None
+    directory, cwd = state.resolve(path), os.fsencode(state.cwd)
+    files = state.before.document["fs"]
+    marked = []
+    for name in names:
+        key = file_key(os.fsencode(posixpath.join(directory, name)), cwd)
+        perms = files.get(key, {}).get("perms", "-")
+        runs = perms.startswith("-") and "x" in perms.replace("s", "x").replace("t", "x")
+        marked.append(name + ("*" if runs else _MARKS.get(perms[0], "")))
+    return tuple(marked)
+
+
+def operand(word: str, state: State) -> Operand:
+    """What one word is in a state."""
+    if state.context is None and not state.written and isinstance(state.pristine, World):
+        return _pristine(word, state.cwd, state.pristine)
+    return _operand(word, state)
+
+
+@lru_cache(maxsize=20_000)
+def _pristine(word: str, cwd: str, world: World) -> Operand:
+    """The operand on a machine on which nothing was run. Remembered: records are of few words."""
+    return _operand(word, world.state(cwd))
+
+
+def _operand(word: str, state: State) -> Operand:
+    if _NUMBER.fullmatch(word):
+        path = posixpath.normpath(posixpath.join(state.before.document["cwd"], word))
+        return Operand(word, "N", key=file_key(os.fsencode(path), os.fsencode(state.cwd)))
+    if "://" in word:
+        return Operand(word, "U")
+    if _HOST.match(word):
+        return Operand(word, "H")
+    if not word or "\0" in word or len(word) > 4096:
+        return Operand(word, "W")
+    cwd = state.before.document["cwd"]
+    path = posixpath.normpath(posixpath.join(cwd, word)).replace("//", "/")
+    key = file_key(os.fsencode(path), os.fsencode(state.cwd))
+    entry = state.before.entry(key)
+    whole = path
+    if entry is None or entry.target is not None or word.endswith("/"):
+        whole = state.resolve(word)
+        resolved = state.before.entry(file_key(os.fsencode(whole), os.fsencode(state.cwd)))
+        entry = entry or resolved
+    if entry is not None:
+        kind = {"-": "f", "d": "d", "l": "l"}.get(entry.perms[:1], "s")
+        content = state.read(word) if kind in "fl" else b"" if path == NULL else None
+        names = listing(word, state) if kind == "d" else None
+        inside = tree(word, state) if kind == "d" else None
+        return Operand(word, kind, path, key, entry, content, names, inside)
+    content = state.pristine.read(whole) if state.pristine is not None else None
+    content = state.written.get(key, content)
+    if content is not None and whole.startswith(_NOT_IN_A_CONTEXT):
+        return Operand(word, "f", path, key, None, content)
+    if _PATTERN.search(word):
+        return Operand(word, "G")
+    if not _NAME.fullmatch(word):
+        return Operand(word, "W")
+    parent = state.entry(posixpath.dirname(word) or ".")
+    kind = "m" if parent is not None and parent.perms.startswith("d") else "M"
+    return Operand(word, kind, path, key)
+
+
+def rounded(size: int, base: int) -> str:
+    """A number of bytes as programs show it to people, rounded up: `35K`, `1.2M`.
+
+    `base` is 1024 or 1000. Of base 1000 the first unit is a small `k`.
+    """
+    if size < base:
+        return str(size)
+    value, unit = float(size), 0
+    while value >= base and unit < len(_LETTERS) - 1:
+        value, unit = value / base, unit + 1
+    shown = math.ceil(value * 10) / 10
+    letter = "k" if base == 1000 and unit == 1 else _LETTERS[unit]
+    return f"{shown:.1f}{letter}" if shown < 10 else f"{math.ceil(value)}{letter}"
+
+
+_LETTERS = " KMGTPE"

@@ -1,0 +1,307 @@
+"""Models as files: packed, listed, opened. The default model comes with the package."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import tarfile
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Required, TypedDict
+
+import zstandard
+
+from shioenv.domain.runner import Runner
+from shioenv.errors import MissingExtraError, ModelError, did_you_mean
+from shioenv.files.cache import cache_directory
+from shioenv.files.durable import atomic_write, storage_errors
+from shioenv.files.members import json_member, judged
+from shioenv.files.regular import read_regular
+from shioenv.files.sealed import is_sealed, keep_private, seal
+from shioenv.system.world import World
+from shioenv_model.memory.index import COLUMNS, ROWS, columns_of, write_rows
+from shioenv_model.memory.memory import Memory
+from shioenv_model.model import Model
+
+if TYPE_CHECKING:
+    from shioenv_model.sequence.compact import Now
+    from shioenv_model.sequence.seq2seq import Seq2seq
+
+SUFFIX = ".model"
+DEFAULT = "default"
+SHIPPED = Path(__file__).parent / "models"
+"""The directory of the models that come with the package."""
+
+CARD = "model.json"
+LARGEST_FILE = 64_000_000
+"""Most bytes of a packed model, and of packed examples."""
+
+SEQ2SEQ = "seq2seq"
+"""The `kind` in the card of a sequence model."""
+
+FEWER = "make it of fewer records"
+
+_LARGEST_OPEN = 1 << 30
+_LARGEST_PACKED = 2 * LARGEST_FILE
+_FILES = frozenset(
+    {
+        *("behaviors.bin", "behaviors.npy", "index.json", "model.json", "ranker.npz", COLUMNS),
+        *("texts.bin", "world.json"),
+        *("config.json", "generation_config.json", "model.safetensors", "tokenizer.json"),
+        *("examples.json", "examples.npy", "tokens.bin", "seen.npz"),
+    }
+)
+
+
+class _Material(TypedDict, total=False):
+    """Records that a model was made of."""
+
+    records: Required[int]
+    policy: Required[str]
+    sampler: Required[str]
+    seed: Required[int]
+    grammar_digest: str
+    recipe_sha256: str
+
+
+class _Card(TypedDict, total=False):
+    """A card, as far as it is read here."""
+
+    name: str
+    kind: str
+    system: str
+    system_digest: str
+    records: int
+    material: list[_Material]
+    learned: dict[str, Any]
+    license: str
+    limits: str
+    version: str
+
+
+class _System(TypedDict):
+    digest: str
+    now: str
+
+
+class _Learned(TypedDict):
+    right: float
+    held_back: int
+    scores: list[float]
+    shares: list[float]
+
+
+class _Shape(TypedDict):
+    source_tokens: int
+    target_tokens: int
+    neighbours: int
+
+
+class _Plan(TypedDict):
+    seed: int
+
+
+class _Seq2seqCard(TypedDict, total=False):
+    """What the card of a sequence model has to say beside `_Card`."""
+
+    name: Required[str]
+    systems: Required[dict[str, _System]]
+    records: Required[int]
+    learned: Required[_Learned]
+    shape: Required[_Shape]
+    plan: Required[_Plan]
+    parameters: Required[int]
+    steps: Required[int]
+    limits: Required[str]
+    license: Required[str]
+
+
+def load_model(
+    name: str | Path | None = None,
+    *,
+    seq2seq: str | Path | None = None,
+    stages: Runner | None = None,
+    stages_name: str = "another",
+    abstain_below: float = 0.0,
+    world: World | None = None,
+) -> Model:
+    """The model of this name or path, as `shioenv.load_model` gives it.
+
+    Errors: ModelError with the names that are known, or for what holds no model.
+    """
+    directory = opened(located(name or DEFAULT))
+    card = read_card(directory)
+    if card.get("kind") == SEQ2SEQ:
+        raise ModelError(
+            f"{name} is a sequence model, which stands beside a memory", hint=f"--seq2seq {name}"
+        )
+    memory = Memory(directory)
+    written = None
+    if seq2seq is not None:
+        written = load_seq2seq(seq2seq, memory=memory, world=world)
+    return Model(
+        memory, card, written=written, stages=stages, stages_name=stages_name,
+        abstain_below=abstain_below, world=world,
+    )  # fmt: skip
+
+
+def load_seq2seq(
+    name: str | Path,
+    *,
+    memory: Memory | None = None,
+    world: World | None = None,
+    now: Now | None = None,
+) -> Seq2seq:
+    """A sequence model by name or path. The other arguments are those of `Seq2seq`.
+
+    Errors: ModelError, MissingExtraError.
+    """
+    try:
+        from shioenv_model.sequence.seq2seq import Seq2seq
+    except ImportError:
+        raise MissingExtraError("a sequence model", "train", "torch", "transformers") from None
+    return Seq2seq(opened(located(name)), memory=memory, world=world, now=now)
+
+
+def model_names() -> dict[str, Path]:
+    """The models that can be named, and where they lie: the user's and the package's.
+
+    Of two models with one name the package's counts.
+    """
+    found: dict[str, Path] = {}
+    for directory in (cache_directory() / "models", SHIPPED):
+        for path in sorted(filter(Path.exists, directory.glob(f"*{SUFFIX}"))):
+            found[path.name.removesuffix(SUFFIX)] = path
+    return found
+
+
+def located(name: str | Path) -> Path:
+    """Where the model of this name or path lies. Errors: ModelError."""
+    path = Path(name)
+    with suppress(OSError):  # a name that is too long for a path
+        if path.exists():
+            return path
+    known = model_names()
+    if str(name) in known:
+        return known[str(name)]
+    raise ModelError(
+        f"no model is called {str(name)!r}",
+        hint=did_you_mean(str(name), known),
+        named=FileNotFoundError(),
+    )
+
+
+def opened(path: Path) -> Path:
+    """The directory of a model. A packed model is unpacked into the cache when it is first opened.
+
+    It is unpacked again where the unpacked files were changed, or belong to another user. Errors:
+    ModelError for a file that is no model; HostError for a cache that belongs to another user.
+    """
+    if path.is_dir():
+        return path
+    with judged(path):
+        packed = read_regular(path, _LARGEST_PACKED)
+    digest = hashlib.sha256(packed).hexdigest()
+    place = cache_directory() / "models" / "opened"
+    directory = place / digest[:32]
+    with storage_errors(directory):
+        place.mkdir(parents=True, exist_ok=True)
+        keep_private(place)
+        if is_sealed(directory):
+            return directory
+        with tempfile.TemporaryDirectory(dir=place, ignore_cleanup_errors=True) as making:
+            made = Path(making) / "model"
+            made.mkdir()
+            for name, content in _members(packed, path):
+                (made / name).write_bytes(content)
+            if (made / COLUMNS).exists():
+                write_rows(made)
+            seal(made)
+            with suppress(OSError):  # nothing was unpacked before
+                directory.rename(Path(making) / "before")
+            try:
+                made.rename(directory)
+            except OSError:
+                if not is_sealed(directory):  # nobody else was faster
+                    raise
+    return directory
+
+
+def pack(directory: Path, file: Path, *, hint: str = FEWER) -> int:
+    """Writes the directory of a model or of examples as one file. Gives the file's size in bytes.
+
+    The same directory gives the same file. Errors: ModelError, with the hint, where the file would
+    have more than `LARGEST_FILE` bytes; DatasetStorageError.
+    """
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+        for path in sorted(directory.iterdir()):
+            if path.name == ROWS:
+                member, content = tarfile.TarInfo(COLUMNS), columns_of(directory)
+            elif path.name in _FILES:
+                member, content = tarfile.TarInfo(path.name), path.read_bytes()
+            else:
+                continue
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+    settings = zstandard.ZstdCompressionParameters.from_level(
+        19, window_log=26, enable_ldm=True, write_checksum=True
+    )
+    packed = zstandard.ZstdCompressor(compression_params=settings).compress(archive.getvalue())
+    if len(packed) > LARGEST_FILE:
+        raise ModelError(
+            f"{file.name} has {len(packed) / 1e6:.1f} MB packed, {LARGEST_FILE / 1e6:.1f} at most",
+            hint=hint,
+        )
+    with storage_errors(file):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        atomic_write(file, packed)
+    return len(packed)
+
+
+def read_card(directory: Path) -> dict[str, Any]:
+    """A model's card, what it says of itself; empty where it has none. Errors: ModelError."""
+    file = directory / CARD
+    if not os.path.lexists(file):
+        return {}
+    card = json_member(file, _Card)
+    if card.get("kind") == SEQ2SEQ:
+        card = json_member(file, _Seq2seqCard)
+    return dict(card)
+
+
+def card_of(name: str | Path) -> dict[str, Any]:
+    """The card of a model, by its name or path. Errors: ModelError."""
+    return read_card(opened(located(name)))
+
+
+def write_card(directory: Path, card: Mapping[str, Any]) -> None:
+    """Writes a model's card into its directory."""
+    text = json.dumps(dict(card), ensure_ascii=False, indent=1)
+    (directory / CARD).write_text(f"{text}\n", encoding="utf-8")
+
+
+def _members(packed: bytes, path: Path) -> Iterator[tuple[str, bytes]]:
+    """The names and contents of the files in a packed model, each checked before it is given.
+
+    Errors: ModelError.
+    """
+    with judged(path, "is no packed model"):
+        size = zstandard.frame_content_size(packed)
+        if not 0 <= size <= _LARGEST_OPEN:
+            raise ValueError("it holds more than a model, or does not say how much it holds")
+        content = zstandard.ZstdDecompressor().decompress(packed)
+        seen: set[str] = set()
+        with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as tar:
+            for member in tar:
+                if not member.isreg() or member.issparse() or member.name not in _FILES:
+                    raise ValueError(f"it holds {member.name!r:.60}, which no model has")
+                if member.name in seen:
+                    raise ValueError(f"it holds {member.name!r} twice")
+                seen.add(member.name)
+                file = tar.extractfile(member)
+                yield member.name, file.read() if file else b""

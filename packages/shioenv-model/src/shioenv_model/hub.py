@@ -1,0 +1,112 @@
+"""Models kept where others can get them: in repositories of the Hugging Face Hub.
+
+Another server that speaks the Hub's protocol may stand in its place (`HF_ENDPOINT`). Who may write
+to a repository is the library's matter (`HF_TOKEN`).
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from shioenv.errors import MissingExtraError, ModelError
+from shioenv.files.cache import cache_directory
+from shioenv.files.durable import atomic_write, storage_errors
+from shioenv_model.files import SUFFIX, located, opened, read_card
+
+FILE = f"shioenv{SUFFIX}"
+"""The name of the model's file in a repository."""
+
+
+def get(repository: str, name: str | None = None) -> Path:
+    """Fetches a repository's model, checks it, and keeps it among the user's own. Gives the file.
+
+    `name` is the name that it is kept under (default: the repository's last part). Errors:
+    ModelError where the repository holds no model, or nobody answers; MissingExtraError.
+    """
+    hub = _hub()
+    called = name or repository.rpartition("/")[2]
+    if not called or "/" in called or called.startswith("."):
+        raise ModelError(f"a model cannot be called {called!r}")
+    with tempfile.TemporaryDirectory(prefix="shioenv-model-") as directory:
+        with _said(repository):
+            fetched = Path(hub.hf_hub_download(repository, FILE, local_dir=directory))
+        if not read_card(opened(fetched)):
+            raise ModelError(f"what {repository} holds says nothing of itself")
+        file = cache_directory() / "models" / f"{called}{SUFFIX}"
+        with storage_errors(file):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            atomic_write(file, fetched.read_bytes())
+    return file
+
+
+def push(model: str, repository: str, *, private: bool = False) -> str:
+    """Puts a packed model and its card into a repository. Gives the repository's address.
+
+    A missing repository is made. Errors: ModelError for what is no packed model, or where the
+    server declines; MissingExtraError.
+    """
+    hub = _hub()
+    path = located(model)
+    if not path.is_file():
+        raise ModelError(f"{path} is a directory", hint="push the model's file")
+    card = read_card(opened(path))
+    with _said(repository):
+        api = hub.HfApi()
+        made = api.create_repo(repository, private=private, exist_ok=True)
+        operations = [
+            hub.CommitOperationAdd(FILE, str(path)),
+            hub.CommitOperationAdd("README.md", page(card).encode()),
+        ]
+        api.create_commit(repository, operations, commit_message=f"{card.get('name', model)}")
+    return str(made)
+
+
+def page(card: dict[str, Any]) -> str:
+    """A card as a page for people: the README that hubs show."""
+    learned = card.get("learned", {})
+    systems = ", ".join(card.get("systems", {})) or card.get("system", "")
+    return "\n".join(
+        [
+            "---",
+            f"license: {str(card.get('license', 'other')).lower()}",
+            "library_name: shioenv",
+            "tags: [bash, shell]",
+            "---",
+            f"# {card.get('name', 'a model')}",
+            "",
+            "Answers shell inputs without executing them: output, exit code, context patch.",
+            "",
+            f"- kind: {card.get('kind', '')}",
+            f"- of: {systems}",
+            f"- records: {card.get('records', '')}",
+            f"- right: {learned.get('right', '')} of {learned.get('held_back', '')} that were left"
+            " out",
+            "",
+            str(card.get("limits", "")),
+            "",
+        ]
+    )
+
+
+@contextmanager
+def _said(repository: str) -> Iterator[None]:
+    """Inside, any exception becomes a ModelError: the library's classes differ by release."""
+    try:
+        yield
+    except Exception as error:
+        said = " ".join(str(error).split())[:300]
+        raise ModelError(f"{repository}: {said or type(error).__name__}") from None
+
+
+def _hub() -> Any:
+    try:
+        import huggingface_hub
+        from huggingface_hub.utils import disable_progress_bars
+    except ImportError:
+        raise MissingExtraError("models of others", "train", "huggingface-hub") from None
+    disable_progress_bars()
+    return huggingface_hub

@@ -1,0 +1,258 @@
+"""What a command prints, found from examples: the simplest function that explains them.
+
+Which function a command and its options mean is nowhere written. Neighbours with the same options
+are examples: what they read, their words, what they printed. A function that explains all examples,
+but for a few of many, is applied to what our command reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from shioenv.domain.work import spend, uncounted
+from shioenv_model.memory.functions.families import functions
+from shioenv_model.memory.functions.space import Given, TextFunction
+from shioenv_model.memory.rewrite import Kept, Taken
+
+EXAMPLES = 12
+"""Most examples that are looked at."""
+
+SPARED = 4
+"""One of so many examples need not be explained (ours: some have names and encodings apart)."""
+
+ENOUGH = 3
+"""Explained examples that are enough, where a function says nothing of the others (ours)."""
+
+_TEXTS = "flx"
+
+
+@dataclass(frozen=True)
+class Explained:
+    """What our command prints by a function, and what speaks for the function."""
+
+    output: str
+    exit_code: int
+    function: TextFunction
+    agreed: int
+    """How many examples the function explains."""
+
+
+@dataclass(frozen=True)
+class ExecutedCommand:
+    """A command that was executed: what it was given and what it did."""
+
+    given: Given
+    output: str
+    exit_code: int
+
+
+class Induction:
+    """Finds functions from examples, and remembers the function found from each set of them."""
+
+    def __init__(self) -> None:
+        self._found = lru_cache(maxsize=2_000)(_found)
+
+    def explain(self, ours: Taken, neighbours: Sequence[tuple[Taken, Kept]]) -> Explained | None:
+        """What our command prints, told from neighbours, the nearest first.
+
+        None where no neighbour is an example, or no function explains the examples.
+        """
+        mine = given(ours)
+        if mine is None:
+            return None
+        found = self._function(mine, neighbours)
+        return None if found is None else _applied(mine, *found)
+
+    def combine(
+        self, ours: Taken, examples: Callable[[Taken], Sequence[tuple[Taken, Kept]]]
+    ) -> Explained | None:
+        """What our command prints if its options mean together what each option means alone.
+
+        `examples` gives the neighbours of a command: here of ours with one of its options, and with
+        none. None where an option is not explained, where options are of several families, or where
+        two options change the same thing.
+        """
+        mine = given(ours)
+        if mine is None:
+            return None
+        found: list[tuple[TextFunction, int]] = []
+        for each in parts(ours):
+            part = given(each)
+            one = None if part is None else self._function(part, examples(each))
+            if one is None or (found and one[0].family.name != found[0][0].family.name):
+                return None
+            found.append(one)
+        functions = [function for function, _ in found]
+        family = functions[0].family
+        if family.beside is not None:
+            flags = family.beside.flags({one.flags[family.beside.flag] for one in functions})
+            if flags is not None:
+                made = TextFunction(family.beside.family, (), flags)
+                return _applied(mine, made, min(agreed for _, agreed in found))
+        bare = with_options(ours, ())
+        plain = given(bare)
+        base = None if plain is None else self._function(plain, examples(bare))
+        usual = {name: values[0] for name, values in (family.variants or {}).items()}
+        if base is not None and base[0].family.name == family.name:
+            usual |= base[0].flags
+        changed: dict[str, str] = {}
+        for function in functions:
+            for name, value in function.flags.items():
+                if value != usual[name] and changed.setdefault(name, value) != value:
+                    return None
+        places = dict(pair for function in functions for pair in function.places)
+        if len(set(places.values())) < len(places) or set(places.values()) != mine.words.keys():
+            return None
+        made = TextFunction(family, tuple(places.items()), {**usual, **changed})
+        return _applied(mine, made, min(agreed for _, agreed in found))
+
+    def _function(
+        self, mine: Given, neighbours: Sequence[tuple[Taken, Kept]]
+    ) -> tuple[TextFunction, int] | None:
+        """The function that explains the examples among the neighbours, and how many it explains.
+
+        None where there are no examples, or no function explains them.
+        """
+        examples = _chosen(mine, neighbours)
+        with uncounted():
+            return self._found(_Examples(examples)) if examples else None
+
+    def agreed(
+        self, function: TextFunction, ours: Taken, neighbours: Sequence[tuple[Taken, Kept]]
+    ) -> int:
+        """How many of the examples among our command's neighbours a function explains."""
+        mine = given(ours)
+        examples = () if mine is None else _chosen(mine, neighbours)
+        with uncounted():
+            return sum(function(each.given) == (each.output, each.exit_code) for each in examples)
+
+
+def _chosen(mine: Given, neighbours: Sequence[tuple[Taken, Kept]]) -> tuple[ExecutedCommand, ...]:
+    """The examples among the neighbours: at most `EXAMPLES`, those that say much first."""
+    examples: list[ExecutedCommand] = []
+    seen: set[tuple[object, tuple[tuple[str, str], ...]]] = set()
+    for theirs, kept in neighbours:
+        example = _example(theirs, kept)
+        if example is None or not _alike(mine, example.given):
+            continue
+        # the same text with the same words tells nothing new
+        key = example.given.text, tuple(sorted(example.given.words.items()))
+        if example.given.text is not None and key in seen:
+            continue
+        seen.add(key)
+        examples.append(example)
+    # silence, and a text that comes out as it went in, say little: they stand last
+    examples.sort(key=lambda each: each.output in ("", each.given.text))
+    return tuple(examples[:EXAMPLES])
+
+
+def with_options(taken: Taken, options: tuple[tuple[str, str | None], ...]) -> Taken:
+    """The command with these options instead of its own."""
+    operands = tuple(("", word) for word in taken.form.operands)
+    form = replace(taken.form, options=options, order=(*options, *operands))
+    return replace(taken, form=form)
+
+
+def parts(taken: Taken) -> list[Taken]:
+    """The command once for each of its options, with that option alone."""
+    return [with_options(taken, (option,)) for option in taken.form.options]
+
+
+def _applied(mine: Given, function: TextFunction, agreed: int) -> Explained | None:
+    spend(function.steps(mine))
+    made = function(mine)
+    return None if made is None else Explained(*made, function, agreed)
+
+
+class _Examples:
+    """Examples, as a key to what was found from them: equal examples are equal keys."""
+
+    def __init__(self, items: tuple[ExecutedCommand, ...]) -> None:
+        self.items = items
+        self._key = tuple(
+            (
+                each.given.text,
+                tuple(sorted(each.given.words.items())),
+                each.given.operands,
+                each.given.texts,
+                each.given.piped,
+                each.output,
+            )
+            for each in items
+        )
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Examples) and other._key == self._key
+
+
+def given(taken: Taken) -> Given | None:
+    """What a command is given; None where it reads an unknown text.
+
+    The values of an option that is repeated are lines of one word.
+    """
+    words: dict[str, str] = {}
+    for name, value in taken.form.options:
+        if value is not None:
+            words[name] = f"{words[name]}\n{value}" if name in words else value
+    read = [each for each in taken.operands if each.kind in _TEXTS]
+    others = [each for each in taken.operands if each.kind not in _TEXTS]
+    if any(each.content is None for each in read):
+        return None
+    if not read:
+        return Given(None, words, tuple(each.word for each in others))
+    words |= {str(number): each.word for number, each in enumerate(others, 1)}
+    texts = tuple((each.content or b"").decode("utf-8", "surrogateescape") for each in read)
+    several = len(texts) > 1
+    names = tuple(each.word for each in read if several or each.kind != "x")
+    piped = not names and not taken.from_file
+    return Given("".join(texts), words, names, texts if several else (), piped)
+
+
+def _example(theirs: Taken, kept: Kept) -> ExecutedCommand | None:
+    if kept.patch != "[]" or kept.is_error or kept.channels is not None or kept.volatile:
+        return None
+    if theirs.form.guessed:  # what a word stood for is not known
+        return None
+    found = given(theirs)
+    return None if found is None else ExecutedCommand(found, kept.output, kept.exit_code)
+
+
+def _alike(mine: Given, theirs: Given) -> bool:
+    same = [(each.text is None, not each.texts) for each in (mine, theirs)]
+    return mine.words.keys() == theirs.words.keys() and same[0] == same[1]
+
+
+def _found(examples: _Examples) -> tuple[TextFunction, int] | None:
+    """The function that explains most examples, and how many; the first of equally good ones."""
+    # short examples first: most functions fail at the first, and cost little there
+    items = sorted(examples.items, key=lambda each: len(each.given.text or ""))
+    spared = len(items) // SPARED
+    best: tuple[TextFunction, int, int] | None = None
+    first = items[0].given
+    reads, several = first.text is not None, bool(first.texts)
+    for function in functions(sorted(first.words), reads=reads, several=several):
+        failed = agreed = 0
+        told: set[tuple[str, int]] = set()
+        for each in items:
+            made = function(each.given)
+            if made == (each.output, each.exit_code):
+                agreed += 1
+                told.add(made)
+                continue
+            failed += made is not None
+            if failed > spared or (failed > 1 and not agreed):
+                break
+        else:
+            # any function explains silence with one and the same exit code
+            silent = all(not output for output, _ in told) and len(told) < 2
+            enough = not silent and (2 * agreed >= len(items) or agreed >= ENOUGH)
+            if enough and (best is None or agreed - failed > best[1] - best[2]):
+                best = function, agreed, failed
+        if best is not None and best[1] == len(items):
+            break
+    return best and best[:2]

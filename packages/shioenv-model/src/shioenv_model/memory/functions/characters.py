@@ -1,0 +1,118 @@
+"""Characters exchanged, and words said."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from shioenv_model.bash.patterns import CLASSES
+from shioenv_model.memory.functions.space import (
+    ESCAPES,
+    Flags,
+    Given,
+    Roles,
+    as_bytes,
+    as_text,
+    check_length,
+)
+
+_FACTOR = 100
+"""How much more work a character of a set is than a printed character."""
+
+_OCTAL = re.compile(r"\\([0-3]?[0-7]{1,2})")
+_BYTES = [chr(number) for number in range(256)]
+
+
+@lru_cache(maxsize=256)
+def set_of(word: str) -> str:
+    """The characters of a set as tr(1) writes it, in order.
+
+    Errors: ValueError, KeyError and IndexError for a set that is broken or too large.
+    """
+    items: list[str] = []
+    index = 0
+    while index < len(word):
+        check_length(_FACTOR * len(items))
+        named = re.compile(r"\[:(\w+):\]").match(word, index)
+        if named:
+            inside = re.compile(f"[{CLASSES[named[1]]}]")
+            items += filter(inside.match, _BYTES)
+            index = named.end()
+            continue
+        one, index = _character(word, index)
+        if word[index : index + 1] == "-" and index + 1 < len(word):
+            last, index = _character(word, index + 1)
+            if last < one:
+                raise ValueError(word)
+            items += [chr(each) for each in range(ord(one), ord(last) + 1)]
+        else:
+            items.append(one)
+    return "".join(items)
+
+
+def _character(word: str, index: int) -> tuple[str, int]:
+    """The character that a set has at a place, and the place behind it.
+
+    Errors: IndexError for a backslash at the end; tr warns about it.
+    """
+    if octal := _OCTAL.match(word, index):
+        return chr(int(octal[1], 8)), octal.end()
+    if word[index] == "\\":
+        return ESCAPES.get(word[index + 1], word[index + 1]), index + 2
+    return word[index], index + 1
+
+
+def exchange(given: Given, roles: Roles, flags: Flags) -> str | None:
+    """Characters of a set exchanged for those of another set, deleted, or squeezed (tr(1))."""
+    text = given.text or ""
+    first = set_of(roles["these"])
+    if flags["others"]:
+        first = "".join(each for each in _BYTES if each not in first)
+    if not first:
+        raise ValueError("an empty set")
+    if flags["how"] == "deleted":
+        gone = frozenset(first)
+        made = "".join(each for each in text if each not in gone)
+        return _squeezed(made, set_of(roles["by"])) if "by" in roles else made
+    if "by" not in roles:
+        return _squeezed(text, first) if flags["how"] == "squeezed" else None
+    by = set_of(roles["by"])
+    if not by:
+        raise ValueError("an empty set")
+    if flags["how"] == "cut":
+        first = first[: len(by)]
+    by = by[: len(first)] + by[-1] * (len(first) - len(by))
+    table: dict[int, str] = {}
+    for old, new in zip(first, by, strict=True):
+        table[ord(old)] = new
+    made = text.translate(table)
+    return _squeezed(made, by) if flags["how"] == "squeezed" else made
+
+
+def _squeezed(text: str, characters: str) -> str:
+    members = re.escape("".join(dict.fromkeys(characters)))
+    return re.sub(rf"([{members}])\1+", r"\1", text) if members else text
+
+
+_ESCAPED = re.compile(r"\\(?:0([0-7]{0,3})|x([0-9a-fA-F]{1,2})|([abcefnrtv\\]))")
+
+
+def say(given: Given, roles: Roles, flags: Flags) -> str:
+    """The operands, one blank between two of them (echo(1), printf(1))."""
+    words = list(given.operands)
+    if flags["each"]:
+        return "".join(f"{each}\n" for each in words)
+    said = " ".join(words)
+    if flags["escapes"]:
+        if "\\c" in said.replace("\\\\", ""):
+            return _ESCAPED.sub(_unescaped, said[: said.index("\\c")])
+        said = as_text(as_bytes(_ESCAPED.sub(_unescaped, said)))  # bytes may make a character
+    return said + ("\n" if flags["end"] else "")
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    octal, hexadecimal, letter = match.groups()
+    if letter is not None:
+        return "\x1b" if letter == "e" else ESCAPES[letter]
+    code = int(octal or "0", 8) & 0xFF if hexadecimal is None else int(hexadecimal, 16)
+    return chr(code) if code < 128 else chr(0xDC00 + code)

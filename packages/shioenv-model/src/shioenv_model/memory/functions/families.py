@@ -1,0 +1,153 @@
+"""Functions from a text and some words to a text, to explain commands that print.
+
+The families are written by us: they do what text tools do, in the formats of coreutils. No family
+knows the name of a command. Each family has variants, and roles that words of a command may play.
+Which family, roles and variant a command means is found from what the command was seen to do
+(`shioenv_model.memory.explain`): programming by example.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from itertools import permutations, product
+
+from shioenv_model.memory.functions.characters import exchange, say
+from shioenv_model.memory.functions.columns import cut_columns
+from shioenv_model.memory.functions.edit import edit
+from shioenv_model.memory.functions.encoded import DIGESTS, digest_of, in_base64
+from shioenv_model.memory.functions.figures import (
+    COLUMNS_OF_FIGURES,
+    counts,
+    counts_of_each,
+    dump,
+)
+from shioenv_model.memory.functions.lines import (
+    join_lines,
+    number_lines,
+    part_of,
+    parts_of_each,
+    reverse,
+    same_text,
+    show,
+    side_by_side,
+    tabs_to_blanks,
+    wrap,
+)
+from shioenv_model.memory.functions.match import matching_lines, matching_lines_of_each
+from shioenv_model.memory.functions.order import order_lines, runs_of_lines
+from shioenv_model.memory.functions.paths import name_of
+from shioenv_model.memory.functions.program import run_program
+from shioenv_model.memory.functions.space import Beside, Family, TextFunction
+
+MOST_PLACES = 3
+"""Most words of a command that may play roles: more can be cast in thousands of ways."""
+
+
+def functions(
+    places: Sequence[str], *, reads: bool, several: bool = False
+) -> tuple[TextFunction, ...]:
+    """Every function in which each word, named by its place, plays a role; simple functions first.
+
+    `reads`: the functions work on a text. `several`: families that take each text by itself are
+    among them. All other families read several texts one after the other.
+    """
+    return _functions(tuple(places), reads, several)
+
+
+@lru_cache(maxsize=32)
+def _functions(places: tuple[str, ...], reads: bool, several: bool) -> tuple[TextFunction, ...]:
+    return tuple(_made(places, reads=reads, several=several))
+
+
+def _made(places: tuple[str, ...], *, reads: bool, several: bool) -> Iterator[TextFunction]:
+    if len(places) > MOST_PLACES:
+        return
+    for family in FAMILIES:
+        if family.reads != reads or len(places) > len(family.roles):
+            continue
+        if family.several and not several:
+            continue
+        for roles in permutations(family.roles, len(places)):
+            if not set(family.needs) <= set(roles):
+                continue
+            cast = tuple(zip(roles, places, strict=True))
+            kinds = family.variants or {}
+            for values in product(*kinds.values()):
+                flags = dict(zip(kinds, values, strict=True))
+                if family.means is None or family.means(flags):
+                    yield TextFunction(family, cast, flags)
+
+
+_COUNTS = Family("counts", counts, variants={"what": COLUMNS_OF_FIGURES})
+
+FAMILIES: tuple[Family, ...] = (
+    Family("the text", same_text),
+    Family("part", part_of, ("count",), variants={
+        "which": ("first", "last"), "of": ("lines", "bytes"),
+    }, of_bytes=True),
+    Family("backwards", reverse, variants={"of": ("lines", "characters")}),
+    Family("count", counts, variants={
+        "what": ("lines", "words", "bytes", "characters", "longest"),
+    }, beside=Beside(_COUNTS, "what")),
+    _COUNTS,
+    Family("order", order_lines, ("key", "separator"), variants={
+        "by": ("", "number", "size", "any number", "folded", "letters", "month"),
+        "backwards": ("", "backwards"), "once": ("", "once"),
+    }, of_bytes=True),
+    Family("runs", runs_of_lines, ("fields", "characters", "width"), variants={
+        "which": ("", "repeated", "single", "every repeated"),
+        "counted": ("", "counted"), "case": ("", "any case"),
+    }, of_bytes=True),
+    Family("columns", cut_columns, ("list", "separator", "joint"), ("list",), variants={
+        "of": ("fields", "bytes"), "marked": ("", "marked"), "others": ("", "others"),
+    }, of_bytes=True),
+    Family("lines", matching_lines, (
+        "pattern", "after", "before", "around", "most",
+    ), ("pattern",), variants={
+        "syntax": ("basic", "extended", "fixed"), "case": ("", "any case"),
+        "negated": ("", "without"), "whole": ("", "words", "lines"),
+        "shown": ("", "count", "numbered", "only", "nothing", "name", "name without"),
+    }),
+    Family("part of each", parts_of_each, ("count",), variants={
+        "which": ("first", "last"), "of": ("lines", "bytes"),
+    }, of_bytes=True, several=True),
+    Family("counts of each", counts_of_each, variants={
+        "what": ("lines", "words", "bytes", "lines and words and bytes", "characters"),
+    }, several=True),
+    Family("side by side", side_by_side, ("by",), several=True),
+    Family("lines of each", matching_lines_of_each, ("pattern",), ("pattern",), variants={
+        "syntax": ("basic", "extended", "fixed"), "case": ("", "any case"),
+        "negated": ("", "without"), "whole": ("", "words", "lines"),
+        "shown": ("", "count", "numbered", "only", "name", "name without"),
+    }, several=True),
+    Family("exchanged", exchange, ("these", "by"), ("these",), variants={
+        "how": ("", "deleted", "squeezed", "cut"), "others": ("", "others"),
+    }, of_bytes=True),
+    Family("wrapped", wrap, ("width",), variants={"at": ("", "blanks")}, of_bytes=True),
+    Family("tabs", tabs_to_blanks, ("width",), variants={"which": ("spaces",)}, of_bytes=True),
+    Family("numbered", number_lines, (
+        "width", "joint", "style", "which", "first", "step",
+    ), variants={
+        "which": ("filled", "all", "none"), "indented": ("indented", ""), "ended": ("", "ended"),
+    }),
+    Family("joined", join_lines, ("by",)),
+    Family("edited", edit, ("script",), ("script",), variants={
+        "syntax": ("basic", "extended"), "quiet": ("", "quiet"), "apart": ("", "apart"),
+    }),
+    Family("program", run_program, ("program", "separator", "assigned"), ("program",)),
+    Family("program", run_program, ("separator", "assigned"), reads=False),
+    Family("shown", show, variants={
+        "as": ("", "ends", "tabs", "visible", "visible and tabs", "all"), "blank": ("", "one"),
+    }, of_bytes=True),
+    Family("dumped", dump, ("address", "type", "count", "skip"), variants={
+        "as": ("o2", "x2", "c", "x1", "o1", "u2", "d2", "x4"),
+    }, of_bytes=True),
+    Family("digest", digest_of, variants={"of": DIGESTS}, of_bytes=True),
+    Family("base64", in_base64, ("width",), of_bytes=True),
+    Family("words", say, variants={
+        "each": ("", "each"), "end": ("end", ""), "escapes": ("", "escapes"),
+    }, reads=False),
+    Family("name", name_of, ("suffix",), variants={"part": ("last", "directory")}, reads=False),
+)  # fmt: skip
+"""Every family. Families that explain much with little come first."""

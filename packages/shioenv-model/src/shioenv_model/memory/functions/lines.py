@@ -1,0 +1,177 @@
+"""Parts of texts by lines, and lines laid out anew."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import zip_longest
+
+from shioenv_model.memory.functions.characters import set_of
+from shioenv_model.memory.functions.space import (
+    Flags,
+    Given,
+    Roles,
+    as_lines,
+    check_length,
+    lines_of,
+    number_of,
+    whole_lines,
+    width_of,
+)
+
+
+def same_text(given: Given, roles: Roles, flags: Flags) -> str:
+    """The text itself (cat(1))."""
+    return given.text or ""
+
+
+def part_of(given: Given, roles: Roles, flags: Flags) -> str:
+    """The first or the last lines or bytes of the text (head(1), tail(1))."""
+    text = given.text or ""
+    word = roles.get("count", "10")
+    count = number_of(word)
+    pieces: Sequence[str] = text if flags["of"] == "bytes" else whole_lines(text)
+    if flags["which"] == "first":
+        kept = pieces[: max(len(pieces) + count, 0) if word.startswith("-") else count]
+    elif word.startswith("+"):
+        kept = pieces[max(count - 1, 0) :]
+    else:
+        count = abs(count)
+        kept = pieces[len(pieces) - count :] if count < len(pieces) else pieces
+        kept = kept if count else ""
+    return "".join(kept)
+
+
+def reverse(given: Given, roles: Roles, flags: Flags) -> str:
+    """The lines, or the characters of each line, in reverse order (tac(1), rev(1))."""
+    text = given.text or ""
+    if flags["of"] == "lines":
+        return "".join(whole_lines(text)[::-1])
+    turned = (
+        line.removesuffix("\n")[::-1] + "\n" * line.endswith("\n") for line in whole_lines(text)
+    )
+    return "".join(turned)
+
+
+def parts_of_each(given: Given, roles: Roles, flags: Flags) -> str:
+    """A part of each of several texts, under the text's name (head(1), tail(1))."""
+    made = [
+        f"==> {name} <==\n{part_of(replace(given, text=text, texts=()), roles, flags)}"
+        for name, text in zip(given.operands, given.texts, strict=True)
+    ]
+    return "\n".join(made)
+
+
+def wrap(given: Given, roles: Roles, flags: Flags) -> str:
+    """Lines broken where they are wider than a screen (fold(1))."""
+    width = width_of(roles.get("width", "80"))
+    if width < 1:
+        raise ValueError(width)
+    made: list[str] = []
+    line, column = "", 0
+    for character in given.text or "":
+        if character == "\n":
+            made.append(f"{line}\n")
+            line, column = "", 0
+            continue
+        if column and _column(column, character) > width:
+            blank = max(line.rfind(" "), line.rfind("\t")) + 1 if flags["at"] else 0
+            made.append(f"{line[:blank] if blank else line}\n")
+            line = line[blank:] if blank else ""
+            column = 0
+            for each in line:
+                column = _column(column, each)
+        line += character
+        column = _column(column, character)
+    return "".join(made) + line
+
+
+def _column(column: int, character: str) -> int:
+    """The column behind a character that begins in `column`."""
+    if character in "\b\r":
+        return max(column - 1, 0) if character == "\b" else 0
+    return column + 8 - column % 8 if character == "\t" else column + 1
+
+
+def tabs_to_blanks(given: Given, roles: Roles, flags: Flags) -> str:
+    """Tabs as blanks (expand(1))."""
+    size = width_of(roles.get("width", "8"))
+    if size < 1 or flags["which"] != "spaces":
+        raise ValueError(size)
+    check_length(len(given.text or "") + size * (given.text or "").count("\t"))
+    return "".join(line.expandtabs(size) for line in whole_lines(given.text or ""))
+
+
+def number_lines(given: Given, roles: Roles, flags: Flags) -> str:
+    """Lines, each with its number before it (nl(1), cat(1))."""
+    width, joint = width_of(roles.get("width", "6")), roles.get("joint", "\t")
+    number, step = number_of(roles.get("first", "1")), number_of(roles.get("step", "1"))
+    style = roles.get("style", "rn")
+    which = {"a": "all", "t": "filled", "n": "none"}.get(roles.get("which", ""), flags["which"])
+    if style not in ("rn", "ln", "rz") or width < 1:
+        raise ValueError(style)
+    made = []
+    widest = max(width, len(str(abs(number))), len(str(abs(step)))) + len(joint)
+    check_length(widest * len(whole_lines(given.text or "")))
+    sign = {"rn": ">", "ln": "<", "rz": "0>"}[style]
+    for line in whole_lines(given.text or ""):
+        if which == "all" or (which == "filled" and line != "\n"):
+            made.append(f"{number:{sign}{width}}{joint}{line}")
+            number += step
+        else:
+            made.append(" " * (width + len(joint)) * bool(flags["indented"]) + line)
+    text = "".join(made)
+    return f"{text}\n" if text and not text.endswith("\n") and flags["ended"] else text
+
+
+def side_by_side(given: Given, roles: Roles, flags: Flags) -> str:
+    """Lines of several texts side by side, marks between them: all first lines first (paste(1))."""
+    marks = list(set_of(roles["by"])) if "by" in roles else ["\t"]
+    marks = marks or [""]
+    made = []
+    for lines in zip_longest(*map(lines_of, given.texts), fillvalue=""):
+        line = lines[0]
+        for number, each in enumerate(lines[1:]):
+            line += marks[number % len(marks)] + each
+        made.append(line)
+    return as_lines(made)
+
+
+def join_lines(given: Given, roles: Roles, flags: Flags) -> str:
+    """All lines as one line, marks between them (paste(1))."""
+    marks = list(set_of(roles["by"])) if "by" in roles else ["\t"]
+    marks = marks or [""]
+    lines = lines_of(given.text or "")
+    made = list(lines[:1])
+    for number, line in enumerate(lines[1:]):
+        made += [marks[number % len(marks)], line]
+    return "".join(made) + "\n"
+
+
+def show(given: Given, roles: Roles, flags: Flags) -> str:
+    """The text with invisible characters shown (cat(1))."""
+    made = []
+    blank = False
+    for line in whole_lines(given.text or ""):
+        if flags["blank"] and blank and line == "\n":
+            continue
+        blank = line == "\n"
+        end = "\n" if line.endswith("\n") else ""
+        text = line.removesuffix("\n")
+        if flags["as"] == "tabs":
+            text = text.replace("\t", "^I")
+        elif flags["as"] == "ends":
+            text = f"{text[:-1]}^M" if text.endswith("\r") and end else text
+        elif flags["as"]:
+            text = "".join(_visible(each, tabs=flags["as"] != "visible") for each in text)
+        made.append(text + "$" * bool(end and flags["as"] in ("ends", "all")) + end)
+    return "".join(made)
+
+
+def _visible(character: str, *, tabs: bool) -> str:
+    code = ord(character)
+    if character == "\t":
+        return "^I" if tabs else character
+    if code >= 128:
+        return f"M-{_visible(chr(code - 128), tabs=True)}"
+    return f"^{chr(code ^ 64)}" if code < 32 or code == 127 else character

@@ -1,0 +1,283 @@
+"""Lines that a pattern matches."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from itertools import accumulate, compress
+from operator import not_
+
+from shioenv.domain.work import spend
+from shioenv_model.bash.patterns import bracket
+from shioenv_model.memory.functions.space import (
+    Flags,
+    Given,
+    Result,
+    Roles,
+    as_lines,
+    check_length,
+    is_text,
+    lines_of,
+    number_of,
+    remembered,
+)
+
+MOST_WORK = 3e7
+"""Most steps of matching that are done for one text: a pattern may be hostile.
+
+The steps are reckoned beforehand.
+"""
+
+
+@lru_cache(maxsize=256)
+def _pattern(source: str, syntax: str, folds: bool, whole: str) -> re.Pattern[str]:
+    made = re.escape(source) if syntax == "fixed" else translated(source, syntax)
+    if whole == "words":
+        made = rf"(?<!\w)(?:{made})(?!\w)"
+    elif whole == "lines":
+        made = rf"\A(?:{made})\Z"
+    return re.compile(made, re.IGNORECASE if folds else 0)
+
+
+def translated(source: str, syntax: str) -> str:
+    """A POSIX regular expression as Python writes it. Errors: ValueError for a broken one.
+
+    `syntax` is `basic` or `extended`.
+    """
+    special = frozenset("(){}|+?")
+    made: list[str] = []
+    if len(re.findall(r"\(", source)) > _MOST_GROUPS:
+        raise ValueError("too many groups")
+    index = 0
+    while index < len(source):
+        character = source[index]
+        if character == "[":
+            found = bracket(source, index + 1, shell=False)
+            if found is None:
+                raise ValueError("a bracket is not closed")
+            made.append(found[0])
+            index = found[1]
+            continue
+        index += 1
+        if character == "\\":
+            follows = source[index : index + 1]
+            if not follows:
+                raise ValueError("a backslash at the end")
+            index += 1
+            if follows in "<>":
+                made.append(r"\b")
+            elif follows in "wWsSbB" or follows.isdigit():
+                made.append(f"\\{follows}")
+            elif syntax == "basic" and follows in special:
+                made.append(follows)
+            else:
+                made.append(re.escape(follows))
+        elif syntax == "basic" and character in special:
+            made.append(re.escape(character))
+        elif character == "*" and (not made or made[-1] in ("(", "|", "^")):
+            made.append(r"\*")
+        elif character == "$":
+            made.append(r"\Z")
+        elif character == "^" and syntax == "basic" and made and made[-1] not in ("(", "|"):
+            made.append(r"\^")
+        elif character in special or character in ".*^":
+            made.append(character)
+        else:
+            made.append(re.escape(character))
+    return "".join(made)
+
+
+@remembered
+def _reckoned(text: str, pattern: str) -> float:
+    """Most steps that matching a pattern against the lines of a text takes: see `_searched`."""
+    return sum(_searched(line, pattern) for line in lines_of(text))
+
+
+def _searched(text: str, pattern: str) -> float:
+    """Most steps that a search in a text takes.
+
+    They are infinite where a group is repeated, or too much is optional. A search begins at every
+    place. Each repetition may end at every place where the character behind it stands.
+    """
+    followers = _followers(pattern)
+    if followers is None:
+        return math.inf
+    places = float(len(text) + 1)
+    if not followers and not _REPETITION.search(pattern):
+        return places
+    folded = text.lower()
+    steps = places * places
+    for character in followers:
+        steps *= 1 + folded.count(character) if character else places
+    return steps
+
+
+_REPETITION = re.compile(
+    r"""(?<!\\)(?:\\\\)*          # not behind a backslash
+    (?:[*+]|\{[^}]*\})\)*        # repeated; groups end
+    (\\[^\w]|[\w\s,:;=/@<>!"'%&~-])?(?![*+?{])  # a character that stands for itself""",
+    re.VERBOSE,
+)
+
+
+@lru_cache(maxsize=256)
+def _followers(pattern: str) -> tuple[str, ...] | None:
+    """The character behind each repetition but the last; empty where it may be any character.
+
+    None for a pattern whose search nobody can reckon.
+    """
+    if re.search(r"(?<!\\)\)[*+?{]", pattern) or len(re.findall(r"[?{]", pattern)) > _OPTIONAL:
+        return None
+    found = [(match[1] or "")[-1:].lower() for match in _REPETITION.finditer(pattern)]
+    return tuple(found[:-1])
+
+
+def search_steps(text: str, pattern: str) -> int:
+    """The steps of a search in a text. Errors: ValueError for more than `MOST_WORK`."""
+    steps = _searched(text, pattern)
+    if steps > MOST_WORK:
+        raise ValueError("the search may take too long")
+    return 1 + int(steps) // _MATCHED
+
+
+_MOST_GROUPS = 40
+"""Most groups of a pattern: Python's stack ends where groups stand in each other."""
+
+_MATCHED = 50
+"""Steps of matching that take as long as one step of other work."""
+
+_COMPILED = 5
+"""Steps that compiling a character of a pattern takes."""
+
+_OPTIONAL = 9
+"""Most marks of optional parts, each of which doubles the work. Matching words adds three marks."""
+
+
+_NAMES = ("name", "name without")
+
+_LITERAL = re.compile(r"[\w /:;,=<>@#%&~'\"-]+")
+"""Patterns that stand for themselves in every syntax."""
+
+
+def matching_lines_of_each(given: Given, roles: Roles, flags: Flags) -> Result | None:
+    """Lines of several texts that a pattern matches, each behind the name of its text (grep(1)).
+
+    None where `matching_lines` gives None for a text.
+    """
+    made = []
+    for name, text in zip(given.operands, given.texts, strict=True):
+        one = replace(given, text=text, texts=(), operands=(name,))
+        found = matching_lines(one, roles, flags)
+        if found is None:
+            return None
+        if flags["shown"] in _NAMES:
+            made.append(found)
+            continue
+        check_length(len(found[0]) * (1 + len(name)))
+        made.append(("".join(f"{name}:{line}\n" for line in lines_of(found[0])), found[1]))
+    return "".join(text for text, _ in made), min(code for _, code in made)
+
+
+def matching_lines(given: Given, roles: Roles, flags: Flags) -> Result | None:
+    """The lines that a pattern matches (grep(1)). None where they are unknown, or too much work."""
+    source, text = roles["pattern"], given.text or ""
+    if "\n" in source:
+        return None  # several patterns
+    binary = not is_text(text)
+    if binary and (not _LITERAL.fullmatch(source) or flags["shown"] == "only"):
+        return None  # what stands for bytes that are no characters
+    text, whole = text.replace("\0", "\n"), text  # as grep takes lines of binary files
+    spend(_COMPILED * len(source))
+    folds = bool(flags["case"])
+    found = _pattern(source, flags["syntax"], folds, flags["whole"])
+    if flags["syntax"] != "fixed":
+        spend(int(min(_reckoned(text, found.pattern), MOST_WORK)) // _MATCHED)
+    hits = _hits(text, found, flags["syntax"] == "fixed")
+    if hits is None:
+        return None
+    if flags["shown"] == "only" and "|" in source:
+        return None  # grep takes the longest alternative, Python the first
+    if flags["negated"]:
+        hits = tuple(map(not_, hits))
+    if "most" in roles:
+        hits = _first_hits(hits, number_of(roles["most"]))
+    code = 0 if any(hits) else 1
+    if binary and flags["shown"] in ("", "numbered"):
+        return _of_binary(given, whole, hits, flags["shown"], roles), code
+    if {"after", "before", "around"} & roles.keys():
+        return _around(lines_of(text), hits, roles, flags["shown"]), code
+    if flags["shown"] == "count":
+        return f"{sum(hits)}\n", code
+    if flags["shown"] == "nothing":
+        return "", code
+    if flags["shown"] in _NAMES:
+        name = given.operands[0] if given.operands else "(standard input)"
+        shows = (code == 0) == (flags["shown"] == "name")
+        return f"{name}\n" if shows else "", code
+    if flags["shown"] == "numbered":
+        return as_lines(_numbered(compress(enumerate(lines_of(text), 1), hits))), code
+    kept = list(compress(lines_of(text), hits))
+    if flags["shown"] == "only":
+        if flags["negated"]:
+            return None
+        parts = [match[0] for line in kept for match in found.finditer(line) if match[0]]
+        return as_lines(parts), code
+    return as_lines(kept), code
+
+
+def _numbered(lines: Iterable[tuple[int, str]]) -> list[str]:
+    return [f"{number}:{line}" for number, line in lines]
+
+
+def _of_binary(given: Given, text: str, hits: Sequence[bool], shown: str, roles: Roles) -> str:
+    """What is shown of hits in a file that is not all text: lines that are, and a remark.
+
+    Nothing but a remark is shown of a file with a NUL (GNU grep, `src/grep.c`).
+    """
+    if {"after", "before", "around"} & roles.keys():
+        raise ValueError("lines around what is not shown")
+    name = given.operands[0] if given.operands else "(standard input)"
+    remark = f"grep: {name}: binary file matches"
+    if "\0" in text:
+        return as_lines([remark] if any(hits) else [])
+    found = list(compress(enumerate(lines_of(text), 1), hits))
+    shows = [each for each in found if is_text(each[1])]
+    made = _numbered(shows) if shown else [line for _, line in shows]
+    return as_lines(made + [remark] * (len(shows) < len(found)))
+
+
+def _first_hits(hits: Sequence[bool], most: int) -> tuple[bool, ...]:
+    """The hits without those behind the first few."""
+    left = accumulate(hits)
+    return tuple(hit and count <= most for hit, count in zip(hits, left, strict=True))
+
+
+def _around(lines: Sequence[str], hits: Sequence[bool], roles: Roles, shown: str) -> str:
+    """The lines that are hit with so many lines around each, a line `--` between groups."""
+    if shown not in ("", "numbered"):
+        raise ValueError("lines around nothing that is shown")
+    around = number_of(roles.get("around", "0"))
+    before, after = (number_of(roles.get(name, str(around))) for name in ("before", "after"))
+    made: list[str] = []
+    last = -1
+    wanted: dict[int, None] = {}
+    for place in (at for at, hit in enumerate(hits) if hit):
+        wanted |= dict.fromkeys(range(max(0, place - before), min(len(lines), place + after + 1)))
+    for place in wanted:
+        if made and place > last + 1:
+            made.append("--")
+        last = place
+        mark = f"{place + 1}{':' if hits[place] else '-'}" if shown else ""
+        made.append(mark + lines[place])
+    return as_lines(made)
+
+
+@remembered
+def _hits(text: str, pattern: re.Pattern[str], fixed: bool) -> tuple[bool, ...] | None:
+    """Whether each line of a text holds the pattern; None where matching may take too long."""
+    if not fixed and _reckoned(text, pattern.pattern) > MOST_WORK:
+        return None
+    return tuple(pattern.search(line) is not None for line in lines_of(text))

@@ -1,0 +1,608 @@
+"""A memory of executed inputs that answers others: the nearest inputs, rewritten and ranked.
+
+Ours is the command that is asked about, theirs a neighbour's: a record near to it. A memory reads a
+directory and nothing else: it starts no process and needs no built system.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import re
+import stat
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.inputs import started
+from shioenv.domain.patch import ContextPatch, Operation
+from shioenv.domain.pointer import keys
+from shioenv.domain.runner import Answer, State
+from shioenv.domain.work import answering, spend, uncounted
+from shioenv.errors import Abstained, PatchError
+from shioenv.system.world import World, read_world
+from shioenv_model.composition.call import Call
+from shioenv_model.composition.inputs import asks_of_start
+from shioenv_model.composition.opening import given, umask_of
+from shioenv_model.facts import here, listing, operands, tree, valued
+from shioenv_model.forms import Forms
+from shioenv_model.memory.index import Index
+from shioenv_model.memory.rank import (
+    Candidate,
+    Numbers,
+    Ranker,
+    contradicts,
+    difference,
+    features,
+    host,
+    load_ranker,
+    untrained,
+)
+from shioenv_model.memory.rewrite import (
+    CONTENTS,
+    COUNTS,
+    DETAILS,
+    INDUCED,
+    WORDS,
+    Kept,
+    Taken,
+    fillings,
+)
+from shioenv_model.translation import Translation
+
+if TYPE_CHECKING:
+    from shioenv_model.memory.induce import Induced, Inducer
+    from shioenv_model.memory.samples import Record
+
+LOOKED_AT = 60
+"""Records that are taken apart for one answer; ours: no nearest record ever lay beyond them."""
+
+ASKED = 25
+"""Most records that are rewritten for one answer."""
+
+EXACT, VOLATILE = 0.99, 0.7
+"""How often the very same input did the same again: any, and a volatile one.
+
+Ours, measured by typed inputs: what one of five runs did counts."""
+
+STAGE = 0.3
+"""The factor that is left of a confidence (ours), once for each of three conditions.
+
+- The command reads a pipe, and its neighbour read something else.
+- The command lists a directory that was another when records were made.
+- A word of the command stands for something unknown.
+"""
+
+EXAMPLES = 24
+"""Most records with the same options in which a function is looked for."""
+
+ENOUGH = 3
+"""Examples that a function must explain to be believed before a record (ours)."""
+
+_FIND = 5_000
+"""Steps that any answer takes, beside the steps of its parts."""
+
+_NAME = re.compile(r"[\w.][\w.+-]*")
+_BY_CONTENT = (CONTENTS, COUNTS, INDUCED)
+_SHARP, _SOFT = 0.1, 0.5
+
+
+_MOVES = re.compile(r"\b(?:cd|pushd|popd)\b")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a memory says of an input, and why."""
+
+    answer: Answer
+    nearest: tuple[tuple[str, float], ...] = ()
+    """Executed inputs, each with its distance, the nearest first."""
+    alternatives: tuple[tuple[Behavior, float], ...] = ()
+    """Other answers, each with the probability that the ranker gives it."""
+
+
+@dataclass
+class _Group:
+    kept: Kept
+    how: int
+    number: int
+    pair: Sequence[float]
+    distance: float
+    place: int
+    added: int
+    leftover: bool
+    near: float = 0.0
+    all: float = 0.0
+    votes: int = 0
+    unchanged: int = 0
+    members: set[int] = field(default_factory=set)
+
+    def add(self, number: int, distance: float, nearest: float, unchanged: bool) -> None:
+        if number in self.members:
+            return
+        self.members.add(number)
+        self.near += math.exp(-(distance - nearest) / _SHARP)
+        self.all += math.exp(-(distance - nearest) / _SOFT)
+        self.votes += 1
+        self.unchanged += unchanged
+
+    @property
+    def candidate(self) -> Candidate:
+        return Candidate(
+            kept=self.kept, how=self.how, number=self.number, pair=self.pair,
+            distance=self.distance, near=self.near, all=self.all, votes=self.votes,
+            unchanged=self.unchanged, added=self.added, leftover=self.leftover, place=self.place,
+        )  # fmt: skip
+
+
+class Memory:
+    """Answers single commands, and other inputs that were executed as they are."""
+
+    def __init__(self, directory: str | Path, ranker: Ranker | None = None) -> None:
+        """Opens a directory with an index (`write_index`) and a world. Errors: ModelError.
+
+        `ranker` stands in the place of the ranker that lies there.
+        """
+        directory = Path(directory)
+        self.index = Index(directory)
+        self.world = read_world(directory)
+        kept = directory / "ranker.npz"
+        self.ranker = ranker or (load_ranker(kept) if os.path.lexists(kept) else untrained())
+        self._forms = Forms()
+        self.taken = lru_cache(maxsize=20_000)(self._taken)
+        """A record's command taken apart, by the record's number; None for no single command."""
+        self._translated = lru_cache(maxsize=8)(self._translate)
+
+    @cached_property
+    def digest(self) -> str:
+        """A hash of the index's head and the ranker: the first twelve digits of SHA-256."""
+        directory = self.index.directory
+        kept = [directory / name for name in ("index.json", "ranker.npz")]
+        parts = [each.read_bytes() for each in kept if each.exists()]
+        return hashlib.sha256(b"".join(parts)).hexdigest()[:12]
+
+    @cached_property
+    def _umask(self) -> int:
+        """The umask that the records were executed with."""
+        return umask_of(self.world.state(self.world.start))
+
+    def run(self, shell_input: str, state: State | None = None) -> Behavior:
+        """The behavior alone."""
+        return self.answer(shell_input, state).behavior
+
+    def answer(self, shell_input: str, state: State | None = None) -> Answer:
+        """What the nearest records did, said of this input.
+
+        The confidence is the share of such answers that are right. Errors: Abstained where no input
+        of the same utility was executed.
+        """
+        return self.find(shell_input, state).answer
+
+    def find(self, shell_input: str, state: State | None = None) -> Finding:
+        """What `answer` says, with the records that the answer rests on."""
+        with answering(shell_input):
+            spend(_FIND)
+            state = self.world.placed(state)
+            exact = self.exact(shell_input, state)
+            if exact is not None:
+                return Finding(exact, ((shell_input.strip(), 0.0),))
+            return self.near(Call.parse(shell_input), state)
+
+    def near(self, call: Call, state: State) -> Finding:
+        """What the nearest records did, said of a command. The very same input is not looked up.
+
+        The state must know its machine (`World.placed`). Errors: see `answer`.
+        """
+        spend(_FIND)
+        ours = self.take(call, state)
+        if ours is None:
+            raise Abstained("no command is in it")
+        candidates = self.candidates(ours, state)
+        if not candidates:
+            raise Abstained(f"nothing like {call.text!r:.60} was executed")
+        order, scores = self.ranked(ours, candidates, state)
+        fitting = [place for place in order if _fits(candidates[place].kept, state)]
+        best = fitting[0] if fitting else order[0]
+        chosen = candidates[best]
+        behavior = behavior_of(chosen.kept, state, fits=bool(fitting))
+        behavior = _masked(behavior, ours, state, self._umask)
+        behavior = _with_digests(behavior, ours)
+        sure = self.ranker.confidence(float(scores[best])) if fitting else 0.0
+        if not len(self.ranker.scores):
+            sure = 0.9 * math.exp(-chosen.distance)
+        if _is_fed(ours) and chosen.how not in _BY_CONTENT:
+            theirs = self.taken(chosen.number)
+            sure *= 1.0 if theirs is not None and _is_fed(theirs) else STAGE
+        if self._is_away(state) and chosen.how != INDUCED and self._is_moved(ours, state):
+            told = {kept.key for _, kept in self._examples(ours, -1)[1]}
+            told_less = len(told) == 1 and not self._is_stale(chosen.kept, ours, state)
+            sure *= 1.0 if told_less else STAGE  # the answer depends on the directory's contents
+        if ours.form.guessed:
+            sure *= STAGE
+        text = self.index.entry(chosen.number).text
+        others = [place for place in fitting if place != best][:3]
+        return Finding(
+            Answer(behavior, sure, f"memory: {chosen.note}{text} ({chosen.distance:.2f} away)"),
+            self._nearest(candidates),
+            tuple((behavior_of(candidates[one].kept, state), float(scores[one])) for one in others),
+        )
+
+    def exact(self, shell_input: str, state: State | None = None) -> Answer | None:
+        """What the very same input did in the pristine state.
+
+        None where no record is of this input, and where the state is not pristine. None too for
+        inputs that ask what a shell has from its start, which was another one in older records.
+        """
+        if asks_of_start(shell_input):
+            return None
+        state = self.world.placed(state)
+        if state.context is not None or state.stdin or not self._is_own(state):
+            return None
+        for entry in self.index.exact(state.cwd, shell_input.strip()):
+            kept = self.index.behavior(entry.behavior)
+            sure = VOLATILE if kept.volatile else EXACT
+            behavior = _from_start(behavior_of(kept, state), entry.text, state.cwd)
+            ours = self.take(Call.parse(entry.text), state) if behavior.patch else None
+            behavior = _with_digests(behavior, ours) if ours else behavior
+            return Answer(behavior, sure, "memory: the same input")
+        return None
+
+    def _is_own(self, state: State) -> bool:
+        """Whether a pristine state is of the machine that the records are of."""
+        if isinstance(state.pristine, World):
+            return self._translation(state) is None
+        own = self.world.state(state.cwd).before.document
+        theirs = state.before.document
+        return all(own.get(name) == theirs.get(name) for name in ("fs", "hostname"))
+
+    def _translation(self, state: State) -> Translation | None:
+        """The translation from the memory's machine to the state's; None for the same machine."""
+        theirs = state.pristine
+        if not isinstance(theirs, World) or theirs is self.world:
+            return None
+        return self._translated(theirs)
+
+    def _translate(self, theirs: World) -> Translation | None:
+        same = theirs.contents == self.world.contents
+        if same and theirs.state().before == self.world.state(theirs.start).before:
+            return None
+        return Translation(self.world, theirs)
+
+    def take(self, call: Call, state: State) -> Taken | None:
+        """A command taken apart in the state where it is to run; None where there is no command.
+
+        The content of a file behind `<` is the command's standard input.
+        """
+        return taken(call, state, self._forms)
+
+    def candidates(self, ours: Taken, state: State, without: int = -1) -> list[Candidate]:
+        """What the nearest records would have done here. The record `without` is left out."""
+        spend(LOOKED_AT * (len(ours.form.options) + len(ours.operands)))
+        before, cwd = state.before.document["fs"], state.before.document["cwd"]
+        translation = self._translation(state)
+        ranked: list[tuple[float, int, Taken, list[float]]] = []
+        for number in self._near(ours, without):
+            theirs = self.taken(number)
+            if theirs is not None:
+                pair = difference(ours, theirs)
+                far = float(np.dot(self.ranker.weights, pair))
+                where = self.index.entry(number).cwd
+                far += 0.5 * ((translation.named(where) if translation else where) != cwd)
+                ranked.append((far, number, theirs, pair))
+        ranked.sort(key=lambda each: each[:2])
+        ranked = ranked[:ASKED]
+        groups: dict[tuple[int, str, str], _Group] = {}
+        for place, (far, number, theirs, pair) in enumerate(ranked):
+            entry = self.index.entry(number)
+            kept, was = self.index.behavior(entry.behavior), self.world.state(entry.cwd).before
+            for how, filled in fillings(
+                ours, theirs, kept, before, was.document["fs"], translation
+            ):
+                group = groups.get(filled.key)
+                if group is None:
+                    added = len(filled.output) - len(kept.output)
+                    left = _leftover(ours, theirs, filled)
+                    group = _Group(filled, how, number, pair, far, place, added, left)
+                    groups[filled.key] = group
+                group.add(number, far, ranked[0][0], filled.key == kept.key)
+        made = [group.candidate for group in groups.values()]
+        induced = self._inducer.induce(ours, without)
+        return made if induced is None else [*made, self._candidate(induced, made)]
+
+    def _near(self, ours: Taken, without: int) -> list[int]:
+        """The records to look at, for a command with addresses those of the same hosts first."""
+        hosts = {host(each.word) for each in ours.operands if each.kind in "UH"}
+        numbers = self.index.near(ours, LOOKED_AT * (4 if hosts else 1), without)
+        if hosts:
+            texts = {number: self.index.entry(number).text for number in numbers}
+            numbers.sort(key=lambda number: not any(each in texts[number] for each in hosts))
+        return numbers[:LOOKED_AT]
+
+    @cached_property
+    def _inducer(self) -> Inducer:
+        """Its module and the families of functions are a sixth of what a model imports.
+
+        They are imported for the first question that nobody asked before (ours).
+        """
+        from shioenv_model.memory.induce import Inducer
+
+        return Inducer(self._examples, self._with_option, self._matching)
+
+    def _candidate(self, induced: Induced, made: Sequence[Candidate]) -> Candidate:
+        """The answer of a function, beside those made of records."""
+        theirs = self.taken(induced.number)
+        pair = difference(induced.asked, theirs or induced.asked)
+        far = float(np.dot(self.ranker.weights, pair))
+        same = [each for each in made if each.kept.key == induced.kept.key]
+        return Candidate(
+            kept=induced.kept, how=INDUCED, number=induced.number, pair=pair, distance=far, place=0,
+            near=sum(each.near for each in same), all=sum(each.all for each in same),
+            votes=induced.agreed, unchanged=len(same), added=0, leftover=False,
+            note=f"{induced.name}, found from {induced.agreed} examples like ",
+        )  # fmt: skip
+
+    def _examples(self, taken: Taken, without: int) -> tuple[list[int], list[tuple[Taken, Kept]]]:
+        """Records of commands with just these options: numbers, and commands with what they did."""
+        names = Counter(name for name, _ in taken.form.options)
+        found = self._enough(
+            EXAMPLES,
+            lambda asked: self.index.alike(taken, asked, without),
+            lambda theirs: Counter(name for name, _ in theirs.form.options) == names,
+        )
+        return [number for number, _, _ in found], [(theirs, kept) for _, theirs, kept in found]
+
+    def _with_option(self, utility: str, name: str, count: int, alone: bool) -> list[Record]:
+        """See `WithOption`."""
+        return self._enough(
+            count,
+            lambda asked: self.index.with_option(utility, name, asked, alone=alone),
+            lambda theirs: not name or name in dict(theirs.form.options),
+        )
+
+    def _enough(
+        self, count: int, numbers: Callable[[int], list[int]], fits: Callable[[Taken], bool]
+    ) -> list[Record]:
+        """So many records, of those that `numbers` gives: the index tells some options not apart.
+
+        More are looked at where few of them fit. More are looked at, too, where some do not fit
+        and few of the others print something. Silence says little, and stands last.
+        """
+        found: list[Record] = []
+        for asked in (count, 4 * count, 16 * count):
+            given = numbers(asked)
+            found = [each for each in self._records(given) if fits(each[1])]
+            told = [each for each in found if each[2].output]
+            telling = len(found) == len(given) or 4 * len(told) >= count
+            if len(given) < asked or (2 * len(found) >= count and telling):
+                break
+        if len(found) <= count:
+            return found
+        silent = [each for each in found if not each[2].output]
+        return [*told[:: max(1, len(told) // count)], *silent][:count]
+
+    def _matching(self, utility: str, part: str, pattern: str, count: int) -> list[Record]:
+        """See `Matching`."""
+        return self._records(self.index.holding(utility, part, pattern)[:count])
+
+    def _records(self, numbers: Sequence[int]) -> list[Record]:
+        """The single commands among records, each with its number and with what it did."""
+        found: list[Record] = []
+        for number in numbers:
+            theirs = self.taken(number)
+            if theirs is not None:
+                kept = self.index.behavior(self.index.entry(number).behavior)
+                found.append((number, theirs, kept))
+        return found
+
+    def ranked(
+        self, ours: Taken, candidates: Sequence[Candidate], state: State
+    ) -> tuple[list[int], Numbers]:
+        """The candidates' places, the best first, and the probability of each candidate."""
+        scores = self.ranker.probability(features(ours, candidates))
+        order = self._order(candidates, scores)
+        if not any(_has_our_options(each) for each in candidates):
+            order.sort(key=lambda place: candidates[place].how != INDUCED)
+        # records hold on one pristine machine and for the text that they read, functions for any
+        fed = _is_fed(ours)
+        if fed or self._is_away(state):
+            least = 1 if fed or self._is_moved(ours, state) else ENOUGH
+            order.sort(key=lambda place: not _is_found(candidates[place], least))
+        order.sort(key=lambda place: contradicts(candidates[place].kept, ours, state))
+        return order, scores
+
+    def _order(self, candidates: Sequence[Candidate], scores: Numbers) -> list[int]:
+        """The candidates' places, the best first."""
+        if len(self.ranker.scores):
+            return sorted(range(len(candidates)), key=lambda place: -scores[place])
+        ways = (INDUCED, CONTENTS, DETAILS, WORDS, COUNTS)
+        ranked = [
+            (-each.near, ways.index(each.how), place) for place, each in enumerate(candidates)
+        ]
+        return [place for _, _, place in sorted(ranked)]
+
+    def _is_away(self, state: State) -> bool:
+        """Whether the state is not the pristine state in which records were executed."""
+        return state.context is not None or self._translation(state) is not None
+
+    def _is_moved(self, ours: Taken, state: State) -> bool:
+        """Whether a directory that a command lists holds other names than for the records."""
+        return any(names != old for names, old in self._listings(ours, state))
+
+    def _is_stale(self, kept: Kept, ours: Taken, state: State) -> bool:
+        """Whether an answer names what is no longer in a directory that the command lists."""
+        gone = {
+            name.rstrip("/@|=*")
+            for names, old in self._listings(ours, state)
+            for name in set(old or ()) - set(names or ())
+        }
+        return any(match[0] in gone for match in _NAME.finditer(kept.output))
+
+    def _listings(
+        self, ours: Taken, state: State
+    ) -> list[tuple[tuple[str, ...] | None, tuple[str, ...] | None]]:
+        """For each directory that a command lists, the names in it now and when records were made.
+
+        These are the directories among its operands, or its working directory.
+        """
+        named = [(each.path, each.names) for each in ours.operands if each.kind == "d"]
+        if not ours.operands:
+            named = [(state.before.document["cwd"], ours.here)]
+        translation = self._translation(state)
+        fresh = self.world.state(self.world.start if translation else state.cwd)
+        return [
+            (names, listing(translation.back(path) if translation else path, fresh))
+            for path, names in named
+        ]
+
+    def _nearest(self, candidates: Sequence[Candidate]) -> tuple[tuple[str, float], ...]:
+        near = {each.number: each.distance for each in candidates}
+        ranked = sorted(near.items(), key=lambda pair: pair[1])[:5]
+        return tuple((self.index.entry(number).text, far) for number, far in ranked)
+
+    def _taken(self, number: int) -> Taken | None:
+        entry = self.index.entry(number)
+        with uncounted():
+            return self.take(Call.parse(entry.text), self.world.state(entry.cwd))
+
+
+def taken(call: Call, state: State, forms: Forms) -> Taken | None:
+    """See `Memory.take`."""
+    call, state = given(call, state) or (call, state)
+    words = call.words if call.reads is None else (*call.words, "<", call.reads)
+    form = forms.form(words, state)
+    if form is None:
+        return None
+    apart = operands(form, state), here(form, state), valued(form, state)
+    return Taken(form, *apart, tree=tree(".", state), from_file=call.from_file)
+
+
+def _has_our_options(candidate: Candidate) -> bool:
+    return candidate.how != INDUCED and not any(candidate.pair[:2])
+
+
+def _is_found(candidate: Candidate, least: int) -> bool:
+    """Whether a function gives the answer that explains so many examples at least."""
+    return candidate.how == INDUCED and candidate.votes >= least
+
+
+def _is_fed(taken: Taken) -> bool:
+    return any(each.kind == "x" for each in taken.operands)
+
+
+def _leftover(ours: Taken, theirs: Taken, filled: Kept) -> bool:
+    """Whether an operand of theirs that is none of ours is still in the answer's output."""
+    own = {each.word for each in ours.operands}
+    return any(
+        len(each.word) > 2 and each.word not in own and each.word in filled.output
+        for each in theirs.operands
+    )
+
+
+def _fits(kept: Kept, state: State) -> bool:
+    if kept.patch == "[]":
+        return True
+    try:
+        ContextPatch.from_json(kept.patch).apply(state.before.document)
+    except PatchError:
+        return False
+    return True
+
+
+def behavior_of(kept: Kept, state: State, *, fits: bool = True) -> Behavior:
+    """What was kept, as a behavior. Without `fits` the patch is left out."""
+    output = kept.output.encode("utf-8", "surrogateescape")
+    if kept.channels is not None:
+        stdout, stderr = (each.encode("utf-8", "surrogateescape") for each in kept.channels)
+    else:
+        stdout, stderr = (b"", output) if kept.is_error else (output, b"")
+    patch = ContextPatch.from_json(kept.patch) if fits else ContextPatch()
+    return Behavior(
+        kept.exit_code, output, patch, stdout=stdout, stderr=stderr, volatile=kept.volatile
+    )
+
+
+def _masked(behavior: Behavior, ours: Taken, state: State, old: int) -> Behavior:
+    """The behavior with the permissions that the state's umask leaves to new files.
+
+    `old` is the umask of the records. Bits that it takes from a new file come back under a looser
+    one, but not into a copy of a file.
+    """
+    mask = umask_of(state)
+    if mask == old or any(name in ("-m", "--mode") for name, _ in ours.form.options):
+        return behavior
+    copied = any(each.content is not None for each in ours.operands)
+    kinds = {"-": (stat.S_IFREG, 0o666), "d": (stat.S_IFDIR, 0o777)}
+    operations: list[Operation] = []
+    for operation in behavior.patch.operations:
+        made = operation[2] if operation[0] == "a" and operation[1].startswith("/fs/") else None
+        if isinstance(made, dict) and (kind := kinds.get(str(made.get("perms"))[:1])):
+            form, most = kind
+            if made["perms"] == stat.filemode(form | most & ~old):
+                left = most & ~(mask | old if copied else mask)
+                operation = ("a", operation[1], made | {"perms": stat.filemode(form | left)})
+        operations.append(operation)
+    return replace(behavior, patch=ContextPatch(tuple(operations)))
+
+
+def _with_digests(behavior: Behavior, ours: Taken) -> Behavior:
+    """The behavior with digests of the files that it made, where their contents are known.
+
+    A new file is empty, or is held for a copy of a file that the command names and that is as long.
+    """
+    known = {len(each.content): each.content for each in ours.operands if each.content is not None}
+    digests: dict[str, str] = {}
+    for operation in behavior.patch.operations:
+        area, *names = keys(operation[1]) or [""]
+        made = operation[2] if operation[0] == "a" else None
+        if area == "fs" and len(names) == 1 and isinstance(made, dict):
+            content = b"" if made.get("size") == 0 else known.get(made.get("size", -1))
+            if content is not None and str(made.get("perms", "")).startswith("-"):
+                digests[names[0]] = hashlib.sha256(content).hexdigest()
+    return replace(behavior, content_digests=digests) if digests else behavior
+
+
+def kept_of(behavior: Behavior) -> Kept:
+    """A behavior as a memory keeps it."""
+
+    def text(data: bytes) -> str:
+        return data.decode("utf-8", "surrogateescape")
+
+    output = text(behavior.output)
+    channels = None
+    if behavior.stdout and behavior.stderr:
+        channels = text(behavior.stdout), text(behavior.stderr)
+    is_error = bool(behavior.stderr) and not behavior.stdout
+    patch = behavior.patch.to_json()
+    return Kept(behavior.exit_code, output, patch, channels, is_error, behavior.volatile)
+
+
+def _from_start(behavior: Behavior, text: str, cwd: str) -> Behavior:
+    """A record's behavior as that of a shell that starts in its directory (D-27).
+
+    Older records follow an executed `cd`. It shows in the shell's command line, and in `OLDPWD`
+    where the environment is listed. An input that changes the directory itself sets `OLDPWD` in
+    either case.
+    """
+    old = os.fsencode(started(cwd, text))
+    place = re.escape(os.fsencode(cwd))
+    listed = re.compile(rb"^(declare -x |export |)OLDPWD=(['\"]?)" + place + rb"\2\n", re.MULTILINE)
+
+    def corrected(output: bytes) -> bytes:
+        output = output.replace(old, os.fsencode(text))
+        if b"OLDPWD=" not in output or _MOVES.search(text):
+            return output
+        return listed.sub(lambda found: found[1] and found[1] + b"OLDPWD\n", output)
+
+    return replace(
+        behavior,
+        output=corrected(behavior.output),
+        stdout=behavior.stdout and corrected(behavior.stdout),
+        stderr=behavior.stderr and corrected(behavior.stderr),
+    )

@@ -1,0 +1,323 @@
+"""Which of several rewritten answers is right: features of answers, and trees that learned it.
+
+Ours is the command that is asked about, theirs a neighbour's. The trees are scikit-learn's, kept as
+arrays: asking them takes NumPy alone.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import zlib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shioenv.domain.runner import State
+from shioenv.domain.work import spend
+from shioenv.errors import ModelError
+from shioenv.files.members import arrays_member, judged
+from shioenv_model.forms import UNKNOWN, UNKNOWN_LONG
+from shioenv_model.memory.rewrite import Kept, Taken
+
+Numbers = npt.NDArray[np.float64]
+
+PAIR = (
+    "options that are ours alone", "options that are theirs alone",
+    "values that differ, of one class", "values that differ in class", "operands more or fewer",
+    "other numbers", "other words", "other patterns", "other addresses", "other files",
+    "other directories", "other links", "other missing names", "other names nowhere",
+    "standard input for a file", "operands of another class", "another order of options",
+    "another kind of file name", "spelt otherwise", "pattern or variable on one side",
+    "a mistaken option on one side",
+)  # fmt: skip
+"""How two commands differ: what the distance weighs."""
+
+FEATURES = (
+    *PAIR,
+    "equal operands", "our operands", "our options", "distance", "distance to the nearest",
+    "share of the near votes", "share of all votes", "votes", "different answers",
+    "votes that were not rewritten", "utility", "length", "length that rewriting added",
+    "exit code", "no patch", "no output", "how it was rewritten", "a word of theirs is left",
+    "volatile", "place",
+)  # fmt: skip
+"""What the trees look at."""
+
+WEIGHTS = (
+    1.0, 1.0, 0.35, 0.9, 1.5, 0.25, 0.25, 0.5, 0.5, 0.4, 0.2, 0.2, 0.1, 0.1, 0.3, 1.2, 0.1, 0.1,
+    0.03, 0.2, 3.0,
+)  # fmt: skip
+"""Weights of `PAIR` for a distance that has learned nothing yet; ours."""
+
+_OTHER = {
+    "N": 5, "W": 6, "G": 7, "U": 8, "H": 8, "f": 9, "d": 10, "l": 11, "s": 11, "m": 12, "M": 13,
+    "x": 14,
+}  # fmt: skip
+_MISTAKEN = frozenset({UNKNOWN, UNKNOWN_LONG})
+_LONGEST = 2000.0
+_ADDRESS = re.compile(r"(\w+://)?[^/?#]*")
+_SAME_HOST = 0.25
+"""How much two addresses of the same host differ (ours)."""
+
+
+_MARKS = re.compile(r"[:=,+%@]")
+"""Marks between parts of different meaning in a word: `alice:users`, `key=value`."""
+
+
+def difference(ours: Taken, theirs: Taken) -> list[float]:
+    """How two commands differ: a number for each name of `PAIR`."""
+    found = [0.0] * len(PAIR)
+    own, other = Counter(ours.form.options), Counter(theirs.form.options)
+    if ours.form.options != theirs.form.options:
+        alone, theirs_alone = list((own - other).elements()), list((other - own).elements())
+        for name, value in list(alone):
+            match = next((each for each in theirs_alone if each[0] == name), None)
+            if match is not None:
+                if name in _MISTAKEN:
+                    alone.remove((name, value))
+                    theirs_alone.remove(match)
+                    found[18] += 1
+                    continue
+                alone.remove((name, value))
+                theirs_alone.remove(match)
+                same = _class(value) == _class(match[1])
+                found[2 if same else 3] += 1
+        found[0], found[1] = float(len(alone)), float(len(theirs_alone))
+        found[16] = float(own == other)
+    found[4] = float(abs(len(ours.operands) - len(theirs.operands)))
+    for our, their in zip(ours.operands, theirs.operands, strict=False):
+        if our.word == their.word and our.kind == their.kind:
+            if our.kind in "fd" and (our.content, our.names) != (their.content, their.names):
+                found[_OTHER[our.kind]] += 1  # the file or directory was changed since
+            continue
+        if our.kind == "x" and their.kind in "fl":
+            found[14] += 1
+        elif our.kind != their.kind:
+            found[15] += 1
+        elif our.path and our.path == their.path:
+            found[18] += 1
+        elif our.kind in "UH" and host(our.word) == host(their.word):
+            is_bare = [host(each.word) == each.word for each in (our, their)]
+            found[_OTHER[our.kind]] += _SAME_HOST if is_bare[0] == is_bare[1] else 1
+        else:
+            found[_OTHER[our.kind]] += 1
+            ends = posixpath.splitext(our.path)[1] != posixpath.splitext(their.path)[1]
+            alike = _MARKS.findall(our.word) == _MARKS.findall(their.word)
+            found[17] += ends or our.is_system != their.is_system or not alike
+    found[18] += ours.form.command != theirs.form.command
+    found[20] = float(_mistakes(ours) != _mistakes(theirs))
+    found[19] = float(ours.form.matched != theirs.form.matched)
+    return found
+
+
+def host(address: str) -> str:
+    """The part of an address before its path: protocol, host and port."""
+    match = _ADDRESS.match(address)
+    return match[0] if match else address
+
+
+def _mistakes(taken: Taken) -> frozenset[str]:
+    return _MISTAKEN.intersection(name for name, _ in taken.form.options)
+
+
+def _class(value: str | None) -> str:
+    if value is None:
+        return ""
+    if value.lstrip("+-").isdigit():
+        return "number"
+    return "path" if "/" in value or "." in value else "word"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A rewritten answer, with everything that speaks for it.
+
+    `how` is the way of rewriting (`shioenv_model.memory.rewrite`). `votes` is how many records give
+    the answer. `near` and `all` sum these votes, weighed by distance.
+    """
+
+    kept: Kept
+    how: int
+    number: int
+    """The nearest record that gives the answer."""
+    pair: Sequence[float]
+    """How that record's command differs from ours."""
+    distance: float
+    near: float
+    all: float
+    votes: int
+    unchanged: int
+    added: int
+    leftover: bool
+    place: int
+    note: str = ""
+    """How the answer was made, where the record does not show it."""
+
+
+def features(ours: Taken, candidates: Sequence[Candidate]) -> Numbers:
+    """The `FEATURES` of each candidate, in rows."""
+    nearest = min((each.distance for each in candidates), default=0.0)
+    near = sum(each.near for each in candidates) or 1.0
+    every = sum(each.all for each in candidates) or 1.0
+    utility = zlib.crc32(ours.form.utility.encode("utf-8", "surrogateescape")) % 251
+    equal = 0.0
+    rows = []
+    for each in candidates:
+        kept = each.kept
+        equal = len(ours.operands) - sum(each.pair[5:16]) - each.pair[18]
+        rows.append(
+            [
+                *each.pair,
+                *(equal, len(ours.operands), len(ours.form.options)),
+                *(each.distance, each.distance - nearest, each.near / near, each.all / every),
+                *(each.votes, len(candidates), each.unchanged, utility),
+                *(min(len(kept.output), _LONGEST), max(-_LONGEST, min(each.added, _LONGEST))),
+                *(kept.exit_code, kept.patch == "[]", not kept.output),
+                *(each.how, each.leftover, kept.volatile, each.place),
+            ]
+        )
+    return np.array(rows, dtype=np.float64).reshape(len(candidates), len(FEATURES))
+
+
+@dataclass(frozen=True)
+class Ranker:
+    """A learned distance, the trees, and how often answers of their scores were right."""
+
+    weights: Numbers
+    """The weights of `PAIR` in the distance."""
+    trees: dict[str, npt.NDArray[Any]]
+    """`feature`, `threshold`, `left`, `right`, `value`: a row for each tree; `start`."""
+    scores: Numbers
+    """Scores that the trees give, rising."""
+    shares: Numbers
+    """The share of answers that were right, 0 to 1, at each of `scores`."""
+
+    def probability(self, rows: Numbers) -> Numbers:
+        """The probability that each candidate is right, 0 to 1; 0 where there are no trees."""
+        if not len(rows) or not len(self.trees["feature"]):
+            return np.zeros(len(rows))
+        feature, threshold, after = self._nodes
+        count, most = self.trees["feature"].shape
+        here = np.arange(len(rows))[:, None] * rows.shape[1]
+        at, before = np.tile(np.arange(count) * most, (len(rows), 1)), None
+        while before is None or (at != before).any():
+            before = at
+            at = after[2 * at + (rows.ravel()[here + feature[at]] > threshold[at])]
+        raw = self.trees["value"].ravel()[at].sum(axis=1) + self.trees["start"][0]
+        result: Numbers = 1.0 / (1.0 + np.exp(-raw))
+        return result
+
+    @cached_property
+    def _nodes(self) -> tuple[npt.NDArray[np.intp], Numbers, npt.NDArray[np.intp]]:
+        """All nodes of all trees in a row, as three arrays.
+
+        These are the feature that a node looks at, the threshold, and the two nodes that may follow
+        it. A leaf is followed by itself.
+        """
+        feature, most = self.trees["feature"], self.trees["feature"].shape[1]
+        first = np.arange(len(feature))[:, None] * most
+        itself = first + np.arange(most)
+        left, right = (
+            np.where(feature >= 0, first + self.trees[side], itself).ravel()
+            for side in ("left", "right")
+        )
+        numbers = np.maximum(feature, 0).ravel().astype(np.intp)
+        after = np.stack((left, right), axis=1).ravel()
+        return numbers, self.trees["threshold"].ravel(), after
+
+    def confidence(self, probability: float) -> float:
+        """The share of answers with such a probability that were right, of held-back records."""
+        if not len(self.scores):
+            return float(probability)
+        return float(np.interp(probability, self.scores, self.shares))
+
+    def save(self, path: Path) -> None:
+        """Writes the ranker for `load_ranker` to read."""
+        arrays: dict[str, Any] = {f"tree_{name}": value for name, value in self.trees.items()}
+        arrays |= {"weights": self.weights, "scores": self.scores, "shares": self.shares}
+        np.savez_compressed(path, **arrays)
+
+
+def untrained() -> Ranker:
+    """A ranker that knows nothing but the hand-set distance `WEIGHTS`."""
+    none = np.zeros(0)
+    return Ranker(np.array(WEIGHTS), {"feature": np.zeros((0, 0))}, none, none)
+
+
+def load_ranker(path: Path) -> Ranker:
+    """The ranker that `save` wrote. Errors: ModelError."""
+    kept = arrays_member(path)
+    with judged(path):
+        trees = {
+            name.removeprefix("tree_"): array
+            for name, array in kept.items()
+            if name.startswith("tree_")
+        }
+        ranker = Ranker(kept["weights"], trees, kept["scores"], kept["shares"])
+        if ranker.weights.shape != (len(PAIR),):
+            raise ModelError(f"{path} was learned by another release", hint="make the model again")
+        _check(ranker)
+    return ranker
+
+
+def _check(ranker: Ranker) -> None:
+    """Errors: ValueError where the arrays do not fit together; KeyError where one is missing."""
+    scores, shares = ranker.scores, ranker.shares
+    if scores.ndim != 1 or scores.shape != shares.shape or (np.diff(scores) < 0).any():
+        raise ValueError("its scores and shares do not fit together")
+    if ((shares < 0) | (shares > 1)).any():
+        raise ValueError("a share is below 0 or above 1")
+    feature = ranker.trees["feature"]
+    if not feature.size:
+        return
+    parts = [ranker.trees[name] for name in ("feature", "left", "right", "threshold", "value")]
+    if feature.ndim != 2 or any(each.shape != feature.shape for each in parts):
+        raise ValueError("its trees are not as large as each other")
+    if any(each.dtype.kind not in "iu" for each in parts[:3]):
+        raise ValueError("its trees have nodes that are no numbers")
+    here = np.broadcast_to(np.arange(feature.shape[1]), feature.shape)[feature >= 0]
+    for side in parts[1:3]:
+        after = side[feature >= 0]
+        if ((after <= here) | (after >= feature.shape[1])).any():
+            raise ValueError("a node is followed by one that is not behind it")
+    if (feature >= len(FEATURES)).any() or ranker.trees["start"].shape != (1,):
+        raise ValueError("its trees look at what is not there")
+
+
+_SAID = (
+    ("No such file or directory", lambda entry: entry is not None),
+    ("File exists", lambda entry: entry is None),
+    ("Is a directory", lambda entry: entry is not None and not entry.perms.startswith("d")),
+    ("Not a directory", lambda entry: entry is not None and entry.perms.startswith("d")),
+)
+"""What the system says of a file (errno(3)), and for which entries that cannot be true."""
+
+
+def contradicts(kept: Kept, ours: Taken, state: State) -> bool:
+    """Whether an answer reports an error of a file that the state's files disprove.
+
+    The file is named by our command. An error that is reported of standard input is wrong, too.
+    """
+    lines = [line for line in kept.output.splitlines() if " " in line]
+    for said, is_wrong in _SAID:
+        for line in lines:
+            if not line.endswith(said):
+                continue
+            for each in (*ours.operands, *(one for _, one in ours.valued)):
+                given = each.kind == "x"
+                spend(1)
+                if each.word not in line:
+                    continue
+                if not (each.key or (given and each.word)) or not re.search(
+                    rf"(?:^|[ '\u2018]){re.escape(each.word)}['\u2019:]", line
+                ):
+                    continue
+                if given or is_wrong(state.entry(each.word)):
+                    return True
+    return False

@@ -1,0 +1,148 @@
+"""Records in which it is looked for what options mean, and what they tell of single files."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TypeAlias
+
+from shioenv.domain.context import FileEntry
+from shioenv.domain.work import uncounted
+from shioenv_model.memory.functions.language import Language, Refusal
+from shioenv_model.memory.rewrite import Kept, Taken
+
+BARE = 16
+"""Most records without options in which a language is looked for."""
+
+ALONE, BESIDE = 32, 32
+"""Most records in which an option's meaning is looked for: of the option alone, and with others."""
+
+WITH_DIRECTIVE = 128
+"""Most records in which it is looked for what a directive stands for."""
+
+_PLAIN = 200
+"""Most records without options that are read for what they say of single files."""
+
+_WALKED = 700
+"""Most files of a tree in which a meaning is looked for: larger trees take long."""
+
+Record: TypeAlias = tuple[int, Taken, Kept]
+"""The number of a record, its command, and what that did."""
+
+WithOption: TypeAlias = Callable[[str, str, int, bool], Sequence[Record]]
+"""Gives so many records of a utility with an option: with that option alone, or with more options.
+
+An empty name stands for records without options.
+"""
+
+Matching: TypeAlias = Callable[[str, str, str, int], Sequence[Record]]
+"""Gives so many records of a utility whose texts match a pattern, short texts first.
+
+The text before the pattern is one that every match holds.
+"""
+
+Facts: TypeAlias = Mapping[tuple[str, FileEntry], str]
+"""What records show of files, by place and entry."""
+
+
+@dataclass(frozen=True)
+class _Sample:
+    records: tuple[Record, ...]
+    numbers: frozenset[int]
+
+
+class ExampleRecords:
+    """Gives the records that can be examples, and remembers them."""
+
+    def __init__(self, with_option: WithOption, matching: Matching) -> None:
+        self._with_option, self._matching = with_option, matching
+        self._sample = lru_cache(maxsize=3_000)(self._usable)
+        self._directive = lru_cache(maxsize=1_000)(self._with_directive)
+        self.facts = lru_cache(maxsize=500)(self._facts)
+        self.refusal = lru_cache(maxsize=500)(self._refusal)
+
+    def bare(self, utility: str, without: int) -> list[Record]:
+        """Examples without options. The record `without` is none."""
+        return _left(self._sample(utility, "", BARE, True), without)
+
+    def alone(self, utility: str, name: str, without: int) -> list[Record]:
+        """Examples with an option alone."""
+        return _left(self._sample(utility, name, ALONE, True), without)
+
+    def beside(self, utility: str, name: str, without: int) -> list[Record]:
+        """Examples with an option and others."""
+        return _left(self._sample(utility, name, BESIDE, False), without)
+
+    def with_directive(self, utility: str, directive: str, without: int) -> list[Record]:
+        """Examples with a directive in a format."""
+        return _left(self._directive(utility, directive), without)
+
+    def held(self, utility: str, name: str, number: int) -> bool:
+        """Whether a record is among the examples of an option, or among those without options."""
+        if not name:
+            return number in self._sample(utility, "", BARE, True).numbers
+        alone = self._sample(utility, name, ALONE, True)
+        beside = self._sample(utility, name, BESIDE, False)
+        return number in alone.numbers or number in beside.numbers
+
+    def _usable(self, utility: str, name: str, count: int, alone: bool) -> _Sample:
+        with uncounted():
+            found = [
+                each for each in self._with_option(utility, name, count, alone) if _is_example(each)
+            ]
+        # most meanings fail at the first example: it is short. Silence says little, and stands last
+        found.sort(key=lambda each: (not each[2].output, len(each[2].output)))
+        return _Sample(tuple(found), frozenset(number for number, _, _ in found))
+
+    def _with_directive(self, utility: str, directive: str) -> _Sample:
+        with uncounted():
+            pattern = rf"%[-#0+\d.]*{directive.replace('+', '[+]')}"
+            found = self._matching(utility, directive, pattern, WITH_DIRECTIVE)
+        kept = tuple(each for each in found if _is_example(each))
+        return _Sample(kept, frozenset(number for number, _, _ in kept))
+
+    def _facts(self, language: Language, utility: str) -> Facts:
+        """What records without options show of files that the tree does not tell."""
+        if language.facts is None:
+            return {}
+        found: dict[tuple[str, FileEntry], str] = {}
+        with uncounted():
+            for _, theirs, kept in self._with_option(utility, "", _PLAIN, True):
+                if kept.patch == "[]" and not kept.is_error and kept.channels is None:
+                    for place, entry, said in language.facts(theirs, kept.output):
+                        found[place, entry] = said
+        return found
+
+    def _refusal(self, utility: str) -> Refusal | None:
+        """What a command says of a file that is missing, as most records of one such file say."""
+        said: Counter[Refusal] = Counter()
+        with uncounted():
+            for _, theirs, kept in self._with_option(utility, "", _PLAIN, True):
+                missing = [each.word for each in theirs.operands if each.kind in "mM"]
+                if len(missing) != 1 or len(theirs.operands) != 1 or not kept.is_error:
+                    continue
+                before, name, after = kept.output.partition(missing[0])
+                if name and kept.patch == "[]" and missing[0] not in after:
+                    said[Refusal(before, after, kept.exit_code)] += 1
+        if not said:
+            return None
+        refusal, count = said.most_common(1)[0]
+        return refusal if count * 2 > said.total() else None
+
+
+def _left(sample: _Sample, without: int) -> list[Record]:
+    return [each for each in sample.records if each[0] != without]
+
+
+def _is_example(record: Record) -> bool:
+    _, theirs, kept = record
+    if kept.is_error or kept.channels is not None or kept.volatile or theirs.form.guessed:
+        return False
+    if any(each.kind == "x" for each in theirs.operands):
+        return False
+    trees = [each.tree for each in theirs.operands if each.tree]
+    if not trees and theirs.tree is not None:
+        trees = [theirs.tree]
+    return not any(len(tree.entries or ()) > _WALKED for tree in trees)

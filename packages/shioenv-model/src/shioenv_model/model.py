@@ -1,0 +1,243 @@
+"""The default model: executed inputs, composition by rule, and a memory for the commands.
+
+Nothing is executed, no process is started, and no built system is needed. Every answer says where
+it is from and how sure the model is. Where nobody knows, the answer is guessed, and marked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import replace
+from threading import RLock
+from typing import Any
+
+from shioenv.bash.normal import InputForms
+from shioenv.bash.program import Program, Simple
+from shioenv.bash.scan import Refused
+from shioenv.bash.walk import pipelines
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.patch import with_contents
+from shioenv.domain.runner import Answer, Carried, Runner, State
+from shioenv.domain.work import answering, aside
+from shioenv.errors import Abstained, ContextError, PatchError
+from shioenv.system.world import World
+from shioenv_model.commands import EXACT, GUESSED, Commands, Step, VersionedGuesser, nothing
+from shioenv_model.composition.call import Call
+from shioenv_model.composition.inputs import asks_of_start, is_asked_whole
+from shioenv_model.composition.reading import read_program, refusal
+from shioenv_model.composition.shell import Walk
+from shioenv_model.composition.simple import CARRYING, is_walked
+from shioenv_model.memory.memory import Memory
+
+
+class Model:
+    """Answers any input: as it was executed, else put together from its commands.
+
+    Each command is answered as it was executed, or as the memory guesses. Threads may ask at once:
+    the model answers one after the other.
+
+    - `card`: what the model says of itself.
+    - `written`: a sequence model beside the memory; the surer of the two answers.
+    - `stages`: a runner that answers commands which read a pipe. The text is in `State.stdin`.
+      Every answer that used it calls it `stages_name`.
+    - `abstain_below`: the model abstains below this confidence, 0 to 1; 0: it never abstains.
+    - `world`: the machine that is asked about (default: the machine that the memory is of).
+    """
+
+    patch_level = "full"
+
+    def __init__(
+        self,
+        memory: Memory,
+        card: Mapping[str, Any] | None = None,
+        *,
+        written: VersionedGuesser | None = None,
+        stages: Runner | None = None,
+        stages_name: str = "",
+        abstain_below: float = 0.0,
+        world: World | None = None,
+    ) -> None:
+        self.memory = memory
+        self.world = world or memory.world
+        """The machine that the model is asked about."""
+        self.abstain_below = abstain_below
+        self.card = dict(card or {})
+        """What the model says of itself."""
+        self._commands = Commands(
+            memory, self.world, written=written, stages=stages, stages_name=stages_name
+        )
+        self._beside = f", stages by {stages_name}" if stages else ""
+        self._beside += f", beside {written.version}" if written else ""
+        self._stages_name = stages_name
+        self._turn = RLock()
+        self._reached: dict[tuple[str, tuple[str, ...]], tuple[State, float]] = {}
+
+    @property
+    def version(self) -> str:
+        """What exactly the model is, as every result names it."""
+        name, system = self.card.get("name", "memory"), self.card.get("system_digest", "")
+        least = f", sure of {self.abstain_below:g}" if self.abstain_below else ""
+        records = f"{len(self.memory.index)} records of system {system[:12]}"
+        where = "" if self.world is self.memory.world else ", asked about another machine"
+        return f"{name} {self.memory.digest}, {records}{self._beside}{least}{where}"
+
+    @property
+    def system(self) -> str | None:
+        """The name of the system that the model was made on; None where its card has none."""
+        return self.card.get("system")
+
+    @property
+    def steps(self) -> list[Step]:
+        """What the newest answer rests on, a step for each command."""
+        return self._commands.steps
+
+    @property
+    def training(self) -> InputForms:
+        """The inputs that the model was made of."""
+        return self.memory.index.training
+
+    def run(self, shell_input: str, state: State | None = None) -> Behavior:
+        """The behavior alone."""
+        return self.answer(shell_input, state).behavior
+
+    def answer(self, shell_input: str, state: State | None = None) -> Answer:
+        """What the input does, with the share of such answers that the model expects to be right.
+
+        Where nobody knows, the answer is the best guess: its source begins with `guessed`, and its
+        confidence is 0. A state without a context gets one by answering the inputs of its history.
+        No answer is surer than these answers.
+        Errors: Abstained below `abstain_below`, and for too much work.
+        """
+        with self._turn, answering(shell_input):
+            return self._answer(shell_input, state)
+
+    def _answer(self, shell_input: str, state: State | None) -> Answer:
+        start, sure = self._led(state)
+        self._commands.steps = []
+        answer = self._answered(shell_input, start)
+        behavior = answer.behavior
+        files = start.before.document["fs"]
+        patch = with_contents(behavior.patch, behavior.content_digests, files.get)
+        behavior = replace(behavior, patch=patch)
+        answer = replace(answer, behavior=behavior, confidence=min(answer.confidence, sure))
+        if answer.confidence < self.abstain_below:
+            raise Abstained(
+                f"{shell_input!r:.60} is answered with a confidence of {answer.confidence:.2f}, "
+                f"below {self.abstain_below:g}: {answer.source}"
+            )
+        if not answer.written:
+            answer = replace(answer, written=self._written(shell_input, answer.behavior, start))
+        if self._commands.used_stages:
+            return replace(answer, source=f"{answer.source}; stages by {self._stages_name}")
+        return answer
+
+    def reached(self, state: State | None) -> State:
+        """The state, with the context that its history led to, as far as the model knows."""
+        with self._turn:
+            return self._led(state)[0]
+
+    def _led(self, state: State | None) -> tuple[State, float]:
+        """What `reached` gives, and how sure the least sure of the history's answers is."""
+        world = self.world
+        placed = world.placed(state)
+        if placed.context is not None or not placed.history:
+            return placed, 1.0
+        key = placed.cwd, placed.history
+        if key not in self._reached:
+            here, sure = world.state(placed.cwd), 1.0
+            for text in placed.history:
+                self._commands.steps = []
+                with aside(text):
+                    answer = self._answered(text, here)
+                behavior, sure = answer.behavior, min(sure, answer.confidence)
+                written = answer.written or self._written(text, behavior, here)
+                try:
+                    dated = self._commands.with_times(behavior, here)
+                    here = here.after(text, dated, written, answer.carried)
+                except PatchError:
+                    here = here.after(text, replace(behavior, patch=type(behavior.patch)()))
+            if len(self._reached) > 64:
+                self._reached.clear()
+            self._reached[key] = here, sure
+        here, sure = self._reached[key]
+        return replace(here, stdin=placed.stdin), sure
+
+    def _written(self, text: str, behavior: Behavior, before: State) -> dict[str, bytes]:
+        """The contents of the files that an input wrote, by name, as far as they are known.
+
+        A content is known where a command of the input printed it: all of it, or the part behind
+        what the file held before. The content of a file that the input names is known as well.
+        """
+        if not behavior.content_digests:
+            return {}
+        named = (before.read(word.strip("'\"")) for word in text.split() if "\0" not in word)
+        printed = [b"", *(content for content in named if content is not None)]
+        for step in self.steps:
+            said = step.answer.behavior
+            printed += [said.output, said.stdout or b"", said.stderr or b""]
+        found: dict[str, bytes] = {}
+        for name, digest in behavior.content_digests.items():
+            old = before.read(name) or b""
+            for content in (*printed, *(old + each for each in printed)):
+                if hashlib.sha256(content).hexdigest() == digest:
+                    found[name] = content
+        return found
+
+    def _answered(self, text: str, state: State) -> Answer:
+        if state.carried.ended:
+            behavior = Behavior(state.status, b"", stdout=b"", stderr=b"")
+            return Answer(behavior, 1.0, "the shell has ended", carried=state.carried)
+        exact = self.memory.exact(text, state)
+        if exact is not None:
+            carried = self._carried(text, state)
+            self.steps[:] = [Step(text, exact, ((text, 0.0),), asked=(EXACT,))]
+            return replace(exact, carried=carried)
+        try:
+            program = read_program(text)
+            alone = is_asked_whole(text) and not asks_of_start(text)
+            words = _words(program) if alone and state.context is None else ()
+            if words and not is_walked(words):
+                self._commands.answer_call(Call(text, parts=words), state, looked_up=True)
+                return self.steps[-1].answer
+            answer = Walk(self._commands, state, text).answer(program)
+        except RecursionError:
+            return self._guess(text, state, "the input is nested too deeply to be put together")
+        except Refused as refused:
+            return refusal(refused, text, state) or self._guess(text, state, refused.message)
+        except Abstained as declined:
+            return self._guess(text, state, declined.message)
+        except (PatchError, ContextError) as misfit:
+            return self._guess(text, state, misfit.message)
+        if len(self.steps) == 1 and self.steps[-1].input == text:
+            said = self.steps[-1].answer
+            return replace(answer, confidence=said.confidence, source=said.source)
+        return answer
+
+    def _carried(self, text: str, state: State) -> Carried | None:
+        """What the shell carries on from an input that was executed; None: as its text tells."""
+        if not CARRYING.search(text):
+            return None
+        try:
+            return Walk(self._commands, state, text).answer(read_program(text)).carried
+        except (Abstained, PatchError, ContextError, RecursionError):
+            return None
+
+    def _guess(self, text: str, state: State, why: str) -> Answer:
+        """The best guess for an input that cannot be put together."""
+        try:
+            found = self.memory.near(Call.parse(text), state)
+        except (Abstained, PatchError, ContextError):
+            return nothing(why)
+        answer = replace(found.answer, confidence=0.0, source=f"{GUESSED}: {why}")
+        self.steps.append(Step(text, answer, found.nearest, found.alternatives, (GUESSED,)))
+        return answer
+
+
+def _words(program: Program) -> tuple[str, ...]:
+    """Assignments and words of a program that is one command; empty where it calls nothing."""
+    for pipeline in pipelines(program):
+        for command in pipeline.stages:
+            if isinstance(command, Simple) and command.words:
+                return (*command.assignments, *command.words)
+    return ()

@@ -1,0 +1,1 @@
+"""Predictors that answer by a model."""

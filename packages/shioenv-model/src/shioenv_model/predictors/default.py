@@ -1,0 +1,98 @@
+"""The model that comes with the package, or another model.
+
+As in `default`, `default:MODEL`, `default:MODEL,seq2seq=MODEL`, `default:abstain-below=0.3`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.patch import ContextPatch
+from shioenv.domain.predictor import Setting, make_predictor
+from shioenv.domain.runner import Runner, State
+from shioenv.errors import Abstained, PredictorError
+from shioenv.system.store import find_system
+from shioenv_model.composition.replay import written
+from shioenv_model.files import DEFAULT, card_of, load_model
+from shioenv_model.model import Model
+from shioenv_model.sequence.seq2seq import answer_in_one_thread
+from shioenv_model.worlds import asked_elsewhere
+
+STAGES = "bashkit"
+"""The emulator that may stand in for commands that read a pipe."""
+
+
+class Emulated:
+    """Answers commands that read a pipe by an emulator; abstains where a command changes files."""
+
+    def __init__(self, bashkit: Runner) -> None:
+        self._bashkit = bashkit
+
+    def run(self, shell_input: str, state: State | None = None) -> Behavior:
+        """What the command does in the emulator with the text in `State.stdin`.
+
+        Errors: Abstained where the emulator changes anything, or fails and prints something.
+        """
+        stdin = state.stdin if state else b""
+        bare = replace(state, stdin=b"") if state else None
+        done = self._bashkit.run(f"{written(stdin)} | {shell_input}", bare)
+        if done.patch:
+            raise Abstained("the emulator changes files there")
+        if done.exit_code and done.output:
+            raise Abstained("the emulator fails there")
+        return replace(done, patch=ContextPatch(), stdout=done.output, stderr=b"")
+
+
+def default(setting: Setting) -> Model:
+    """The predictor `default`, or `default:` with options: a model, and `NAME=VALUE`, with commas.
+
+    `stages=bashkit` has the emulator answer commands that read a pipe. `seq2seq=MODEL` puts a
+    sequence model beside the memory. With `abstain-below=P` (0 to 1) the model abstains wherever it
+    is less sure than P. Any other part names another model than the package's.
+
+    A model that is asked about another system than its own answers about that system's files, and
+    that system has to be built here. Errors: PredictorError for options that are none; those of
+    models and of `find_system`.
+    """
+    name, stages, written, least = "", "", None, 0.0
+    for part in filter(None, setting.text.split(",")):
+        if part.startswith("stages="):
+            stages = part.removeprefix("stages=")
+        elif part.startswith("seq2seq="):
+            written = part.removeprefix("seq2seq=")
+        elif part.startswith("abstain-below="):
+            least = _share(part.removeprefix("abstain-below="))
+        else:
+            name = part
+    card = card_of(name or DEFAULT)
+    emulated = emulator(stages, setting.system) if stages else None
+    model = load_model(
+        name or None, seq2seq=written, stages=emulated, stages_name=stages, abstain_below=least,
+        world=asked_elsewhere(card, setting.system, setting.start),
+    )  # fmt: skip
+    if written:
+        answer_in_one_thread()
+    return model
+
+
+def emulator(name: str, system: str | None) -> Emulated:
+    """The runner of this name that answers commands that read a pipe, with a built system's files.
+
+    Errors: PredictorError for another name than `STAGES`; MissingExtraError; those of
+    `find_system`.
+    """
+    if name != STAGES:
+        raise PredictorError(f"stages cannot be by {name!r}", hint=f"stages={STAGES}")
+    built = find_system(system)
+    return Emulated(make_predictor(STAGES, built.name, built.declaration.start_directory))
+
+
+def _share(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1:
+        raise PredictorError(f"{text!r} is no confidence", hint="abstain-below=0.3, from 0 to 1")
+    return value

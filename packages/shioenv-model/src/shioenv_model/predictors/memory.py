@@ -1,0 +1,165 @@
+"""A memory of executed inputs as a predictor: the honest baseline beside every model.
+
+`memory` is the memory that models are made of. `memory-plain` gives the nearest record as it is: a
+model that is no better has only memorised.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from shioenv.dataset.manifest import MANIFEST, finished_manifest
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.predictor import PatchLevel, Setting
+from shioenv.domain.runner import Answer, State
+from shioenv.errors import Abstained, PredictorError
+from shioenv.files.cache import cache_directory
+from shioenv.files.durable import locked, storage_errors
+from shioenv.files.sealed import is_sealed, keep_private, seal
+from shioenv.system.world import World
+from shioenv_model.composition.call import Call
+from shioenv_model.files import located, opened, read_card
+from shioenv_model.memory.index import FORMS, holds_index
+from shioenv_model.memory.memory import Memory, behavior_of
+from shioenv_model.memory.rank import difference
+from shioenv_model.training.material import datasets_in
+from shioenv_model.training.memory import train_memory
+from shioenv_model.worlds import asked_elsewhere
+
+QUESTIONS = 2000
+"""Records that a dataset's memory asks itself about when it is made, on first use."""
+
+
+@dataclass(frozen=True, slots=True)
+class Near:
+    """An executed input, the directory it started in, and what it did."""
+
+    text: str
+    cwd: str
+    behavior: Behavior
+
+
+class Remembering:
+    """A memory as a predictor; with `fills` false it gives the nearest record as it is."""
+
+    patch_level = PatchLevel.FULL
+
+    def __init__(
+        self,
+        memory: Memory,
+        version: str,
+        training: Sequence[Path],
+        fills: bool,
+        world: World | None = None,
+    ) -> None:
+        self.version = version
+        self.world = world or memory.world
+        """The machine that is asked about, which may be another than that of the records."""
+        self.training = str(training[0]) if len(training) == 1 else memory.index.training
+        """The dataset, or the memory's inputs, which `em_new_text` leaves out."""
+        self.memory, self._fills = memory, fills
+
+    def run(self, shell_input: str, state: State | None = None) -> Behavior:
+        """The behavior alone."""
+        return self.answer(shell_input, state).behavior
+
+    def answer(self, shell_input: str, state: State | None = None) -> Answer:
+        """The answer by what the nearest records did; the history is not looked at.
+
+        Errors: Abstained where no input with the same utility was executed; those of
+        `Memory.answer`.
+        """
+        if state is None or state.pristine is None:
+            stdin, fed = (state.stdin, state.fed) if state else (b"", False)
+            cwd = state.cwd if state else None
+            state = replace(self.world.state(cwd), stdin=stdin, fed=fed)
+        state = replace(state, history=(), context=None)
+        if self._fills:
+            return self.memory.answer(shell_input, state)
+        exact = self.memory.exact(shell_input, state)
+        if exact is not None:
+            return exact
+        near = self.nearest(shell_input, state.cwd, 1)
+        if not near:
+            raise Abstained(f"nothing like {shell_input!r:.60} was executed")
+        return Answer(near[0].behavior, 0.1, near[0].text)
+
+    def nearest(self, shell_input: str, cwd: str, count: int) -> list[Near]:
+        """At most `count` records of the same utility, the nearest first; perhaps none."""
+        memory = self.memory
+        state = self.world.state(cwd)
+        ours = memory.take(Call.parse(shell_input), state)
+        if ours is None:
+            return []
+        ranked = []
+        for number in memory.index.near(ours, 4 * count + 20):
+            theirs = memory.taken(number)
+            if theirs is not None:
+                pair = difference(ours, theirs)
+                ranked.append((float(memory.ranker.weights @ pair), number))
+        entries = [memory.index.entry(number) for _, number in sorted(ranked)[:count]]
+        return [
+            Near(each.text, each.cwd, behavior_of(memory.index.behavior(each.behavior), state))
+            for each in entries
+        ]
+
+
+def memory(setting: Setting) -> Remembering:
+    """The predictor `memory:DATASET`, or `memory:MODEL`.
+
+    Asked about another system than that of its records, it says what the records did, told of that
+    system's files. Errors: PredictorError where no dataset is named; those of datasets and models.
+    """
+    return _memory(setting, fills=True)
+
+
+def plain_memory(setting: Setting) -> Remembering:
+    """The predictor `memory-plain:DATASET`, or `memory-plain:MODEL`: the nearest record as it is.
+
+    Errors: those of `memory`.
+    """
+    return _memory(setting, fills=False)
+
+
+def _memory(setting: Setting, *, fills: bool) -> Remembering:
+    if not setting.text:
+        raise PredictorError(
+            "no dataset is named", hint="memory:DIR, made by `shioenv generate`, or memory:MODEL"
+        )
+    path = Path(setting.text)
+    if path.is_dir() and not holds_index(path):
+        datasets = datasets_in(path)
+        directory = _remembered(datasets)
+    else:
+        datasets, directory = [], opened(located(setting.text))
+    card = read_card(directory)
+    kept = Memory(directory)
+    version = f"{card.get('records')} records {kept.digest}"
+    world = asked_elsewhere(card, setting.system, setting.start)
+    if world is not None:
+        version += f" of {card.get('system')}"
+    return Remembering(kept, version, datasets, fills, world)
+
+
+def _remembered(datasets: Sequence[Path]) -> Path:
+    """The directory of the datasets' memory in the cache, made on first use."""
+    shards = [shard.sha256 for each in datasets for shard in finished_manifest(each).shards]
+    manifests = [(each / MANIFEST).read_bytes() for each in datasets]
+    made = f"{FORMS}".encode() + "".join(shards).encode() + b"".join(manifests)
+    digest = hashlib.sha256(made).hexdigest()[:32]
+    directory = cache_directory() / "models" / "remembered" / digest
+    with storage_errors(directory):
+        directory.mkdir(parents=True, exist_ok=True)
+        keep_private(directory.parent)
+        with locked(directory):
+            if not is_sealed(directory):
+                for path in directory.iterdir():
+                    path.unlink()
+                train_memory(
+                    datasets, directory, name=datasets[0].name, questions=QUESTIONS, seed=0
+                )
+                seal(directory)
+    return directory

@@ -1,0 +1,187 @@
+"""Texts as tokens and back, byte for byte: what a sequence model reads and writes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from shioenv.errors import MissingExtraError, ModelError
+from shioenv.files.regular import open_regular
+from shioenv_model.sequence.compact import ERRORS, OUTPUT, PATCH, Acceptor, DocumentNames, Target
+
+TOKENIZER = "tokenizer.json"
+PAD, END = "<pad>", "</s>"
+
+_OURS = (PAD, END, OUTPUT, ERRORS, PATCH)
+_OF_T5 = (PAD, END, "<extra_id_0>", "<extra_id_1>", "<extra_id_2>")
+"""The tokens for `_OURS` in a vocabulary that comes with a checkpoint of T5's family."""
+
+_MOST_DIGITS = 3
+
+
+class Codec:
+    """A byte-level vocabulary, and the five tokens that are no text (marks)."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        """Errors: ModelError for a tokenizer that does not give back what it was given."""
+        tokenizer.encode_special_tokens = True  # what a program prints is text, whatever it says
+        self.tokenizer = tokenizer
+        vocabulary: dict[str, int] = tokenizer.get_vocab()
+        names = next((each for each in (_OURS, _OF_T5) if {*each} <= vocabulary.keys()), None)
+        alphabet = {letter: byte for byte, letter in _letters()}
+        if names is None or tokenizer.normalizer is not None or len(vocabulary) > 0xFFFF:
+            raise ModelError("the tokenizer is none of bytes, with marks for what is no text")
+        self.size: int = max(vocabulary.values()) + 1
+        marks = [vocabulary[name] for name in names]
+        self.pad, self.end, self.output, self.errors, self.patch = marks
+        self.data: list[bytes | None] = [None] * self.size
+        """The bytes that each token stands for; None for tokens that are no text."""
+        added = tokenizer.get_added_tokens_decoder()
+        for token, number in vocabulary.items():
+            if number not in added and all(letter in alphabet for letter in token):
+                self.data[number] = bytes(alphabet[letter] for letter in token)
+
+    @classmethod
+    def read(cls, directory: Path) -> Codec:
+        """The vocabulary in a model's directory, or in a checkpoint's.
+
+        Errors: ModelError, MissingExtraError.
+        """
+        library = _tokenizers()
+        file = directory / TOKENIZER
+        try:
+            if os.path.lexists(file):
+                open_regular(file).close()
+                return cls(library.Tokenizer.from_file(str(file)))
+            from transformers import AutoTokenizer
+
+            return cls(AutoTokenizer.from_pretrained(directory).backend_tokenizer)
+        except ModelError:
+            raise
+        except Exception as error:  # the library raises Exception itself
+            raise ModelError(f"{directory} holds no tokenizer: {error}") from None
+
+    @classmethod
+    def learned(cls, texts: Iterable[str], size: int) -> Codec:
+        """A vocabulary of at most `size` tokens, learned from texts by byte-pair encoding.
+
+        Each digit is a token by itself. The same texts give the same vocabulary.
+        """
+        library = _tokenizers()
+        tokenizer = library.Tokenizer(library.models.BPE())
+        before = library.pre_tokenizers
+        tokenizer.pre_tokenizer = before.Sequence(
+            [before.Digits(individual_digits=True), before.ByteLevel(add_prefix_space=False)]
+        )
+        tokenizer.decoder = library.decoders.ByteLevel()
+        trainer = library.trainers.BpeTrainer(
+            vocab_size=size,
+            special_tokens=list(_OURS),
+            initial_alphabet=before.ByteLevel.alphabet(),
+            show_progress=False,
+        )
+        tokenizer.train_from_iterator(texts, trainer)
+        return cls(tokenizer)
+
+    def save(self, directory: Path) -> None:
+        """Writes the vocabulary where `read` finds it."""
+        self.tokenizer.save(str(directory / TOKENIZER))
+
+    def encode(self, text: str) -> list[int]:
+        """The tokens of a text."""
+        numbers: list[int] = self.tokenizer.encode(text, add_special_tokens=False).ids
+        return numbers
+
+    def encode_target(self, target: Target) -> list[int] | None:
+        """The tokens of a target, the end included; None where the output is no UTF-8."""
+        marks = {OUTPUT: self.output, ERRORS: self.errors}
+        numbers = self.encode(str(target.exit_code))
+        for channel, data in target.printed:
+            try:
+                numbers += [marks[channel], *self.encode(data.decode())]
+            except UnicodeDecodeError:
+                return None
+        if target.patch:
+            numbers += [self.patch, *self.encode(target.patch)]
+        return [*numbers, self.end]
+
+    def decode_target(self, numbers: Sequence[int]) -> Target | None:
+        """The target that tokens say; None where they say none. Pads are not allowed."""
+        writing: Writing | None = Writing(self, None)
+        for number in numbers:
+            writing = writing.after(number) if writing else None
+        return writing.target if writing and writing.ended else None
+
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """What was written of a target so far, token by token. Never changed."""
+
+    codec: Codec
+    names: DocumentNames | None
+    """The document that the patch has to fit; None: the patch is not looked at."""
+    code: bytes = b""
+    printed: tuple[tuple[str, bytes], ...] = ()
+    patch: bytes | None = None
+    acceptor: Acceptor | None = None
+    ended: bool = False
+
+    def after(self, token: int) -> Writing | None:
+        """What is written with one more token; None where that cannot become a target."""
+        codec = self.codec
+        if self.ended:
+            return None
+        at_line_end = not self.patch or self.patch.endswith(b"\n")
+        if token == codec.end:
+            return replace(self, ended=True) if self._has_code and at_line_end else None
+        if token in (codec.output, codec.errors, codec.patch):
+            if not self._has_code or self.patch is not None:
+                return None
+            if token == codec.patch:
+                acceptor = Acceptor(self.names) if self.names else None
+                return replace(self, patch=b"", acceptor=acceptor)
+            channel = OUTPUT if token == codec.output else ERRORS
+            return replace(self, printed=(*self.printed, (channel, b"")))
+        data = codec.data[token]
+        return None if not data else self._with(data)
+
+    def _with(self, data: bytes) -> Writing | None:
+        if self.patch is not None:
+            acceptor = self.acceptor.after(data) if self.acceptor else None
+            if self.acceptor and acceptor is None:
+                return None
+            return replace(self, patch=self.patch + data, acceptor=acceptor)
+        if self.printed:
+            channel, text = self.printed[-1]
+            return replace(self, printed=(*self.printed[:-1], (channel, text + data)))
+        code = self.code + data
+        fits = code.isdigit() and len(code) <= _MOST_DIGITS and str(int(code)).encode() == code
+        return replace(self, code=code) if fits and int(code) <= 255 else None
+
+    @property
+    def _has_code(self) -> bool:
+        return bool(self.code)
+
+    @property
+    def target(self) -> Target:
+        """What was written, as a target. Errors: UnicodeDecodeError for a patch that is no text."""
+        return Target(int(self.code or b"0"), self.printed, (self.patch or b"").decode())
+
+
+def _letters() -> Iterator[tuple[int, str]]:
+    """The letter that stands for each byte in byte-level vocabularies (GPT-2's)."""
+    plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    left = [byte for byte in range(256) if byte not in plain]
+    yield from ((byte, chr(byte)) for byte in plain)
+    yield from ((byte, chr(256 + place)) for place, byte in enumerate(left))
+
+
+def _tokenizers() -> Any:
+    try:
+        import tokenizers
+    except ImportError:
+        raise MissingExtraError("a sequence model", "train", "tokenizers") from None
+    return tokenizers

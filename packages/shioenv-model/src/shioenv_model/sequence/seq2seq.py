@@ -1,0 +1,226 @@
+"""A sequence model that is asked: an encoder-decoder that writes what a command does.
+
+The model reads facts of a state, and is held to answers that fit the state. It starts no process
+and needs no built system. The extra `shioenv[train]` brings the libraries that it needs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from shioenv.domain.behavior import NOTHING, Behavior
+from shioenv.domain.context import MONTHS, Context
+from shioenv.domain.patch import ContextPatch
+from shioenv.domain.pointer import keys
+from shioenv.domain.runner import Answer, State
+from shioenv.domain.work import answering
+from shioenv.errors import Abstained, ContextError, MissingExtraError, ModelError, PatchError
+from shioenv.files.members import json_member, judged
+from shioenv.files.regular import open_regular
+from shioenv.system.world import World, read_world
+from shioenv_model.memory.memory import Memory
+from shioenv_model.sequence.codec import Codec, Writing
+from shioenv_model.sequence.compact import DocumentNames, Now, Target, operations_of
+from shioenv_model.sequence.prompts import Prompter
+from shioenv_model.translation import shift
+
+_TRIED = 64
+"""Likeliest tokens that are tried first as the next token, before all are."""
+
+
+class Seq2seq:
+    """Answers single commands, commands that read a pipe included: the text is `State.stdin`."""
+
+    patch_level = "full"
+
+    def __init__(
+        self,
+        directory: str | Path,
+        *,
+        memory: Memory | None = None,
+        world: World | None = None,
+        now: Now | None = None,
+    ) -> None:
+        """Opens a directory that `shioenv_model.training.sequence.train` wrote.
+
+        `memory` gives neighbours, to a model that was trained with neighbours. `world` and `now`
+        are those of another machine than the first that the model was trained on. Where only the
+        world is given, `now` is as long after its start as on that first machine. Errors:
+        ModelError, MissingExtraError.
+        """
+        self.directory = directory = Path(directory)
+        own = read_world(directory)
+        self.world = world or own
+        with judged(directory / "model.json"):
+            self.card: dict[str, Any] = json_member(directory / "model.json", dict[str, Any])
+            learned = self.card["learned"]
+            self._knots = np.array(learned["scores"]), np.array(learned["shares"])
+            shape = self.card["shape"]
+            self._source, self._target = shape["source_tokens"], shape["target_tokens"]
+            systems = self.card["systems"]
+            self.now = now or _moved(now_from(next(iter(systems.values()))["now"]), own, self.world)
+        if shape["neighbours"] and memory is None:
+            raise ModelError(
+                f"{directory} was trained with neighbours", hint="give it the memory that has them"
+            )
+        self._codec = Codec.read(directory)
+        self._prompter = Prompter(memory if shape["neighbours"] else None, shape["neighbours"])
+        self._model = _loaded(directory)
+        self._named = DocumentNames(self.world.state().before.document)
+
+    @property
+    def version(self) -> str:
+        """What exactly the model is, as every result names it."""
+        plan = json.dumps(self.card, sort_keys=True).encode()
+        digest = hashlib.sha256(plan).hexdigest()[:12]
+        return f"{self.card['name']}, step {self.card['steps']} {digest}"
+
+    def run(self, shell_input: str, state: State | None = None) -> Behavior:
+        """The behavior alone."""
+        return self.answer(shell_input, state).behavior
+
+    def answer(self, shell_input: str, state: State | None = None) -> Answer:
+        """What the model writes, with the share of answers of such a probability that were right.
+
+        Errors: Abstained where the input is no text. Abstained where the model does not come to an
+        end, or writes a patch that does not fit.
+        """
+        with answering(shell_input):
+            return self._answer(shell_input, self.world.placed(state))
+
+    def _answer(self, shell_input: str, state: State) -> Answer:
+        target, probability = self.written(shell_input, state)
+        document = state.before.document
+        try:
+            patch = ContextPatch(tuple(operations_of(target.patch, document, self.now)))
+            Context(patch.apply(document))
+        except (PatchError, ContextError, ValueError, KeyError) as error:
+            raise Abstained(f"the model wrote a patch that does not fit: {error}") from None
+        behavior = replace(target.behavior(patch), content_digests=_digests(patch, state))
+        sure = float(np.interp(probability, *self._knots))
+        return Answer(
+            behavior, sure, f"{self.card['name']}: written, probability {probability:.2f}"
+        )
+
+    def written(self, shell_input: str, state: State) -> tuple[Target, float]:
+        """What the model writes of a command, and the probability, 0 to 1, that it gives to that.
+
+        Errors: Abstained where the model does not come to an end, or the input is no text.
+        """
+        import torch
+
+        prompt = self._prompter.prompt(shell_input, state, self.now)
+        try:
+            numbers = self._codec.encode(prompt)[: self._source]
+        except UnicodeEncodeError:
+            raise Abstained("the input is no text") from None
+        if self._named.before is not state.before.document:
+            self._named = DocumentNames(state.before.document)
+        held = _Held(Writing(self._codec, self._named))
+        with torch.inference_mode():
+            made = self._model.generate(
+                input_ids=torch.tensor([numbers]),
+                attention_mask=torch.ones((1, len(numbers)), dtype=torch.long),
+                max_new_tokens=self._target,
+                do_sample=False,
+                num_beams=1,
+                logits_processor=[held],
+                return_dict_in_generate=True,
+                output_logits=True,
+            )
+        said = made.sequences[0, 1:].tolist()
+        writing = held.writing.after(said[-1]) if said else None
+        if writing is None or not writing.ended:
+            raise Abstained("the model does not come to an end")
+        steps = zip(made.logits, said, strict=True)
+        total = sum(float(step[0].float().log_softmax(-1)[token]) for step, token in steps)
+        return writing.target, math.exp(total)
+
+
+class _Held:
+    """A `LogitsProcessor` of transformers that leaves one token: the likeliest that can be next."""
+
+    def __init__(self, writing: Writing) -> None:
+        self.writing = writing
+        self._read = 1  # the token that starts decoding is no part of the target
+
+    def __call__(self, input_ids: Any, scores: Any) -> Any:
+        import torch
+
+        for token in input_ids[0, self._read :].tolist():
+            after = self.writing.after(token)
+            assert after is not None
+            self.writing = after
+        self._read = input_ids.shape[1]
+        kept = torch.full_like(scores, -math.inf)
+        token = self._next(scores[0])
+        kept[0, token] = scores[0, token]
+        return kept
+
+    def _next(self, scores: Any) -> int:
+        for count in (min(_TRIED, len(scores)), len(scores)):
+            for token in scores.topk(count).indices.tolist():
+                if self.writing.after(token) is not None:
+                    return int(token)
+        raise Abstained("nothing can stand next")
+
+
+def answer_in_one_thread() -> None:
+    """Has this process write answers in one thread: others write on the other processors.
+
+    Threads of several processes wait for each other at every operation.
+    """
+    import torch
+
+    torch.set_num_threads(1)
+
+
+def now_from(text: str) -> Now:
+    """The moment that `Now.text` wrote."""
+    day, _, clock = text.partition(" ")
+    year, month, number = map(int, day.split("-"))
+    return Now(MONTHS[month - 1], number, year, clock)
+
+
+def _moved(now: Now, theirs: World, ours: World) -> Now:
+    """The moment on our machine that is as long after the start as `now` is on theirs."""
+    by = shift(theirs, ours)
+    return Now(**by.dates(asdict(now))) if by else now
+
+
+def _digests(patch: ContextPatch, state: State) -> dict[str, str]:
+    """The digests of the files that a patch makes, as far as these are empty."""
+    return {
+        keys(operation[1])[1]: NOTHING
+        for operation in patch.operations
+        if operation[0] == "a" and isinstance(operation[2], dict)
+        and operation[2].get("size") == 0 and str(operation[2].get("perms")).startswith("-")
+    }  # fmt: skip
+
+
+def _loaded(directory: Path) -> Any:
+    try:
+        import torch
+        import transformers
+    except ImportError:
+        raise MissingExtraError("a sequence model", "train", "torch", "transformers") from None
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    weights = directory / "model.safetensors"
+    for name in ("config.json", "generation_config.json"):
+        if os.path.lexists(directory / name):
+            json_member(directory / name, dict[str, Any])
+    with judged(weights, "holds no weights that can be read"):
+        open_regular(weights).close()
+        model = transformers.T5ForConditionalGeneration.from_pretrained(
+            directory, dtype=torch.float32, local_files_only=True, use_safetensors=True
+        )
+    return model.eval()

@@ -1,0 +1,182 @@
+"""Examples that sequence models are trained on, as tokens in packed files.
+
+The files are mapped into memory. The inputs that a model learned from are kept as hashes. The
+hashes tell whether a given input is among them, and nothing else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shioenv.errors import ModelError
+from shioenv.files.members import array_member, arrays_member, json_member, judged
+from shioenv.files.regular import open_regular
+
+if TYPE_CHECKING:  # it needs `regex`, and the hashes of `Seen` do not
+    from shioenv_model.sequence.codec import Codec
+
+SEEN = "seen.npz"
+"""The file of hashes in a directory of examples, and in that of a model that learned from them."""
+
+
+class Seen:
+    """The inputs that a model learned from, and their normal forms; read when first asked about.
+
+    `data` is the name of the model's directory. Errors: every use raises ModelError for a directory
+    without the file of hashes, or with a damaged one.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.data, self._directory = str(directory), directory
+
+    @cached_property
+    def _hashes(self) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
+        """The hashes of the texts, and those of the forms."""
+        file = self._directory / SEEN
+        if not file.exists():
+            raise ModelError(
+                f"{self._directory} does not say what it was trained on: {SEEN} is missing",
+                hint="make the examples anew, and train of them",
+            )
+        kept = arrays_member(file)
+        with judged(file):
+            texts, forms = kept["texts"], kept["forms"]
+            if any((each.ndim, each.dtype) != (1, np.dtype(np.uint64)) for each in kept.values()):
+                raise ValueError("it holds no hashes")
+        return texts, forms
+
+    def __len__(self) -> int:
+        """The number of different inputs."""
+        return len(self._hashes[0])
+
+    def has_text(self, text: str) -> bool:
+        """Whether the model learned from this input; differences in white space do not count."""
+        return _holds(self._hashes[0], " ".join(text.split()))
+
+    def has_form(self, form: str | None) -> bool:
+        """Whether the model learned from an input of this normal form (`shioenv.bash.normal`)."""
+        return form is not None and _holds(self._hashes[1], form)
+
+
+def write_seen(directory: Path, inputs: Iterable[tuple[str, str | None]]) -> None:
+    """Writes the hashes of inputs and of their normal forms into a directory.
+
+    Each hash has 8 bytes. The same inputs give the same file in any order.
+    """
+    pairs = list(inputs)
+    texts = _sorted(" ".join(text.split()) for text, _ in pairs)
+    forms = _sorted(form for _, form in pairs if form is not None)
+    np.savez(directory / SEEN, texts=texts, forms=forms)
+
+
+def _hash(text: str) -> int:
+    data = text.encode("utf-8", "surrogateescape")
+    return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little")
+
+
+def _sorted(texts: Iterator[str]) -> npt.NDArray[np.uint64]:
+    return np.unique(np.fromiter(map(_hash, texts), dtype=np.uint64))
+
+
+def _holds(hashes: npt.NDArray[np.uint64], text: str) -> bool:
+    wanted = np.uint64(_hash(text))
+    place = int(np.searchsorted(hashes, wanted))
+    return place < len(hashes) and bool(hashes[place] == wanted)
+
+
+ROW = np.dtype([("start", "<u8"), ("source", "<u2"), ("target", "<u2"), ("dev", "u1")])
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingExample:
+    """A prompt and its target, as tokens."""
+
+    source: list[int]
+    target: list[int]
+    dev: bool
+    """Whether the example is a dev example, which judges the model and is not learned from."""
+    text: str
+    """The input that the example was made from."""
+    form: str | None
+    """The normal form of the input; None where it has none."""
+
+
+class Examples:
+    """Reads a directory that `write_examples` filled."""
+
+    def __init__(self, directory: Path) -> None:
+        """Errors: ModelError for a directory that holds no examples."""
+        self.facts: dict[str, Any] = json_member(directory / "examples.json", dict[str, Any])
+        self.rows: npt.NDArray[Any] = array_member(directory / "examples.npy", ROW)
+        file = directory / "tokens.bin"
+        with judged(file):
+            open_regular(file).close()
+            self._tokens = np.memmap(file, dtype="<u2", mode="r")
+            lengths = self.rows["source"].astype(np.uint64) + self.rows["target"]
+            if (self.rows["start"] > len(self._tokens) - lengths).any():
+                raise ValueError("it ends before an example that a row names")
+        self.directory = directory
+        from shioenv_model.sequence.codec import Codec
+
+        self.codec = Codec.read(directory)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def numbers(self, *, dev: bool) -> npt.NDArray[np.int64]:
+        """The numbers of the dev examples, or of the examples that are learned from, in order."""
+        found: npt.NDArray[np.int64] = np.flatnonzero(self.rows["dev"] == int(dev))
+        return found
+
+    def source(self, number: int) -> npt.NDArray[np.int64]:
+        """The tokens of an example's prompt."""
+        row = self.rows[number]
+        return self._slice(int(row["start"]), int(row["source"]))
+
+    def target(self, number: int) -> npt.NDArray[np.int64]:
+        """The tokens of an example's target, which the model is to write."""
+        row = self.rows[number]
+        return self._slice(int(row["start"]) + int(row["source"]), int(row["target"]))
+
+    def _slice(self, start: int, length: int) -> npt.NDArray[np.int64]:
+        return np.asarray(self._tokens[start : start + length]).astype(np.int64)
+
+
+def write_examples(
+    directory: Path, codec: Codec, examples: Iterable[TrainingExample], facts: dict[str, Any]
+) -> int:
+    """Writes examples into a directory, and gives their number.
+
+    The directory also gets hashes of the inputs that are learned from. `facts` are kept beside the
+    examples. Errors: ModelError where there is no example that is learned from.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    codec.save(directory)
+    rows: list[tuple[int, int, int, int]] = []
+    seen: dict[tuple[str, str | None], None] = {}
+    at = 0
+    with (directory / "tokens.bin").open("wb") as file:
+        for example in examples:
+            numbers = np.array([*example.source, *example.target], dtype="<u2")
+            rows.append((at, len(example.source), len(example.target), int(example.dev)))
+            file.write(numbers.tobytes())
+            if not example.dev:
+                seen[example.text, example.form] = None
+            at += len(numbers)
+    if not any(not row[3] for row in rows):
+        raise ModelError("there is nothing to learn from")
+    write_seen(directory, seen)
+    np.save(directory / "examples.npy", np.array(rows, dtype=ROW))
+    counts = {"examples": len(rows), "dev": sum(row[3] for row in rows), "tokens": at}
+    text = json.dumps({**facts, **counts}, ensure_ascii=False, indent=1)
+    (directory / "examples.json").write_text(f"{text}\n", encoding="utf-8")
+    return len(rows)

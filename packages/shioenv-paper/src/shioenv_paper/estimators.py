@@ -1,0 +1,122 @@
+"""Error against executions spent, for every estimator: what to choose.
+
+Ours. The inputs are those of `sampling_efficiency`; where it has not executed them, they are
+executed here.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+
+from shioenv.irreducibility.estimators import ESTIMATORS
+from shioenv.text import fixed, rounded
+from shioenv_eval.report.tables import Table
+from shioenv_paper import quoted
+from shioenv_paper.exact import collect, wanted
+from shioenv_paper.replay import Cells, cells, replayed
+from shioenv_paper.results import Findings, experiment
+from shioenv_paper.sampling_efficiency import COUNT, LONGEST, REPLAYS, counts, error_columns
+from shioenv_paper.setting import ExperimentSetting
+
+NAME = "estimators"
+BUDGETS = (4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
+SHORTEST = max(BUDGETS).bit_length()
+"""From this number of arguments on no budget covers all sub-inputs, so that no point is exact."""
+ERRORS = (0.1, 0.05, 0.03, 0.02, 0.01, 0.005)
+"""Mean absolute errors that a user may want, for the table."""
+
+
+@experiment(NAME)
+def run(
+    setting: ExperimentSetting,
+    *,
+    count: int = COUNT,
+    longest: int = LONGEST,
+    replays: int = REPLAYS,
+) -> Findings:
+    """As `sampling_efficiency.run`, with more budgets, on the longer inputs alone.
+
+    Longer ones have at least `SHORTEST` arguments, or `longest` where that is less.
+    """
+    from shioenv_paper import charts
+
+    collected = collect(setting, wanted(count, longest))
+    shortest = min(SHORTEST, longest)
+    inputs = [known for known in collected.inputs if known.n >= shortest]
+    accuracies = replayed(inputs, BUDGETS, replays, setting)
+    longest_label = f"{longest} arguments"
+    groups = {f"{shortest} to {longest_label}": cells(accuracies)} if shortest < longest else {}
+    groups[longest_label] = cells(accuracy for accuracy in accuracies if accuracy.n == longest)
+    return Findings(
+        title="Estimators: error against executions",
+        data={"errors": error_columns(accuracies)},
+        tables=[
+            *(_choice_table(label, group) for label, group in groups.items()),
+            *(_budget_table(label, group) for label, group in groups.items()),
+        ],
+        chart=charts.estimators(
+            groups, longest_label if longest >= quoted.LENGTH else None, len(inputs), replays
+        ),
+        counts={**counts(collected), "inputs replayed": len(inputs)},
+        parameters={
+            "inputs of each length": count,
+            "longest": longest,
+            "replays": replays,
+            "budgets": list(BUDGETS),
+        },
+        summary={
+            label: {
+                name: [rounded(spent(group, name, error)) for error in ERRORS]
+                for name in ESTIMATORS
+            }
+            for label, group in groups.items()
+        },
+    )
+
+
+def spent(group: Cells, estimator: str, error: float) -> float | None:
+    """Executions after which the mean absolute error is at most `error`; None where none is enough.
+
+    Between two budgets the error is taken to be a straight line in logarithms of both.
+    """
+    mine = (cell for cell in group.values() if cell.estimator == estimator)
+    curve = sorted((cell.executions, cell.error.value) for cell in mine)
+    for before, after in zip([None, *curve], curve, strict=False):
+        if after[1] > error:
+            continue
+        if before is None or after[1] <= 0:
+            return after[0]
+        way = math.log(before[1] / error) / math.log(before[1] / after[1])
+        return before[0] * math.exp(way * math.log(after[0] / before[0]))
+    return None
+
+
+def _choice_table(label: str, group: Cells) -> Table:
+    return Table(
+        f"Executions for a wanted error, {label}",
+        "Distinct sub-inputs executed on average until the mean absolute error is at most this; "
+        "the three runs of the whole input come on top. A dash: not reached.",
+        ("estimator", *(f"{error:g}" for error in ERRORS)),
+        [
+            (f"`{name}`", *(fixed(spent(group, name, error), 0) for error in ERRORS))
+            for name in ESTIMATORS
+        ],
+    )
+
+
+def _budget_table(label: str, group: Cells) -> Table:
+    inputs = next(iter(group.values())).error.count
+    return Table.of(
+        f"Errors by budget, {label}",
+        f"{inputs} inputs. The interval (95%) is over inputs.",
+        {
+            "estimator": lambda cell: f"`{cell.estimator}`",
+            "budget": lambda cell: str(cell.budget),
+            "executed": lambda cell: f"{cell.executions:.1f}",
+            "mean absolute error": lambda cell: f"{cell.error.value:.4f}",
+            "interval": lambda cell: f"{cell.error.low:.4f} to {cell.error.high:.4f}",
+            "bias": lambda cell: f"{cell.bias:+.4f}",
+        },
+        (group[place] for place in product(ESTIMATORS, BUDGETS)),
+    )

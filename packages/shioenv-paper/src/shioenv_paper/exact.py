@@ -1,0 +1,313 @@
+"""Inputs all of whose sub-inputs were executed, kept so that estimators can be replayed on them.
+
+A sub-input is named by a mask here: bit i is set where argument i stays.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from operator import attrgetter, itemgetter
+from typing import Any, Final
+
+from msgspec import field
+from msgspec.json import Decoder
+
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.inputs import Input
+from shioenv.domain.runner import Runner, State
+from shioenv.irreducibility.score import Behave, estimate_irreducibility
+from shioenv.irreducibility.score import Score as InputScore
+from shioenv.irreducibility.scoring import Scoring
+from shioenv.irreducibility.subsets import Kept, kept_of, total_weight
+from shioenv.synthesis.drawing import Drawing
+from shioenv.synthesis.traces import Sample
+from shioenv.system.store import System
+from shioenv_paper.journal import InputJournal, Tried
+from shioenv_paper.setting import ExperimentSetting, Stream, stream_of
+
+SLOW_SECONDS = 0.1
+"""Seconds above which an input is passed over, because 4,094 sub-inputs would take minutes (ours).
+
+They are held against the faster of two runs, and against the average sub-input. Commands that do
+not wait take far less, so a busy machine passes over the same inputs."""
+
+FORMAT: Final = "shioenv-exact-2"
+"""Format of the journal. Its number changes where a line comes to hold something else."""
+
+REASONS = ("slow", "waiting", "volatile")
+"""Why inputs are passed over. An input is `waiting` where a sub-input of it runs out of time."""
+
+DECLARED = "declared volatile"
+"""Why inputs are not even tried: a grammar declares them volatile."""
+
+SHORTEST = 2
+"""Arguments of an input at least: with one argument there is nothing to estimate."""
+
+LONG = 8
+"""From this number of arguments on inputs are few, because each takes long."""
+
+SHORT_TIMES = 4
+"""How many times as many inputs there are of each length below `LONG`."""
+
+
+class PassedOverError(Exception):
+    """An input is not executed to its end; the argument says why."""
+
+
+def timely(runner: Runner, sample: Sample) -> Behave:
+    """A function that runs sub-inputs of a sample; PassedOverError where one runs out of time."""
+    state = State(cwd=sample.cwd)
+
+    def behave(text: str) -> Behavior:
+        behavior = runner.run(text, state)
+        if behavior.timed_out:
+            raise PassedOverError("waiting")
+        return behavior
+
+    return behave
+
+
+def scored(sample: Sample, behave: Behave, scoring: Scoring, rng: random.Random) -> InputScore:
+    """The score of a sample. PassedOverError where the sample is volatile, or from `behave`."""
+    score = estimate_irreducibility(sample.input, behave, scoring, rng=rng)
+    if score.volatile:
+        raise PassedOverError("volatile")
+    return score
+
+
+class KnownInput(Tried, frozen=True, dict=True, tag_field="kind", tag="known"):
+    """An input of one command, all of whose sub-inputs were executed.
+
+    A set of sub-inputs is a row of bits. The sub-input of mask m is in the set where bit m % 8 of
+    the byte m // 8 is set. Errors: InputError where `input_args` make no input.
+    """
+
+    n: int = field(name="n_arguments")
+    """Arguments that can be removed."""
+    input_args: tuple[str, ...]
+    cwd: str
+    exit_code: int
+    noise_threshold: float
+    seconds: float
+    """Seconds that executing and comparing all sub-inputs took."""
+    differs: bytes
+    """The set of sub-inputs that do something else than the whole input."""
+    differs_strict: bytes
+    """The set of sub-inputs that do something else where outputs must be equal bytes (D-2s)."""
+
+    def __post_init__(self) -> None:
+        _ = self.input
+
+    def __str__(self) -> str:
+        return self.input.text
+
+    @cached_property
+    def input(self) -> Input:
+        """The whole input."""
+        return Input.from_marked(self.input_args)
+
+    @property
+    def irreducibility(self) -> float:
+        """The exact irreducibility R*, 0 to 1."""
+        return weighed(self.n, self.differs)
+
+    @property
+    def irreducibility_strict(self) -> float:
+        """The exact strict score, 0 to 1."""
+        return weighed(self.n, self.differs_strict)
+
+    @property
+    def necessary(self) -> float:
+        """The share of the arguments whose omission alone changes the behavior."""
+        masks, full = masks_of(self.differs), (1 << self.n) - 1
+        return sum(full ^ 1 << index in masks for index in range(self.n)) / self.n
+
+    def texts(self) -> list[str]:
+        """The text of each proper sub-input, by mask."""
+        return [self.input.keep(kept_of(mask), 0).text for mask in range((1 << self.n) - 1)]
+
+
+class Passed(Tried, frozen=True, tag_field="kind", tag="passed"):
+    """An input that was passed over: not all of its sub-inputs were executed."""
+
+    n: int = field(name="n_arguments")
+    why: str
+    """One of `REASONS`."""
+
+
+def weighed(n: int, differing: bytes) -> float:
+    """R* of an input of n arguments, at least 1, where the sub-inputs in this set differ."""
+    masks = masks_of(differing)
+    if n == 1:
+        return float(0 in masks)
+    return sum(mask.bit_count() for mask in masks) / total_weight(n)
+
+
+def masks_of(sub_inputs: bytes) -> set[int]:
+    """The masks of the sub-inputs in a set."""
+    bits = int.from_bytes(sub_inputs, "little")
+    return {mask for mask in range(bits.bit_length()) if bits >> mask & 1}
+
+
+def set_of(masks: Iterable[int], n: int) -> bytes:
+    """The set of the sub-inputs of these masks, each given once; the input has n arguments."""
+    return sum(1 << mask for mask in masks).to_bytes((1 << n) + 7 >> 3, "little")
+
+
+def executed(runner: Runner, task: tuple[int, Sample]) -> KnownInput | Passed:
+    """A sample with all its sub-inputs executed, or why it was passed over.
+
+    Errors: those of the runner.
+    """
+    number, sample = task
+    shell_input, state = sample.input, State(cwd=sample.cwd)
+    n = shell_input.n_arguments
+
+    def seconds() -> float:
+        """Seconds that the whole input runs, or ran until its time was over."""
+        started = time.perf_counter()
+        runner.run(shell_input.text, state)
+        return time.perf_counter() - started
+
+    if seconds() > SLOW_SECONDS and seconds() > SLOW_SECONDS:
+        return Passed(number, n, "slow")
+    started, every, run = time.perf_counter(), 1 << n, timely(runner, sample)
+
+    def behave(text: str) -> Behavior:
+        if time.perf_counter() - started > SLOW_SECONDS * every:
+            raise PassedOverError("slow")
+        return run(text)
+
+    try:
+        score = scored(sample, behave, Scoring(budget=every), random.Random(0))
+    except PassedOverError as error:
+        return Passed(number, n, str(error))
+    contrasts = score.segments[0].contrasts
+    return KnownInput(
+        number=number,
+        n=n,
+        input_args=tuple(shell_input.input_args),
+        cwd=sample.cwd,
+        exit_code=score.behavior.exit_code,
+        noise_threshold=score.noise_threshold,
+        seconds=round(time.perf_counter() - started, 3),
+        differs=set_of((mask_of(c.kept) for c in contrasts if c.difference), n),
+        differs_strict=set_of((mask_of(c.kept) for c in contrasts if c.strict), n),
+    )
+
+
+def mask_of(kept: Kept) -> int:
+    """The mask of a sub-input: the bits of the kept indices."""
+    return sum(1 << index for index in kept)
+
+
+_LINE: Decoder[Any] = Decoder(KnownInput | Passed)
+
+
+@dataclass(frozen=True, slots=True)
+class Collection:
+    """What `collect` gives."""
+
+    inputs: tuple[KnownInput, ...]
+    """Ordered by number of arguments, then by place in the stream."""
+    passed: Mapping[str, int]
+    """How many were passed over, by reason: each of `REASONS`, and `DECLARED`."""
+    reused: int
+    """How many of the inputs an earlier call executed."""
+
+
+def wanted(count: int, longest: int) -> dict[int, int]:
+    """How many inputs of each length: `count` from `LONG` on, `SHORT_TIMES` as many below it."""
+    lengths = range(SHORTEST, longest + 1)
+    return {n: count if n >= LONG else SHORT_TIMES * count for n in lengths}
+
+
+def stream(system: System, seed: int) -> Stream:
+    """The single commands that a dataset of this seed would have, each length equally often."""
+    return stream_of(system, Drawing(seed=seed, policy="lengths", composite_share=0.0), sys.maxsize)
+
+
+def collect(setting: ExperimentSetting, counts: Mapping[int, int]) -> Collection:
+    """Inputs executed with all sub-inputs: `counts[n]` of n arguments, for each n.
+
+    What an earlier call executed is used. Samples are taken in the order of their stream; those
+    that a grammar declares volatile are left out. Which samples are slow may depend on the
+    machine, but what was once decided stays so in the setting's data.
+
+    Errors: those of the executor and of `InputJournal`, such as DatasetMismatchError where another
+    seed, system, grammar, version or limit made what is there.
+    """
+    drawn = stream(setting.system, setting.seed)
+    plan = {"format": FORMAT, **drawn.origin, **setting.origin}
+    job, directory = setting.job(executed), setting.data / "exact"
+    setting.check(directory, setting.executor)
+    with InputJournal(directory, plan, _LINE.decode) as journal, setting.executor:
+        candidates = _Candidates(drawn.samples)
+        tried: dict[int, list[KnownInput | Passed]] = {n: [] for n in counts}
+        there = set(journal.tried)
+
+        def known(n: int) -> list[KnownInput]:
+            return [answer for answer in tried[n] if isinstance(answer, KnownInput)]
+
+        def untried(n: int) -> list[tuple[int, Sample]]:
+            """As many samples as inputs are missing; those tried by an earlier call are taken."""
+            samples: list[tuple[int, Sample]] = []
+            while len(known(n)) + len(samples) < counts[n]:
+                number, sample = candidates.next(n)
+                if number in journal.tried:
+                    tried[n].append(journal.tried[number])
+                else:
+                    samples.append((number, sample))
+            return samples
+
+        def report() -> None:
+            accepted = sum(len(known(n)) for n in counts)
+            setting.report("inputs executed whole", accepted, sum(counts.values()))
+
+        while tasks := sorted(chain.from_iterable(map(untried, counts)), key=itemgetter(0)):
+            report()
+            for _, answer in setting.executor.map(job, tasks):
+                journal.add(answer)
+                tried[answer.n].append(answer)
+                report()
+        report()
+    accepted = [answer for n in counts for answer in sorted(known(n), key=attrgetter("number"))]
+    every = chain.from_iterable(tried.values())
+    reasons = Counter(answer.why for answer in every if isinstance(answer, Passed))
+    last = {n: max((answer.number for answer in tried[n]), default=-1) for n in counts}
+    declared = sum(candidates.declared(n, last[n]) for n in counts)
+    return Collection(
+        inputs=tuple(accepted),
+        passed={**{why: reasons[why] for why in REASONS}, DECLARED: declared},
+        reused=sum(answer.number in there for answer in accepted),
+    )
+
+
+class _Candidates:
+    """The samples of a stream by number of arguments, with their places."""
+
+    def __init__(self, samples: Iterator[Sample]) -> None:
+        self._samples = enumerate(samples)
+        self._waiting: dict[int, deque[tuple[int, Sample]]] = defaultdict(deque)
+        self._declared: dict[int, list[int]] = defaultdict(list)
+
+    def next(self, n: int) -> tuple[int, Sample]:
+        """The next sample with n arguments that is not declared volatile, and its place."""
+        while not self._waiting[n]:
+            number, sample = next(self._samples)
+            if sample.volatile:
+                self._declared[sample.input.n_arguments].append(number)
+            else:
+                self._waiting[sample.input.n_arguments].append((number, sample))
+        return self._waiting[n].popleft()
+
+    def declared(self, n: int, last: int) -> int:
+        """How many samples with n arguments before the place `last` are declared volatile."""
+        return sum(number < last for number in self._declared[n])

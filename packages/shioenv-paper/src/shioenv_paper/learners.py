@@ -1,0 +1,255 @@
+"""What random and learned policies write, with and without the grammar's constraint.
+
+These are the four regimes of the paper's first version (UCRT, GCRT, UCPN, GCPN). Actions are
+unconstrained or grammar-constrained; random trajectories or a policy network choose them. Networks
+are trained by sb3-contrib's MaskablePPO.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from shioenv.env.grammar_wrappers import LocalActions, ProductionHistory
+from shioenv.env.rewards import SEES_ALONE, Gate, necessary
+from shioenv.env.vector import EndedEpisode, GrammarVectorEnv
+from shioenv_eval.report.drawing import require_libraries
+from shioenv_eval.report.means import half_interval
+from shioenv_eval.report.tables import Table
+from shioenv_paper.results import Findings, columns, experiment
+from shioenv_paper.setting import ExperimentSetting
+
+NAME = "rl"
+EPISODES = 5000
+"""Executed episodes that each network is trained on."""
+SEEDS = 3
+EVALUATED = 300
+"""Episodes that each policy is judged by."""
+
+ENVS: Final = 32
+"""Inputs that are written side by side."""
+
+USEFUL_ARGUMENTS, USEFUL_SCORE = 3, 0.7
+
+CONSTRAINTS: Final = {"GC": "gcs", "UC": "ucs-universal"}
+RANDOM, LEARNED = "RT", "PN"
+
+Choose: TypeAlias = Callable[[Any, Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyEpisode:
+    """An executed input of a policy."""
+
+    regime: str
+    seed: int
+    number: int
+    reward: float
+    irreducibility: float | None
+    necessary: float
+    n_arguments: int
+    exit_code: int
+    volatile: bool
+    command: str
+    input: str
+
+    @property
+    def useful(self) -> bool:
+        """It succeeds, is not volatile, and has three arguments or more and an R of .7 or more."""
+        return (
+            self.exit_code == 0
+            and not self.volatile
+            and self.n_arguments >= USEFUL_ARGUMENTS
+            and (self.irreducibility or 0.0) >= USEFUL_SCORE
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """What a policy wrote with one seed."""
+
+    regime: str
+    seed: int
+    episodes: tuple[PolicyEpisode, ...]
+    ended: int
+    """Episodes that ended, also those that were refused before anything was executed."""
+
+
+@experiment(NAME)
+def run(
+    setting: ExperimentSetting,
+    *,
+    episodes: int = EPISODES,
+    seeds: int = SEEDS,
+    evaluated: int = EVALUATED,
+) -> Findings:
+    """Trains a network of each constraint with each seed on at least `episodes` executed inputs.
+
+    Each network is judged by at least `evaluated` further episodes, refused ones included, and so
+    are uniformly drawn actions. Each episode is given a command. Errors: those of `experiment`;
+    MissingExtraError without the extra `rl`.
+    """
+    require_libraries("this experiment", "rl", "sb3_contrib", "torch")
+    from shioenv_paper import learner_charts
+    from shioenv_paper.training import train
+
+    played: list[Played] = []
+    training: list[PolicyEpisode] = []
+    began = time.monotonic()
+    for constraint, sampler in CONSTRAINTS.items():
+        for seed in range(setting.seed, setting.seed + seeds):
+            regime = constraint + RANDOM
+            judged = _judged(setting, sampler, uniform(seed), evaluated, seed)
+            played.append(_played(regime, seed, *judged))
+            regime = constraint + LEARNED
+            vector = _vector(setting, sampler, Gate(necessary))
+            known = len(training)
+
+            def told(ended: Sequence[EndedEpisode], regime: str = regime, seed: int = seed) -> int:
+                done = len(training) - known  # noqa: B023 - called before the next round
+                training.extend(_episodes(regime, seed, ended, done))
+                setting.report(f"training {regime}, seed {seed}", done + len(ended), episodes)
+                return done + len(ended)
+
+            choose = train(vector, seed, episodes, told)
+            judged = _judged(setting, sampler, choose, evaluated, seed)
+            played.append(_played(regime, seed, *judged))
+    names = [f.name for f in PolicyEpisode.__dataclass_fields__.values()]
+    everything = [episode for one in played for episode in one.episodes]
+    return Findings(
+        title="What random and learned policies write",
+        data={"training": columns(training, *names), "evaluation": columns(everything, *names)},
+        tables=(table(played, episodes),),
+        chart=learner_charts.curves(training),
+        counts={
+            "inputs trained on": len(training),
+            "inputs judged": len(everything),
+            "episodes a second, all together": round(
+                (len(training) + len(everything)) / (time.monotonic() - began), 2
+            ),
+        },
+        parameters={"episodes": episodes, "seeds": seeds, "evaluated": evaluated},
+        summary={
+            regime: {name: round(_mean(group, of)[0], 4) for name, of in MEASURES.items()}
+            for regime, group in _regimes(played)
+        },
+    )
+
+
+MEASURES: Final[dict[str, Callable[[Played], float]]] = {
+    "R": lambda one: _average(one, lambda e: e.irreducibility or 0.0),
+    "necessary": lambda one: _average(one, lambda e: e.necessary),
+    "arguments": lambda one: _average(one, lambda e: e.n_arguments),
+    "failing": lambda one: _average(one, lambda e: e.exit_code != 0),
+    "unique": lambda one: len({e.input for e in one.episodes}) / max(len(one.episodes), 1),
+    "commands": lambda one: len({e.command for e in one.episodes}),
+    "refused": lambda one: 1 - len(one.episodes) / max(one.ended, 1),
+    "useful": lambda one: sum(e.useful for e in one.episodes) / max(one.ended, 1),
+}
+"""The measures that a policy is judged by, with each seed."""
+
+
+def table(played: Sequence[Played], episodes: int) -> Table:
+    """A row for each regime, with 95% intervals over seeds."""
+    rows = [
+        (regime, str(len(group)), *(_shown(*_mean(group, of)) for of in MEASURES.values()))
+        for regime, group in _regimes(played)
+    ]
+    note = (
+        "Mean (95% interval of the mean over seeds, where there are several). R: irreducibility, 0 "
+        "where undefined. Necessary: arguments whose omission alone changes the behavior, over "
+        "12. Unique: of the executed inputs. Refused: episodes that ended without an execution. "
+        "Useful: of all episodes, exit code 0, steady, three arguments or more, R of .7 or more. "
+        f"Networks were trained on {episodes} inputs each; every episode is given a command."
+    )
+    return Table("Regimes", note, ("regime", "seeds", *MEASURES), rows)
+
+
+def uniform(seed: int) -> Choose:
+    """A policy that takes any permitted action, all equally likely."""
+    random = np.random.default_rng(seed)
+    return lambda _, masks: [random.choice(np.flatnonzero(mask)) for mask in masks]
+
+
+def _vector(
+    setting: ExperimentSetting, sampler: str, rewards: Callable[..., float]
+) -> GrammarVectorEnv:
+    return GrammarVectorEnv(
+        ENVS,
+        setting.system_name,
+        sampler=sampler,
+        command="uniform",
+        rewards=rewards,
+        defer=True,
+        wrap=[LocalActions, ProductionHistory],
+        record=False,
+        budget=SEES_ALONE,
+        noise_runs=2,
+        wall_seconds=0.5,
+    )
+
+
+def _judged(
+    setting: ExperimentSetting, sampler: str, choose: Choose, episodes: int, seed: int
+) -> tuple[list[EndedEpisode], int]:
+    """The executed ones of at least `episodes` episodes, and how many episodes ended."""
+    vector = _vector(setting, sampler, necessary)
+    try:
+        observations, _ = vector.reset(seed=1_000_000 + seed)
+        ended = 0
+        while ended < episodes:
+            actions = np.array(choose(observations, vector.action_masks()))
+            observations, _, terminated, _, _ = vector.step(actions)
+            ended += int(terminated.sum())
+        return vector.collect()[1], ended
+    finally:
+        vector.close()
+
+
+def _played(regime: str, seed: int, ended: Sequence[EndedEpisode], count: int) -> Played:
+    return Played(regime, seed, tuple(_episodes(regime, seed, ended, 0)), count)
+
+
+def _episodes(
+    regime: str, seed: int, ended: Sequence[EndedEpisode], done: int
+) -> Iterator[PolicyEpisode]:
+    for number, one in enumerate(ended, done + 1):
+        scored = one.scored
+        yield PolicyEpisode(
+            regime=regime,
+            seed=seed,
+            number=number,
+            reward=one.reward,
+            irreducibility=scored.score.irreducibility,
+            necessary=scored.reward(necessary),
+            n_arguments=scored.score.n_arguments,
+            exit_code=scored.behavior.exit_code,
+            volatile=scored.volatile,
+            command=scored.session.rows[0].segments[0].command,
+            input=scored.session.text,
+        )
+
+
+def _regimes(played: Sequence[Played]) -> Iterator[tuple[str, list[Played]]]:
+    for regime in dict.fromkeys(one.regime for one in played):
+        yield regime, [one for one in played if one.regime == regime]
+
+
+def _average(one: Played, of: Callable[[PolicyEpisode], float]) -> float:
+    return sum(of(episode) for episode in one.episodes) / max(len(one.episodes), 1)
+
+
+def _mean(group: Sequence[Played], of: Callable[[Played], float]) -> tuple[float, float | None]:
+    """The mean over seeds, and half of its 95% interval; None for one seed."""
+    values = [of(one) for one in group]
+    return sum(values) / len(values), half_interval(values)
+
+
+def _shown(mean: float, half: float | None) -> str:
+    digits = 1 if mean >= 2 else 3
+    text = f"{mean:.{digits}f}"
+    return text if half is None else f"{text} (± {half:.{digits}f})"

@@ -1,0 +1,126 @@
+"""Scores grouped by sampler, number of arguments, and whether the input succeeds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from operator import attrgetter, itemgetter
+from typing import TypeAlias
+
+from shioenv_eval.report.means import MeanDifference, Moments
+from shioenv_eval.report.tables import Key, grouped
+from shioenv_paper.reference import evenly
+from shioenv_paper.scores import NAMES, ScoredRecord, ones, values
+
+FEW = 20
+"""The mean of fewer inputs is not worth a point in the picture. From this number on, a normal
+interval is one of 95% (of 93 to 95%, simulated with the exact scores of the first experiment)."""
+
+FEW_OF_A_COMMAND = 5
+"""Inputs of one command and length from which on their mean is compared with another sampler's."""
+
+RESCORED = 100
+"""Inputs of each sampler and length, at most, that the reference implementation's rules score."""
+
+Condition: TypeAlias = Callable[[ScoredRecord], bool]
+
+GROUPS: Mapping[str, Condition] = {
+    "all inputs": lambda score: True,
+    "inputs that succeed (exit 0)": lambda score: score.exit_code == 0,
+    "inputs that fail (other exits)": lambda score: score.exit_code != 0,
+}
+"""Samplers write different shares of inputs that fail, and other arguments matter in these."""
+
+
+@dataclass(frozen=True, slots=True)
+class LengthCell:
+    """The scores of one sampler's inputs of one length, in one of `GROUPS`."""
+
+    sampler: str
+    n: int
+    group: str
+    moments: Moments
+    ones: int
+    """How many of the scores are exactly 1."""
+
+
+def to_rescore(scores: Sequence[ScoredRecord]) -> list[ScoredRecord]:
+    """The records to be scored by other rules as well.
+
+    They are `RESCORED` at most of each number of arguments, chosen by `evenly`.
+    """
+    groups = grouped(scores, attrgetter("n_arguments"))
+    return [score for group in groups.values() for score in evenly(group, RESCORED)]
+
+
+def cells_of(scores: Sequence[ScoredRecord]) -> list[LengthCell]:
+    """Every cell that has a score, samplers and lengths in order."""
+    places = grouped(scores, attrgetter("sampler", "n_arguments"))
+    return [
+        LengthCell(name, n, group, Moments.of(numbers), ones(numbers))
+        for sampler, name in NAMES.items()
+        for n in sorted(n for of, n in places if of == sampler)
+        for group, holds in GROUPS.items()
+        if (numbers := values(places[sampler, n], holds))
+    ]
+
+
+def by_place(cells: Sequence[LengthCell], group: str) -> dict[tuple[str, int], LengthCell]:
+    """The cells of one group by sampler and number of arguments."""
+    return {(cell.sampler, cell.n): cell for cell in cells if cell.group == group}
+
+
+def gains_of(scores: Sequence[ScoredRecord], holds: Condition) -> dict[int, MeanDifference]:
+    """By length: how much higher GCS's mean is than UCS's, where both have `FEW` inputs or more."""
+    pairs = _pairs(scores, holds, attrgetter("n_arguments"))
+    return {
+        n: MeanDifference.of(gcs, ucs)
+        for n, (gcs, ucs) in sorted(pairs.items())
+        if _least((gcs, ucs)) >= FEW
+    }
+
+
+def gains_by_command(scores: Sequence[ScoredRecord], holds: Condition) -> dict[int, MeanDifference]:
+    """As `gains_of`, but between inputs of the same command.
+
+    A gain is the mean of the commands' differences, weighted by their numbers of UCS inputs. A
+    command counts where both samplers have at least `FEW_OF_A_COMMAND` inputs of it. A length has
+    a gain where both have at least `FEW` inputs of such commands.
+
+    The reason: samplers do not write the same commands equally often, nor do these succeed equally
+    often.
+    """
+    pairs = sorted(_pairs(scores, holds, attrgetter("n_arguments", "command")).items())
+    several = ((n, pair) for (n, _), pair in pairs if _least(pair) >= FEW_OF_A_COMMAND)
+    gains = {}
+    for n, commands in grouped(several, itemgetter(0)).items():
+        total = sum(ucs.count for _, (_, ucs) in commands)
+        if min(total, sum(gcs.count for _, (gcs, _) in commands)) >= FEW:
+            weighed = [(pair[1].count / total, MeanDifference.of(*pair)) for _, pair in commands]
+            gains[n] = MeanDifference(
+                math.fsum(weight * gain.value for weight, gain in weighed),
+                math.sqrt(math.fsum((weight * gain.error) ** 2 for weight, gain in weighed)),
+            )
+    return gains
+
+
+def _least(pair: tuple[Moments, Moments]) -> int:
+    return min(moments.count for moments in pair)
+
+
+def _pairs(
+    scores: Sequence[ScoredRecord], holds: Condition, key: Callable[[ScoredRecord], Key]
+) -> dict[Key, tuple[Moments, Moments]]:
+    """The scores of GCS and of UCS by group; groups where one has none are left out."""
+    pairs = {}
+    for place, group in grouped(filter(holds, scores), key).items():
+        gcs, ucs = (Moments.of(values(scores_of(group, sampler, 0))) for sampler in ("gcs", "ucs"))
+        if gcs.count and ucs.count:
+            pairs[place] = gcs, ucs
+    return pairs
+
+
+def scores_of(scores: Sequence[ScoredRecord], sampler: str, least: int) -> list[ScoredRecord]:
+    """A sampler's scores of inputs with at least `least` arguments."""
+    return [s for s in scores if s.sampler == sampler and s.n_arguments >= least]

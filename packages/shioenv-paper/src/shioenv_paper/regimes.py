@@ -1,0 +1,581 @@
+"""What models of each of the paper's five regimes answer right, by how many inputs they are of.
+
+Section 5 of the paper, with a memory of executed inputs beside its sequence models. Two regimes of
+ours stand beside the five. All regimes are asked for equally many inputs. Those that are chosen by
+a score are drawn from one pool of GCS.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import msgspec
+import numpy as np
+
+from shioenv.dataset.generate import enlarged
+from shioenv.dataset.manifest import finished_manifest
+from shioenv.dataset.read import read_records
+from shioenv.domain.record import Record
+from shioenv.errors import DatasetMismatchError, UsageError
+from shioenv.irreducibility.scoring import THE_PAPERS, UNSCORED, Scoring
+from shioenv.synthesis.drawing import Drawing
+from shioenv_eval.evaluate import PLAN as EVALUATED
+from shioenv_eval.evaluate import answers_beneath, evaluate, read_evaluation
+from shioenv_eval.report.drawing import require_libraries
+from shioenv_eval.report.tables import Table
+from shioenv_eval.results import JudgedPredictor
+from shioenv_eval.statistics import Resampled
+from shioenv_eval.suite import Suite, read_suite
+from shioenv_model.files import CARD, read_card, write_card
+from shioenv_model.memory.index import Index
+from shioenv_model.training.examples import Examples
+from shioenv_model.training.material import described, world_in
+from shioenv_model.training.memory import learn, write_memory
+from shioenv_paper.results import Findings, agree, columns, compare, experiment
+from shioenv_paper.scores import made
+from shioenv_paper.setting import ExperimentSetting
+from shioenv_paper.training_sets import COMPOSITES
+
+if TYPE_CHECKING:
+    from shioenv_model.training.sequence import TrainingPlan
+
+NAME = "regimes"
+MEMORY, SEQ2SEQ = "memory", "seq2seq"
+ELSEWHERE = "elsewhere"
+"""The device of models that another machine trains and asks.
+
+Their examples are made here. Their answers are judged once they are here.
+"""
+
+ASKED = "asked.json"
+"""The file in a sequence model's run that says how the model was to be trained."""
+
+SIZES = (10_000, 30_000)
+QUESTIONS = 2000
+HALF = 0.5
+MISTAKES = 0.1
+"""Share of the inputs of `people` that have a mistake, as in the default model."""
+
+STEPS = ("single", "multi")
+PARTS = (": EM", ", with exit", ", masked", ", new texts")
+
+
+def _high(score: float | None) -> bool:
+    return score is not None and score >= HALF
+
+
+def _low(score: float | None) -> bool:
+    return score is not None and score <= HALF
+
+
+REGIMES: Mapping[str, tuple[str, Callable[[Record], bool]]] = {
+    "ucs": ("ucs", lambda record: True),
+    "gcs": ("gcs", lambda record: True),
+    "gcs-high": ("gcs", lambda record: _high(record.irreducibility)),
+    "gcs-low": ("gcs", lambda record: _low(record.irreducibility)),
+    "gcs-necessary": ("gcs", lambda record: _high(record.necessary)),
+    "nl2cmd": ("nl2cmd", lambda record: True),
+    "people": ("people", lambda record: True),
+}
+"""By regime: a pool, and which of its records are in.
+
+Five are the paper's. Ours are `gcs-necessary`, GCS chosen by the share of arguments that are
+necessary, and `people`, inputs drawn by what people use."""
+
+PAIRS = (
+    ("gcs-high", "gcs"),
+    ("gcs-high", "gcs-low"),
+    ("gcs-necessary", "gcs-high"),
+    ("gcs", "ucs"),
+    ("gcs", "nl2cmd"),
+    ("people", "gcs"),
+    ("people", "gcs-high"),
+)
+"""Regimes that are compared input by input. Does a high score help? Does another score select
+better? Do grammars help?"""
+
+LIKE = 0.95
+"""Two models are not compared where one has fewer than this share of the other's records (ours)."""
+
+POOLS = ("ucs", "gcs", "nl2cmd", "people")
+"""The pools that regimes are drawn from. Nobody can generate `nl2cmd`: it is given, or left out."""
+
+
+Choose: TypeAlias = Callable[[], frozenset[int]]
+"""Gives the places of a model's records in their pool; the first call looks for them."""
+
+
+@dataclass(frozen=True, slots=True)
+class RegimeTraining:
+    """How a sequence model of each regime, size and seed is trained, from scratch."""
+
+    plan: TrainingPlan
+    """The plan's own seed is not used: a model's seed is that of its records."""
+    minutes: float
+    """Minutes of training of each model, at most."""
+    device: str = "cpu"
+    """`cpu`, `cuda` or `ELSEWHERE`."""
+
+
+@dataclass(frozen=True, slots=True)
+class RegimeRow:
+    """What one model answered right of the single or the multi inputs of one suite.
+
+    Shares are 0 to 1.
+    """
+
+    model: str
+    """`memory`, or `seq2seq` and the size of the network."""
+    regime: str
+    size: int
+    """Records that were asked for."""
+    records: int
+    """Different records that the model is of: the pool may hold fewer than `size`."""
+    seed: int
+    suite: str
+    steps: str
+    inputs: int
+    em: float
+    em_low: float
+    em_high: float
+    em_exit: float
+    """EM where the exit code has to be right, too."""
+    em_masked: float
+    em_new: float | None
+    """EM of the inputs that are not among the records; None where there are none.
+
+    Such an input has its text in no record of its start directory."""
+    new: int
+    """How many inputs are not among the records."""
+    exit_code: float
+
+
+@experiment(NAME)
+def run(
+    setting: ExperimentSetting,
+    *,
+    suites: Sequence[Path],
+    pools: Mapping[str, Path],
+    sizes: Sequence[int] = SIZES,
+    seeds: int = 1,
+    questions: int = QUESTIONS,
+    scoring: Scoring = THE_PAPERS,
+    training: RegimeTraining | None = None,
+) -> Findings:
+    """Makes a memory of each regime, size and seed, and asks it all suites.
+
+    With `training`, a sequence model of the same records is made and asked as well. `pools` are
+    datasets to draw from, by the names of `POOLS`. Pools that are not given are generated, but for
+    `nl2cmd`. `gcs` is generated until both halves of its scores are as many as the largest size.
+
+    A model or an answer that is there is not made again. Errors: those of `experiment`, `made`,
+    reading and evaluation. DatasetMismatchError for a pool of another system than a suite's, and
+    where a memory that is there has another pool or other `questions`. DatasetMismatchError where
+    a sequence model that is there has another plan, other minutes or other examples.
+    MissingExtraError without the extra `train`. UsageError for two suites of one name.
+    """
+    names = [path.stem for path in suites]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise UsageError(
+            f"two suites are called {', '.join(twice)}, and the tables name suites by their files",
+            hint="copy one of them to a file of another name",
+        )
+    needed = ("sklearn", "torch", "transformers") if training else ("sklearn",)
+    for library in needed:
+        require_libraries("this experiment", "train", library)
+    from shioenv_paper import regime_charts
+
+    asked = [read_suite(path) for path in suites]
+    drawn = {"ucs": _ucs, "gcs": _gcs, "people": _people}
+    found = dict(pools)
+    for name, make in drawn.items():
+        if name not in found:
+            found[name] = make(setting, max(sizes), scoring)
+    for path in found.values():
+        _check(path, asked)
+    rights: dict[RegimeRow, list[bool]] = {}
+    for regime, (pool, holds) in REGIMES.items():
+        if pool not in found:
+            continue
+        for seed in range(setting.seed, setting.seed + seeds):
+            for size in sizes:
+                choose = cache(partial(_chosen, setting, found[pool], holds, size, seed))
+                memory = _memory(setting, found[pool], regime, choose, size, seed, questions)
+                asks = f"default:{memory}"
+                models = [_Model(MEMORY, asks, memory, memory, regime, size, seed)]
+                if training is not None:
+                    written = _written(setting, found[pool], choose, memory, training, seed)
+                    name = f"{SEQ2SEQ} {training.plan.size}"
+                    predictor = f"{SEQ2SEQ}:{written / 'model'}"
+                    awaited = training.device == ELSEWHERE
+                    models.append(
+                        _Model(name, predictor, written, memory, regime, size, seed, awaited)
+                    )
+                for model in models:
+                    for path, suite in zip(suites, asked, strict=True):
+                        if not model.awaited or model.was_asked(suite):
+                            rights.update(_rows(setting, model, path, suite))
+    rows = list(rights)
+    return Findings(
+        title="What models of each regime answer right",
+        data={"rows": columns(rows, *RegimeRow.__dataclass_fields__)},
+        tables=[
+            *(_table(rows, name) for name in dict.fromkeys(row.suite for row in rows)),
+            _differences(rights),
+        ],
+        chart=regime_charts.curves(rows),
+        counts={name: finished_manifest(path).records for name, path in found.items()},
+        parameters={
+            "sizes": list(sizes),
+            "seeds": seeds,
+            "questions": questions,
+            "training": training
+            and {
+                "device": training.device,
+                "minutes": training.minutes,
+                **msgspec.to_builtins(training.plan),
+            },
+            "suites": {suite.head.name: suite.head.digest for suite in asked},
+            "pools": {name: _origin(path) for name, path in found.items()},
+        },
+        summary={
+            f"{row.model} {row.regime} {row.size} {row.suite} {row.steps}": row.em for row in rows
+        },
+    )
+
+
+def _ucs(setting: ExperimentSetting, count: int, scoring: Scoring) -> Path:
+    drawing = Drawing(sampler="ucs", policy="paper", composite_share=COMPOSITES)
+    return made(setting, "ucs-unscored", count, drawing, UNSCORED).directory
+
+
+def _people(setting: ExperimentSetting, count: int, scoring: Scoring) -> Path:
+    drawing = Drawing(policy="people", composite_share=COMPOSITES, mistakes=MISTAKES)
+    return made(setting, "people-unscored", count, drawing, UNSCORED).directory
+
+
+def _gcs(setting: ExperimentSetting, count: int, scoring: Scoring) -> Path:
+    """A scored pool with `count` records of each half of the scores.
+
+    It is the same dataset as that of `training-sets`, which is used where it is there.
+    """
+    drawing = Drawing(sampler="gcs", policy="paper", composite_share=COMPOSITES)
+    wanted = 2 * count
+    while True:
+        dataset = made(setting, "gcs", wanted, drawing, scoring)
+        scores = [one.irreducibility for one in dataset.scores]
+        fewest = min(sum(map(_high, scores)), sum(map(_low, scores)))
+        if fewest >= count:
+            return dataset.directory
+        wanted = enlarged(wanted, fewest, count)
+
+
+def _check(pool: Path, suites: Sequence[Suite]) -> None:
+    digest = finished_manifest(pool).plan.system_digest
+    others = [
+        f"{suite.head.name} is of {suite.head.system_digest[:12]}, {pool} of {digest[:12]}"
+        for suite in suites
+        if suite.head.system_digest != digest
+    ]
+    if others:
+        raise DatasetMismatchError(str(pool), others)
+
+
+def _origin(pool: Path) -> dict[str, Any]:
+    """What decides the records of a pool; two lists of inputs differ in their digest alone."""
+    manifest = finished_manifest(pool)
+    drawing = manifest.plan.drawing
+    return {
+        "sampler": drawing.sampler,
+        "policy": drawing.policy,
+        "seed": drawing.seed,
+        "records": manifest.records,
+        "inputs": _digest_of([shard.inputs_sha256 for shard in manifest.shards]),
+        "system digest": manifest.plan.system_digest,
+        "version": manifest.plan.version,
+    }
+
+
+def _digest_of(values: Sequence[str]) -> str:
+    return hashlib.sha256("".join(values).encode()).hexdigest()
+
+
+def _memory(
+    setting: ExperimentSetting,
+    pool: Path,
+    regime: str,
+    choose: Choose,
+    size: int,
+    seed: int,
+    questions: int,
+) -> Path:
+    """The directory of a memory that holds the records of a pool which `choose` gives."""
+    directory = setting.data / NAME / f"{regime}-{size}-{seed}"
+    directory.mkdir(parents=True, exist_ok=True)
+    plan = {"pool": _origin(pool), "regime": regime, "size": size, "seed": seed}
+    agree(directory / "plan.json", {**plan, "questions": questions})
+    if (directory / CARD).exists():
+        return directory
+
+    def told(what: str, done: int, total: int) -> None:
+        setting.report(f"{what} of {regime}, {size:,}", done, total)
+
+    chosen = choose()
+    records = (record for place, record in enumerate(read_records(pool)) if place in chosen)
+    write_memory(directory, _counted(records, told, len(chosen)), world_in(pool)[1])
+    figures = learn(directory, questions, seed, told)
+    manifest = finished_manifest(pool)
+    write_card(
+        directory,
+        {
+            "name": f"{regime}-{size}-{seed}",
+            "kind": "memory",
+            "system": manifest.plan.system,
+            "system_digest": manifest.plan.system_digest,
+            "records": len(chosen),
+            "learned": figures,
+        },
+    )
+    return directory
+
+
+def _chosen(
+    setting: ExperimentSetting, pool: Path, holds: Callable[[Record], bool], size: int, seed: int
+) -> frozenset[int]:
+    """The places in a pool of `size` records that `holds` is true of, drawn by the seed.
+
+    Records with a history are left out. They are fewer where the pool has no more. The records of
+    a smaller size are among those of a larger one.
+    """
+    total = finished_manifest(pool).records
+    able = [
+        place
+        for place, record in enumerate(_counted(read_records(pool), setting.report, total))
+        if not record.history and holds(record)
+    ]
+    return frozenset(np.random.default_rng(seed).permutation(able)[:size].tolist())
+
+
+def _written(
+    setting: ExperimentSetting,
+    pool: Path,
+    choose: Choose,
+    memory: Path,
+    training: RegimeTraining,
+    seed: int,
+) -> Path:
+    """The directory of a sequence model's run, of the same records as `memory` and beneath it."""
+    plan = msgspec.structs.replace(training.plan, seed=seed)
+    run = memory / f"{SEQ2SEQ}-{plan.size}"
+    examples = memory / "examples"
+    trains_here = training.device != ELSEWHERE
+    agree_on_training(run, msgspec.to_builtins(plan), training.minutes if trains_here else None)
+
+    def told(what: str, done: int, total: int) -> None:
+        setting.report(f"{what} of {memory.name}", done, total)
+
+    from shioenv_model.training.preparing import Shape, prepare
+    from shioenv_model.training.sequence import train
+
+    shape = Shape()
+    if not examples.exists():
+        making = memory / "examples.new"
+        shutil.rmtree(making, ignore_errors=True)
+        prepare([pool], making, shape, chosen=choose(), report=told)
+        making.rename(examples)
+    facts = Examples(examples).facts
+    made_of = {"shape": msgspec.to_builtins(shape), "material": [described(pool)]}
+    compare(examples / "examples.json", facts, made_of)
+    if trains_here and not (run / "model" / CARD).exists():
+        train(
+            run, Examples(examples), plan,
+            device=training.device, minutes=training.minutes, report=told,
+        )  # fmt: skip
+    return run
+
+
+def agree_on_training(run: Path, plan: Mapping[str, Any], minutes: float | None) -> None:
+    """Compare the plan of a sequence model with what was trained in its run's directory.
+
+    `plan` holds the fields of a `TrainingPlan`. `minutes` are those of `RegimeTraining`. They are
+    kept in the directory, which is created. None: another machine trains. Errors:
+    DatasetMismatchError for another plan or other minutes.
+    """
+    trained = run / "model"
+    if (trained / CARD).exists():
+        compare(trained / CARD, read_card(trained).get("plan"), plan)
+    if minutes is not None:
+        run.mkdir(parents=True, exist_ok=True)
+        agree(run / ASKED, {"plan": plan, "minutes": minutes})
+
+
+def _counted(
+    records: Iterator[Record], report: Callable[[str, int, int], None], total: int
+) -> Iterator[Record]:
+    for done, record in enumerate(records, 1):
+        yield record
+        report("records", done, total)
+
+
+@dataclass(frozen=True, slots=True)
+class _Model:
+    """A model that is there."""
+
+    name: str
+    predictor: str
+    directory: Path
+    """Where its answers are kept."""
+    memory: Path
+    """Directory of the memory of the same records, whose index says which are new."""
+    regime: str
+    size: int
+    seed: int
+    awaited: bool = False
+    """Whether another machine asks it."""
+
+    def was_asked(self, suite: Suite) -> bool:
+        """Whether all its answers to a suite are there."""
+        return (answers_beneath(self.directory, suite) / EVALUATED).exists()
+
+
+def _rows(
+    setting: ExperimentSetting, model: _Model, path: Path, suite: Suite
+) -> Iterator[tuple[RegimeRow, list[bool]]]:
+    """What a model behind the composition answers right of a suite, and for which inputs."""
+    answers = answers_beneath(model.directory, suite)
+    evaluation = (
+        read_evaluation(answers, suite)
+        if model.awaited
+        else evaluate(
+            suite,
+            [model.predictor],
+            answers,
+            workers=setting.executor.workers,
+            report=lambda _, done, total, __: setting.report(
+                f"answers of {model.name}, {model.regime}, {model.size:,}, {path.stem}", done, total
+            ),
+        )
+    )
+    (judged,) = evaluation.predictors
+    figures = next(iter(evaluation.document["predictors"].values()))
+    index = Index(model.memory)
+    for steps in STEPS:
+        group = figures[steps]
+        if not group["n"]:
+            continue
+        new = _new(index, suite, judged, steps)
+        em, low, high = group["em"]
+        right = [
+            bool(marks.em)
+            for case, marks in zip(suite.cases, judged.marks, strict=True)
+            if case.question.steps == steps
+        ]
+        row = RegimeRow(
+            model=model.name,
+            regime=model.regime,
+            size=model.size,
+            records=len(index),
+            seed=model.seed,
+            suite=path.stem,
+            steps=steps,
+            inputs=group["n"],
+            em=em,
+            em_low=low,
+            em_high=high,
+            em_exit=group["em_exit"][0],
+            em_masked=group["em_masked"][0],
+            em_new=round(sum(new) / len(new), 4) if new else None,
+            new=len(new),
+            exit_code=group["exit_code"][0],
+        )
+        yield row, right
+
+
+def _new(index: Index, suite: Suite, judged: JudgedPredictor, steps: str) -> list[bool]:
+    """Of each input that the memory does not hold: whether it was answered right."""
+    return [
+        bool(marks.em)
+        for case, marks in zip(suite.cases, judged.marks, strict=True)
+        if case.question.steps == steps
+        and not index.exact(case.state(suite.head.start).cwd, case.question.input.strip())
+    ]
+
+
+def _table(rows: Sequence[RegimeRow], suite: str) -> Table:
+    """One row for each model, with single and multi inputs side by side."""
+    lines = []
+    chosen = [row for row in rows if row.suite == suite]
+    groups: dict[tuple[str, str, int, int], dict[str, RegimeRow]] = {}
+    for row in chosen:
+        groups.setdefault((row.model, row.regime, row.size, row.seed), {})[row.steps] = row
+    for (model, regime, _, seed), own in groups.items():
+        cells = [cell for steps in STEPS for cell in _cells(own.get(steps))]
+        lines.append((model, regime, f"{next(iter(own.values())).records:,}", str(seed), *cells))
+    names = [f"{steps}{what}" for steps in STEPS for what in PARTS]
+    return Table(
+        f"Asked {suite}",
+        "EM: output and the whole patch, as in the paper, with 95% intervals by resampling inputs. "
+        "*With exit*: the exit code as well. *Masked*: EM but for what varies between runs. *New "
+        "texts*: EM of the inputs that are not among its records, and how many these are. A model "
+        "of fewer records than its size is of all that the pool holds, each text once.",
+        ("model", "regime", "records", "seed", *names),
+        lines,
+    )
+
+
+def _differences(rights: Mapping[RegimeRow, Sequence[bool]]) -> Table:
+    """What one regime's EM is above another's of as many records: inputs paired, draws averaged."""
+    groups: dict[tuple[str, int, str], dict[tuple[str, str], list[RegimeRow]]] = {}
+    for row in rights:
+        of_regime = groups.setdefault((row.model, row.size, row.suite), {})
+        of_regime.setdefault((row.regime, row.steps), []).append(row)
+    lines = []
+    for (model, size, suite), found in groups.items():
+        for one, other in PAIRS:
+            cells = [
+                _less(found.get((one, steps), []), found.get((other, steps), []), rights)
+                for steps in STEPS
+            ]
+            if any(cells):
+                said = [cell or "-" for cell in cells]
+                lines.append((suite, model, f"{size:,}", f"{one} - {other}", *said))
+    return Table(
+        "One regime less another",
+        "EM, inputs paired and draws averaged, with 95% intervals by resampling inputs; compared "
+        "are models of as many records.",
+        ("asked", "model", "size", "regimes", *STEPS),
+        lines,
+    )
+
+
+def _less(
+    ours: list[RegimeRow], theirs: list[RegimeRow], rights: Mapping[RegimeRow, Sequence[bool]]
+) -> str:
+    """The difference of two regimes' means with its 95% interval.
+
+    Empty where one regime is missing, or has too few records (`LIKE`).
+    """
+    if not ours or not theirs:
+        return ""
+    few, many = sorted(np.mean([row.records for row in rows]) for rows in (ours, theirs))
+    if few < LIKE * many:
+        return ""
+    means = [np.mean([rights[row] for row in rows], axis=0).tolist() for rows in (ours, theirs)]
+    resampled = Resampled(len(means[0]))
+    one, other = map(resampled.drawn, means)
+    value, low, high = one.less(other)
+    return f"{value:+.3f} [{low:+.3f}, {high:+.3f}]"
+
+
+def _cells(row: RegimeRow | None) -> tuple[str, ...]:
+    if row is None:
+        return ("-",) * len(PARTS)
+    new = "-" if row.em_new is None else f"{row.em_new:.3f} ({row.new})"
+    em = f"{row.em:.3f} [{row.em_low:.3f}, {row.em_high:.3f}]"
+    return em, f"{row.em_exit:.3f}", f"{row.em_masked:.3f}", new

@@ -1,0 +1,235 @@
+"""The same inputs run again and again, and why some of them do something else.
+
+    pass 1  a sandbox of this process, inputs in the order in which they were drawn
+    pass 2  another sandbox of this process
+    pass 3  a sandbox of a new process
+    pass 4  sandboxes of two processes at once, on processors that are busy with something else
+    pass 5  a new process again, in another minute than the first pass
+
+Every pass but the first has an order of its own. Passes after the fifth are like the third.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import TypeAlias
+
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.runner import Executing, Runner, State
+from shioenv.execution.job import Executor
+from shioenv.execution.local import LocalExecutor, SerialExecutor
+from shioenv.grammar.library import shipped_headers
+from shioenv.irreducibility.scoring import Scoring
+from shioenv.recording.session import SessionRecorder
+from shioenv.synthesis.traces import Sample
+from shioenv_paper.setting import ExperimentSetting, answers
+
+
+@cache
+def show_present() -> frozenset[str]:
+    """Commands that print the present: the time, or the state of the machine."""
+    headers = shipped_headers().items()
+    return frozenset(name for name, one in headers if one.clock or one.traits.shows)
+
+
+_MONTH = rb"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*"
+_DAY = rb"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
+_CLOCK = re.compile(
+    rb"(?:" + _DAY + rb",? +)?(?:"
+    rb"\d{4}-\d\d-\d\d|" + _MONTH + rb" +\d\d?|\d\d? " + _MONTH + rb"|\d\d?/" + _MONTH + rb"/\d{4}"
+    rb"|\d\d/\d\d/\d\d(?:\d\d)?|(?<!\d)20\d{6}(?!\d))"
+    rb"|\d{1,2}:\d\d(?::\d\d(?:\.\d+)?)?(?: [AP]M)?"
+    rb"|(?<!\d)1[5-9]\d{8}(?:\.\d+)?(?!\d)"
+)
+"""Dates, times of day, and seconds since 1970."""
+
+Pass: TypeAlias = Iterator[tuple[int, Behavior]]
+"""Pairs of an input's number and its behavior, as behaviors are seen."""
+
+
+def executor_of(number: int) -> Executor:
+    """The executor of the pass with this number."""
+    return SerialExecutor() if number <= 2 else LocalExecutor(2 if number == 4 else 1)
+
+
+def passes(
+    setting: ExperimentSetting,
+    samples: Sequence[Sample],
+    numbers: Iterable[int],
+    executors: Callable[[int], Executor] = executor_of,
+) -> Iterator[tuple[int, Pass]]:
+    """The passes with these numbers; each is to be read to its end before the next one.
+
+    The fifth pass begins in another minute than the first of `numbers`. Errors: those of the
+    executors.
+    """
+    minute = time.time() // 60
+    for number in numbers:
+        order = list(enumerate(samples))
+        if number > 1:
+            order = random.Random(f"{setting.seed} {number}").sample(order, len(order))
+        if number == 5 and time.time() // 60 == minute:
+            time.sleep(60 - time.time() % 60)
+        yield number, _pass(number, order, setting, executors(number))
+
+
+def _pass(
+    number: int, order: Sequence[tuple[int, Sample]], setting: ExperimentSetting, executor: Executor
+) -> Pass:
+    job = setting.job(_behavior)
+    # places in this order are ascending; the inputs' own numbers are not
+    tasks = ((place, sample) for place, (_, sample) in enumerate(order))
+    with busy() if number == 4 else nullcontext():
+        for place, behavior in answers(
+            executor, job, tasks, lambda done: setting.report(f"pass {number}", done, len(order))
+        ):
+            yield order[place][0], behavior
+
+
+def _behavior(runner: Runner, task: tuple[int, Sample]) -> Behavior:
+    _, sample = task
+    text, state = sample.input.text, State(cwd=sample.cwd)
+    behavior = runner.run(text, state)
+    if behavior.timed_out:  # as for a record: once more, and the second run counts
+        behavior = runner.run(text, state)
+    return behavior
+
+
+_SPIN = "import os\nwhile os.getppid() == {}: sum(range(100_000))"
+
+
+@contextmanager
+def busy() -> Iterator[None]:
+    """Keeps every processor busy with something else while the context lasts."""
+    spin = [sys.executable, "-c", _SPIN.format(os.getpid())]
+    processes = [subprocess.Popen(spin, start_new_session=True) for _ in os.sched_getaffinity(0)]
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+# ---- what differs, and why ----
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why an input may do something else another time."""
+
+    mark: str
+    """`declared` by a grammar, `noticed` when the input is recorded, `none`, or "" in `NO_CAUSE`.
+
+    With `none` nobody who reads the input's record is warned."""
+    text: str
+
+
+NO_CAUSE = Cause("", "")
+"""The cause where there is nothing to explain."""
+
+
+def commands_of(sample: Sample) -> tuple[str, ...]:
+    """The names of the grammars of a sample's commands, in order."""
+    return tuple(part.grammar for part in sample.trace)
+
+
+def masked(behavior: Behavior) -> Behavior:
+    """The behavior with every clock in its output replaced, and each run of blanks made one."""
+    output = re.sub(rb"[ \t]+", b" ", _CLOCK.sub(b"CLOCK", behavior.output))
+    return replace(behavior, output=output)
+
+
+def volatile_commands() -> Mapping[str, str]:
+    """Commands whose grammars declare all their inputs volatile, and the reasons."""
+    headers = shipped_headers().items()
+    return {name: header.volatile_reason for name, header in headers if header.volatile}
+
+
+def marked(sample: Sample, volatile: Container[str]) -> list[str]:
+    """A sample's commands that are volatile by an option or operand, or are among `volatile`."""
+    return [part.grammar for part in sample.trace if part.volatile or part.grammar in volatile]
+
+
+def shows_clock(sample: Sample, volatile: Container[str]) -> bool:
+    """Whether a command of a sample prints the present, and no other command is volatile.
+
+    The present is the clock, the load, or how long the system is up. `volatile` are the grammars
+    all of whose inputs are volatile.
+    """
+    present = show_present()
+    shows = not present.isdisjoint(commands_of(sample))
+    return shows and present.issuperset(marked(sample, volatile))
+
+
+def cause_of(runner: Executing, task: tuple[int, Sample], *, volatile: Mapping[str, str]) -> Cause:
+    """Why a sample did something else; `volatile` is what `volatile_commands` gives.
+
+    The sample is recorded once more where no grammar declares it volatile.
+    """
+    _, sample = task
+    commands = commands_of(sample)
+    declared = [name for name in commands if name in volatile]
+    if declared:
+        return Cause("declared", f"{declared[0]}: {volatile[declared[0]]}")
+    if sample.volatile:
+        return Cause("declared", f"an option or operand of {' or '.join(commands)}")
+    # budget 1: all runs of the whole input, hardly any of sub-inputs
+    recorder = SessionRecorder(scoring=Scoring(budget=1))
+    if recorder.record(sample.session, runner, random.Random(0)).behavior.volatile:
+        return Cause("noticed", "dates or differences seen when it is recorded")
+    return Cause("none", "no cause is stated")
+
+
+REASONS = ("time of day", "declared volatile", "noticed when recorded", "not explained")
+"""Why inputs differ. Of several reasons the first counts; the last one counts before all others."""
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatVerdict:
+    """An input, and what the passes said of it."""
+
+    number: int
+    sample: Sample
+    channels: tuple[str, ...]
+    """The fields of the behavior in which a pass differs from the first; none where all agree."""
+    differing: int
+    """Passes that differ from the first."""
+    time_of_day: bool
+    """Whether the passes agree but for clocks, or a command prints the present."""
+    cause: Cause
+    """`NO_CAUSE` where all passes agree."""
+    command: str
+    """The command the input is counted under: the first declared volatile, else the first."""
+
+    @property
+    def identical(self) -> bool:
+        """Whether all passes agree byte for byte."""
+        return not self.channels
+
+    @property
+    def reason(self) -> str:
+        """One of `REASONS`; "" where there is nothing to explain."""
+        said = {"declared": "declared volatile", "noticed": "noticed when recorded"}
+        if self.time_of_day and self.cause.mark in said:
+            return "time of day"
+        return {"": "", "none": "not explained", **said}[self.cause.mark]
+
+    @property
+    def commands(self) -> list[str]:
+        """The names of the grammars of the input's commands, in order."""
+        return list(commands_of(self.sample))
+
+    @property
+    def different(self) -> str:
+        """The channels in one word, joined by `+`; "" where all passes agree."""
+        return "+".join(self.channels)

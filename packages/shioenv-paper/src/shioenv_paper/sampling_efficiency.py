@@ -1,0 +1,148 @@
+"""How far a budgeted estimate is from the exact score, by budget and number of arguments.
+
+Section 4.2 of the paper, with every estimator instead of one. Exact scores come from executing all
+sub-inputs. Estimates are replayed on these executions.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from operator import attrgetter
+from typing import Any
+
+from shioenv.irreducibility.estimators import ESTIMATORS
+from shioenv.text import fixed, share
+from shioenv_eval.report.means import Mean, Moments
+from shioenv_eval.report.tables import Table, grouped
+from shioenv_paper.exact import Collection, KnownInput, collect, wanted
+from shioenv_paper.replay import Accuracy, Cells, cells, replayed
+from shioenv_paper.results import Findings, columns, experiment
+from shioenv_paper.setting import ExperimentSetting
+
+NAME = "sampling-efficiency"
+COUNT = 60
+"""Inputs of each length (number of arguments) from 8 on, at full size."""
+LONGEST = 12
+REPLAYS = 20
+"""Estimates of each input by each estimator at each budget."""
+BUDGETS = (4, 8, 16, 32, 64, 128)
+
+
+@experiment(NAME)
+def run(
+    setting: ExperimentSetting,
+    *,
+    count: int = COUNT,
+    longest: int = LONGEST,
+    replays: int = REPLAYS,
+) -> Findings:
+    """Executes inputs with all their sub-inputs, replays every estimator on them, writes results.
+
+    Each length from 8 to `longest` arguments gets `count` inputs, each from 2 to 7 four times as
+    many. Every estimator is replayed `replays` times on each input at each of `BUDGETS`. Errors:
+    those of `experiment` and `collect`.
+    """
+    from shioenv_paper import charts
+
+    lengths = wanted(count, longest)
+    collected = collect(setting, lengths)
+    accuracies = replayed(collected.inputs, BUDGETS, replays, setting)
+    by_length = {n: cells(accuracy for accuracy in accuracies if accuracy.n == n) for n in lengths}
+    return Findings(
+        title="Sampling efficiency: estimates against exact scores",
+        data={"errors": error_columns(accuracies), "inputs": input_columns(collected.inputs)},
+        tables=(
+            *(_error_table(name, by_length) for name in ESTIMATORS),
+            _score_table(collected.inputs),
+        ),
+        chart=charts.sampling_efficiency(by_length, len(collected.inputs), replays),
+        counts=counts(collected),
+        parameters={
+            "inputs of each length from 8": count,
+            "longest": longest,
+            "replays": replays,
+            "budgets": list(BUDGETS),
+        },
+        summary={
+            f"{cell.estimator}, M = {cell.budget}": round(cell.error.value, 5)
+            for cell in by_length[longest].values()
+        },
+    )
+
+
+def counts(collected: Collection) -> dict[str, Any]:
+    """How many inputs there are of each length, and how many were passed over."""
+    lengths = Counter(known.n for known in collected.inputs)
+    return {
+        "inputs": len(collected.inputs),
+        "by number of arguments": {str(n): lengths[n] for n in sorted(lengths)},
+        "sub-inputs": sum((1 << known.n) - 2 for known in collected.inputs),
+        "executed by an earlier call": collected.reused,
+        **{f"passed over as {why}": number for why, number in collected.passed.items()},
+    }
+
+
+def error_columns(accuracies: Sequence[Accuracy]) -> dict[str, list[Any]]:
+    """Accuracies as columns."""
+    return columns(accuracies, *(item.name for item in fields(Accuracy)))
+
+
+def input_columns(inputs: Sequence[KnownInput]) -> dict[str, list[Any]]:
+    """Columns of inputs with everything that their scores rest on.
+
+    In a set of sub-inputs, bit m % 8 of the byte m // 8 stands for the sub-input of mask m.
+    """
+    return columns(
+        inputs,
+        *("number", "cwd", "exit_code", "noise_threshold", "seconds"),
+        n_arguments="n",
+        input="input.text",
+        input_args="input_args",
+        irreducibility="irreducibility",
+        irreducibility_strict="irreducibility_strict",
+        necessary="necessary",
+        differs="differs",
+        differs_strict="differs_strict",
+    )
+
+
+def _error_table(name: str, by_length: Mapping[int, Cells]) -> Table:
+    note = "Mean absolute error (95% interval over inputs) by budget M; 0 where M covers all."
+    if name == "paper":
+        note += " The paper says 0.03 at M = 32 and 0.02 at M = 64 for its longest inputs."
+    rows = []
+    for n, group in by_length.items():
+        errors = [group[name, budget].error for budget in BUDGETS]
+        rows.append((str(n), str(errors[0].count), *map(_shown, errors)))
+    headers = ("arguments", "inputs", *(f"M = {budget}" for budget in BUDGETS))
+    return Table(f"Estimator `{name}`", note, headers, rows)
+
+
+def _shown(error: Mean) -> str:
+    if not error.high:
+        return "0"
+    return f"{error.value:.4f} ({error.low:.4f} to {error.high:.4f})"
+
+
+def _score_table(inputs: Sequence[KnownInput]) -> Table:
+    groups = grouped(inputs, attrgetter("n"))
+    return Table.of(
+        "The exact scores",
+        "Mean (± standard deviation) of R*, mean of the strict score, and mean (± standard "
+        "deviation) of the share of arguments whose omission alone changes the behavior.",
+        {
+            "arguments": lambda group: str(group[0].n),
+            "inputs": lambda group: str(len(group)),
+            "R*": lambda group: Moments.of([known.irreducibility for known in group]).text,
+            "strict": lambda group: fixed(
+                sum(known.irreducibility_strict for known in group) / len(group)
+            ),
+            "necessary": lambda group: Moments.of([known.necessary for known in group]).text,
+            "inputs that fail": lambda group: share(
+                sum(known.exit_code != 0 for known in group), len(group), 0
+            ),
+        },
+        (groups[n] for n in sorted(groups)),
+    )

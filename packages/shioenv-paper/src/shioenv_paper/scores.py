@@ -1,0 +1,118 @@
+"""Datasets that experiments generate, and the scores in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, fields, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from shioenv.dataset.generate import generate
+from shioenv.dataset.manifest import read_manifest
+from shioenv.dataset.read import read_records
+from shioenv.dataset.stats import command_of
+from shioenv.domain.inputs import Input
+from shioenv.domain.record import Record
+from shioenv.errors import UnknownDatasetError
+from shioenv.irreducibility.scoring import Scoring
+from shioenv.synthesis.drawing import Drawing
+from shioenv_paper.setting import ExperimentSetting
+
+NAMES = {"gcs": "GCS", "ucs": "UCS", "ucs-universal": "UCS universal"}
+"""What samplers are called in pictures and tables."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredRecord:
+    """What these experiments need to know of a record."""
+
+    session_id: int
+    sampler: str
+    command: str
+    n_arguments: int
+    n_operands: int
+    """Arguments that neither begin with a hyphen nor continue a bundle of options."""
+    exit_code: int
+    volatile: bool
+    exact: bool
+    n_executions: int
+    irreducibility: float | None
+    irreducibility_strict: float | None
+    necessary: float | None
+
+
+COLUMNS = tuple(item.name for item in fields(ScoredRecord))
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredDataset:
+    """A dataset that this call generated, or that was there."""
+
+    directory: Path
+    new: int
+    """Records that this call executed, also those by which a larger dataset was finished."""
+    scores: list[ScoredRecord]
+
+    @property
+    def counts(self) -> dict[str, Any]:
+        """As `run.json` shows it."""
+        return {
+            "inputs": len(self.scores),
+            "executed by this call": self.new,
+            "volatile": sum(score.volatile for score in self.scores),
+            "fail": sum(score.exit_code != 0 for score in self.scores),
+        }
+
+
+def made(
+    setting: ExperimentSetting, name: str, count: int, drawing: Drawing, scoring: Scoring
+) -> ScoredDataset:
+    """The dataset of this name in the setting's data; the scores are its first `count` records'.
+
+    Records that are there are not executed again. A dataset that was begun there for more inputs
+    is finished first. Errors: those of `generate`.
+    """
+    directory, begun = setting.data / name, 0
+    with suppress(UnknownDatasetError):
+        begun = read_manifest(directory).count
+    summary = generate(
+        directory,
+        count=max(count, begun),
+        drawing=replace(drawing, seed=setting.seed),
+        scoring=scoring,
+        system=setting.system_name,
+        limits=setting.limits,
+        executor=setting.executor,
+        report=lambda progress: setting.report(f"{name} inputs", progress.done, progress.count),
+    )
+    return ScoredDataset(directory, summary.new, list(islice(scores_of(directory), count)))
+
+
+def scores_of(directory: Path) -> Iterator[ScoredRecord]:
+    """The scores of all records of a dataset, in order. Errors: those of reading records."""
+    for record in read_records(directory):
+        same = {name: getattr(record, name) for name in COLUMNS if hasattr(record, name)}
+        yield ScoredRecord(**same, command=command_of(record), n_operands=_operands(record))
+
+
+def _operands(record: Record) -> int:
+    return sum(
+        not (argument.joins_left or argument.text.startswith("-"))
+        for segment in Input.from_marked(record.input_args).segments
+        for argument in segment.arguments
+    )
+
+
+def ones(values: Iterable[float]) -> int:
+    """How many of the scores are exactly 1."""
+    return sum(value >= 1 for value in values)
+
+
+def values(
+    scores: Iterable[ScoredRecord], keep: Callable[[ScoredRecord], bool] = lambda score: True
+) -> list[float]:
+    """The irreducibility of the records that have one and that `keep` holds of."""
+    kept = (score.irreducibility for score in scores if keep(score))
+    return [value for value in kept if value is not None]

@@ -1,0 +1,51 @@
+"""Sequence models of an experiment on regimes: reused only where they were trained as asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from shioenv.errors import DatasetMismatchError, UsageError
+from shioenv.execution.local import SerialExecutor
+from shioenv_model.files import write_card
+from shioenv_paper import regimes
+from shioenv_paper.regimes import agree_on_training
+from shioenv_paper.setting import ExperimentSetting
+
+PLAN = {"size": "tiny", "steps": 20, "seed": 3}
+
+
+def trained(run: Path) -> None:
+    """A model that was trained by `PLAN`, as another machine brings it home."""
+    (run / "model").mkdir(parents=True)
+    write_card(run / "model", {"kind": "memory", "system": "", "plan": PLAN})
+
+
+def test_a_trained_model_is_refused_where_another_plan_is_asked_for(tmp_path: Path) -> None:
+    trained(tmp_path)
+    for minutes in (None, 1.0):
+        agree_on_training(tmp_path, PLAN, minutes)
+        with pytest.raises(DatasetMismatchError, match="steps: 20 there, 40 asked for"):
+            agree_on_training(tmp_path, {**PLAN, "steps": 40}, minutes)
+
+
+def test_the_minutes_belong_to_the_plan(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    agree_on_training(run, PLAN, 1.0)
+    agree_on_training(run, PLAN, 1.0)
+    agree_on_training(run, PLAN, None)
+    with pytest.raises(DatasetMismatchError, match="minutes"):
+        agree_on_training(run, PLAN, 2.0)
+
+
+def test_another_machine_leaves_nothing_to_compare_with(tmp_path: Path) -> None:
+    agree_on_training(tmp_path / "run", PLAN, None)
+    assert not (tmp_path / "run").exists()
+
+
+def test_suites_of_one_name_are_refused(tmp_path: Path) -> None:
+    setting = ExperimentSetting(out=tmp_path, executor=SerialExecutor())
+    suites = [Path("mine/typed.jsonl"), Path("drawn.jsonl"), Path("yours/typed.jsonl")]
+    with pytest.raises(UsageError, match="two suites are called typed,"):
+        regimes.run(setting, suites=suites, pools={})

@@ -1,0 +1,1 @@
+"""Servers: SSH, the protocol of OpenAI, and their logs."""

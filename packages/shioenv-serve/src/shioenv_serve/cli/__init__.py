@@ -1,0 +1,1 @@
+"""Subcommands `serve ssh`, `serve openai` and `serve replay`."""

@@ -1,0 +1,121 @@
+"""What `shioenv serve replay` prints of logged visits."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from shioenv.cli.printing import printable, table
+from shioenv.cli.run import describe
+from shioenv.cli.shared import Printout
+from shioenv.files.documents import parse_json
+
+if TYPE_CHECKING:
+    from shioenv_serve.logged import LoggedVisit, RepeatedLine
+
+DIM, PLAIN = "\x1b[2m", "\x1b[0m"
+
+
+def listed(visits: Sequence[LoggedVisit]) -> Printout:
+    """All visits, one a row."""
+    rows = table(["session", "began", "address", "user", "typed"], left=4)
+    for visit in visits:
+        user = "" if visit.user is None else printable(visit.user)
+        facts = (visit.session, visit.began, visit.address)
+        rows.add_row(*map(printable, facts), user, f"{visit.typed:,}")
+    return Printout([visit.to_json() for visit in visits], [rows])
+
+
+def shown(visit: LoggedVisit, speed: float, pause: float) -> Printout:
+    """A visit as it was seen; without recordings, its lines and what they printed."""
+    if not visit.recordings:
+        return Printout(visit.to_json(), _lines(visit))
+    return Printout(visit.to_json(), _played(visit, speed, pause))
+
+
+def again(visit: LoggedVisit, system: str | None) -> Printout:
+    """A visit executed again, and in what each line differs."""
+    from shioenv.bash.words import quoted
+    from shioenv.behavior.observe import open_sandbox
+    from shioenv.live.resident import shell_of
+    from shioenv_serve.logged import repeated
+    from shioenv_serve.ssh.machines import accounts
+
+    with open_sandbox(system) as runner, shell_of(runner, "/") as shell:
+        if visit.user is not None:
+            known = accounts(runner.system)
+            account = known.get(visit.user) or next(iter(known.values()))
+            shell.run(f"cd {quoted(account.home)}")
+        done = list(repeated(visit.lines, shell))
+    document = {**visit.to_json(), "lines": [line.to_json() for line in done]}
+    return Printout(document, list(_compared(done)), status=int(any(x.differs for x in done)))
+
+
+def _compared(done: Sequence[RepeatedLine]) -> Iterator[str]:
+    for line in done:
+        told = ", ".join(line.differs) or "the same"
+        if line.behavior is None:
+            told = f"not executed: {line.refusal}"
+        yield f"{printable(line.line.text)}: {told}"
+        if line.behavior is not None and "files" in line.differs:
+            yield from (f"  logged: {text}" for text in _changes(line.line.told))
+            operations = line.behavior.patch.operations
+            yield from (f"  again:  {printable(describe(one))}" for one in operations)
+    same = sum(line.behavior is not None and not line.differs for line in done)
+    yield f"{same} of {len(done)} lines did the same again"
+
+
+def _changes(told: Mapping[str, Any]) -> Iterator[str]:
+    """The changes that the log tells of a line, as text. What is no patch is told as it stands."""
+    from shioenv.domain.patch import ContextPatch
+    from shioenv.errors import PatchError
+
+    text = json.dumps(told.get("context_patch") or [])
+    try:
+        yield from (printable(describe(one)) for one in ContextPatch.from_json(text).operations)
+    except PatchError:
+        yield printable(text)
+
+
+def _lines(visit: LoggedVisit) -> Iterator[str]:
+    for line in visit.lines:
+        yield f"$ {printable(line.text)}"
+        output = line.told.get("output")
+        if isinstance(output, str):
+            yield from map(printable, output.splitlines())
+        yield from (f"  {text}" for text in _changes(line.told))
+
+
+def _played(visit: LoggedVisit, speed: float, pause: float) -> Iterator[bytes]:
+    from shioenv.errors import LogError
+    from shioenv.live.cast import RESET, Harmless, read_cast
+
+    for place in visit.recordings:
+        now, screen = 0.0, Harmless()
+        try:
+            for seconds, kind, text in read_cast(Path(place)):
+                time.sleep(min(pause, max(0.0, seconds - now)) / speed)
+                now = seconds
+                if kind == "o":
+                    yield screen.of(text).encode("utf-8", "replace")
+                elif kind == "m":
+                    yield _marked(text)
+        except OSError as error:
+            raise LogError(f"{place} cannot be read: {error.strerror}", named=error) from None
+        finally:
+            yield f"{RESET}\r\n".encode()
+
+
+def _marked(text: str) -> bytes:
+    """What a line changed, as a marker of a recording tells it."""
+    try:
+        told = parse_json(text)
+    except ValueError:
+        return b""
+    lines = [f"  {change}" for change in _changes(told if isinstance(told, dict) else {})]
+    if not lines:
+        return b""
+    return "\r\n".join([f"{DIM}", *lines, PLAIN]).encode("utf-8", "replace")

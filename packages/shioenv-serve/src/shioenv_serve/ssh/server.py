@@ -1,0 +1,359 @@
+"""The server: takes connections, has an sshd serve each, and gives sessions their machines."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import os
+import random
+import signal
+import socket
+import time
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from shioenv.errors import HostError, ServingError, ShioenvError
+from shioenv.execution.process import adopt_orphans
+from shioenv.live.shells import Shells
+from shioenv.sandbox.base import LONGEST_IDLE, refuse_limit
+from shioenv.system.host import OPEN_FILES, allow_open_files
+from shioenv.system.store import System
+from shioenv_serve.events import EventLog, duration, origin
+from shioenv_serve.logged import LOG
+from shioenv_serve.ssh import wires
+from shioenv_serve.ssh.asked import AskedChannel
+from shioenv_serve.ssh.calls import Caller, LoginCall
+from shioenv_serve.ssh.daemon import Daemon, make_host_keys
+from shioenv_serve.ssh.greeting import greeting
+from shioenv_serve.ssh.heard import LONGEST_LINE, Heard
+from shioenv_serve.ssh.machines import Machines, accounts
+from shioenv_serve.ssh.policy import PasswordPolicy
+from shioenv_serve.ssh.seated import MachineChannel
+from shioenv_serve.ssh.sessions import LEAVING_SECONDS, LOST, House, SshChannel, Visitor
+
+STARTUPS: Final = (10, 30, 100)
+"""MaxStartups of a stock sshd, counted in connections without a login. From the first number on, it
+drops a share of new ones (percent); from the third on, all."""
+
+CHANNELS: Final = 10
+"""Sessions of one connection at once, as a stock sshd has it (MaxSessions)."""
+
+CHANNELS_ON_AVERAGE: Final = 4
+"""Sessions of a connection at once where all connections are taken; ours: visitors have one."""
+
+FILES_OF_A_CONNECTION: Final = 6
+"""Files that a connection has open here: itself, and sshd's log, twice for what begins or ends; two
+of its machine."""
+
+FILES_OF_A_CHANNEL: Final = 9
+"""Files that a channel has open here: three of the visitor's, its login shell, two recordings, and
+three of a command. A further machine and its terminal have as many as a command."""
+
+_TOO_MANY = b"Exceeded MaxStartups\r\n"
+_GATE_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class ServerBounds:
+    """What visitors may use at most. Errors: LimitsError for an impossible time."""
+
+    connections: int = 200
+    """Connections at once."""
+    per_address: int = 20
+    """Connections of one address at once."""
+    seconds: float = 3600.0
+    """Seconds that a connection may last. At most 30 days."""
+
+    def __post_init__(self) -> None:
+        refuse_limit("seconds", self.seconds, LONGEST_IDLE)
+
+    @property
+    def channels(self) -> int:
+        """Channels of all connections at once."""
+        return CHANNELS_ON_AVERAGE * self.connections
+
+    @property
+    def files(self) -> int:
+        """Files that the server has open at most."""
+        held = self.connections * FILES_OF_A_CONNECTION + self.channels * FILES_OF_A_CHANNEL
+        return OPEN_FILES + held
+
+
+class SshServer:
+    """OpenSSH on a port, with a machine behind it for each visitor."""
+
+    def __init__(
+        self,
+        system: System,
+        policy: PasswordPolicy,
+        directory: Path,
+        *,
+        bounds: ServerBounds | None = None,
+        accepted_keys: bytes = b"",
+        shells: Shells | None = None,
+        delay: tuple[float, float] = (0.0, 0.0),
+    ) -> None:
+        """Starts sshd's namespaces and the first machines; nobody is let in yet.
+
+        `directory` gets the log (`log.jsonl`), recordings and uploads, and holds the host's keys.
+        `shells` answer in place of machines, and are closed at the end. Sessions are held back by
+        `delay` seconds, drawn between the two.
+        Errors: ServingError, HostError, DatasetStorageError, those of a sandbox.
+        """
+        self._policy, self._bounds = policy, bounds or ServerBounds()
+        allow_open_files(self._bounds.files)
+        self._visits: dict[str, Visitor] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._failure: Exception | None = None
+        make_host_keys(directory / "host_keys")
+        hostname = system.declaration.machine.hostname
+        self._log = EventLog(directory / LOG, hostname, self._fail)
+        self._daemon = Daemon(system, directory / "host_keys", accepted_keys)
+        try:
+            machines = None if shells else Machines(system)
+        except BaseException:
+            self._daemon.close()
+            raise
+        known = accounts(system)
+        greetings = {account.uid: greeting(system, account.uid) for account in known.values()}
+        opener = ThreadPoolExecutor(max_workers=1, thread_name_prefix="shells")
+        self._house = House(
+            machines, shells, opener, hostname, self._log, known, greetings, directory, delay
+        )
+
+    async def serve(self, listener: socket.socket) -> int:
+        """Serve until SIGTERM or SIGINT; return the number of the signal.
+
+        Whatever ends it, every connection and every machine is ended. Errors: ServingError where
+        the log cannot be written, or sshd's namespaces are gone.
+        """
+        loop = asyncio.get_running_loop()
+        self._stopping = asyncio.Event()
+        stopped_by = signal.SIGTERM
+
+        def stop(number: signal.Signals) -> None:
+            nonlocal stopped_by
+            stopped_by = number
+            self._stopping.set()
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop, number)
+        sockets = (listener, self._daemon.gate, self._daemon.sessions)
+        for each, take in zip(sockets, (self._accept, self._ask, self._open), strict=True):
+            wires.accept(each, take)
+        watching = self._begin(self._watch())
+        try:
+            await self._stopping.wait()
+        finally:
+            adopt_orphans()
+            watching.cancel()
+            for each in sockets:
+                loop.remove_reader(each)
+                each.close()
+            await self._end()
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.remove_signal_handler(number)
+        if self._failure:
+            raise ServingError(f"the server stopped: {self._failure}")
+        return stopped_by
+
+    async def _end(self) -> None:
+        """Ends everything. Channels may first tell what their last lines did."""
+        self._daemon.close()
+        for visit in self._visits.values():
+            visit.leaving.set()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=LEAVING_SECONDS)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*(visit.close() for visit in self._visits.values()))
+        if self._house.machines:
+            await asyncio.to_thread(self._house.machines.close)
+        if self._house.shells:
+            await asyncio.to_thread(self._house.shells.close)
+        self._house.opener.shutdown()
+        for name in list(self._visits):
+            self._closed(name)
+        self._log.close()
+
+    def _fail(self, error: Exception) -> None:
+        self._failure = self._failure or error
+        asyncio.get_running_loop().call_soon_threadsafe(self._stopping.set)
+
+    def _begin(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.ensure_future(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        """Forgets a task. A fault in one visitor's task ends nothing else; it is printed."""
+        self._tasks.discard(task)
+        if not task.cancelled() and (fault := task.exception()):
+            context = {"message": "a fault of the server", "exception": fault, "task": task}
+            asyncio.get_running_loop().call_exception_handler(context)
+
+    async def _watch(self) -> None:
+        """Ends the server where sshd's namespaces end, and connections that last too long."""
+        while True:
+            await asyncio.sleep(0.5)
+            if not self._daemon.running:
+                self._fail(HostError("sshd's namespaces were ended from outside"))
+            now = time.monotonic()
+            for visit in list(self._visits.values()):
+                if now - visit.began > self._bounds.seconds and visit.connection:
+                    reason = f"after {self._bounds.seconds:g} seconds"
+                    self._log.tell("shioenv.session.ended", visit.origin, reason=reason)
+                    with suppress(OSError):
+                        visit.connection.shutdown(socket.SHUT_RDWR)
+                    visit.connection.close()
+                    visit.connection = None
+
+    # ---- connections ----
+
+    def _accept(self, connection: socket.socket, peer: tuple[str, int]) -> None:
+        local = connection.getsockname()
+        where = origin((_plain(peer[0]), peer[1]), (_plain(local[0]), local[1]))
+        reason = self._refusal(where.address)
+        if reason:
+            self._log.tell("shioenv.dropped", where, reason=reason)
+            with suppress(OSError):
+                connection.setblocking(False)
+                connection.send(_TOO_MANY)
+            connection.close()
+            return
+        try:
+            connection.setblocking(True)
+            log = self._daemon.serve(where.session, connection)
+        except (OSError, ShioenvError) as error:
+            connection.close()
+            self._log.tell("shioenv.dropped", where, reason=str(error))
+            return
+        self._visits[where.session] = Visitor(where, connection=connection)
+        self._log.tell("cowrie.session.connect", where)
+        self._begin(self._listen(where.session, log))
+
+    def _refusal(self, address: str) -> str:
+        """Why a new connection is dropped; empty where it is not."""
+        visits = self._visits.values()
+        if len(visits) >= self._bounds.connections:
+            return "too many connections"
+        if sum(visit.origin.address == address for visit in visits) >= self._bounds.per_address:
+            return "too many connections of this address"
+        begin, percent, full = STARTUPS
+        waiting = sum(not visit.logged_in for visit in visits)
+        share = percent + (100 - percent) * (waiting - begin) / (full - begin)
+        if waiting >= begin and random.random() * 100 < share:
+            return "too many connections without a login"
+        return ""
+
+    async def _listen(self, name: str, log: int) -> None:
+        """Turns sshd's log into events, until the connection's last sshd is gone."""
+        heard, visit, kept = Heard(), self._visits[name], b""
+        os.set_blocking(log, False)
+        try:
+            while data := await wires.read(log):
+                *lines, kept = (kept + data).split(b"\n")
+                kept = kept[:LONGEST_LINE]
+                for line in lines:
+                    for event, fields in heard.line(
+                        line.decode("utf-8", "backslashreplace").strip()
+                    ):
+                        self._log.tell(event, visit.origin, **fields)
+                        visit.logged_in = visit.logged_in or event == "cowrie.login.success"
+        finally:
+            os.close(log)
+        await visit.left()
+        await visit.close()
+        self._closed(name)
+
+    def _closed(self, name: str) -> None:
+        visit = self._visits.pop(name)
+        if visit.connection:
+            visit.connection.close()
+        lasted = duration(time.monotonic() - visit.began)
+        self._log.tell("cowrie.session.closed", visit.origin, **lasted)
+
+    # ---- passwords ----
+
+    def _ask(self, connection: socket.socket, _: object) -> None:
+        self._begin(self._answer(connection))
+
+    async def _answer(self, connection: socket.socket) -> None:
+        """Answers whether a password passes."""
+        with connection:
+            connection.setblocking(False)
+            loop = asyncio.get_running_loop()
+            try:
+                data = await asyncio.wait_for(loop.sock_recv(connection, 16_384), _GATE_SECONDS)
+                name, user, password = (
+                    field.decode("utf-8", "backslashreplace") for field in data.split(b"\0")[:3]
+                )
+            except (OSError, ValueError, TimeoutError):
+                return
+            visit = self._visits.get(name)
+            if visit is None:
+                return
+            passes = self._policy.passes(visit.origin.address, user, password)
+            visit.logged_in = visit.logged_in or passes
+            event = f"cowrie.login.{'success' if passes else 'failed'}"
+            self._log.tell(event, visit.origin, username=user, password=password)
+            with suppress(OSError):
+                connection.send(b"A" if passes else b"R")
+
+    # ---- sessions ----
+
+    def _open(self, connection: socket.socket, _: object) -> None:
+        self._begin(self._session(connection))
+
+    async def _session(self, connection: socket.socket) -> None:
+        caller = Caller(connection)
+        call = await caller.call()
+        visit = self._visits.get(call.connection) if call else None
+        if call is None or visit is None:
+            if call:
+                call.close()
+            caller.end(LOST)
+            return
+        if len(visit.open) >= CHANNELS or self._channels() >= self._bounds.channels:
+            self._log.tell("shioenv.dropped", visit.origin, reason="too many channels")
+            call.close()
+            caller.end(LOST)
+            return
+        visit.channels += 1
+        task = asyncio.create_task(self._channel(visit, call, caller))
+        visit.open.add(task)
+        task.add_done_callback(visit.open.discard)
+        await task
+
+    def _channels(self) -> int:
+        return sum(len(visit.open) for visit in self._visits.values())
+
+    async def _channel(self, visit: Visitor, call: LoginCall, caller: Caller) -> None:
+        session: SshChannel
+        if self._house.shells:
+            try:
+                shell = await visit.shell_of(self._house)
+            except ShioenvError as error:
+                self._log.tell("shioenv.session.lost", visit.origin, reason=error.message)
+                call.close()
+                caller.end(LOST)
+                return
+            session = AskedChannel(self._house, visit, call, caller, shell)
+        else:
+            assert self._house.machines
+            session = MachineChannel(self._house, visit, call, caller, self._house.machines)
+        await session.serve()
+
+
+def _plain(address: str) -> str:
+    """An address of IPv4 that came as one of IPv6, as one of IPv4."""
+    with suppress(ValueError):
+        mapped = getattr(ipaddress.ip_address(address.partition("%")[0]), "ipv4_mapped", None)
+        return str(mapped) if mapped else address
+    return address

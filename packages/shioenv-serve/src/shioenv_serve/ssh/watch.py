@@ -1,0 +1,205 @@
+"""What typed lines did on a terminal: found out once each line has ended."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import re
+import struct
+import termios
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from shioenv.domain.behavior import Behavior
+from shioenv.errors import SandboxError
+from shioenv_serve.ssh import wires
+from shioenv_serve.ssh.machines import VisitorMachine
+from shioenv_serve.ssh.sessions import SshChannel, end
+from shioenv_serve.ssh.typed import Typed
+
+QUIET_SECONDS: Final = 0.15
+"""Seconds without output after which a sleeping program is taken to wait for a line; ours."""
+
+UNHEARD_SECONDS: Final = 1.0
+"""Seconds after which a line that nobody echoes is taken to be read; ours."""
+
+HELD_SECONDS: Final = 10.0
+"""Seconds for which keys are held back at most; ours."""
+
+_LOOK_SECONDS = 0.1  # between two looks at who is in front, where nothing is shown
+_LINES = 100  # that are told together at most
+_AT_ONCE = re.compile(rb"[\x03\x1a\x1c]|\x1b\[200~")  # keys that are signals, a paste
+_GET_SESSION = 0x5429  # TIOCGSID
+
+
+@dataclass(frozen=True, slots=True)
+class Front:
+    """Who is in front on a terminal."""
+
+    shell: bool
+    """Whether that is the terminal's own shell."""
+    by_key: bool
+    """Whether it reads key by key, as a shell with line editing does at its prompt."""
+    asleep: bool
+
+
+def front_of(master: int) -> Front:
+    """Who is in front on the terminal of this end. Errors: OSError where nobody has it open."""
+    group = os.tcgetpgrp(master)
+    (leader,) = struct.unpack("i", fcntl.ioctl(master, _GET_SESSION, bytes(4)))
+    try:
+        state = Path(f"/proc/{group}/stat").read_bytes().rpartition(b")")[2].split()[0]
+    except OSError:  # others of its group go on
+        state = b"S"
+    # after the state: a shell that was asleep over a child reads by key only once it is back
+    try:
+        by_key = not termios.tcgetattr(master)[3] & termios.ICANON
+    except termios.error as error:
+        raise OSError(*error.args) from None
+    return Front(group == leader, by_key, state == b"S")
+
+
+class PromptWatch:
+    """Hands keys on to a terminal line by line, and finds out what each line did.
+
+    A line has ended when the shell is back at its prompt. So what is typed at a prompt is held back
+    until the line before has ended, and what that line did is told.
+    """
+
+    def __init__(self, channel: SshChannel, machine: VisitorMachine, master: int) -> None:
+        self._channel, self._machine, self._master = channel, machine, master
+        self._typed = Typed()
+        self._waiting: list[str] = []
+        self._entered_at = self._shown_at = 0.0
+        self._echoed = self._to_program = self._edits = False
+        self._due, self._changed, self._free = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._free.set()
+
+    async def type(self) -> None:
+        """Hands on what the visitor types, until the visitor sends no more."""
+        held, ended = b"", False
+        reading = asyncio.create_task(wires.read(self._channel.fds[0]))
+        freed = asyncio.create_task(self._freed())
+        try:
+            while held or not ended:
+                waits: set[asyncio.Task[Any]] = {freed} if held else set()
+                if not ended and len(held) < wires.PIECE:
+                    waits.add(reading)
+                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+                if reading.done() and not ended:
+                    data = reading.result()
+                    held, ended = held + data, not data
+                    if data:
+                        reading = asyncio.create_task(wires.read(self._channel.fds[0]))
+                piece = b""
+                if _AT_ONCE.search(held) or self._typed.pasting:
+                    piece = held
+                elif held and freed.done():
+                    piece = re.match(rb"[^\r\n]*[\r\n]?", held)[0]  # type: ignore[index]
+                if piece:
+                    held = held[len(piece) :]
+                    self._take(piece)
+                    if not await wires.write(self._master, piece):
+                        return
+                if freed.done():
+                    freed = asyncio.create_task(self._freed())
+        finally:
+            await end(reading, freed)
+
+    def entered(self, line: str, edited: bool) -> None:
+        """Takes a whole line."""
+        self._channel.entered(line, edited)
+        self._waiting = [*self._waiting, line][-_LINES:]
+        self._entered_at = self._shown_at = time.monotonic()
+        self._echoed = False
+        front = self._front()
+        self._to_program = front is not None and not front.shell
+        if not self._to_program:
+            self._free.clear()
+        self._due.set()
+
+    def shown(self, data: bytes) -> None:
+        """Takes notice of what is shown."""
+        self._shown_at = time.monotonic()
+        self._echoed = self._echoed or b"\n" in data
+        self._changed.set()
+
+    async def look(self) -> None:
+        """Tells what each line did, again and again."""
+        while True:
+            await self._due.wait()
+            self._due.clear()
+            while not self._is_over():
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_LOOK_SECONDS):
+                        await self._changed.wait()
+                self._changed.clear()
+            # also where nobody waits any more: what it finds is told by nobody else
+            looking = asyncio.ensure_future(self._look())
+            await asyncio.shield(looking)
+            if not self._waiting:
+                self._free.set()
+
+    async def _look(self) -> None:
+        """Tells what the lines did that were not told yet. A last look of others comes behind."""
+        lines, self._waiting = self._waiting, []
+        try:
+            self._tell(lines, await self._machine.look())
+        except SandboxError:
+            self._waiting = [*lines, *self._waiting]
+
+    def tell(self, behavior: Behavior) -> None:
+        """Tells what the lines did that were not told yet."""
+        lines, self._waiting = self._waiting, []
+        self._tell(lines, behavior)
+
+    def _tell(self, lines: list[str], behavior: Behavior) -> None:
+        if not lines and not behavior.patch and not behavior.content_digests:
+            return
+        took = max(0.0, self._shown_at - self._entered_at)
+        # what was shown is in the recording, and not told apart line by line
+        unknown: dict[str, Any] = {} if self._machine.ended else {"exit_code": None}
+        self._channel.did("\n".join(lines), behavior, took, output=None, **unknown)
+
+    def _take(self, keys: bytes) -> None:
+        self._channel.typed(keys)
+        for line, edited in self._typed.keys(keys):
+            self.entered(line, edited)
+
+    async def _freed(self) -> None:
+        """Waits until keys need not be held back: a line has ended, or what it started may read.
+
+        Nobody reads who runs, or waits for a processor. So a line that is slow because the machine
+        is busy has its keys held back until it has ended, or until `HELD_SECONDS` are over.
+        """
+        seconds, until = UNHEARD_SECONDS, time.monotonic() + HELD_SECONDS
+        while not self._free.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._free.wait()
+            seconds, front = _LOOK_SECONDS, self._front()
+            if front is None or front.asleep or time.monotonic() > until:
+                self._free.set()
+
+    def _front(self) -> Front | None:
+        try:
+            return front_of(self._master)
+        except OSError:
+            return None
+
+    def _is_over(self) -> bool:
+        """Whether the newest line has ended."""
+        front = self._front()
+        if front is None or not front.asleep:
+            return False
+        now = time.monotonic()
+        read = self._echoed or now - self._entered_at >= UNHEARD_SECONDS
+        if front.by_key:
+            self._edits = self._edits or front.shell
+            return read
+        waits = self._to_program if not front.shell else not self._edits
+        return waits and read and now - self._shown_at >= QUIET_SECONDS

@@ -1,0 +1,170 @@
+"""`shioenv shell`: a real machine on the user's own terminal, thrown away at the end."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from shioenv.cli import printing, shared
+from shioenv.cli.run import describe
+
+if TYPE_CHECKING:
+    from shioenv.domain.behavior import Behavior
+    from shioenv.live.cast import Cast
+    from shioenv.live.shell import Shell
+
+app = typer.Typer()
+
+PATIENCE = 86_400.0
+"""Seconds of processor time that whoever sits at the terminal may use: a day."""
+
+AnsweringModel = Annotated[
+    str | None,
+    typer.Option(
+        metavar="MODEL",
+        autocompletion=shared.completing("shioenv.live.answerer:model_names"),
+        help="Let a model answer instead of a machine: a name, or a file.",
+    ),
+]
+
+MachineBelow = Annotated[
+    float | None,
+    typer.Option(
+        min=0,
+        max=1,
+        metavar="P",
+        help="With --model: run what the model is less sure of than P on a machine.",
+    ),
+]
+
+
+@shared.command(app, "shioenv shell --changes")
+def shell(
+    cwd: shared.StartDirectory = None,
+    system: shared.SystemName = None,
+    model: AnsweringModel = None,
+    machine_below: MachineBelow = None,
+    record: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write what is typed and shown, as asciinema plays it, and what each line did.",
+        ),
+    ] = None,
+    changes: Annotated[
+        bool, typer.Option("--changes", help="Show after each line what it changed.")
+    ] = False,
+) -> None:
+    """Open a shell on a machine that is thrown away at the end.
+
+    On a terminal it is an interactive Bash: prompts, history, completion, full-screen programs.
+    From a pipe or a file, each command is run once its last line is read, and its output is
+    printed. A syntax error ends the script, as in Bash. Commands have an empty standard input.
+    The exit status is the shell's own.
+    """
+    at_terminal = os.isatty(0) and os.isatty(1)
+    with ExitStack() as stack:
+        recording = None
+        if record is not None:
+            from shioenv.live.cast import Cast
+
+            columns, rows = os.get_terminal_size(1) if at_terminal else (80, 24)
+            recording = stack.enter_context(Cast(record, "shioenv shell", rows, columns))
+        if model is None and at_terminal:
+            status = _sit(cwd, system, recording, changes=changes)
+        else:
+            from shioenv.live.shells import Shells
+
+            shells = stack.enter_context(Shells(model, machine_below, system, cwd))
+            opened = shells.open()
+            stack.callback(opened.close)
+            status = _run_lines(opened, recording, at_terminal=at_terminal, changes=changes)
+    raise typer.Exit(status)
+
+
+def _sit(cwd: str | None, system: str | None, recording: Cast | None, *, changes: bool) -> int:
+    """Connects the user's terminal with an interactive shell."""
+    from shioenv.behavior.observe import open_sandbox
+    from shioenv.live.attached import TerminalShell
+    from shioenv.sandbox.base import Limits
+
+    limits = Limits(cpu_seconds=PATIENCE)
+    with open_sandbox(system, limits) as runner:
+        name = os.environ.get("TERM", "xterm-256color")
+        columns, rows = os.get_terminal_size(1)
+        shell = TerminalShell(
+            runner, cwd, terminal=name, rows=rows, columns=columns, idle_seconds=PATIENCE
+        )
+        with shell:
+            shell.attach(
+                0, 1, recording=recording, at_prompt=_show_on_terminal if changes else None
+            )
+            return shell.look().exit_code
+
+
+def _show_on_terminal(behavior: Behavior) -> None:
+    """What changed, above the prompt that stands there already."""
+    lines = [f"  {describe(operation)}" for operation in behavior.patch.operations]
+    text = "\r\n".join(["", *lines, ""])
+    os.write(1, f"\x1b[2m{text}\x1b[0m".encode("utf-8", "replace"))
+
+
+def _run_lines(shell: Shell, recording: Cast | None, *, at_terminal: bool, changes: bool) -> int:
+    """Run the commands of standard input, one after the other."""
+    from shioenv.bash.complete import MOST_PARSED, ScriptReader
+    from shioenv.errors import Abstained, InputError
+    from shioenv.sandbox.base import LONGEST_INPUT
+
+    def line(has_begun: bool) -> str:
+        if script.begun > LONGEST_INPUT or script.parsed > MOST_PARSED:
+            raise InputError(
+                "a command of more than one line is too long", hint="split it into several commands"
+            )
+        if not at_terminal:
+            return os.fsdecode(sys.stdin.buffer.readline())
+        return _typed("> " if has_begun else f"{shell.state.before.document['cwd']}# ")
+
+    status = 0
+    script = ScriptReader()
+    for command in script.commands(line):
+        script.refused = script.refused and not at_terminal  # Bash goes on at a terminal
+        if recording is not None:
+            typed = command.replace("\n", "\r\n")
+            recording.typed(f"{typed}\r\n".encode("utf-8", "surrogateescape"))
+        try:
+            behavior = shell.run(command)
+        except Abstained as error:
+            printing.note(f"the model does not know: {error.message}")
+            continue
+        except InputError as error:
+            printing.note(f"{error.message}; the next command is run")
+            status = error.exit_status
+            continue
+        status = script.status(behavior.exit_code)
+        if recording is not None:
+            recording.shown(behavior.output.replace(b"\n", b"\r\n"))
+            recording.did(command, behavior)
+        sys.stdout.buffer.write(behavior.output)
+        sys.stdout.flush()
+        if changes:
+            for operation in behavior.patch.operations:
+                printing.note(f"  {describe(operation)}")
+        if shell.ended:
+            break
+    return status
+
+
+def _typed(prompt: str) -> str:
+    """The next line that is typed at a prompt, with its newline; "" at the end of the input."""
+    import readline  # noqa: F401 - input() has history and editing then
+
+    try:
+        return f"{input(prompt)}\n"
+    except EOFError:
+        print()
+        return ""

@@ -1,0 +1,155 @@
+"""An endpoint that speaks OpenAI's protocol, and a file of the endpoint's replies."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from shioenv.errors import AnswerError, HostError, MissingExtraError
+
+LONGEST_REPLY = 8 << 20
+"""Bytes of a reply at most: hundreds of times as many as a model may say."""
+
+REPLY_SECONDS = 600.0
+"""Seconds in which a reply has to be read to its end."""
+
+RETRIES = 4
+"""How often a request is sent again that the endpoint refuses for a while."""
+
+
+class Endpoint:
+    """Asks an endpoint for chat completions.
+
+    `feature` is named in errors. `url` is where the endpoint is; empty: OPENAI_BASE_URL, else
+    OpenAI's own. The key is OPENAI_API_KEY.
+    """
+
+    def __init__(self, feature: str, url: str = "") -> None:
+        self._feature, self._url = feature, url
+        self._client: Any = None
+
+    def check(self) -> None:
+        """Finds out whether the endpoint could be asked, without asking.
+
+        Errors: MissingExtraError where the client is not installed; HostError where no endpoint is
+        known.
+        """
+        self._opened()
+
+    def reply(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """The reply to a chat completion request: `text`, `prompt_tokens`, `completion_tokens`.
+
+        Errors: those of `check`. HostError where the endpoint would not reply to any other request
+        either (nobody listens, the key is refused, too many were sent). AnswerError for a reply
+        that is too long or too slow. What the client raises.
+        """
+        client = self._opened()
+        try:
+            done = client.chat.completions.create(**request)
+        except _deaf() as error:
+            if isinstance(error.__cause__, AnswerError):
+                raise error.__cause__ from None
+            raise HostError(
+                f"{self._feature}: {client.base_url} does not reply: {error}",
+                hint="once it does, the same command goes on",
+            ) from None
+        usage = done.usage
+        return {
+            "text": done.choices[0].message.content or "",
+            "prompt_tokens": usage.prompt_tokens if usage else 0,
+            "completion_tokens": usage.completion_tokens if usage else 0,
+        }
+
+    def _opened(self) -> Any:
+        try:
+            import openai
+        except ImportError:
+            raise MissingExtraError(self._feature, "llm", "openai") from None
+        if self._client is None:
+            url = self._url or os.environ.get("OPENAI_BASE_URL")
+            key = os.environ.get("OPENAI_API_KEY", "none" if url else None)
+            if key is None:
+                raise HostError(
+                    f"{self._feature} needs an endpoint", hint="set OPENAI_API_KEY, or give its URL"
+                )
+            http = openai.DefaultHttpxClient(event_hooks={"response": [_bound]})
+            self._client = openai.OpenAI(
+                base_url=url, api_key=key, max_retries=RETRIES, http_client=http
+            )
+        return self._client
+
+
+def _bound(reply: Any) -> None:
+    """Makes an unread HTTP reply fail with AnswerError where it is too long or too slow."""
+    pieces = reply.iter_bytes
+
+    def bounded(*how: Any) -> Iterator[bytes]:
+        left, until = LONGEST_REPLY, time.monotonic() + REPLY_SECONDS
+        for piece in pieces(*how):
+            left -= len(piece)
+            if left < 0:
+                raise AnswerError(f"a reply of more than {LONGEST_REPLY >> 20} MiB")
+            if time.monotonic() > until:
+                raise AnswerError(f"a reply that takes more than {REPLY_SECONDS:g} s")
+            yield piece
+
+    reply.iter_bytes = bounded
+
+
+def _deaf() -> tuple[type[Exception], ...]:
+    """The errors of the client that do not depend on the request."""
+    import openai
+
+    return (
+        openai.APIConnectionError, openai.AuthenticationError, openai.PermissionDeniedError,
+        openai.NotFoundError, openai.RateLimitError, openai.InternalServerError,
+    )  # fmt: skip
+
+
+class ReplyFile:
+    """Replies by their requests, in a file that is only appended to.
+
+    Lines that are none of this class's are left out: a process that was killed leaves half a line.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._known: dict[str, dict[str, Any]] = {}
+        with suppress(FileNotFoundError):
+            for line in path.read_bytes().splitlines():
+                with suppress(ValueError, KeyError, TypeError):
+                    document = json.loads(line)
+                    self._known[document["request"]] = document["reply"]
+
+    def get(self, request: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The kept reply to a request; None where the file has none."""
+        return self._known.get(_key(request))
+
+    def keep(self, request: Mapping[str, Any], reply: dict[str, Any]) -> dict[str, Any]:
+        """Adds a reply to the file and returns it.
+
+        The request's last message stands beside the reply, for people.
+        """
+        key = _key(request)
+        self._known[key] = reply
+        asked = request["messages"][-1]["content"]
+        line = json.dumps({"request": key, "input": asked, "reply": reply}) + "\n"
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        with self._path.open("a+b") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if size := os.fstat(file.fileno()).st_size:
+                torn = os.pread(file.fileno(), 1, size - 1) != b"\n"
+                line = "\n" * torn + line
+            file.write(line.encode())
+        return reply
+
+
+def _key(request: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()

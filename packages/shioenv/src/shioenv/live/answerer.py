@@ -1,0 +1,94 @@
+"""Models that answer inputs without executing them; another package brings them."""
+
+from __future__ import annotations
+
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from shioenv.domain.runner import Guesser, Runner
+from shioenv.errors import MissingExtraError
+from shioenv.guests import find_guest
+
+if TYPE_CHECKING:  # asking a model needs none of the code for systems
+    from shioenv.system.world import World
+
+GROUP = "shioenv.answerers"
+"""The group of entry points by which a package brings models: `default`, as `load_model` is, and
+`names`, a function that gives the names of models."""
+
+
+class Answerer(Runner, Guesser, Protocol):
+    """A model that answers any input, and says how sure it is."""
+
+    @property
+    def version(self) -> str:
+        """What exactly the model is; every result shows it."""
+        ...
+
+    @property
+    def system(self) -> str | None:
+        """The name of the system that the model was made on; None where it does not say."""
+        ...
+
+    @property
+    def world(self) -> World:
+        """The machine that the model is asked about."""
+        ...
+
+
+def load_model(
+    name: str | Path | None = None,
+    *,
+    seq2seq: str | Path | None = None,
+    stages: Runner | None = None,
+    stages_name: str = "another",
+    abstain_below: float = 0.0,
+    world: World | None = None,
+) -> Answerer:
+    """A model, ready to be asked: `load_model().run("ls -l").output`.
+
+    Loading starts no process and needs no built system.
+
+    - `name`: a model's name, or the path of a packed model or of its directory. The default is the
+      model that comes with the package.
+    - `seq2seq`: a sequence model, by name or path, which answers where it is surer than the memory.
+      A sequence model needs the extra `train`.
+    - `stages`: answers commands that read a pipe (default: the model itself). Every answer that
+      used it calls it `stages_name`.
+    - `abstain_below`: the model abstains below this confidence, 0 to 1 (default: never).
+    - `world`: the machine that is asked about (default: the machine that the model was made on).
+      `world_called` gives that of a built system.
+
+    Errors: ModelError with the names that are known, or for what holds no model. MissingExtraError
+    where no package for models is installed.
+    """
+    load = _default().load()
+    model: Answerer = load(
+        name, seq2seq=seq2seq, stages=stages, stages_name=stages_name,
+        abstain_below=abstain_below, world=world,
+    )  # fmt: skip
+    return model
+
+
+def model_names() -> list[str]:
+    """The names that `load_model` takes; none where no package for models is installed."""
+    names = find_guest(GROUP, "names")
+    return sorted(names()) if names else []
+
+
+def answerer_package() -> str:
+    """The name of the package that brings models: it holds their code and the default model.
+
+    Errors: MissingExtraError where none is installed.
+    """
+    return _default().module.partition(".")[0]
+
+
+def _default() -> EntryPoint:
+    points = sorted(
+        entry_points(group=GROUP, name="default"), key=lambda one: one.value.startswith("shioenv")
+    )
+    if not points:
+        raise MissingExtraError("a model", "model", "shioenv-model")
+    return points[-1]

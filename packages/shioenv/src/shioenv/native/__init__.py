@@ -1,0 +1,61 @@
+"""The compiled C programs and libraries, and where they are.
+
+`shioenv-sandbox` makes namespaces and supervises one sandbox. `preload.so` turns the system's own
+bash into a fork server. `shioenv_backends/microvm/programs.py` has the programs of a microVM,
+`shioenv_serve/ssh/programs.py` those that run beside an sshd. All of these are compiled when their
+package is built. They take nothing from the host's C library: the programs are linked statically,
+and the libraries run on the system's.
+
+`committed/answers.so` and `committed/processor.so` hold the code that the build of a system writes
+into its C library and into its loader. Inputs can see this code, so it was compiled once, by one
+compiler, and committed (`scripts/committed.py`).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from shioenv.errors import HostError
+
+_HERE = Path(__file__).parent
+
+PROGRAMS: Final = _HERE / "bin"
+"""The directory of the compiled programs and libraries."""
+
+
+def built(directory: Path, name: str, package: str = "shioenv") -> Path:
+    """The path of a program that was compiled into a directory when its package was built.
+
+    Errors: HostError where the program is missing. The hint installs `package` again.
+    """
+    path = directory / name
+    if not path.exists():
+        raise HostError(
+            f"the compiled helper {path} is missing",
+            hint=f"install the package again (pip install {package}); from a clone: make setup",
+        )
+    return path
+
+
+def sandbox_program() -> Path:
+    """The executable that supervises a sandbox (`run`) or enters a user namespace (`exec`)."""
+    return built(PROGRAMS, "shioenv-sandbox")
+
+
+def preload_library() -> Path:
+    """The library that is loaded into a system's bash and makes a fork server of it."""
+    return built(PROGRAMS, "preload.so")
+
+
+def answers_code() -> bytes:
+    """The code for a system's C library: a shared object that is copied from and never loaded."""
+    return (_HERE / "committed" / "answers.so").read_bytes()
+
+
+def processor_code() -> bytes:
+    """The code for a system's loader: a shared object that is copied from and never loaded.
+
+    It looks up what the processor would answer, in rows that begin at its end.
+    """
+    return (_HERE / "committed" / "processor.so").read_bytes()

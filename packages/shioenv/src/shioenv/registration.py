@@ -1,0 +1,115 @@
+"""The environments' Gymnasium ids.
+
+Gymnasium has no entry points for plugins since 1.0: an id exists once somebody has called
+`register`. `import shioenv` does not load Gymnasium. It registers the ids at once where Gymnasium
+is loaded. Otherwise it does so as soon as somebody imports Gymnasium. So the order of the two
+imports does not matter. This module needs only the standard library.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import suppress
+from types import MappingProxyType
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+    from typing import Any
+
+GYMNASIUM = "gymnasium"
+
+ENTRY_POINTS: Mapping[str, str] = MappingProxyType(
+    {
+        "ShIOEnv-v0": "shioenv.env.shio_env:ShIOEnv",
+        "ShIOEnv-Grammar-v0": "shioenv.env.grammar_env:GrammarEnv",
+        "ShIOEnv-Task-v0": "shioenv.registration:task_env",
+    }
+)
+"""By id: the environment's class as `module:name`, which `gymnasium.make` imports."""
+
+VECTOR_ENTRY_POINTS: Mapping[str, str] = MappingProxyType(
+    {
+        "ShIOEnv-Grammar-v0": "shioenv.env.vector:GrammarVectorEnv",
+        "ShIOEnv-Task-v0": "shioenv.registration:task_vector_env",
+    }
+)
+"""By id, where it has a vector of its own: the class, which `gymnasium.make_vec` imports."""
+
+
+TASKS = "ShIOEnv-Task-v0"
+"""The environment that `shioenv-agents` brings."""
+
+
+def task_env(**options: Any) -> Any:
+    """An environment of a task. Errors: MissingExtraError where `shioenv-agents` is not there."""
+    return _guest_of(TASKS)(**options)
+
+
+def task_vector_env(**options: Any) -> Any:
+    """A vector of such environments, with the same error."""
+    return _guest_of(f"{TASKS}.vector")(**options)
+
+
+def _guest_of(name: str) -> Any:
+    from shioenv.guests import load_guest
+
+    return load_guest("shioenv.environments", name, feature=TASKS, extra="agents")
+
+
+def register_when_loaded() -> None:
+    """Register the ids now if Gymnasium is loaded, otherwise when it is; any number of calls."""
+    if GYMNASIUM in sys.modules:
+        register()
+    elif _WHEN_LOADED not in sys.meta_path:
+        sys.meta_path.insert(0, _WHEN_LOADED)
+
+
+def register() -> None:
+    """Import Gymnasium and register the ids; an id that is registered already stays as it is."""
+    from gymnasium.envs import registration
+
+    for name, entry_point in ENTRY_POINTS.items():
+        if name not in registration.registry:
+            vector = VECTOR_ENTRY_POINTS.get(name)
+            registration.register(id=name, entry_point=entry_point, vector_entry_point=vector)
+
+
+class _WhenLoaded:
+    """A finder that finds nothing itself: it notices the import of Gymnasium, then leaves."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """What the other finders find; for Gymnasium with a loader that registers the ids."""
+        if name != GYMNASIUM:
+            return None
+        others = [finder for finder in sys.meta_path if finder is not self]
+        for find in [getattr(finder, "find_spec", None) for finder in others]:
+            spec: ModuleSpec | None = find(name, path, target) if find else None
+            if spec is not None:
+                _register_after(spec)
+                return spec
+        return None
+
+
+_WHEN_LOADED = _WhenLoaded()
+
+
+def _register_after(spec: ModuleSpec) -> None:
+    """Have the loader of a specification register the ids once it has executed the module."""
+    loader = spec.loader
+    execute = getattr(loader, "exec_module", None)
+    if execute is None:
+        return
+
+    def execute_and_register(module: ModuleType) -> None:
+        execute(module)
+        register()
+        with suppress(ValueError):
+            sys.meta_path.remove(_WHEN_LOADED)
+
+    with suppress(AttributeError):  # a loader of another kind may not take it
+        loader.exec_module = execute_and_register  # type: ignore[union-attr, method-assign]

@@ -1,0 +1,578 @@
+"""Builds a system's root filesystem and puts it, content-addressed, into the cache directory.
+
+    systems/<digest>/   rootfs/  proc/<name>  processes/<process>/<name>  web/<path>
+                        index.json.gz  system.json  contents.json.gz  declaration.toml
+                        shell.json (how its bash is served)  microvm/ (see `microvm`)
+    names/<name>.json   which digest a name stands for, and from what the system was built
+    bases/<key>.tar     a base made by mmdebstrap, for later builds with the same packages
+
+A system is made in a directory beside its place, which is then renamed. So a build that fails or is
+interrupted leaves nothing behind. One build runs at a time.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import gzip
+import hashlib
+import inspect
+import json
+import os
+import shutil
+import stat
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from subprocess import DEVNULL
+from typing import IO, Any
+
+from shioenv import native
+from shioenv.errors import (
+    BuildToolError,
+    RootfsTarError,
+    SystemBuildError,
+    SystemStorageError,
+)
+from shioenv.files.durable import atomic_write, sha256_of
+from shioenv.files.regular import open_regular
+from shioenv.system import (
+    answers,
+    elf,
+    home,
+    home_files,
+    image,
+    logs,
+    proc,
+    processes,
+    processor,
+    profile,
+    web,
+    x86,
+)  # fmt: skip
+from shioenv.system.bootstrap import LAYOUT_VERSION, Progress, bootstrap, os_release
+from shioenv.system.contents import tree_sum, write_contents
+from shioenv.system.declare import SystemDeclaration, declared_names, systems_directory
+from shioenv.system.idmap import find_idmap, run_mapped
+from shioenv.system.links import resolve
+from shioenv.system.oci import MOST_BYTES
+
+PROGRAMS = {"ip": "iproute2", "nft": "nftables", "uname": "coreutils"}
+"""Programs that record inside a system what an input changed, with Debian's package of each."""
+
+IMPORTING = ".import-"
+"""How the names of directories begin in which an import unpacks."""
+
+DEFAULT_PATH = "/usr/local/bin:/usr/local/sbin:/usr/bin:/usr/sbin:/bin:/sbin"
+"""Where Debian's bash looks for programs without a PATH in its environment."""
+
+
+@dataclass(frozen=True, slots=True)
+class TarBase:
+    """A tarball that a system is made from."""
+
+    path: Path
+    needed: Mapping[str, str] = field(default_factory=lambda: PROGRAMS)
+    """The programs of `PROGRAMS` that it has to have."""
+
+
+def silent(line: str) -> None:
+    """Drops a line of progress."""
+
+
+def fingerprint(declaration: SystemDeclaration, text: str) -> str:
+    """A hash that changes whenever building from a declaration's `text` could give another system.
+
+    It covers the declaration, the home tree's files and the code that is written into the C
+    library and the loader. It also covers the source of the modules that make an image of these,
+    with comments and docstrings.
+    """
+    digest = hashlib.sha256(f"{LAYOUT_VERSION}\n{text}".encode())
+
+    def add(entry: Traversable) -> None:
+        if entry.is_dir():
+            for child in sorted(entry.iterdir(), key=lambda child: child.name):
+                if child.name != "__pycache__":
+                    add(child)
+        else:
+            digest.update(entry.name.encode() + b"\0" + entry.read_bytes())
+
+    for path, content in home.HomeTree(declaration.home.source).used():
+        digest.update(path.encode() + b"\0" + content)
+    add(systems_directory().joinpath("web"))
+    add(systems_directory().joinpath("host_keys"))
+    made_by = (
+        answers,
+        elf,
+        home,
+        home_files,
+        image,
+        logs,
+        proc,
+        processes,
+        processor,
+        profile,
+        web,
+        x86,
+    )
+    for module in made_by:
+        digest.update(inspect.getsource(module).encode())
+    digest.update(native.answers_code() + native.processor_code())
+    return digest.hexdigest()
+
+
+@contextmanager
+def storage_errors(cache: Path) -> Iterator[None]:
+    """Turns an OSError into SystemStorageError: for a full disk, or a path in the cache."""
+    try:
+        yield
+    except OSError as error:
+        where = error.filename or cache
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise SystemStorageError(
+                f"the disk is full: {where}",
+                hint=f"a system needs about 520 MB in {cache}; SHIOENV_CACHE=DIR puts it elsewhere",
+            ) from error
+        if not cache.is_dir() and os.path.lexists(cache):
+            raise SystemStorageError(
+                f"{cache} is no directory, and built systems are kept in it",
+                hint="SHIOENV_CACHE names a directory",
+            ) from error
+        if isinstance(where, (str, Path)) and Path(where).is_relative_to(cache):
+            raise SystemStorageError(
+                f"{where} cannot be used: {error.strerror}",
+                hint="SHIOENV_CACHE=DIR puts the cache of systems elsewhere",
+            ) from error
+        raise
+
+
+@contextmanager
+def build_lock(cache: Path, report: Progress) -> Iterator[None]:
+    """Holds the lock of the one build that may run; it is let go when the process ends."""
+    cache.mkdir(parents=True, exist_ok=True)
+    with (cache / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            report("waiting for another build to end")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def build(
+    declaration: SystemDeclaration,
+    text: str,
+    *,
+    tree: tuple[home_files.HomeEntry, ...],
+    cache: Path,
+    tar: TarBase | None,
+    fresh: bool,
+    report: Progress,
+) -> str:
+    """Builds (or reuses) the system of a declaration read from `text`, and gives its digest.
+
+    The caller holds the lock, and has read the home tree: reading it takes no download.
+    """
+    for name in ("systems", "names", "bases"):
+        (cache / name).mkdir(exist_ok=True)
+    for name in ("systems", "bases"):  # no other user may run the setuid programs in these
+        (cache / name).chmod(0o700)
+    _sweep(cache)
+    work = Path(tempfile.mkdtemp(prefix=".build-", dir=cache / "systems"))
+    try:
+        return _build(declaration, text, tree, cache, work, tar, fresh, report)
+    finally:
+        remove_tree(work)
+
+
+def _build(
+    declaration: SystemDeclaration,
+    text: str,
+    tree: tuple[home_files.HomeEntry, ...],
+    cache: Path,
+    work: Path,
+    tar: TarBase | None,
+    fresh: bool,
+    report: Progress,
+) -> str:
+    if tar is None:
+        _keep_other(declaration.name, cache, "mmdebstrap:")
+        base_path, source = bootstrap(declaration, cache, work, fresh, report)
+    else:
+        report(f"reading {tar.path}")
+        base_path, source = plain_tar(tar.path, work, MOST_BYTES)
+        _keep_other(declaration.name, cache, source)
+    report("adding the home tree and the machine profile")
+    final = work / "system"
+    final.mkdir()
+    with base_path.open("rb") as base, (work / "rootfs.tar").open("wb") as out:
+        base_entries = image.read_base(base_path, image.base_time(declaration))
+        if tar is not None and declaration.name in declared_names():
+            _check_distribution(declaration, base_entries, base)
+        packages = image.package_versions(base_entries, base)
+        entries = image.compose(
+            declaration,
+            base_entries,
+            base,
+            tree,
+            [*profile.root_files(declaration), *logs.log_files(declaration, packages)],
+        )
+        entries, told = answers.install(declaration, entries, base)
+        entries, told = processor.install(declaration, entries, base, told)
+        rootfs_digest = image.write_tar(entries, base, out)
+        accounts = image.read_accounts(entries, base)
+    _check_programs(declaration, entries, source, tar.needed if tar else PROGRAMS)
+    if told.clock != declaration.clock:
+        report(f"programs of this system are told the host's time and kernel: {told.why}")
+    in_proc = proc.proc_files(declaration, told)
+    own = processes.process_files(declaration)
+    site = web.web_files(declaration, tree)
+    digest = _digest(
+        declaration, rootfs_digest, in_proc | {f"/{name}": own[name] for name in own}, site, told
+    )
+    where = cache / "systems" / digest
+    if damage(where) is not None:
+        report("unpacking")
+        _unpack(work / "rootfs.tar", final)
+        _set_access_times(entries, work, final, int(declaration.instant.timestamp()))
+        _write_files(final / "proc", in_proc, declaration)
+        _write_files(final / "processes", own, declaration)
+        _write_files(final / "web", site, declaration)
+        # mtime=0: the file is the same for the same system
+        with (
+            (final / "index.json.gz").open("wb") as raw,
+            gzip.GzipFile("", "wb", 6, raw, 0) as index,
+        ):
+            rows = list(image.index_rows(entries))
+            index.write(json.dumps(rows, separators=(",", ":")).encode())
+        write_contents(final, work / "rootfs.tar")
+        (final / "declaration.toml").write_text(text, encoding="utf-8")
+        facts = {
+            "layout": LAYOUT_VERSION,
+            "name": declaration.name,
+            "digest": digest,
+            "rootfs_sha256": rootfs_digest,
+            "source": source,
+            "bytes": sum(entry.size for entry in entries),
+            "entries": len(entries),
+            "users": {name: int(row[2]) for name, row in accounts.users.items()},
+            "groups": {name: int(row[2]) for name, row in accounts.groups.items()},
+            "login_users": accounts.login_users(),
+            "session_groups": accounts.groups_of(declaration.session.user),
+            "answers": asdict(told),
+            "packages": packages,
+            "tree_sums": {
+                "names": tree_sum(row for row in rows if row[0] != "/"),
+                "part": tree_sum(
+                    row for row in rows if row[0] != "/" and not f"{row[0]}/".startswith("/usr/")
+                ),
+            },
+        }
+        write_json(final / "system.json", facts)
+        final.chmod(0o755)
+        if where.exists():  # damaged
+            remove_tree(where)
+        final.rename(where)
+    else:
+        report("the same system is already there")
+    named = {"digest": digest, "fingerprint": fingerprint(declaration, text), "source": source}
+    write_json(cache / "names" / f"{declaration.name}.json", named)
+    return digest
+
+
+_ANOTHER_NAME = "give the new one a name of its own: --rootfs-tar FILE --name NAME"
+
+
+def _keep_other(name: str, cache: Path, source: str) -> None:
+    """SystemBuildError where a system of this name was made from another source."""
+    try:
+        named = read_json(cache / "names" / f"{name}.json")
+        there, path = str(named["source"]), cache / "systems" / str(named["digest"])
+    except (OSError, ValueError, KeyError):
+        return
+    if path.exists() and not there.startswith(source):
+        raise SystemBuildError(
+            f"a system {name} is built already, and from something else ({there[:20]})",
+            hint=f"{_ANOTHER_NAME}; or first: shioenv system remove {name}",
+        )
+
+
+def _check_distribution(
+    declaration: SystemDeclaration, entries: Mapping[str, image.ImageEntry], base: IO[bytes]
+) -> None:
+    """RootfsTarError where a tarball says that it is another distribution than the declared one."""
+    paths = [path for path in ("usr/lib/os-release", "etc/os-release") if path in entries]
+    if not paths:
+        return
+    said = os_release(image.content(entries[paths[0]], base).decode("utf-8", "replace"))
+    distribution = declaration.distribution
+    is_it = [said.get("ID", ""), said.get("VERSION_CODENAME", "")]
+    meant = [distribution.family, distribution.suite]
+    if any(is_it) and is_it != meant:
+        raise RootfsTarError(
+            f"the tarball holds {' '.join(filter(None, is_it))}, and {declaration.name} is "
+            f"{' '.join(meant)}",
+            hint=_ANOTHER_NAME,
+        )
+
+
+def _check_programs(
+    declaration: SystemDeclaration,
+    entries: list[image.ImageEntry],
+    source: str,
+    needed: Mapping[str, str],
+) -> None:
+    """RootfsTarError or SystemBuildError where the session would not find a needed program."""
+    at = {f"/{entry.path}": entry for entry in entries}
+    path = declaration.session.environment.get("PATH", DEFAULT_PATH)
+
+    def target(place: str) -> str | None:
+        return at[place].target if place in at else None
+
+    def runs(program: str) -> bool:
+        ways = (resolve(f"{directory}/{program}", target) for directory in path.split(":"))
+        found = [at[way] for way in ways if way in at]
+        return any(entry.kind == stat.S_IFREG and entry.mode & 0o111 for entry in found)
+
+    missing = {program: needed[program] for program in needed if not runs(program)}
+    if not missing:
+        return
+    said = (
+        f"the system has no {' and no '.join(missing)} in its session's PATH ({path}): "
+        "without, nobody could tell what inputs change"
+    )
+    packages = ", ".join(dict.fromkeys(missing.values()))
+    if source.startswith("tar:"):
+        hint = f"give a tarball of a system with these packages installed: {packages}"
+        raise RootfsTarError(said, hint=hint)
+    raise SystemBuildError(said, hint=f"add to `packages` of its declaration: {packages}")
+
+
+def _write_files(top: Path, files: dict[str, bytes], declaration: SystemDeclaration) -> None:
+    """Writes the files beneath `top`, readable by everybody and dated at the system's instant."""
+    moment = declaration.instant.timestamp()
+    for name, data in files.items():
+        path = top / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+        path.chmod(0o644)
+        os.utime(path, (moment, moment))
+    for path in (top, *(path for path in top.rglob("*") if path.is_dir())):
+        path.chmod(0o755)
+
+
+def _digest(
+    declaration: SystemDeclaration,
+    rootfs: str,
+    proc: dict[str, bytes],
+    site: dict[str, bytes],
+    told: answers.Answers,
+) -> str:
+    """sha256 (hex) over what decides what an input does: files, /proc, web, session, machine."""
+    session = {
+        "user": declaration.session.user,
+        "umask": declaration.session.umask,
+        "environment": dict(declaration.session.environment),
+        "limits": {name: list(pair) for name, pair in declaration.session.limits.items()},
+    }
+    machine = declaration.machine
+    document = {
+        "rootfs": rootfs,
+        "proc": {name: hashlib.sha256(data).hexdigest() for name, data in proc.items()},
+        "web": {path: hashlib.sha256(data).hexdigest() for path, data in site.items()},
+        "session": session,
+        "instant": declaration.instant.isoformat(),
+        "hostname": machine.hostname,
+        "domain": machine.domain,
+        "disk": machine.disk,
+        "uptime": machine.uptime,
+        "answers": [told.clock, told.kernel],
+        "kernel": [machine.kernel.release, machine.kernel.version],
+        "interfaces": [asdict(interface) for interface in machine.interfaces],
+    }
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+
+
+def damage(path: Path) -> str | None:
+    """The first damage found in a built system in the directory `path`; None where there is none.
+
+    Each file of the root filesystem is looked at, not read: whether it is there, its kind, mode,
+    size and time. A file that this user may not look at counts as sound.
+    """
+    try:
+        read_json(path / "system.json")
+        with gzip.open(path / "index.json.gz") as index:
+            rows = json.loads(index.read())
+    except (OSError, ValueError, EOFError) as error:
+        return str(error)
+    for name in ("rootfs", "proc", "processes", "contents.json.gz"):
+        if not (path / name).exists():
+            return f"{name} is gone"
+    rootfs = os.fsencode(path / "rootfs")
+    files_first = sorted(rows, key=lambda row: stat.S_ISDIR(row[1]))
+    for name, mode, _, _, size, _, mtime, _ in files_first:
+        try:
+            status = os.lstat(rootfs + os.fsencode(name))
+        except PermissionError:
+            continue
+        except OSError:
+            return f"{name} is gone"
+        regular = stat.S_ISREG(mode)
+        other_size = regular and status.st_size != size
+        if status.st_mode != mode or other_size or status.st_mtime_ns != mtime * 10**9:
+            return f"{name} was changed"
+    return None
+
+
+def write_json(path: Path, value: object) -> None:
+    """Writes a JSON file that is either wholly there or not at all."""
+    atomic_write(path, f"{json.dumps(value, indent=1)}\n".encode())
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object that `write_json` wrote. Raises OSError, or ValueError for anything else."""
+    value = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(value, dict):
+        raise ValueError(f"{path} holds no object")
+    return value
+
+
+def _sweep(cache: Path) -> None:
+    """Removes what killed builds left behind."""
+    for left in (cache / "systems").glob(".build-*"):
+        remove_tree(left)
+    for left in (cache / "bases").glob("*.part"):
+        left.unlink()
+
+
+def remove_tree(path: Path) -> None:
+    """Removes a directory of a system or of a build, with the files of mapped ids in it."""
+    if os.geteuid() != 0 and not path.name.startswith(".build-") and (path / "rootfs").is_dir():
+        closed = Path(tempfile.mkdtemp(prefix=".build-", dir=path.parent))
+        path.rename(closed / "system")
+        path = closed
+    inside = path / "system"
+    if os.geteuid() != 0 and (inside / "rootfs").is_dir():
+        inside.chmod(0o777)  # the system's root removes rootfs from it; what lies above is closed
+        _mapped(["rm", "-rf", "--one-file-system", "rootfs"], inside)
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def _mapped(command: list[str], cwd: Path, stdin: IO[bytes] | int = DEVNULL) -> tuple[int, str]:
+    """Runs a program as the system's root in `cwd`; gives its exit status and standard error."""
+    environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
+    ended = run_mapped(command, idmap=find_idmap(), cwd=cwd, stdin=stdin, env=environment)
+    return ended.returncode, ended.stderr.decode("utf-8", "replace").strip()
+
+
+def _unpack(tar: Path, directory: Path) -> None:
+    """Unpacks a tar into `directory`/rootfs, whose files the mapped ids own."""
+    program = shutil.which("tar")
+    if program is None:
+        raise BuildToolError("tar is not installed", hint="apt-get install tar")
+    directory.chmod(0o777)  # the system's root makes rootfs in it; what lies above is closed
+    script = f'umask 022; mkdir rootfs && exec {program} "$@"'
+    arguments = "--extract --file=- --directory=rootfs --numeric-owner --same-owner"
+    arguments += " --same-permissions --delay-directory-restore --warning=no-timestamp"
+    with tar.open("rb") as stdin:
+        status, errors = _mapped(
+            ["/bin/sh", "-c", script, "sh", *arguments.split()], directory, stdin
+        )
+    if "No space left on device" in errors or "Disk quota exceeded" in errors:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(directory))
+    if status != 0:
+        raise SystemBuildError(f"unpacking the root filesystem failed: {errors[-2000:]}")
+
+
+def _set_access_times(
+    entries: list[image.ImageEntry], work: Path, directory: Path, moment: int
+) -> None:
+    """Makes every file last read at `moment`, so that `stat` shows the same on every host."""
+    names = work / "names"
+    paths = (f"./{entry.path}\0".encode("utf-8", "surrogateescape") for entry in entries)
+    names.write_bytes(b"".join(paths))
+    with names.open("rb") as stdin:
+        command = ["xargs", "-0", "touch", "--no-dereference", "-a", f"--date=@{moment}", "--"]
+        status, errors = _mapped(command, directory / "rootfs", stdin)
+    if status != 0:
+        raise SystemBuildError(f"setting times of access failed: {errors[-2000:]}")
+
+
+# ---------------------------------------------------------------------------------------------
+# Where the base comes from
+
+
+def plain_tar(path: Path, work: Path, most_bytes: int) -> tuple[Path, str]:
+    """The tarball uncompressed, and the name of the source: `tar:` and the tarball's sha256.
+
+    Errors: RootfsTarError, as for a compressed tarball of more than `most_bytes` unpacked; OSError;
+    BuildToolError.
+    """
+    import bz2
+    import lzma
+    import zlib
+
+    try:
+        with open_regular(path) as raw:
+            magic = raw.read(6)
+        source = f"tar:{sha256_of(path)}"
+    except OSError as error:
+        raise RootfsTarError(f"{path} cannot be read: {error.strerror}") from error
+    if magic.startswith(b"\x28\xb5\x2f\xfd"):
+        return _unzstd(path, work, most_bytes), source
+    openers: dict[bytes, Callable[[Path], Any]] = {
+        b"\x1f\x8b": gzip.open,
+        b"BZh": bz2.open,
+        b"\xfd7zXZ\x00": lzma.open,
+    }
+    opener = next((open_ for start, open_ in openers.items() if magic.startswith(start)), None)
+    if opener is None:
+        return path, source
+    plain = work / "base.tar"
+    try:
+        with opener(path) as compressed, plain.open("wb") as out:
+            _copy(compressed, out, path, most_bytes)
+    except (EOFError, zlib.error, lzma.LZMAError, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # a fault of the disk, not of the compressed data
+        raise RootfsTarError(f"{path} cannot be decompressed: {error}") from error
+    return plain, source
+
+
+def _unzstd(path: Path, work: Path, most_bytes: int) -> Path:
+    plain = work / "base.tar"
+    words = ["zstd", "-q", "-d", "-c", str(path)]
+    with plain.open("wb") as out, tempfile.TemporaryFile() as errors:
+        try:
+            process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=errors)
+        except FileNotFoundError as error:
+            raise BuildToolError(
+                "zstd is not installed, and the tarball is compressed with it",
+                hint="apt-get install zstd",
+            ) from error
+        assert process.stdout is not None
+        with process:
+            try:
+                _copy(process.stdout, out, path, most_bytes)
+            except BaseException:
+                process.kill()
+                raise
+        if process.returncode:
+            errors.seek(0)
+            said = errors.read(1000).decode("utf-8", "replace").strip()
+            raise RootfsTarError(f"{path} cannot be decompressed: {said}")
+    return plain
+
+
+def _copy(content: IO[bytes], out: IO[bytes], path: Path, most_bytes: int) -> None:
+    """Copies what is read of a compressed file; RootfsTarError where it is more than allowed."""
+    left = most_bytes
+    while piece := content.read(1 << 20):
+        left -= len(piece)
+        if left < 0:
+            raise RootfsTarError(f"{path} unpacks to more than {most_bytes:,} bytes")
+        out.write(piece)

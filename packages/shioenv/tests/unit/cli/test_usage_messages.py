@@ -1,0 +1,97 @@
+"""Messages about wrong usage, which people read first of all."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from shioenv.cli.commands import application
+from shioenv.cli.main import app
+
+
+def printed(*words: str) -> tuple[int, str]:
+    """The exit status, and all output without frames and line ends."""
+    done = CliRunner().invoke(app, list(words))
+    return done.exit_code, " ".join(done.output.replace("│", " ").split())
+
+
+def test_help_and_version_are_words_too() -> None:
+    assert printed("version") == printed("--version")
+    assert printed("help") == printed("--help")
+    assert printed("help", "dataset", "stats") == printed("dataset", "stats", "--help")
+    status, said = printed("help", "datset")
+    assert status == 2
+    assert "Did you mean 'dataset'?" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [
+        ("sample --count abc", "'abc' is not a whole number."),
+        ("sample --count 1.5", "'1.5' is not a whole number."),
+        ("sample --seed x", "'x' is not a whole number."),
+        ("sample --mistakes some", "'some' is not a number."),
+        ("run ls --timeout soon", "'soon' is not a number."),
+        ("sample --count 0", "0 is not in the range x>=1."),
+    ],
+)
+def test_a_value_of_another_kind(words: str, kind: str) -> None:
+    status, said = printed(*words.split())
+    assert status == 2
+    assert kind in said
+
+
+def test_a_result_named_as_cp_names_it() -> None:
+    status, said = printed("dataset", "export", "a set", "out.csv")
+    assert status == 2
+    assert "shioenv dataset export 'a set' --out out.csv" in said
+    for words in (["dataset", "export", "set"], ["dataset", "export", "--format", "hf", "set"]):
+        status, said = printed(*words)
+        assert status == 2
+        assert "named by --out" not in said
+
+
+def test_what_is_not_there_ends_with_2(tmp_path: Path) -> None:
+    missing = str(tmp_path / "no")
+    for words in (
+        ["dataset", "stats", missing],
+        ["dataset", "leakage", missing, missing],
+    ):
+        status, said = printed(*words)
+        assert status == 2, words
+        assert "does not exist" in said
+
+
+def test_a_word_that_only_resembles_a_name_is_not_suggested() -> None:
+    assert "did you mean" not in printed("sample", "--command", "nosuch")[1]
+    assert "did you mean grep?" in printed("sample", "--command", "gerp")[1]
+    assert "did you mean mkdir?" in printed("sample", "--command", "mkdr")[1]
+    assert "did you mean gcs?" in printed("sample", "--sampler", "gsc")[1]
+
+
+def test_a_cache_that_is_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("SHIOENV_CACHE", str(tmp_path / "file"))
+    for words in (["run", "ls"], ["system", "build"], ["system", "list"]):
+        status, said = printed(*words)
+        assert status == 1
+        assert "file is no directory" in said
+        assert "build it again" not in said
+
+
+def test_defaults_are_written_one_way() -> None:
+    """Not as `[default: (32)]`, which typer makes of a default that is a text."""
+    for word in ("generate", "sample", "score", "model", "suite", "dataset", "experiment"):
+        for command in _commands(application(word)):
+            for option in command.params:
+                assert not isinstance(getattr(option, "show_default", None), str), option.name
+
+
+def _commands(typer_app: Any) -> list[Any]:
+    def inner(command: Any) -> list[Any]:
+        return [command, *(one for each in getattr(command, "commands", {}).values()
+                           for one in inner(each))]  # fmt: skip
+
+    return inner(typer.main.get_command(typer_app))

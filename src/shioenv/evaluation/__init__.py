@@ -1,1 +1,0 @@
-"""Predictions judged: suites of inputs with what they really do, metrics, predictors, reports."""

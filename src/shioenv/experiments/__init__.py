@@ -1,1 +1,0 @@
-"""The paper's experiments on this machine's executions, and our own beside them."""

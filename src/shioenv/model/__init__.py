@@ -1,1 +1,0 @@
-"""Models: inputs answered without executing them."""

@@ -1,0 +1,43 @@
+"""Cases and answers made by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from shioenv.dataset.questions import question_of
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.patch import ContextPatch, Operation
+from shioenv_eval.metrics import Said
+from shioenv_eval.suite import Head, Suite, SuiteCase
+
+ENTRY = {
+    "perms": "-rw-r--r--", "links": 1, "owner": "root", "group": "root", "size": 0,
+    "month": "Oct", "day": 16, "year": 2025, "time": "19:43",
+}  # fmt: skip
+
+
+def did(output: str | bytes = "", *operations: Operation, exit_code: int = 0) -> Behavior:
+    """A behavior."""
+    content = output.encode() if isinstance(output, str) else output
+    return Behavior(exit_code, content, ContextPatch(operations))
+
+
+def added(name: str, **attributes: object) -> Operation:
+    """The operation that adds an empty file."""
+    return ("a", f"/fs/{name}", {**ENTRY, **attributes})
+
+
+def case(*runs: Behavior, text: str = "ls", moved: Mapping[str, object] | None = None) -> SuiteCase:
+    """A case that did this."""
+    return SuiteCase(question_of({"input": text, "id": text}, 1, "test"), runs, moved or {})
+
+
+def said(*what: object, **how: object) -> Said:
+    """The answer that is `did` of the same."""
+    return Said(behavior=did(*what, **how))  # type: ignore[arg-type]
+
+
+def suite_of(*cases: SuiteCase) -> Suite:
+    """A suite of no system in particular."""
+    head = Head("test", "debian-12", "0" * 64, "/home/ubuntu", 5, 61.0, {}, "d" * 64)
+    return Suite(head, cases)

@@ -1,0 +1,84 @@
+"""Tasks for every front, and what a scripted agent answers."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from shioenv.system.store import build_system
+from shioenv_agents.tasks.prompt import written
+from shioenv_agents.tasks.task import Goal, Task
+
+DIGEST = build_system().digest
+
+
+def task(name: str, goal: Goal, prompt: str, solution: str) -> Task:
+    return Task(
+        id=name,
+        prompt=prompt,
+        cwd="/home/ubuntu",
+        goal=goal,
+        solution=solution,
+        reduced=solution.split()[0],
+        commands=[solution.split()[0]],
+        irreducibility=1.0,
+        n_arguments=1,
+        record=0,
+        system="debian-12",
+        system_digest=DIGEST,
+    )
+
+
+TASKS = [
+    task(
+        "gone",
+        Goal(patch=[["r", "/fs/documents~1notes.txt"]]),
+        "`documents/notes.txt` is to be gone, and nothing else.",
+        "rm documents/notes.txt",
+    ),
+    task(
+        "user",
+        Goal(output="root\n"),
+        "Print the name of whoever runs this shell.",
+        "id -un",
+    ),
+]
+BROKEN = replace(
+    task(
+        "broken",
+        Goal(patch=[["=", "/fs/documents~1notes.txt/perms", "-rw-r--r--"]]),
+        "`documents/notes.txt` has the permissions -rw-r--r--.",
+        "chmod 644 documents/notes.txt",
+    ),
+    history=["chmod 000 documents/notes.txt"],
+)
+"""A machine in which something was typed that is to be undone."""
+
+EXPORTED = [
+    TASKS[0],
+    replace(
+        TASKS[1],
+        prompt=written(user="root", cwd="/home/ubuntu", kind="", state=[], asked="who runs it."),
+        reduced="id",
+    ),
+    BROKEN,
+]
+"""Tasks that Harbor can be told: one about files, one about an output, one of a broken machine."""
+
+REPLIES = {
+    "gone": ["ls documents", "cd documents; f=notes.txt", "rm $f"],
+    "user": ["pwd", "whoami"],
+}
+
+
+def sandboxes(process: int = os.getpid()) -> int:
+    """Children of a process, by default of this one, that are sandboxes."""
+    found = 0
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            name, _, rest = stat.read_text().partition("(")[2].rpartition(")")
+            found += "shioenv" in name and int(rest.split()[1]) == process
+    return found

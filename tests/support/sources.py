@@ -1,0 +1,63 @@
+"""The packages of this repository, and their modules."""
+
+from __future__ import annotations
+
+import tomllib
+from functools import cache
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+from support.paths import ROOT
+
+DISTRIBUTIONS: dict[str, Path] = {
+    path.parent.name.replace("-", "_"): path.parent
+    for path in sorted(ROOT.glob("packages/*/pyproject.toml"))
+}
+"""The directory of each distribution, by the name of the package that it installs."""
+
+PACKAGES: dict[str, Path] = {name: home / "src" / name for name, home in DISTRIBUTIONS.items()}
+"""The directory of each package, by its name."""
+
+FILES: tuple[Path, ...] = tuple(
+    file for package in PACKAGES.values() for file in sorted(package.rglob("*.py"))
+)
+"""Every module, as a file."""
+
+
+@cache
+def package_of(path: Path) -> str:
+    """The name of the package that a module's file belongs to."""
+    return next(name for name, home in PACKAGES.items() if path.is_relative_to(home))
+
+
+@cache
+def module_name(path: Path) -> str:
+    """The dotted name of a module's file."""
+    package = package_of(path)
+    parts = [package, *path.relative_to(PACKAGES[package]).with_suffix("").parts]
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def relative(path: Path) -> str:
+    """A module's file with its package in front, as `shioenv/cli/main.py`."""
+    package = package_of(path)
+    return f"{package}/{path.relative_to(PACKAGES[package]).as_posix()}"
+
+
+@cache
+def dependencies(package: str) -> frozenset[str]:
+    """The packages of ours that a package declares, in its extras too, and those that these need.
+
+    The core declares none: its extras only install guests.
+    """
+    if package == "shioenv":
+        return frozenset()
+    text = (DISTRIBUTIONS[package] / "pyproject.toml").read_text(encoding="utf-8")
+    project = tomllib.loads(text)["project"]
+    declared = [*project["dependencies"]]
+    for extra in project.get("optional-dependencies", {}).values():
+        declared += extra
+    names = {Requirement(one).name.replace("-", "_") for one in declared}
+    ours = {name for name in names if name in PACKAGES and name != package}
+    return frozenset(ours.union(*map(dependencies, ours)))
