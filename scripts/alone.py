@@ -28,7 +28,7 @@ DISTRIBUTED = ("-n", str((os.cpu_count() or 1) + 1), "--dist", "loadgroup")
 """As `make test` does. An option that is given replaces one of these."""
 
 NEEDED = {
-    "shioenv": ("datasets", "jsonpatch", "openai", "pyarrow", "pyseccomp", "ray"),
+    "shioenv": ("capstone", "datasets", "jsonpatch", "openai", "pyarrow", "pyseccomp", "ray"),
     "shioenv-agents": ("datasets", "openai"),
     "shioenv-backends": ("ray",),
     "shioenv-eval": ("altair", "bashkit", "jinja2", "openai", "scipy", "vl-convert-python"),

@@ -22,16 +22,14 @@ import struct
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 from shioenv import native
 from shioenv.system.answers import Answers, UnfitError, put
 from shioenv.system.declare import Cpu, SystemDeclaration
 from shioenv.system.elf import EXECUTABLE, LOADED, SEGMENT, first_segment, sections, segments
 from shioenv.system.image import ImageEntry, content
-
-if TYPE_CHECKING:
-    import capstone
+from shioenv.system.x86 import Instruction, instructions
 
 FLAGS = {
     (1, "edx"): {
@@ -67,7 +65,12 @@ _KINDS = {"Data": 1, "Instruction": 2, "Unified": 3}
 _ANY = 0xFFFFFFFF
 _LOADER = re.compile(r"(usr/)?lib/x86_64-linux-gnu/ld-linux-x86-64\.so\.2")
 _ROW = struct.Struct("<6I")
-_CPUID = "cpuid"
+_CPUID = b"\x0f\xa2"
+_MOVABLE = frozenset(
+    [*range(0x30, 0x36), *range(0x88, 0x8C), *range(0xB0, 0xC0), 0x0FB6, 0x0FB7, 0x0FBE, 0x0FBF]
+)
+_MOVABLE_BY = {0x80: 6, 0x81: 6, 0x83: 6, 0xC6: 0, 0xC7: 0}
+"""Opcodes of `xor` and `mov`, which do the same at another address; some with an extension."""
 _WAY_BACK = struct.Struct("<3si")
 _JUMP = struct.Struct("<Bi")
 
@@ -180,44 +183,42 @@ def _answering(loader: bytes, answers: Sequence[tuple[int, ...]]) -> bytes:
     return bytes(result)
 
 
-def _asking(text: bytes, address: int) -> Iterator[tuple[int, int, list[capstone.CsInsn]]]:
+def _asking(text: bytes, address: int) -> Iterator[tuple[int, int, list[Instruction]]]:
     """Each `cpuid` of the code, widened to the five bytes of a jump by what stands before it.
 
     Gives the addresses where that begins and ends, and the instructions before the `cpuid` in it.
     """
-    import capstone  # for building alone: not worth the time of every start
-
-    decoder = capstone.Cs(capstone.CS_ARCH_X86, capstone.CS_MODE_64)
-    decoder.detail = True
-    code = list(decoder.disasm(text, address))
-    if not code or code[-1].address + code[-1].size != address + len(text):
+    try:
+        code = list(instructions(text, address))
+    except (IndexError, ValueError, struct.error):
+        code = []
+    if not code or code[-1].end != address + len(text):
         raise UnfitError("its loader's code cannot be read")
-    leaping = re.compile(r"(j|call)")
-    targets = sorted(
-        int(one.op_str, 16)
-        for one in code
-        if leaping.match(one.mnemonic) and one.op_str.startswith("0x")
-    )
+    targets = sorted(one.leads_to for one in code if one.leads_to is not None)
     for number, one in enumerate(code):
-        if one.mnemonic != _CPUID:
+        if one.data != _CPUID:
             continue
-        first, end = number, one.address + one.size
+        first, end = number, one.end
         while end - code[first].address < _JUMP.size:
             first -= 1
         begin, moved = code[first].address, code[first:number]
         entered = bisect_right(targets, begin) != bisect_right(targets, end - 1)
-        if entered or any(not before.mnemonic.startswith(("mov", "xor")) for before in moved):
+        if entered or not all(map(_movable, moved)):
             raise UnfitError("its loader asks the processor in a way that was not tried")
         yield begin, end, moved
 
 
-def _moved(instruction: capstone.CsInsn, address: int) -> bytes:
+def _movable(instruction: Instruction) -> bool:
+    """Whether it is a `mov` or an `xor`."""
+    extension = _MOVABLE_BY.get(instruction.opcode, 9)
+    return instruction.opcode in _MOVABLE or instruction.extension == extension
+
+
+def _moved(instruction: Instruction, address: int) -> bytes:
     """The instruction's bytes at another address: what it reads or writes stays where it was."""
-    data = bytearray(instruction.bytes)
-    if "[rip" in instruction.op_str:
-        at, size = instruction.disp_offset, instruction.disp_size
-        if size != 4:
-            raise UnfitError("its loader asks the processor in a way that was not tried")
-        old = struct.unpack_from("<i", data, at)[0]
-        struct.pack_into("<i", data, at, old + instruction.address - address)
+    data = bytearray(instruction.data)
+    if instruction.relative is not None:
+        (old,) = struct.unpack_from("<i", data, instruction.relative)
+        moved = old + instruction.address - address
+        struct.pack_into("<i", data, instruction.relative, moved)
     return bytes(data)
