@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: setup setup-all demo test test-alone test-skipped test-user test-fronts test-train fresh check docs site committed filter release grammars-report docs-test nightly bench bench-generate bench-serve evaluate scoreboard soak clean help
+.PHONY: setup setup-all demo test test-first test-rest test-alone test-skipped test-user test-fronts test-train fresh check docs site committed filter release grammars-report docs-test nightly bench bench-generate bench-serve evaluate scoreboard soak clean help
 
 BIN := .venv/bin
 PYTEST = $(BIN)/pytest -n $$(($$(nproc) + 1)) --dist loadgroup  # much of it waits
@@ -32,9 +32,19 @@ demo: setup ## the main job: 1,000 inputs executed and scored into ./demo-datase
 	@echo
 	@$(BIN)/shioenv dataset show demo-dataset --count 5
 
+TESTED := $(if $(PACKAGE),packages/$(PACKAGE)/tests)
+
 # PACKAGE=shioenv-model: that package's tests alone.
-test: setup ## the whole test suite
-	@$(PYTEST) $(if $(PACKAGE),packages/$(PACKAGE)/tests,--skipped-to=$(SKIPPED))
+test: ## the whole test suite: first the tests that need no system, then the others
+	@status=0; $(MAKE) --no-print-directory test-first || status=1; \
+	$(MAKE) --no-print-directory test-rest || status=1; exit $$status
+
+test-first: .venv/.native ## the tests that need no system
+	@$(PYTEST) --layer=first --skipped-to=$(SKIPPED).first $(TESTED)
+
+test-rest: setup ## the tests that need a system
+	@$(PYTEST) --layer=rest --skipped-to=$(SKIPPED).rest $(TESTED); status=$$?; \
+	cat $(SKIPPED).[fr]*st > $(SKIPPED); exit $$status
 
 # PACKAGE=shioenv-model: that one.
 test-alone: .venv/.native ## the tests of each package, in environments without those that it does not need

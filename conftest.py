@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import tempfile
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -42,16 +44,46 @@ def observer(system: System) -> Iterator[SandboxRunner]:
         yield opened
 
 
+FIRST = frozenset({"unit", "docs"})
+"""Directories of tests that need no system, but for those that ask for its fixtures."""
+
+
+def needs_no_system(item: pytest.Item) -> bool:
+    """Whether a test belongs to the first layer."""
+    fixtures = getattr(item, "fixturenames", ())
+    return not FIRST.isdisjoint(item.path.parts) and not {"system", "observer"} & {*fixtures}
+
+
 SKIPPED = pytest.StashKey[dict[str, list[str]]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--layer",
+        choices=("first", "rest"),
+        help="first: the tests that need no system, with an empty cache; rest: the others",
+    )
     parser.addoption("--skipped-to", type=Path, help="where to write the ids of skipped tests")
     parser.addoption(
         "--complete",
         action="store_true",
         help="fail where a test is skipped for want of what `make setup-all` installs",
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Hide the built systems from the first layer, so that a test there that needs one fails."""
+    if config.getoption("--layer") == "first" and not hasattr(config, "workerinput"):
+        empty = tempfile.mkdtemp(prefix="shioenv-no-system.")
+        os.environ["SHIOENV_CACHE"] = empty
+        config.add_cleanup(lambda: shutil.rmtree(empty, ignore_errors=True))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if layer := config.getoption("--layer"):
+        left_out = [item for item in items if needs_no_system(item) is not (layer == "first")]
+        items[:] = [item for item in items if needs_no_system(item) is (layer == "first")]
+        config.hook.pytest_deselected(items=left_out)
 
 
 @pytest.hookimpl(trylast=True)
@@ -65,6 +97,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("".join(f"{name}\n" for name in skipped), encoding="utf-8")
     installable = any(NEEDS[name].package for names in skipped.values() for name in names)
+    if session.config.getoption("--layer") and session.exitstatus == 5:
+        session.exitstatus = pytest.ExitCode.OK  # this package has no tests of this layer
     if session.config.getoption("--complete") and installable and session.exitstatus == 0:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 

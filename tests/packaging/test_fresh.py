@@ -102,5 +102,7 @@ def test_what_an_ordinary_user_runs_are_tests() -> None:
 
 
 def test_the_tests_of_one_package_can_be_run() -> None:
-    (words,) = [words for words in planned("test", "PACKAGE=shioenv-model") if "pytest" in words[0]]
-    assert words[-1] == "packages/shioenv-model/tests"
+    steps = [" ".join(words) for words in planned("test", "PACKAGE=shioenv-model")]
+    runs = [step for step in steps if "/pytest " in step]
+    assert ["--layer=first" in run for run in runs] == [True, False]
+    assert all("packages/shioenv-model/tests" in run for run in runs)
