@@ -13,6 +13,7 @@ from shioenv.cli.main import app
 from shioenv.cli.reference import commands
 from support.paths import ROOT
 from support.sentences import LONGEST, paragraphs, too_long
+from support.sources import DISTRIBUTIONS
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 GLOSSARY = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
@@ -68,6 +69,23 @@ def test_terms_of_the_readme_are_explained_there_and_in_the_glossary() -> None:
         assert prose[first.start() - 1] == "*", f"{term} stands somewhere before it is explained"
 
 
+def changes(newest: str) -> list[tuple[str, list[str]]]:
+    """The sections of one version, each with its kinds of changes.
+
+    Fail for an item outside a section and a kind, and for a kind without items.
+    """
+    title, *sections = re.split(r"^### ", newest, flags=re.MULTILINE)
+    assert len(title.strip().splitlines()) == 1, title
+    found = []
+    for section in sections:
+        name, *parts = re.split(r"^#### ", section, flags=re.MULTILINE)
+        assert len(name.strip().splitlines()) == 1, name
+        kinds = [part.partition("\n\n- ") for part in parts]
+        assert all(items for _, _, items in kinds), name
+        found.append((name.strip(), [kind for kind, _, _ in kinds]))
+    return found
+
+
 def test_a_line_of_the_changelog_is_short_and_the_newest_section_is_this_version() -> None:
     """A line is an item of the list, however many sentences it has."""
     page = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
@@ -79,7 +97,17 @@ def test_a_line_of_the_changelog_is_short_and_the_newest_section_is_this_version
     project = tomllib.loads(core.read_text(encoding="utf-8"))["project"]
     assert project["version"] == (others[0] if version == "Unreleased" else version)
     assert f"`git tag v{project['version']}`" in (ROOT / "CONTRIBUTING.md").read_text()
-    titles = re.split(r"^## ", page, flags=re.MULTILINE)[1]
-    found = re.findall(r"^### (.*)$", titles, re.MULTILINE)
-    wanted = ["Added", "Changed", "Fixed"]
+    newest = re.split(r"^## ", page, flags=re.MULTILINE)[1]
+    sections = changes(newest)
+    interfaces = (ROOT / "docs/reference/interfaces.md").read_text(encoding="utf-8")
+    packages = re.findall(r"^\| `(shioenv\w*)` \|", interfaces, re.MULTILINE)
+    assert sorted(packages) == sorted(DISTRIBUTIONS)
+    wanted = ["The repository", *(name.replace("_", "-") for name in packages)]
+    found = [section for section, _ in sections]
+    kinds = ["Added", "Changed", "Fixed"]
+    for section, parts in sections:
+        assert parts, section
+        assert parts == [one for one in kinds if one in parts], section
     assert found == (wanted if version != "Unreleased" else [one for one in wanted if one in found])
+    released = {kind for _, parts in sections for kind in parts}
+    assert version == "Unreleased" or released == set(kinds)
