@@ -54,6 +54,7 @@ def is_within(row: list[str]) -> bool:
 
 
 @given(actions)
+@example(sequence=[("|", 0, 1), ("|", 0, 0)])
 def test_every_step_follows_the_rules(sequence: list[tuple[str, int, int]]) -> None:
     env, echo = make()
     observation, _ = env.reset(seed=0)

@@ -166,9 +166,8 @@ class ShIOEnv(SessionEnv[Grid, Action]):
         if len(row) > self.columns:
             return False
         segments = Input.from_marked(row).segments
-        return (
-            len(segments) <= self.max_segments and len(segments[-1].arguments) <= self.max_arguments
-        )
+        arguments = segments[-1].arguments if segments else ()  # a row of operators has no command
+        return len(segments) <= self.max_segments and len(arguments) <= self.max_arguments
 
     def _executed(self, rows: list[tuple[str, ...]], *, truncated: bool) -> Step[Grid]:
         scored = self._score(self._session(rows))
