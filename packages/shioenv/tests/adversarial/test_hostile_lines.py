@@ -98,6 +98,6 @@ def _attack(runner: SandboxRunner, case: Case, canaries: Canaries) -> None:
             except ShioenvError:
                 break
             assert canaries.secret.encode() not in behavior.output, case.name
-            assert time.monotonic() - began < 20, case.name
+            assert time.monotonic() - began < 120, case.name  # it does not hang, at any load
             if shell.ended:
                 break
