@@ -13,7 +13,7 @@ Each part is a list of texts, by what this clone makes:
                 confidence
     generate    the records of a dataset, without versions and digests of grammars
     export      the same dataset in every format
-    manifest    that dataset's manifest, without versions and digests
+    manifest    that dataset's manifest, without versions, digests, and what volatile records change
     tasks       100 tasks made of it
     certificate the certificates of five of them
     score       the scores of 500 inputs, as JSON, but of those with pipes and with dd
@@ -277,7 +277,10 @@ def _manifest(given: Chosen) -> Part:
         if isinstance(value, dict):
             for key, inner in value.items():
                 yield from flat(inner, f"{place}.{key}")
-        elif not re.search(r"version|digest|sha256|seconds|bytes|created", place):
+        elif isinstance(value, list) and any(isinstance(inner, dict) for inner in value):
+            for number, inner in enumerate(value):
+                yield from flat(inner, f"{place}.{number}")
+        elif not re.search(r"version|digest|executions|\bsha256|seconds|bytes|created", place):
             yield json.dumps([place, value])
 
     yield "manifest", sorted(flat(document, ""))
