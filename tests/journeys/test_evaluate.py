@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from shioenv.domain import predictor
 from shioenv.domain.answers import answer_from
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.predictor import BROUGHT_BY, GROUP, make_predictor
@@ -242,7 +241,7 @@ def test_whatever_ends_a_predictor_nothing_of_it_stays_behind(
 def test_a_predictor_of_a_package_that_is_missing_names_the_extra(
     name: str, extra: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(predictor, "entry_points", lambda group: ())
+    monkeypatch.setattr("shioenv.guests.entry_points", lambda group: ())
     with pytest.raises(MissingExtraError, match=f"needs shioenv-{extra}, which is not") as caught:
         make_predictor(name, "debian-12", "/home/ubuntu")
     assert (caught.value.hint or "").endswith(f"'shioenv[{extra}]'")

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from shioenv.cli.main import app
 from shioenv.errors import LimitsError, MissingExtraError
 from shioenv.execution.engines import executor_named
-from shioenv.guests import find_guest, load_guest
+from shioenv.guests import find_guest, installed_points, load_guest
 from shioenv.sandbox.backends import GROUP, installed_backends, load_backend
 from shioenv.sandbox.base import MACHINES, Limits, ShellMode
 from shioenv.sandbox.default import default_sandbox, inherited_by_inputs, kernel_of, layer_of
@@ -75,15 +75,23 @@ def test_the_entry_point_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     point = EntryPoint("some", "json:dumps", "shioenv.things")
     asked = []
 
-    def found(*, group: str, name: str) -> EntryPoints:
-        asked.append((group, name))
-        return EntryPoints([point]).select(group=group, name=name)
+    def found(*, group: str) -> EntryPoints:
+        asked.append(group)
+        return EntryPoints([point]).select(group=group)
 
     monkeypatch.setattr("shioenv.guests.entry_points", found)
     made = load_guest("shioenv.things", "some", feature="--some", extra="things")
     assert made({}) == "{}"
     assert find_guest("shioenv.things", "other") is None
-    assert asked[0] == ("shioenv.things", "some")
+    assert asked == ["shioenv.things"] * 2
+
+
+def test_of_two_with_one_name_this_projects_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = EntryPoint("some", "shioenv.text:count", "shioenv.things")
+    other = EntryPoint("some", "json:dumps", "shioenv.things")
+    for points in ([ours, other], [other, ours]):
+        monkeypatch.setattr("shioenv.guests.entry_points", lambda group, given=points: given)
+        assert installed_points("shioenv.things") == {"some": ours}
 
 
 @pytest.mark.usefixtures("alone")

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from shioenv.errors import missing_guest
 
 
+def installed_points(group: str) -> dict[str, EntryPoint]:
+    """Return the installed entry points of a group by name.
+
+    If several packages use one name, the entry point of this project's package is returned.
+    """
+    points = sorted(entry_points(group=group), key=lambda one: one.value.startswith("shioenv"))
+    return {point.name: point for point in points}
+
+
 def find_guest(group: str, name: str) -> Any | None:
     """Load the entry point of a group and a name; None where no installed package has one."""
-    for point in entry_points(group=group, name=name):
-        return point.load()
-    return None
+    point = installed_points(group).get(name)
+    return None if point is None else point.load()
 
 
 def load_guest(group: str, name: str, *, feature: str, extra: str) -> Any:

@@ -8,7 +8,6 @@ import pytest
 
 import shioenv
 from shioenv.errors import MissingExtraError
-from shioenv.live import answerer
 from shioenv.live.answerer import Answerer
 from shioenv_model.files import write_card
 from shioenv_model.model import Model
@@ -27,7 +26,7 @@ def test_the_installed_package_for_models_loads_them(tmp_path: Path) -> None:
 def test_without_such_a_package_one_line_tells_how_to_install_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(answerer, "entry_points", lambda group, name: ())
+    monkeypatch.setattr("shioenv.guests.entry_points", lambda group: ())
     with pytest.raises(MissingExtraError, match="a model needs shioenv-model, which is") as caught:
         shioenv.load_model()
     assert (caught.value.hint or "").endswith("'shioenv[model]'")

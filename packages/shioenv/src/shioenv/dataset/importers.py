@@ -6,13 +6,13 @@ Each is an entry point of the group `shioenv.importers`, with the format's name.
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Protocol
 
 from shioenv.dataset.lines import Rejection
 from shioenv.dataset.records import KINDS
 from shioenv.errors import UsageError, did_you_mean, missing_guest
+from shioenv.guests import find_guest
 
 GROUP = "shioenv.importers"
 
@@ -53,8 +53,8 @@ def find_importer(name: str) -> Importer:
 
     Errors: UsageError for an unknown format. MissingExtraError where its package is not installed.
     """
-    for point in sorted(entry_points(group=GROUP, name=name), key=lambda each: each.value):
-        importer: Importer = point.load()
+    importer: Importer | None = find_guest(GROUP, name)
+    if importer is not None:
         return importer
     if name == "released":
         raise missing_guest(f"shioenv dataset import --format {name}", "paper")

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from typing import Any, Protocol, runtime_checkable
 
 from shioenv.domain.runner import Runner
 from shioenv.errors import MissingExtraError, PredictorError, ShioenvError, did_you_mean
+from shioenv.guests import installed_points
 
 GROUP = "shioenv.predictors"
 """The group of entry points by which packages add predictors."""
@@ -106,7 +107,7 @@ Maker = Callable[[Setting], Any]
 
 def predictor_names() -> list[str]:
     """The name of every installed predictor, sorted."""
-    return sorted(_installed())
+    return sorted(installed_points(GROUP))
 
 
 def find_predictor(name: str) -> EntryPoint:
@@ -116,7 +117,7 @@ def find_predictor(name: str) -> EntryPoint:
     an extra brings which is not installed.
     """
     head = name.partition(":")[0]
-    installed = _installed()
+    installed = installed_points(GROUP)
     if head in installed:
         return installed[head]
     for extra, brought in BROUGHT_BY.items():
@@ -135,12 +136,6 @@ def make_predictor(name: str, system: str, start: str, **bounds: float) -> Predi
     maker: Maker = find_predictor(name).load()
     made: Predictor = maker(Setting(name.partition(":")[2], system, start, **bounds))
     return made
-
-
-def _installed() -> dict[str, EntryPoint]:
-    """The installed predictors by name; of two with one name this project's counts."""
-    points = sorted(entry_points(group=GROUP), key=lambda one: one.value.startswith("shioenv"))
-    return {point.name: point for point in points}
 
 
 def level_of(predictor: Any) -> PatchLevel:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from shioenv.domain.runner import Guesser, Runner
 from shioenv.errors import MissingExtraError
-from shioenv.guests import find_guest
+from shioenv.guests import find_guest, installed_points
 
 if TYPE_CHECKING:  # asking a model needs none of the code for systems
     from shioenv.system.world import World
@@ -86,9 +86,7 @@ def answerer_package() -> str:
 
 
 def _default() -> EntryPoint:
-    points = sorted(
-        entry_points(group=GROUP, name="default"), key=lambda one: one.value.startswith("shioenv")
-    )
-    if not points:
+    point = installed_points(GROUP).get("default")
+    if point is None:
         raise MissingExtraError("a model", "model", "shioenv-model")
-    return points[-1]
+    return point
