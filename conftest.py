@@ -104,6 +104,6 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Says behind everything else which tests were skipped for want of what."""
+    """Print at the end which tests were skipped, and what each lacked."""
     if skipped := config.stash.get(SKIPPED, {}):
         print(told(skipped))

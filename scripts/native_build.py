@@ -29,7 +29,7 @@ compiler. No program takes anything from a C library of the host, so that one wh
 distribution."""
 
 PLATFORM = "manylinux_2_17_x86_64"
-"""What the wheel's tag says. The programs need no glibc; an index wants one to be named."""
+"""The platform in the wheel's tag. The programs need no glibc, but an index requires a version."""
 
 IMPORTS = "inside/imports.txt"
 """Symbols that `preload.so` may take from a system's C library; among its sources."""

@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Endpoint(ThreadingHTTPServer):
-    """Answers chat completions from a table, by what the user said last."""
+    """Answers chat completions from a table, by the last message of the user."""
 
     def __init__(self, replies: dict[str, str]) -> None:
         super().__init__(("127.0.0.1", 0), Handler)

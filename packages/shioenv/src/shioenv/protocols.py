@@ -1,7 +1,7 @@
 """Numbers of protocols: what kept executions and certificates depend on, instead of a version.
 
 A number is raised by hand whenever code that the protocol covers changes. In the clone,
-`scripts/check_protocols.py` says which code that is, and keeps a digest of it.
+`scripts/check_protocols.py` lists that code, and keeps a digest of it.
 """
 
 from __future__ import annotations

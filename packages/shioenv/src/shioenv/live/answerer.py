@@ -19,7 +19,7 @@ GROUP = "shioenv.answerers"
 
 
 class Answerer(Runner, Guesser, Protocol):
-    """A model that answers any input, and says how sure it is."""
+    """A model that answers any input, with a confidence."""
 
     @property
     def version(self) -> str:
@@ -28,7 +28,7 @@ class Answerer(Runner, Guesser, Protocol):
 
     @property
     def system(self) -> str | None:
-        """The name of the system that the model was made on; None where it does not say."""
+        """The name of the system that the model was made on; None if unknown."""
         ...
 
     @property
