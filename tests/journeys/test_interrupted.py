@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from shioenv.system.store import System
 from shioenv_agents.tasks.task import write_tasks
 from shioenv_eval.suite import Head, Suite, SuiteCase, write_suite
 from support.known_tasks import known_tasks
+from support.waiting import wait_until
 from visiting import name_of
 
 SCRIPT = Path(sys.executable).with_name("shioenv")
@@ -87,8 +87,10 @@ SLOW = "sleep 20; echo done"
 
 def wait_for_end(processes: list[int]) -> None:
     """Wait until all of them are gone, or wait for whoever has to take note of their end."""
-    while any(state_of(each) not in ("", "Z") for each in processes):
-        time.sleep(0.01)
+    wait_until(
+        lambda: all(state_of(each) in ("", "Z") for each in processes),
+        lambda: f"the end of {[(each, name_of(each)) for each in processes]}",
+    )
 
 
 def state_of(process: int) -> str:
@@ -169,9 +171,12 @@ def test_ctrl_c_ends_work_with_one_line_and_leaves_no_process(
         [SCRIPT, *words], cwd=place, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE, text=True, start_new_session=True,
     ) as process:  # fmt: skip
-        while not begun(process.pid):
+
+        def has_begun() -> bool:
             assert process.poll() is None, process.communicate()
-            time.sleep(0.01)
+            return begun(process.pid)
+
+        wait_until(has_begun, "the work")
         left = descendants(process.pid)
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does
         _, said = process.communicate(timeout=60)

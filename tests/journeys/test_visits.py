@@ -25,6 +25,7 @@ from shioenv_serve.ssh.server import ServerBounds
 from shioenv_serve.visits import Answered, Visits
 from support.cowrie_history import History, executed
 from support.fronts_tasks import sandboxes
+from support.waiting import next_turn
 
 pytestmark = [pytest.mark.usefixtures("system"), pytest.mark.xdist_group("visits")]
 
@@ -183,7 +184,7 @@ def test_requests_that_overtake_each_other_meet_in_one_shell(site: Site, history
     async def overtaken() -> tuple[Answered, Answered]:
         first, second = history.messages("x=7"), history.messages("echo $x")
         later = asyncio.create_task(site.ask(second))
-        await asyncio.sleep(0)  # it looks for its visit, and there is none yet
+        await next_turn()  # it looks for its visit, and there is none yet
         return await site.ask(first), await later
 
     one, other = site.run(overtaken())
@@ -272,7 +273,7 @@ def test_one_too_many_waits_and_is_refused_in_the_end(
 
         async def two() -> list[str]:
             busy = asyncio.create_task(site.ask(history.messages("sleep 0.2; echo done")))
-            await asyncio.sleep(0)  # it has the only shell now
+            await next_turn()  # it has the only shell now
             other = asyncio.create_task(site.ask(executed("echo other")))
             return [(await busy).text, (await other).text]
 

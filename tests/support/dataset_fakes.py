@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import os
 import signal
-import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -33,6 +32,7 @@ from shioenv.sandbox.base import Limits
 from shioenv.seeding import generator
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.traces import Sample
+from support.waiting import let_time_pass
 
 HOME = "/home/ubuntu"
 
@@ -64,7 +64,7 @@ class FakeRunner(ScriptedRunner):
         if "bug" in words:
             raise RuntimeError("a bug in the observer")
         if "slow" in words:
-            time.sleep(0.002)
+            let_time_pass(0.002, "such an input takes longer than others")
         if "hangs" in words or ("hasty" in words and self._once("hasty")):
             return Behavior(
                 124, b"partial\n", timed_out=True, limits_hit=("wall_seconds",), volatile=True

@@ -7,8 +7,9 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from pathlib import Path
+
+from support.waiting import wait_until
 
 
 def alive(pid: int) -> bool:
@@ -37,10 +38,7 @@ def tell():
             assert children
             assert all(map(alive, children))
             parent.kill()
-            deadline = time.monotonic() + 60
-            while any(map(alive, children)) and time.monotonic() < deadline:
-                time.sleep(0.05)
-            assert not any(map(alive, children))
+            wait_until(lambda: not any(map(alive, children)), "the end of its children")
         finally:
             for pid in filter(alive, children):
                 os.kill(pid, signal.SIGKILL)

@@ -13,14 +13,12 @@ import struct
 import subprocess
 import sys
 import termios
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
-PATIENCE = 60.0
-"""Seconds that anything may take on a busy machine."""
+from support.waiting import PATIENCE, wait_until
 
 OPTIONS = [
     "-F", "none", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null",
@@ -56,10 +54,7 @@ class Server:
         command = [sys.executable, "-m", "shioenv", "serve", "ssh", str(directory), "--port", "0"]
         with (directory / "stderr").open("wb") as errors:
             self.process = subprocess.Popen([*command, *options], stderr=errors)
-        while not (found := re.search(r"running on ssh://[\d.]+:(\d+).*\n", self.errors)):
-            assert self.process.poll() is None, self.errors
-            time.sleep(0.02)
-        self.port = found[1]
+        self.port = wait_until(self._port, lambda: f"the server's port; it wrote {self.errors}")
         ask = directory / "ask"
         ask.write_text('#!/bin/sh\necho "$PASSWORD"\n')
         ask.chmod(0o700)
@@ -67,6 +62,12 @@ class Server:
             **os.environ, "SSH_ASKPASS": str(ask), "SSH_ASKPASS_REQUIRE": "force",
             "PASSWORD": "hunter2", "TERM": "xterm",
         }  # fmt: skip
+
+    def _port(self) -> str:
+        """The port that the server reports; empty as yet."""
+        assert self.process.poll() is None, self.errors
+        found = re.search(r"running on ssh://[\d.]+:(\d+).*\n", self.errors)
+        return found[1] if found else ""
 
     @property
     def errors(self) -> str:
@@ -92,13 +93,14 @@ class Server:
 
     def until(self, name: str, *, last_line: str = "", **fields: Any) -> dict[str, Any]:
         """The first event of a name with these fields, once it is there."""
-        deadline = time.monotonic() + PATIENCE
-        while time.monotonic() < deadline:
+
+        def first() -> dict[str, Any] | None:
             for event in self.events(name):
                 if fields.items() <= event.items() and event.get("input", "").endswith(last_line):
                     return event
-            select.select([], [], [], 0.02)
-        raise AssertionError((name, fields, self.events()[-5:]))
+            return None
+
+        return wait_until(first, lambda: f"{name} with {fields} behind {self.events()[-5:]}")
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         """Ends the server by a signal; its exit status."""
@@ -139,16 +141,18 @@ class Sitting:
 
     def read(self, until: str) -> str:
         """What is shown up to a pattern."""
-        deadline = time.monotonic() + PATIENCE
-        while not (found := re.search(until.encode(), self.shown, re.DOTALL)):
-            left = deadline - time.monotonic()
-            ready = left > 0 and select.select([self._terminal], [], [], left)[0]
-            assert ready, self.shown
-            try:
-                self.shown += os.read(self._terminal, 65536)
-            except OSError:
-                raise AssertionError(f"the end came first: {self.shown!r}") from None
-        before, self.shown = self.shown[: found.end()], self.shown[found.end() :]
+
+        def end() -> int | None:
+            found = re.search(until.encode(), self.shown, re.DOTALL)
+            if not found and select.select([self._terminal], [], [], 1)[0]:
+                try:
+                    self.shown += os.read(self._terminal, 65536)
+                except OSError:
+                    raise AssertionError(f"the end came first: {self.shown!r}") from None
+            return found and found.end()
+
+        at = wait_until(end, lambda: f"{until!r} in {self.shown!r}")
+        before, self.shown = self.shown[:at], self.shown[at:]
         return before.decode()
 
     def leave(self) -> int:

@@ -17,6 +17,7 @@ from shioenv.sandbox.base import MEBIBYTE, Limits, Request
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
 from shioenv.system.store import System
 from shioenv_agents.tasks.harbor.evidence import evidence_of
+from support.waiting import PATIENCE, next_turn
 
 pytestmark = pytest.mark.xdist_group("entered")
 LIMITS = Limits(wall_seconds=30.0, cpu_seconds=1000.0, memory_bytes=512 * MEBIBYTE)
@@ -113,8 +114,9 @@ def test_a_command_that_is_left_is_ended_by_its_group(machine: EnteredMachine) -
     async def leave() -> int | None:
         running = Running(machine.start(Command(text="sleep 1000 | sleep 1000; touch /late")))
         waiting = asyncio.create_task(running.finish())
-        while running.group is None:
-            await asyncio.sleep(0)
+        async with asyncio.timeout(PATIENCE):
+            while running.group is None:
+                await next_turn()
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
         return running.group
@@ -239,11 +241,11 @@ def test_who_leaves_at_any_time_leaves_nothing_open(machine: EnteredMachine, rou
         running = Running(machine.start(Command(text="true")))
         waiting = asyncio.create_task(running.finish())
         for _ in range(rounds):
-            await asyncio.sleep(0)
+            await next_turn()
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
         running.close()
-        await asyncio.sleep(0)  # transports close in the next turn
+        await next_turn()  # transports close in the next turn
         return before, descriptors()
 
     before, after = asyncio.run(leave())

@@ -10,7 +10,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -39,6 +38,7 @@ from shioenv_agents.fronts.openenv import (  # noqa: E402
 )
 from shioenv_agents.tasks.task import write_tasks  # noqa: E402
 from support.fronts_tasks import REPLIES, TASKS, sandboxes  # noqa: E402
+from support.waiting import wait_until  # noqa: E402
 from visiting import name_of  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("system")
@@ -92,9 +92,13 @@ def test_a_server_that_is_stopped_ends_its_sessions_and_leaves_no_process(
         session = client(address).__enter__()
         session.reset(task=TASKS[0].id)
         running = threads.submit(session.step, TypedLine(line="sleep 2"))
-        while "sleep" not in map(name_of, left := descendants(server.pid)):
+
+        def processes_with_sleep() -> list[int]:
             assert not running.done(), running.result()
-            time.sleep(0.01)
+            found = descendants(server.pid)
+            return found if "sleep" in map(name_of, found) else []
+
+        left = wait_until(processes_with_sleep, "the line's sleep")
         server.send_signal(number)
         _, said = server.communicate(timeout=60)
         assert server.returncode == status
@@ -180,10 +184,7 @@ def received(session: Any, kind: str = "observation") -> dict[str, Any]:
 
 
 def wait_for_no_machine(server: int) -> None:
-    until = time.monotonic() + 60
-    while sandboxes(server):
-        assert time.monotonic() < until, "a machine goes on"
-        time.sleep(0.01)
+    wait_until(lambda: not sandboxes(server), "the end of all machines")
 
 
 def test_silent_sessions_end_with_their_machines_and_make_room(impatient: tuple[str, int]) -> None:

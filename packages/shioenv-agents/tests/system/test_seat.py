@@ -15,6 +15,7 @@ from shioenv.live.seat import CommandTimeoutError, Seat, finished, runner_seat, 
 from shioenv.sandbox.base import MEBIBYTE, Entered, Limits
 from shioenv.system.store import System
 from support.fronts_tasks import sandboxes
+from support.waiting import next_turn
 
 pytestmark = pytest.mark.usefixtures("system")
 
@@ -24,7 +25,7 @@ def test_a_machine_that_is_being_opened_is_closed(cancelled: bool) -> None:
     async def run() -> int:
         seat = runner_seat()
         opening = asyncio.create_task(seat.do(lambda machine: os.getpid()))
-        await asyncio.sleep(0)  # it is in its thread now
+        await next_turn()  # it is in its thread now
         if cancelled:
             opening.cancel()
         await seat.close()
@@ -42,7 +43,7 @@ def test_a_close_that_is_cancelled_closes_all_the_same() -> None:
         await seat.do(lambda machine: machine.limits)
         opened = sandboxes()
         closing = asyncio.create_task(seat.close())
-        await asyncio.sleep(0)
+        await next_turn()
         closing.cancel()
         await asyncio.gather(closing, return_exceptions=True)
         await seat.close()
@@ -82,7 +83,7 @@ def test_a_command_whose_caller_is_cancelled_is_ended_and_leaves_nothing_open(
         left = asyncio.create_task(started(seat, Command(text="sleep 1000")))
         await asyncio.to_thread(machine.begun.wait, 60)
         left.cancel()
-        await asyncio.sleep(0)
+        await next_turn()
         over.set()
         await asyncio.gather(left, return_exceptions=True)
         assert left.cancelled()

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext, suppress
 from pathlib import Path
@@ -27,6 +26,7 @@ from shioenv.irreducibility.scoring import Scoring
 from shioenv.sandbox.base import Limits
 from shioenv.synthesis.drawing import Drawing
 from shioenv_backends.ray_executor import RayExecutor
+from support.waiting import wait_until
 
 COUNT, SEED, BUDGET = 24, 11, 4
 NODE = {"num_cpus": 1, "object_store_memory": 80_000_000}
@@ -121,10 +121,7 @@ def marked(mark: str) -> list[Path]:
 
 def assert_gone(mark: str) -> None:
     """No process with this in its environment is left, after at most 15 seconds."""
-    end = time.monotonic() + 15
-    while left := marked(mark):
-        assert time.monotonic() < end, left
-        time.sleep(0.05)
+    wait_until(lambda: not marked(mark), lambda: f"the end of {marked(mark)}", seconds=15)
 
 
 def environment(process: Path) -> list[bytes]:

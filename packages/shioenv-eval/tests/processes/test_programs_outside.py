@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +20,7 @@ from shioenv.domain.behavior import Behavior
 from shioenv.execution.supervised import ended, supervised
 from shioenv_eval.evaluate import Evaluation, evaluate
 from shioenv_eval.suite import Head, Suite, SuiteCase, write_suite
+from support.waiting import let_time_pass, wait_until
 
 PROGRAM = """
 import json, os, subprocess, sys, time
@@ -76,16 +76,6 @@ def marked(mark: str) -> list[int]:
             except OSError:
                 continue
     return found
-
-
-def until(condition: object, seconds: float = 60.0) -> bool:
-    """Whether it came true in time."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if condition():  # type: ignore[operator]
-            return True
-        time.sleep(0.02)
-    return False
 
 
 def suite(*texts: str) -> Suite:
@@ -279,10 +269,11 @@ def test_nothing_outlives_an_evaluation_that_is_ended(
     monkeypatch.setenv("HANGS", "hello" if moment == "starting" else "hang")
     process = begun(tmp_path, program, "children", "hang")
     least = 6 if moment == "starting" else 14
-    assert until(lambda: len(marked(mark)) >= (4 if moment == "starting" else least)), marked(mark)
+    awaited = 4 if moment == "starting" else least
+    wait_until(lambda: len(marked(mark)) >= awaited, lambda: f"{awaited} of {marked(mark)}")
     process.send_signal(number)
     process.wait()
-    assert until(lambda: not marked(mark)), marked(mark)
+    wait_until(lambda: not marked(mark), lambda: f"the end of {marked(mark)}")
 
 
 def children_of(process: int) -> list[int]:
@@ -307,12 +298,15 @@ def test_nothing_outlives_a_supervisor_that_is_killed(
     killed: str, temporary: Path, mark: str
 ) -> None:
     process = supervised(["sh", "-c", LINGERING])
-    assert until(lambda: len(marked(mark)) >= 6), marked(mark)
+    wait_until(lambda: len(marked(mark)) >= 6, lambda: f"6 processes, not {marked(mark)}")
     (inner,) = children_of(process.pid)
     os.kill(inner if killed == "inner" else process.pid, signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
-    assert until(lambda: not marked(mark)), marked(mark)
-    assert until(lambda: not list(temporary.iterdir())), list(temporary.iterdir())
+    wait_until(lambda: not marked(mark), lambda: f"the end of {marked(mark)}")
+    wait_until(
+        lambda: not list(temporary.iterdir()),
+        lambda: f"the removal of {list(temporary.iterdir())}",
+    )
 
 
 def test_a_directory_without_supervisors_is_removed_at_the_next_start(
@@ -320,7 +314,7 @@ def test_a_directory_without_supervisors_is_removed_at_the_next_start(
 ) -> None:
     lives = supervised(["sleep", "600"])
     process = supervised(["sh", "-c", 'touch "$TMPDIR/left"; exec sleep 600'])
-    assert until(lambda: list(temporary.glob("*/left")))
+    wait_until(lambda: list(temporary.glob("*/left")), "the file that is left")
     (left,) = temporary.glob("*/left")
     (inner,) = children_of(process.pid)
     os.kill(process.pid, signal.SIGSTOP)
@@ -328,7 +322,7 @@ def test_a_directory_without_supervisors_is_removed_at_the_next_start(
     os.kill(process.pid, signal.SIGKILL)
     os.kill(inner, signal.SIGKILL)
     process.wait()
-    assert until(lambda: len(marked(mark)) == 3)
+    wait_until(lambda: len(marked(mark)) == 3, lambda: f"3 processes, not {marked(mark)}")
     assert left.exists()
     assert supervised(["true"]).wait() == 0
     assert not left.exists()
@@ -339,15 +333,18 @@ def test_a_directory_without_supervisors_is_removed_at_the_next_start(
 
 def test_nothing_outlives_a_worker_that_is_killed(tmp_path: Path, program: str, mark: str) -> None:
     process = begun(tmp_path, program, "children", "hang", "hang", "hang")
-    assert until(lambda: len(marked(mark)) >= 14), marked(mark)
+    wait_until(lambda: len(marked(mark)) >= 14, lambda: f"14 processes, not {marked(mark)}")
     before = set(marked(mark)) - {process.pid}
     supervisors = [pid for outer in children_of(process.pid) for pid in children_of(outer)]
     for pid in [pid for inner in supervisors for pid in children_of(inner)]:
         os.kill(pid, signal.SIGKILL)
-    assert until(lambda: not before & set(marked(mark))), before & set(marked(mark))
+    wait_until(
+        lambda: not before & set(marked(mark)),
+        lambda: f"the end of {before & set(marked(mark))}",
+    )
     process.kill()
     process.wait()
-    assert until(lambda: not marked(mark)), marked(mark)
+    wait_until(lambda: not marked(mark), lambda: f"the end of {marked(mark)}")
 
 
 def test_a_program_ends_with_its_asker_and_not_with_the_thread_that_started_it(mark: str) -> None:
@@ -374,7 +371,9 @@ def test_a_supervisor_ends_as_its_program_does(script: str, status: int) -> None
 def test_a_program_that_starts_others_all_the_time_is_ended(mark: str) -> None:
     script = "f() { while :; do (setsid sleep 60 &); done; }; f & f & wait"
     process = supervised(["sh", "-c", script])
-    assert until(lambda: len(marked(mark)) > 20)
+    wait_until(
+        lambda: len(marked(mark)) > 20, lambda: f"more than 20 processes, not {marked(mark)}"
+    )
     assert ended(process) == -signal.SIGKILL
     assert marked(mark) == []
 
@@ -388,13 +387,13 @@ def test_a_pause_of_everything_takes_no_time_from_an_answer(tmp_path: Path, mark
     with subprocess.Popen(
         [*words, "--json", "--out", str(tmp_path / "out")], stdout=subprocess.DEVNULL
     ) as process:
-        assert until(seen.exists)
+        wait_until(seen.exists, "the question")
         paused = marked(mark)
         assert process.pid in paused
         for number, seconds in ((signal.SIGSTOP, 3.5), (signal.SIGCONT, 0.0)):
             for pid in paused:
                 os.kill(pid, number)
-            time.sleep(seconds)
+            let_time_pass(seconds, "the pause is longer than an answer may take")
     assert process.returncode == 0
     (answers_file,) = (tmp_path / "out" / "answers").glob("*.ndjson")
     assert '"timed_out"' not in answers_file.read_text()

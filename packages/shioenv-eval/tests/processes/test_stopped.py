@@ -29,6 +29,7 @@ from shioenv.system import stopped
 from shioenv.system.store import System
 from shioenv_eval import asking
 from support.needs import needs
+from support.waiting import let_time_pass, wait_until
 
 PTRACE_ATTACH, PTRACE_DETACH = 16, 17
 
@@ -41,20 +42,13 @@ def state_of(process: int) -> str:
         return "Z"
 
 
-def until(condition: Callable[[], object], seconds: float = 60.0) -> bool:
-    """Whether it came true in time."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if condition():
-            return True
-        time.sleep(0.01)
-    return False
-
-
-def are_gone(processes: list[int]) -> bool:
-    """Whether all of them end; those that do not are killed."""
+def assert_gone(processes: list[int]) -> None:
+    """Wait until all of them have ended; those that do not are killed."""
     try:
-        return until(lambda: all(state_of(each) == "Z" for each in processes), 30)
+        wait_until(
+            lambda: all(state_of(each) == "Z" for each in processes),
+            lambda: f"the end of {[(each, state_of(each)) for each in processes]}",
+        )
     finally:
         for each in processes:
             if state_of(each) != "Z":
@@ -75,19 +69,16 @@ def of_sandbox(role: str, process: int) -> int:
 
     It is waited for: the supervisor makes the network anew after it has answered.
     """
-    found: list[int] = []
 
-    def is_there() -> bool:
+    def found() -> int | None:
         for each in descendants(process):
             with suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
                 name = Path(f"/proc/{each}/comm").read_text().strip()
                 if ROLES[role](name, Path(f"/proc/{each}/cmdline").read_bytes().split(b"\0")):
-                    found.append(each)
-                    return True
-        return False
+                    return each
+        return None
 
-    assert until(is_there), f"there is no {role}"
-    return found[0]
+    return wait_until(found, f"a process with the role {role}")
 
 
 # ---- a sandbox ----
@@ -108,7 +99,7 @@ def test_a_stopped_process_of_a_sandbox_changes_no_answer(
         assert sandbox.run(INPUT) == right
         os.kill(of_sandbox(role, os.getpid()), signal.SIGSTOP)
         rest = [each for each in descendants(os.getpid()) if each not in others]
-    assert are_gone(rest)
+    assert_gone(rest)
 
 
 PROGRAM = """
@@ -135,7 +126,7 @@ def test_nothing_of_a_sandbox_outlives_its_owner(role: str, number: int) -> None
         owner.send_signal(number)
         owner.wait()
     assert len(rest) > 3
-    assert are_gone(rest)
+    assert_gone(rest)
 
 
 @contextmanager
@@ -143,13 +134,13 @@ def paused(process: int, seconds: float) -> Iterator[None]:
     """Stops all below a process once something sleeps there, and goes on after a while."""
 
     def pause() -> None:
-        assert until(lambda: sleepers_below(process))
+        wait_until(lambda: sleepers_below(process), "a sleep")
         chosen = descendants(process)
         for number, wait in ((signal.SIGSTOP, seconds), (signal.SIGCONT, 0.0)):
             for each in chosen:
                 with suppress(OSError):
                     os.kill(each, number)
-            time.sleep(wait)
+            let_time_pass(wait, "the pause is longer than the input may take")
 
     thread = threading.Thread(target=pause)
     thread.start()
@@ -186,12 +177,12 @@ def starved(process: int, seconds: float) -> Iterator[None]:
         os.sched_setaffinity(hog.pid, {processor})
 
     def starve() -> None:
-        assert until(lambda: sleepers_below(os.getpid()))
+        wait_until(lambda: sleepers_below(os.getpid()), "a sleep")
         os.sched_setaffinity(process, {processor})
         os.sched_setscheduler(process, os.SCHED_IDLE, os.sched_param(0))
         for hog in hogs:
             os.kill(hog.pid, signal.SIGCONT)
-        time.sleep(seconds)
+        let_time_pass(seconds, "the process lacks the processor for this long")
         for hog in hogs:
             hog.kill()
         os.sched_setscheduler(process, os.SCHED_OTHER, os.sched_param(0))
@@ -223,11 +214,11 @@ def test_a_job_that_is_stopped_as_by_ctrl_z_goes_on() -> None:
         [script, "run", "--timeout", "2", "sleep 0.4; seq 9999"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, process_group=0,
     ) as job:  # fmt: skip
-        assert until(lambda: any(b"sleep\0" in command_of(each) for each in descendants(job.pid)))
+        wait_until(lambda: sleepers_below(job.pid), "the job's sleep")
         os.killpg(job.pid, signal.SIGSTOP)
-        assert until(lambda: state_of(job.pid) == "T")
+        wait_until(lambda: state_of(job.pid) == "T", "the job's stop")
         assert state_of(of_sandbox("supervisor", job.pid)) != "T"
-        time.sleep(3)
+        let_time_pass(3, "the stop is longer than --timeout")
         os.killpg(job.pid, signal.SIGCONT)
         output, errors = job.communicate()
     assert output == b"".join(b"%d\n" % number for number in range(1, 10000))
@@ -240,8 +231,8 @@ def test_a_job_that_is_stopped_as_by_ctrl_z_goes_on() -> None:
 def twice(lane: object, task: tuple[int, tuple[int, Path]]) -> int:
     """Answers with twice the number, once the task's file is there."""
     number, gate = task[1]
-    while number == 3 and not gate.exists():
-        time.sleep(0.01)
+    if number == 3:
+        wait_until(gate.exists, "the gate")
     return 2 * number
 
 
@@ -283,7 +274,7 @@ with LocalExecutor(1) as executor:
             os.kill(each, signal.SIGSTOP)
         owner.kill()
     assert workers
-    assert are_gone(workers)
+    assert_gone(workers)
 
 
 def test_a_worker_that_takes_no_message_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -291,14 +282,10 @@ def test_a_worker_that_takes_no_message_is_killed(monkeypatch: pytest.MonkeyPatc
     worker = WorkerProcess("time", ["unused"])  # fails: `time` has no `main`
     assert worker.end(60)[0] == 1
     worker = WorkerProcess("shioenv.execution.worker", ["/dev/null", "/dev/null"])
-    started: list[int] = []
-
-    def is_started() -> list[int]:
-        started[:] = [each for each in descendants(os.getpid()) if b"/dev/null" in command_of(each)]
-        return started
-
-    assert until(is_started)
-    (process,) = started
+    (process,) = wait_until(
+        lambda: [each for each in descendants(os.getpid()) if b"/dev/null" in command_of(each)],
+        "the worker",
+    )
     os.kill(process, signal.SIGSTOP)
     worker.send(bytes(1 << 24))
     assert worker.end(60)[0] == -signal.SIGKILL
@@ -331,7 +318,7 @@ time.sleep(600)
             os.kill(chain[at], signal.SIGSTOP)
             owner.kill()
     assert len(chain) == 3
-    assert are_gone(chain)
+    assert_gone(chain)
 
 
 # ---- looks ----
@@ -342,11 +329,11 @@ def test_a_process_that_a_debugger_holds_is_not_stopped() -> None:
         try:
             assert not stopped.is_stopped(process.pid)
             assert ctypes.CDLL(None).ptrace(PTRACE_ATTACH, process.pid, 0, 0) == 0
-            assert until(lambda: state_of(process.pid) == "t")
+            wait_until(lambda: state_of(process.pid) == "t", "the debugger's hold")
             assert not stopped.is_stopped(process.pid)
             os.waitpid(process.pid, 0)
             ctypes.CDLL(None).ptrace(PTRACE_DETACH, process.pid, 0, signal.SIGSTOP)
-            assert until(lambda: stopped.is_stopped(process.pid))
+            wait_until(lambda: stopped.is_stopped(process.pid), "the stop")
         finally:
             process.kill()
     assert not stopped.is_stopped(process.pid)
@@ -358,13 +345,13 @@ def test_only_a_stop_that_lasts_counts() -> None:
         try:
             for _ in range(2):
                 os.kill(process.pid, signal.SIGSTOP)
-                assert until(lambda: stopped.is_stopped(process.pid))
+                wait_until(lambda: stopped.is_stopped(process.pid), "the stop")
                 assert not any(watch.is_lost(process.pid) for _ in range(stopped.LASTING_LOOKS - 1))
                 os.kill(process.pid, signal.SIGCONT)
-                assert until(lambda: not stopped.is_stopped(process.pid))
+                wait_until(lambda: not stopped.is_stopped(process.pid), "the end of the stop")
                 assert not watch.is_lost(process.pid)
             os.kill(process.pid, signal.SIGSTOP)
-            assert until(lambda: stopped.is_stopped(process.pid))
+            wait_until(lambda: stopped.is_stopped(process.pid), "the stop")
             looks = [watch.is_lost(process.pid) for _ in range(stopped.LASTING_LOOKS)]
             assert looks == [False] * (stopped.LASTING_LOOKS - 1) + [True]
         finally:

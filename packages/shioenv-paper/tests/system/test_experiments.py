@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,6 +30,7 @@ from shioenv_paper.results import read_columns
 from shioenv_paper.setting import ExperimentSetting
 from shioenv_paper.training_sets import COMPOSITES
 from support.needs import needs
+from support.waiting import wait_until
 
 pytestmark = [
     pytest.mark.usefixtures("system"),
@@ -210,8 +210,10 @@ def test_a_killed_experiment_goes_on(tmp_path: Path) -> None:
         start_new_session=True,
     )
     journal = tmp_path / "data" / "exact" / JOURNAL
-    while process.poll() is None and not (journal.exists() and len(_lines(journal)) > 4):
-        time.sleep(0.01)
+    wait_until(
+        lambda: process.poll() is not None or (journal.exists() and len(_lines(journal)) > 4),
+        "five lines of the journal",
+    )
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     kept = _lines(journal)

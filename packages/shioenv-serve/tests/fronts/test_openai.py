@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -35,6 +34,7 @@ from shioenv_serve.openai import OpenAIFront  # noqa: E402
 from shioenv_serve.visits import Visits  # noqa: E402
 from support.cowrie_history import History, executed  # noqa: E402
 from support.openai_server import KEY, Server, serving  # noqa: E402
+from support.waiting import wait_until  # noqa: E402
 
 pytestmark = [pytest.mark.usefixtures("system"), pytest.mark.xdist_group("openai")]
 
@@ -484,8 +484,7 @@ def test_a_server_that_is_stopped_leaves_no_process(
         client = server.client()
         typed(client, History(), "sleep 1000 &", "cd /tmp")
         running = threads.submit(chat, client, executed("sleep 1; echo done"))
-        while len(below(server.process.pid)) < 4:
-            os.sched_yield()
+        wait_until(lambda: len(below(server.process.pid)) >= 4, "four processes of the server")
         started = below(server.process.pid)
         server.process.send_signal(number)
         server.process.communicate(timeout=60)
@@ -493,8 +492,8 @@ def test_a_server_that_is_stopped_leaves_no_process(
         if number != signal.SIGKILL:
             assert not alive(started)
             assert running.exception() or running.result().choices[0].message.content == "done\n"
-        while alive(started):  # the kernel ends them once their supervisor ended
-            os.sched_yield()
+        # the kernel ends them once their supervisor ended
+        wait_until(lambda: not alive(started), lambda: f"the end of {alive(started)}")
 
 
 @pytest.mark.parametrize(

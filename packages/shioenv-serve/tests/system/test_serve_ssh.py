@@ -11,7 +11,6 @@ import socket
 import struct
 import subprocess
 import sys
-import time
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -27,7 +26,8 @@ from shioenv_serve.events import origin
 from shioenv_serve.ssh.machines import Machines
 from shioenv_serve.ssh.sessions import Visitor
 from support.needs import needs
-from support.ssh_server import OPTIONS, PATIENCE, Server, Sitting, serving
+from support.ssh_server import OPTIONS, Server, Sitting, serving
+from support.waiting import PATIENCE, next_turn, wait_until
 
 pytestmark = [needs("ssh"), pytest.mark.xdist_group("serve_ssh")]
 
@@ -61,12 +61,7 @@ def processes_with(text: str) -> list[int]:
 
 def started_with(text: str) -> int:
     """The number of such a process, once there is one."""
-    deadline = time.monotonic() + PATIENCE
-    while time.monotonic() < deadline:
-        if found := processes_with(text):
-            return found[0]
-        select.select([], [], [], 0.02)
-    raise AssertionError(f"no process with {text}")
+    return wait_until(lambda: processes_with(text), f"a process with {text}")[0]
 
 
 def wait_for_end(pids: list[int]) -> None:
@@ -285,7 +280,7 @@ def test_what_is_opened_for_a_visitor_who_left_is_ended(system: System) -> None:
         for _ in range(3):
             visit = Visitor(where)
             taking = [asyncio.create_task(visit.machine_of(machines)) for _ in range(8)]
-            await asyncio.sleep(0)  # each of them has begun
+            await next_turn()  # each of them has begun
             await visit.close()
             for lost in await asyncio.gather(*taking, return_exceptions=True):
                 assert isinstance(lost, SandboxError), lost

@@ -21,6 +21,7 @@ from shioenv.errors import ShioenvError
 from shioenv.sandbox.base import Limits, Request
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
 from shioenv.system.store import System, build_system
+from support.waiting import let_time_pass
 
 
 def _ordinary(sandbox: SandboxRunner, text: str, *, tty: bool = False) -> tuple[int, str]:
@@ -33,7 +34,7 @@ def _meanwhile(other: SandboxRunner, texts: list[str], run: Callable[[], Behavio
     before = [_ordinary(other, text) for text in texts]
     with ThreadPoolExecutor() as pool:
         running = pool.submit(run)
-        time.sleep(0.6)  # the input needs it to get where it wants
+        let_time_pass(0.6, "the input needs it to get where it wants")
         during = [_ordinary(other, text) for text in texts]
         return running.result(), list(zip(texts, before, during, strict=True))
 

@@ -10,8 +10,7 @@ import re
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -22,6 +21,8 @@ from shioenv.errors import OutputExistsError
 from shioenv.live.attached import TerminalShell
 from shioenv.live.cast import Cast
 from shioenv.system.store import System
+from support.host_state import descendants
+from support.waiting import wait_until
 
 pytestmark = pytest.mark.xdist_group("attached")
 PROMPT = b"# "
@@ -40,14 +41,30 @@ def shell(runner: SandboxRunner) -> Iterator[TerminalShell]:
         yield opened
 
 
-def until(shell: TerminalShell, *wanted: bytes, seconds: float = 20.0) -> bytes:
+def until(shell: TerminalShell, *wanted: bytes) -> bytes:
     """What is shown until all of this is shown, one behind the other."""
-    shown, end = b"", time.monotonic() + seconds
+    return read_until(lambda: shell.read(0.1), *wanted)
+
+
+def read_until(read: Callable[[], bytes], *wanted: bytes) -> bytes:
+    """What `read` returns until it returned all of this, one behind the other."""
+    shown = bytearray()
     pattern = re.compile(b".*?".join(map(re.escape, wanted)), re.DOTALL)
-    while not pattern.search(shown) and time.monotonic() < end:
-        shown += shell.read(0.1)
-    assert pattern.search(shown), shown
-    return shown
+
+    def is_shown() -> bool:
+        shown.extend(read())
+        return pattern.search(shown) is not None
+
+    wait_until(is_shown, lambda: f"{wanted} in {bytes(shown)!r}")
+    return bytes(shown)
+
+
+def read_to_the_end(shell: TerminalShell) -> None:
+    def has_ended() -> bool:
+        shell.read(1.0)
+        return shell.ended
+
+    wait_until(has_ended, "the end of the shell")
 
 
 def test_what_changed_is_told_at_the_prompt(shell: TerminalShell) -> None:
@@ -68,16 +85,15 @@ def test_a_script_without_an_interpreter_runs(shell: TerminalShell) -> None:
     until(shell, b"is ./s 2\r\n", b"is ./s 0\r\n", b"is ./s 0\r\n", b"end 3\r\n", PROMPT)
     shell.send(b"exec ./s\n")
     until(shell, b"is /home/ubuntu/s 0\r\n")  # exec makes the path a full one
-    while shell.read(5.0):
-        pass
-    assert shell.ended
+    read_to_the_end(shell)
 
 
 def test_keys_are_signals_and_the_size_is_the_terminals(shell: TerminalShell) -> None:
     shell.resize(33, 77)
     shell.send(b"stty size; bash -c 'echo rea''dy; sleep 100'\n")
-    until(shell, b"33 77", b"ready")  # before that bash itself may lose the signal
-    time.sleep(0.3)
+    until(shell, b"33 77", b"ready")
+    # before that bash itself may lose the signal
+    wait_until(lambda: "sleep" in descendants(os.getpid()).values(), "the sleep")
     shell.look()
     assert shell.busy
     shell.send(b"\x03")
@@ -102,13 +118,8 @@ def test_the_end_is_told_with_the_shells_own_exit_code(runner: SandboxRunner) ->
     with TerminalShell(runner) as shell:
         until(shell, PROMPT)
         shell.send(b"exit 5\n")
-        while not shell.ended:
-            shell.read(1.0)
-        for _ in range(100):
-            if (behavior := shell.look()).exit_code:
-                break
-            time.sleep(0.02)
-        assert behavior.exit_code == 5
+        read_to_the_end(shell)
+        assert wait_until(lambda: shell.look().exit_code, "an exit code") == 5
     with TerminalShell(runner) as shell:
         shell.send(b"sleep 1000 & disown; trap '' HUP\n")
         until(shell, PROMPT)
@@ -121,9 +132,10 @@ def test_a_terminal_of_the_users_is_connected(runner: SandboxRunner, tmp_path: P
     with TerminalShell(runner) as shell, Cast(tmp_path / "cast", "a title") as cast:
 
         def type_keys() -> None:
-            for keys in (b"touch typed\n", b"exit\n"):
-                time.sleep(1.0)
-                os.write(user, keys)
+            read_until(lambda: os.read(user, 4096), PROMPT)
+            os.write(user, b"touch typed\n")
+            wait_until(lambda: "/fs/typed" in str(seen), "the change at the prompt")
+            os.write(user, b"exit\n")
 
         typist = threading.Thread(target=type_keys)
         typist.start()
@@ -151,9 +163,7 @@ def test_what_is_pasted_at_once_arrives_whole(runner: SandboxRunner) -> None:
 
     def paste() -> None:
         os.write(keys, b"echo rea''dy; cat > pasted\n")
-        seen = b""
-        while b"ready" not in seen:  # the terminal hands lines on then
-            seen += os.read(shown, 4096)
+        read_until(lambda: os.read(shown, 4096), b"ready")  # the terminal hands lines on then
         threading.Thread(target=lambda: [*iter(lambda: os.read(shown, 4096), b"")]).start()
         os.write(keys, text + b"\x04exit\n")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,6 +13,8 @@ from shioenv.behavior.observe import open_sandbox
 from shioenv.sandbox.base import Request
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
 from shioenv.system.store import System
+from support.host_state import descendants
+from support.waiting import wait_until
 
 LOCKED = ("/etc/passwd", "/bin/ls", "/home/ubuntu", "/sys/class", "/proc/1/comm")
 """Of every mount: an overlay, /sys, what stands for processes."""
@@ -35,7 +36,7 @@ def test_what_one_locks_another_can_lock(system: System) -> None:
         two.run("true")
         locks = "".join(f"exec {{fd}}< {name}; flock -n $fd || echo {name}; " for name in names)
         held = pool.submit(one.run, locks + "sleep 2")
-        time.sleep(1)
+        wait_until(lambda: "sleep" in descendants(os.getpid()).values(), "the locks")
         beside = two.run(locks)
         assert (beside.output, beside.exit_code) == (b"", 0)
         assert held.result().output == b""

@@ -6,7 +6,6 @@ import errno
 import os
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -27,13 +26,16 @@ def sandbox(system: System) -> Iterator[SandboxRunner]:
 
 
 @contextmanager
-def killing(chosen: Callable[[], Iterable[int]]) -> Iterator[list[int]]:
-    """Kills, from the host, the first process that is chosen; the choice is made until then."""
+def killing(chosen: Callable[[], Iterable[int]], pause: float = 0.0) -> Iterator[list[int]]:
+    """Kills, from the host, the first process that is chosen.
+
+    The choice is made again and again until then, or until the end, every `pause` seconds.
+    """
     killed: list[int] = []
     ended = threading.Event()
 
     def look() -> None:
-        while not ended.is_set():
+        while not ended.wait(pause):
             for pid in chosen():
                 with suppress(OSError):  # it is gone
                     os.kill(pid, signal.SIGKILL)
@@ -51,7 +53,6 @@ def killing(chosen: Callable[[], Iterable[int]]) -> Iterator[list[int]]:
 
 def called(command: bytes) -> Iterator[int]:
     """The processes of this command line."""
-    time.sleep(0.005)
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):
             if path.read_bytes() == command:
@@ -73,7 +74,7 @@ def test_what_was_killed_from_outside_is_run_again_and_volatile(
     sandbox: SandboxRunner, text: str, output: bytes
 ) -> None:
     seconds = f"1.{os.getpid()}"  # other tests' sleeps are not meant
-    with killing(partial(called, f"sleep\0{seconds}\0".encode())) as killed:
+    with killing(partial(called, f"sleep\0{seconds}\0".encode()), pause=0.005) as killed:
         behavior = sandbox.run(text.format(seconds))
     assert killed
     assert (behavior.exit_code, behavior.output) == (0, output)

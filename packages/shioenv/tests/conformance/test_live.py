@@ -8,7 +8,6 @@ import os
 import random
 import re
 import signal
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -41,6 +40,7 @@ from shioenv.sandbox.namespaces.probe import ServingVerdict, proven_shell
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.sample import sample
 from shioenv.system.store import System
+from support.waiting import let_time_pass, wait_until
 
 HOME = "/home/ubuntu"
 pytestmark = pytest.mark.xdist_group("live")
@@ -226,21 +226,24 @@ def test_a_process_lives_on_and_what_it_does_is_told_with_the_line_of_its_time(
     assert first.output == b""
     assert b"Running" in shell.run("jobs").output
     shell.run("touch go")
-    seen, files = b"", []
-    for _ in range(40):
+    seen: list[bytes] = []
+    files: list[str] = []
+
+    def has_made_three() -> bool:
         behavior = shell.run("sleep .05")
-        seen += behavior.output
+        seen.append(behavior.output)
         named = [operation[1] for operation in behavior.patch.operations]
-        files += [name for name in named if "made" in name]
-        if len(files) >= 3:
-            break
-    assert seen == b"1\n2\n3\n"
+        files.extend(name for name in named if "made" in name)
+        return len(files) >= 3
+
+    wait_until(has_made_three, lambda: f"three files beside {files}")
+    assert b"".join(seen) == b"1\n2\n3\n"
     assert files == [f"/fs/made{n}" for n in (1, 2, 3)]
 
 
 def test_time_goes_on_from_the_declared_instant(shell: ResidentShell) -> None:
     first = float(shell.run("date +%s.%N").output)
-    time.sleep(1.2)
+    let_time_pass(1.2, "the clock of the machine has to go on by as much")
     assert 1.2 <= float(shell.run("date +%s.%N").output) - first < 20
     shell.run("touch later")
     assert int(shell.run("stat -c %Y later").output) >= int(first) + 1
@@ -277,7 +280,7 @@ def test_processor_time_is_each_lines_own(system: System) -> None:
 
 def ask_after(shell: ResidentShell, *seconds: float) -> None:
     for each in seconds:
-        time.sleep(each)
+        let_time_pass(each, "the shell gets no line meanwhile")
         shell.run("echo never")
 
 
@@ -460,7 +463,7 @@ def test_a_machine_that_dies_loses_no_line_and_tells_none_twice(system: System) 
             pid = sandbox._process.pid  # type: ignore[attr-defined]
             child = os.fork()
             if not child:
-                time.sleep(moment)
+                let_time_pass(moment, "the supervisor is killed at any moment")
                 os.kill(pid, signal.SIGKILL)
                 os._exit(0)
             told = 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -21,6 +21,7 @@ from shioenv.live.terminal import Terminal
 from shioenv.sandbox.base import Limits, Request
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
 from shioenv.system.store import System
+from support.waiting import wait_until
 
 HOME = "/home/ubuntu"
 THREADS = 8
@@ -36,11 +37,6 @@ def runner(system: System) -> Iterator[SandboxRunner]:
 def sandbox(system: System) -> Iterator[NamespaceSandbox]:
     with NamespaceSandbox(system) as opened:
         yield opened
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    while not condition():
-        pass
 
 
 def test_each_thread_gets_its_own_answer(runner: SandboxRunner) -> None:
@@ -136,7 +132,7 @@ def test_closing_ends_the_call_of_another_thread(system: System) -> None:
     sandbox: Any = runner._sandbox
     with ThreadPoolExecutor(3) as threads:
         running = threads.submit(runner.run, "sleep 3600")
-        wait_for(lambda: sandbox._asking)
+        wait_until(lambda: sandbox._asking, "the question")
         waiting = threads.submit(runner.run, "echo never")
         runner.close()
         for call in (running, waiting):
@@ -152,7 +148,7 @@ def test_a_fork_is_refused_while_a_thread_holds_the_sandbox(system: System) -> N
         sandbox: Any = runner._sandbox
         with ThreadPoolExecutor(1) as threads:
             running = threads.submit(runner.run, "sleep 3600")
-            wait_for(lambda: sandbox._asking)
+            wait_until(lambda: sandbox._asking, "the question")
             child = os.fork()
             if not child:
                 try:
@@ -204,7 +200,7 @@ def test_closing_a_shell_ends_the_line_of_another_thread(system: System) -> None
         lines: Any = shell._lines
         with ThreadPoolExecutor(2) as threads:
             running = threads.submit(shell.run, "sleep 3600")
-            wait_for(lambda: lines._sandbox._asking)
+            wait_until(lambda: lines._sandbox._asking, "the question")
             waiting = threads.submit(shell.run, "touch /tmp/late")
             shell.close()
             assert isinstance(running.exception(), SandboxError)
@@ -222,7 +218,7 @@ def test_a_shell_is_lent_at_no_running_shells_cost(system: System) -> None:
         with ThreadPoolExecutor(len(busy)) as threads:
             text = "sleep 3600"
             running = [threads.submit(lines.run, text) for lines in busy]
-            wait_for(lambda: all(lines._sandbox._asking for lines in busy))
+            wait_until(lambda: all(lines._sandbox._asking for lines in busy), "both questions")
             third = runner.lend_shell(HOME)
             assert not third.ended
             fourth = runner.lend_shell(HOME)

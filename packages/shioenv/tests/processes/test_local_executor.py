@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from itertools import count, repeat, takewhile
 from pathlib import Path
 from pickle import PicklingError
@@ -37,6 +36,7 @@ from support.dataset_fakes import (
     sample,
 )
 from support.paths import ROOT
+from support.waiting import let_time_pass, wait_until
 
 TESTS = str(ROOT / "tests")
 
@@ -157,7 +157,7 @@ def dies_once_or_says_where(lane: object, task: tuple[int, Path]) -> tuple[int, 
         task[1].touch()
         os._exit(9)
     answered += 1
-    time.sleep(0.01)
+    let_time_pass(0.01, "the other workers start meanwhile, and get tasks as well")
     return os.getpid(), tuple(sorted(os.sched_getaffinity(0)))
 
 
@@ -167,15 +167,15 @@ def test_each_worker_stays_on_its_processor_and_its_successor_gets_the_free_one(
     own = sorted(os.sched_getaffinity(0))
     crew = Crew(NumberedJob(dies_once_or_says_where), open_fake, 0, len(own), own)
     places: dict[int, tuple[int, ...]] = {}
-    end = time.monotonic() + 60  # a successor may need long to start
-    tasks = takewhile(
-        lambda _: len(places) <= len(own) and time.monotonic() < end,
-        zip(count(), repeat(tmp_path / "death")),
-    )
+    tasks = takewhile(lambda _: len(places) <= len(own), zip(count(), repeat(tmp_path / "death")))
     schedule = Schedule(tasks)
+
+    def is_done() -> bool:
+        places.update(answer for _, answer in crew.take(schedule))
+        return not schedule.left
+
     try:
-        while schedule.left:
-            places |= dict(answer for _, answer in crew.take(schedule))
+        wait_until(is_done, lambda: f"an answer of each worker and of a successor; {places}")
     finally:
         crew.close()
     assert crew.restarts == 1
@@ -299,17 +299,19 @@ def workers_of(process: subprocess.Popen[bytes]) -> list[int]:
     return [int(pid) for pid in path.read_text().split()]
 
 
-def gone(pid: int, seconds: float = 10) -> bool:
-    """Whether the process ends within the time given."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        try:
-            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
-                return True
-        except OSError:
-            return True
-        time.sleep(0.01)
-    return False
+def is_gone(pid: int) -> bool:
+    """Whether the process has ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def assert_gone(pids: list[int]) -> None:
+    wait_until(
+        lambda: all(map(is_gone, pids)),
+        lambda: f"the end of {[pid for pid in pids if not is_gone(pid)]}",
+    )
 
 
 def test_killed_at_any_point_and_run_again_gives_the_same_bytes(tmp_path: Path) -> None:
@@ -328,7 +330,7 @@ def test_killed_at_any_point_and_run_again_gives_the_same_bytes(tmp_path: Path) 
         workers = workers_of(process)
         process.kill()
         process.communicate()
-        assert all(gone(pid) for pid in workers)
+        assert_gone(workers)
     final = start(tmp_path / "a", count)
     final.communicate(timeout=60)
     assert final.returncode == 0

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -33,6 +32,7 @@ from shioenv.files.cache import cache_directory
 from shioenv.irreducibility.scoring import UNSCORED, Scoring
 from shioenv.recording.cache import CACHE_BYTES
 from shioenv.synthesis.drawing import Drawing
+from support.waiting import wait_until
 
 COUNT, SEED, BUDGET = 20, 11, 8
 COMMANDS = (
@@ -177,6 +177,15 @@ def wait_for(process: subprocess.Popen[bytes], done: int) -> None:
     raise AssertionError(f"it ended: {told!r}")
 
 
+def processes_below(process: subprocess.Popen[bytes]) -> list[int]:
+    """All processes below it, once there are some; none where it ends before.
+
+    It has none yet where the run before kept so many records.
+    """
+    wait_until(lambda: descendants(process.pid) or process.poll() is not None, "a process below")
+    return descendants(process.pid)
+
+
 def kill_one(pid: int, chosen: int) -> bool:
     """Kills one of the processes below this one; those of inputs may have ended meanwhile, and in
     the end all have.
@@ -190,10 +199,11 @@ def kill_one(pid: int, chosen: int) -> bool:
 
 def assert_gone(pids: list[int]) -> None:
     assert pids
-    end = time.monotonic() + 15
-    while left := [pid for pid in pids if alive(pid)]:
-        assert time.monotonic() < end, left
-        time.sleep(0.02)
+    wait_until(
+        lambda: not any(map(alive, pids)),
+        lambda: f"the end of {[*filter(alive, pids)]}",
+        seconds=15,
+    )
 
 
 def alive(pid: int) -> bool:
@@ -208,9 +218,7 @@ def test_killed_and_run_again(whole: Path, tmp_path: Path) -> None:
     for done in (1, 6, 11):
         process = start(tmp_path / "a")
         wait_for(process, done)
-        everything: list[int] = []  # as yet, where so many were kept of the run before
-        while not everything and process.poll() is None:
-            everything = descendants(process.pid)
+        everything = processes_below(process)
         process.kill()
         process.communicate()
         if everything:

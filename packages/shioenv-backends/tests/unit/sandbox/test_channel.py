@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import socket
 import struct
-import threading
-import time
 from collections.abc import Iterator
-from contextlib import suppress
 
 import pytest
 
 from shioenv_backends.microvm.channel import FrameKind, GuestChannel, SupervisorStream
+from support.waiting import Clock
 
 
 @pytest.fixture
@@ -78,23 +76,17 @@ def test_a_supervisors_bytes_are_read_as_from_a_socket(
 
 
 def test_a_reply_that_comes_drop_by_drop_is_over_in_time(
-    pair: tuple[GuestChannel, socket.socket],
+    pair: tuple[GuestChannel, socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     channel, other = pair
+    clock = Clock()
+    monkeypatch.setattr("shioenv_backends.microvm.channel.time", clock)
     stream = SupervisorStream(channel, 0.2)
     stream.sendall(b"asked")
-
-    def drip() -> None:
-        with suppress(OSError):
-            for _ in range(100):
-                other.send(b"D\1\0\0\0x")
-                time.sleep(0.05)
-
-    thread = threading.Thread(target=drip)
-    thread.start()
-    try:
-        with pytest.raises(TimeoutError):
-            all(stream.recv(1) for _ in range(100))
-    finally:
-        other.close()
-        thread.join()
+    for _ in range(4):
+        other.send(b"D\1\0\0\0x")
+        assert stream.recv(1) == b"x"
+        clock.move(0.06)
+    other.send(b"D\1\0\0\0x")
+    with pytest.raises(TimeoutError):
+        stream.recv(1)

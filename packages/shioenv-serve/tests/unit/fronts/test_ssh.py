@@ -40,6 +40,7 @@ from shioenv_serve.ssh.uploads import (
     tap_of,
 )
 from shioenv_serve.ssh.watch import Front, PromptWatch
+from support.waiting import next_turn
 
 # ---- policies ----
 
@@ -408,7 +409,7 @@ def test_no_connection_is_taken_for_a_moment_where_descriptors_run_out() -> None
             resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, limits[1]))
             try:
                 for _ in range(1000):
-                    await asyncio.sleep(0)
+                    await next_turn()
                 assert listener.asked == 1
             finally:
                 resource.setrlimit(resource.RLIMIT_NOFILE, limits)
@@ -618,7 +619,7 @@ def test_a_look_that_goes_on_when_its_visitor_leaves_is_told() -> None:
         await asyncio.gather(looking, return_exceptions=True)
         machine.over.set()
         await machine.look()
-        await asyncio.sleep(0)
+        await next_turn()
         os.close(master)
         os.close(slave)
         return channel.lines

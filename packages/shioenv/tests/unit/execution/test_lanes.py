@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from shioenv.domain.runner import State
 from shioenv.execution import lanes
 from shioenv.execution.lanes import Lane, Lanes, Turns
 from support.dataset_fakes import FakeRunner
+from support.waiting import Clock, let_time_pass, wait_until
 
 
 def test_short_executions_are_one_at_a_time(monkeypatch) -> None:  # type: ignore[no-untyped-def]
@@ -28,7 +28,7 @@ def test_short_executions_are_one_at_a_time(monkeypatch) -> None:  # type: ignor
                 with turns.turn(task):
                     inside += 1
                     most = max(most, inside)
-                    time.sleep(0.0005)
+                    let_time_pass(0.0005, "another one would enter meanwhile")
                     inside -= 1
             turns.end(task)
 
@@ -45,7 +45,7 @@ def test_a_task_that_does_not_wait_is_done_before_the_next_begins(monkeypatch) -
         for _ in range(3):
             with turns.turn(task):
                 told.append(task)
-            time.sleep(0.001)
+            let_time_pass(0.001, "the next one would begin meanwhile")
         turns.end(task)
 
     together(execute, 5)
@@ -69,8 +69,7 @@ def test_the_next_begins_beside_one_that_waits() -> None:
 
     waiting = threading.Thread(target=waits)
     waiting.start()
-    while turns._holder is None:
-        time.sleep(0.001)
+    wait_until(lambda: turns._holder, "the first task's turn")
     next_one()  # returns only where it does not wait for the other
     waiting.join(30)
     assert not waiting.is_alive()
@@ -101,7 +100,9 @@ def test_who_waited_goes_on_before_what_began_later(monkeypatch) -> None:  # typ
         with turns.turn(task):
             slept.set()
             assert asks.wait(30)
-            until(lambda: turns._waiting and turns._waiting[0][0] < task)
+            wait_until(
+                lambda: turns._waiting and turns._waiting[0][0] < task, "the first one to wait"
+            )
         with turns.turn(task):
             told.append("second")
         turns.end(task)
@@ -113,7 +114,7 @@ def test_who_waited_goes_on_before_what_began_later(monkeypatch) -> None:  # typ
 
     threads = [threading.Thread(target=first)]
     threads[0].start()
-    until(lambda: turns._holder == 1)
+    wait_until(lambda: turns._holder == 1, "the first task's turn")
     for one in (second, third):
         threads.append(threading.Thread(target=one))
         threads[-1].start()
@@ -122,15 +123,29 @@ def test_who_waited_goes_on_before_what_began_later(monkeypatch) -> None:  # typ
     assert told == ["first"] * 3 + ["second", "third"]
 
 
-def test_patience_follows_what_executions_take(monkeypatch) -> None:  # type: ignore[no-untyped-def]
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The clock of `lanes`."""
+    clock = Clock()
+    monkeypatch.setattr(lanes, "time", clock)
+    return clock
+
+
+def test_patience_follows_what_executions_take(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(lanes, "PATIENCE", (0.001, 0.006))
     turns = Turns()
     task = turns.begin()
     assert turns._patience() == 0.001
     for _ in range(200):
         with turns.turn(task):
-            time.sleep(0.002)
-    assert 0.003 < turns._patience() <= 0.006
+            clock.move(0.002)
+    assert turns._patience() == pytest.approx(0.004, rel=0.01)
+    for _ in range(300):
+        with turns.turn(task):
+            clock.move(0.1)
+    assert turns._patience() == 0.006
     for _ in range(300):
         with turns.turn(task):
             pass
@@ -151,7 +166,7 @@ def test_nobody_executes_beside_one_that_is_alone(tmp_path: Path) -> None:
             with gate.among_others():
                 with lock:
                     others += 1
-                time.sleep(0.0002)
+                let_time_pass(0.0002, "the one that is alone would see it meanwhile")
                 with lock:
                     others -= 1
         gate.close()
@@ -163,7 +178,7 @@ def test_nobody_executes_beside_one_that_is_alone(tmp_path: Path) -> None:
             with gate.alone():
                 alone += 1
                 before = others
-                time.sleep(0.001)
+                let_time_pass(0.001, "others would execute meanwhile")
                 wrong += before + others
         gate.close()
 
@@ -202,13 +217,6 @@ def test_what_slept_until_its_time_was_over_is_repeated_beside_others(
     other.close()
 
 
-def until(happened) -> None:  # type: ignore[no-untyped-def]
-    limit = time.monotonic() + 30
-    while not happened():
-        assert time.monotonic() < limit
-        time.sleep(0.001)
-
-
 def together(action, times: int) -> None:  # type: ignore[no-untyped-def]
     threads = [threading.Thread(target=action) for _ in range(times)]
     for thread in threads:
@@ -217,25 +225,22 @@ def together(action, times: int) -> None:  # type: ignore[no-untyped-def]
         thread.join(60)
 
 
-def test_sandboxes_that_are_opened_at_once_share_the_time(tmp_path: Path) -> None:
+def test_sandboxes_that_are_opened_at_once_share_the_time(tmp_path: Path, clock: Clock) -> None:
     """Each waits for the others: added up, what each saw pass would be more than passed."""
-    beginning, many = threading.Barrier(4), 4
+    many = 4
+    opening = threading.Barrier(many, action=lambda: clock.move(0.02))
 
     def opens() -> FakeRunner:
-        beginning.wait()
-        time.sleep(0.02)
+        opening.wait(30)
         return FakeRunner(str(tmp_path))
 
     opened = [Lane(opens) for _ in range(many)]
-    began = time.perf_counter()
     threads = [threading.Thread(target=lane.open) for lane in opened]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    passed = time.perf_counter() - began
-    told = sum(lane.effort.opening_seconds for lane in opened)
-    assert 0.02 <= told <= passed
+    assert sum(lane.effort.opening_seconds for lane in opened) == pytest.approx(0.02)
     for lane in opened:
         seconds = lane.effort.opening_seconds
         lane.open()
@@ -244,22 +249,24 @@ def test_sandboxes_that_are_opened_at_once_share_the_time(tmp_path: Path) -> Non
         lane.close()
 
 
-def test_what_an_execution_took_is_told_apart(tmp_path: Path) -> None:
-    lane = Lane(lambda: Slow(str(tmp_path)))
+def test_what_an_execution_took_is_told_apart(tmp_path: Path, clock: Clock) -> None:
+    lane = Lane(lambda: Slow(str(tmp_path), clock))
     lane.open()
-    began = time.perf_counter()
     lane.execute("echo a", State(cwd="/home"))
-    passed = time.perf_counter() - began
     effort = lane.effort
-    assert (effort.ran, effort.own_seconds) == (1, 0.005)
-    assert 0.005 <= effort.sandbox_seconds <= passed - 0.005
+    assert (effort.ran, effort.own_seconds) == (1, 0.004)
+    assert effort.sandbox_seconds == pytest.approx(0.006)
 
 
 class Slow(FakeRunner):
     """Says that inputs take a part of the time that they take."""
 
+    def __init__(self, scratch: str, clock: Clock) -> None:
+        super().__init__(scratch)
+        self._clock = clock
+
     def execute(self, shell_input: str, state: State | None = None, **how: Any) -> Behavior:
         behavior = super().execute(shell_input, state, **how)
-        time.sleep(0.01)
-        self.seconds += 0.005
+        self._clock.move(0.01)
+        self.seconds += 0.004
         return behavior

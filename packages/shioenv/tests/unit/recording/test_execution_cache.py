@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import random
 import sqlite3
-import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
@@ -21,6 +19,7 @@ from shioenv.protocols import EXECUTION
 from shioenv.recording import cache as module
 from shioenv.recording.cache import MAX_AGE, ExecutionCache, decode, encode
 from shioenv.sandbox.base import Limits
+from support.waiting import let_time_pass
 
 PATCH = ContextPatch((("=", "/fs/a.txt/size", 7), ("a", "/fs/b", {"perms": "-rw-r--r--"})))
 BEHAVIOR = Behavior(3, b"caf\xc3\xa9\xff\n", PATCH, {"a.txt": "0" * 64}, died_by_signal=9)
@@ -191,7 +190,7 @@ def test_two_that_saw_different_things_at_once_are_both_heard(
 
     def slowly(self: ExecutionCache, key: bytes) -> tuple[float, Behavior | None] | None:
         found = read(self, key)
-        time.sleep(0.05)
+        let_time_pass(0.05, "the other one would write meanwhile")
         return found
 
     monkeypatch.setattr(ExecutionCache, "_read", slowly)
@@ -269,9 +268,14 @@ def test_what_is_no_behavior_is_none(value: bytes) -> None:
 def test_a_new_file_that_another_one_is_just_making_is_waited_for(tmp_path: Path) -> None:
     maker = sqlite3.connect(tmp_path / "1.sqlite", isolation_level=None, check_same_thread=False)
     maker.execute("BEGIN IMMEDIATE")
-    done = threading.Timer(0.2, maker.execute, ["COMMIT"])
-    done.start()
-    late = cache(tmp_path)
-    done.join()
+
+    def finish() -> None:
+        let_time_pass(0.2, "the other one meets the lock meanwhile")
+        maker.execute("COMMIT")
+
+    with ThreadPoolExecutor(1) as pool:
+        finishing = pool.submit(finish)
+        late = cache(tmp_path)
+        finishing.result(60)
     late.of("/home").update({"ls": BEHAVIOR})
     assert (late.trouble, late.of("/home").get("ls")) == (None, BEHAVIOR)
