@@ -26,6 +26,7 @@ from shioenv.irreducibility.scoring import Scoring
 from shioenv.sandbox.base import Limits
 from shioenv.synthesis.drawing import Drawing
 from shioenv_backends.ray_executor import RayExecutor
+from support.paths import ROOT
 from support.waiting import wait_until
 
 COUNT, SEED, BUDGET = 24, 11, 4
@@ -215,7 +216,8 @@ def open_nothing(system: str, limits: Limits) -> Any:
 
 
 def test_a_task_that_kills_its_node_each_time_is_the_one_that_is_named(cluster: Any) -> None:
-    node = cluster.add_node(**NODE, env_vars={"PYTHONPATH": str(Path(__file__).parent)})
+    imported = f"{Path(__file__).parent}:{ROOT / 'tests'}"
+    node = cluster.add_node(**NODE, env_vars={"PYTHONPATH": imported})
     job = NumberedJob(kills_its_node, lanes=LANES)
     tasks = [(number, f"input {number}") for number in range(3 * LANES)]
     done: set[int] = set()
