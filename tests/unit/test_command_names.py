@@ -10,27 +10,28 @@ from functools import cache
 
 import pytest
 
-from shioenv.grammar.library import PAPER, shipped_headers
+from shioenv.grammar.library import shipped_headers
 from support.sources import FILES, relative
 
 ALLOWED = (
-    *("shioenv/grammar/", "shioenv/bash/builtins.py"),
-    *("shioenv_model/composition/callers.py", "shioenv_model/composition/effects.py"),
-    *("shioenv_model/composition/programs.py", "shioenv_model/composition/outside.py"),
-    *("shioenv_eval/conform/data.py", "shioenv_model/apart.py", "shioenv_model/refused.py"),
-    *("shioenv_model/refused_values.py", "shioenv_model/rows.py"),
+    "shioenv/grammar/",
+    "shioenv/bash/builtins.py",
+    "shioenv_model/composition/callers.py",
+    "shioenv_model/memory/functions/",
+    "shioenv_model/rules/",
 )
-"""Grammars are called by their names. Builtins, what runs others, what changes the tree by rule,
-what prints by rule, what refuses its words, what does the same to each operand, what lists, what
-says that a host is not reached, and what shows the machine to an emulator that knows the home tree
-alone, have one table each."""
+"""Grammars are called by their names. The others are Bash's builtins, the commands that run others,
+the families of functions, and the rules of single commands."""
+
+REMAINING = ("shioenv_eval/conform/data.py",)
+"""Modules that still list commands: words that tell an emulator's machine from ours. No header of a
+grammar says that yet. The list may only get shorter."""
 
 
 @cache
 def names() -> frozenset[str]:
-    """Of the paper's grammars without builtins: names of others are ordinary words, like `tree`."""
-    headers = shipped_headers().items()
-    return frozenset(name for name, header in headers if name in PAPER and header.package != "bash")
+    """All commands with a grammar, without the builtins, which are Bash's language."""
+    return frozenset(name for name, header in shipped_headers().items() if header.package != "bash")
 
 
 def lists(source: str) -> Iterator[tuple[int, list[str]]]:
@@ -62,7 +63,13 @@ def test_no_module_lists_commands() -> None:
         if not relative(path).startswith(ALLOWED)
         and (listed := [*lists(path.read_text(encoding="utf-8"))])
     }
-    assert found == {}
+    assert tuple(found) == REMAINING, found
+
+
+def test_all_commands_are_known() -> None:
+    builtins = {name for name, each in shipped_headers().items() if each.package == "bash"}
+    assert len(names() | builtins) == 192
+    assert names() >= {"awk", "diff", "sed", "useradd"}
 
 
 @pytest.mark.parametrize(
@@ -70,6 +77,7 @@ def test_no_module_lists_commands() -> None:
     [
         '_READING = frozenset({"cat", "head", "tail"})',
         'if name in ("chmod", "chown"): pass',
+        'EDITS = ("perl", "sed")',
         'OPENS = [*BEFORE, "cut", "sort"]',
         'WEIGHTS = {"find": 3.0, "ls": 2.0, "sed": 1.0}',
         'MANY = frozenset("cp mv ln".split())',

@@ -21,7 +21,7 @@ LAYERS = {
         "behavior", "live", "irreducibility", "recording", "execution", "env", "dataset", "cli",
     ),
     "shioenv_model": (
-        "bash", "composition", "", "memory", "sequence", "training", "predictors", "cli",
+        "bash", "composition", "memory", "rules", "sequence", "", "training", "predictors", "cli",
     ),
     "shioenv_eval": ("report", "", "adapting", "predictors", "conform", "cli"),
     "shioenv_agents": ("", "preview", "tasks", "fronts", "cli"),
@@ -32,7 +32,6 @@ LAYERS = {
 """The parts of each package, from the lowest. "" holds the modules beside them."""
 
 TOGETHER = {
-    "shioenv_model": ("", "memory", "sequence"),
     "shioenv_eval": ("", "adapting", "predictors", "conform"),
 }
 """Parts whose modules import each other, without a circle of modules."""

@@ -6,7 +6,8 @@ import os
 import posixpath
 import re
 from collections.abc import Callable, Mapping, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol, TypeAlias
 
 from shioenv.bash.builtins import BUILTINS
@@ -19,31 +20,18 @@ from shioenv.domain.pointer import keys, pointer
 from shioenv.domain.runner import Answer, Guesser, Runner, State, answer_of
 from shioenv.errors import Abstained
 from shioenv.system.world import World
-from shioenv_model.apart import one_by_one
 from shioenv_model.bash.expand import Expander
 from shioenv_model.composition.call import Call
-from shioenv_model.composition.changes import attributes, composed
-from shioenv_model.composition.effects import effect
-from shioenv_model.composition.in_place import edited_in_place
+from shioenv_model.composition.changes import attributes
 from shioenv_model.composition.opening import given, opening
-from shioenv_model.composition.outside import outside
-from shioenv_model.composition.programs import printed
 from shioenv_model.composition.ruled import ruled
-from shioenv_model.composition.searching import SEARCH, searched
 from shioenv_model.composition.variables import Variables
-from shioenv_model.composition.whereabouts import (
-    changed_directory,
-    named,
-    printed_directory,
-    unnamed,
-    without_name,
-)
-from shioenv_model.facts import Tree
-from shioenv_model.forms import UNKNOWN, UNKNOWN_LONG
-from shioenv_model.memory.memory import VOLATILE, Memory
+from shioenv_model.composition.working_directory import changed_directory, printed_directory
+from shioenv_model.memory.memory import Memory
 from shioenv_model.memory.rewrite import Taken
-from shioenv_model.refused import refused
-from shioenv_model.rows import LISTS, WALKS, chosen_rows
+from shioenv_model.memory.sources import ALL, Sources
+from shioenv_model.rules.registry import AFTER_RECORDS, BEFORE_RECORDS, EFFECT
+from shioenv_model.rules.rule import Rule, Step
 
 GUESSED = "guessed"
 """How the source of an answer begins that nothing speaks for. Its confidence is 0."""
@@ -51,19 +39,7 @@ GUESSED = "guessed"
 EXACT = "exact"
 """The name of the answerer that gives what the very same input did."""
 
-_BUNDLE = re.compile(r"([ctxru][vzjJpkmhO]*)(?:(f)([vzjJpkmhO]*))?")
-"""Letters of tar's options, of which the archive's alone takes a value."""
-
-_SHORT = {"egrep": ("grep", "-E"), "fgrep": ("grep", "-F"), "rgrep": ("grep", "-r")}
-"""Programs that are another one with an option (grep(1))."""
-
 _COMMAND = re.compile(r"[][\w.+@:,=-]+")
-_TOLD_AT_ONCE = ("--help", "--version")
-_USAGE = re.compile(rb"^Usage: |(?i:try) ['`]")
-"""What stands in messages to somebody who called a command in a wrong way."""
-
-_READS_ON = ("curl", "expr")
-"""Programs that read the words behind `--help` all the same."""
 
 
 class VersionedGuesser(Guesser, Protocol):
@@ -75,24 +51,6 @@ class VersionedGuesser(Guesser, Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One command that was asked about on the way to an answer."""
-
-    input: str
-    answer: Answer
-    nearest: tuple[tuple[str, float], ...] = ()
-    """Executed inputs that speak for the answer, each with its distance."""
-    alternatives: tuple[tuple[Behavior, float], ...] = ()
-    """Other answers, each with a probability or a confidence, 0 to 1."""
-    asked: tuple[str, ...] = ()
-    """The answerers that were asked, in order; the last one answered."""
-
-
-_Rule: TypeAlias = Callable[
-    [Call, State, Mapping[str, Any]], tuple[Behavior, Mapping[str, bytes]] | None
-]
-
 Answerer: TypeAlias = Callable[[Call, State], Step | None]
 """Answers a command in the state that the commands before it left; None for an unknown command."""
 
@@ -102,7 +60,7 @@ class Commands:
 
     `stages` answers commands that read a pipe, and is named `stages_name` in its answers. `written`
     stands beside the memory: the surer of the two answers. `world` is the machine that is asked
-    about.
+    about. Only `sources` answer, beside Bash's own rules.
     """
 
     def __init__(
@@ -113,8 +71,11 @@ class Commands:
         written: VersionedGuesser | None = None,
         stages: Runner | None = None,
         stages_name: str = "",
+        sources: Sources = ALL,
     ) -> None:
-        self._memory, self._world, self._written = memory, world, written
+        self._memory, self._written, self._sources = memory, written, sources
+        self.world = world
+        """The machine that is asked about."""
         self._stages, self._stages_name = stages, stages_name
         self._taken: tuple[Call | None, State | None, Taken | None] = None, None, None
         self.steps: list[Step] = []
@@ -124,25 +85,21 @@ class Commands:
             "file as input": self._given,
             "working directory": self._directory,
             "builtin": self._builtin,
-            "program": self._program,
-            EXACT: self._exact,
-            "other spelling": self._respelled,
-            "usage": self._usage,
-            "refusal": self._refused,
-            "refusal of a filter": self._unread,
-            "in place": self._in_place,
-            "search": self._search,
-            "operands one by one": self._one_by_one,
-            "effect": self._effect,
-            "host outside": self._outside,
-            "chosen rows": self._rows,
-            "unnamed directory": self._unnamed,
+            **self._rules(BEFORE_RECORDS),
+            **({EXACT: self.look_up} if sources.records else {}),
+            **self._rules(AFTER_RECORDS),
             "emulator": self._emulator,
             "other PATH": self._elsewhere,
-            "memory": self._remembered,
+            "memory": self.remember,
             "command not found": self._not_found,
         }
         """The answerers by name, in the order in which they are asked."""
+
+    def _rules(self, rules: Mapping[str, Rule]) -> dict[str, Answerer]:
+        """The rules as answerers; none where rules are left out."""
+        if not self._sources.rules:
+            return {}
+        return {name: partial(rule, respondent=self) for name, rule in rules.items()}
 
     @property
     def used_stages(self) -> bool:
@@ -151,18 +108,22 @@ class Commands:
 
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
         """The behavior alone."""
-        return self.answer_call(Call.parse(shell_input), self._world.placed(state)).behavior
+        return self.answer_call(Call.parse(shell_input), self.world.placed(state)).behavior
 
     def answer_call(self, call: Call, state: State, *, looked_up: bool = False) -> Answer:
         """What a command does in a state. `looked_up`: it is known that no record is of this input.
 
         The answer becomes one more of `steps`.
         """
-        step = self._step(call, state, looked_up=looked_up)
+        step = self.ask(call, state, looked_up=looked_up)
         self.steps.append(step)
         return replace(step.answer, behavior=self.with_times(step.answer.behavior, state))
 
-    def _step(self, call: Call, state: State, *, looked_up: bool = False) -> Step:
+    def ask(self, call: Call, state: State, *, looked_up: bool = False) -> Step:
+        """Return the answer of the first answerer that knows the command; a guess without one.
+
+        `looked_up`: it is known that no record is of this input.
+        """
         asked: list[str] = []
         for name, answerer in self.answerers.items():
             if looked_up and name == EXACT:
@@ -174,7 +135,7 @@ class Commands:
         why = f"nothing like {call.text!r:.60} was executed"
         return Step(call.text, nothing(why), asked=(*asked, GUESSED))
 
-    def _take(self, call: Call, state: State) -> Taken | None:
+    def parse(self, call: Call, state: State) -> Taken | None:
         """See `Memory.take`. The command that is asked about is taken apart once."""
         call_before, state_before, taken = self._taken
         if call_before is not call or state_before is not state:
@@ -183,7 +144,7 @@ class Commands:
         return taken
 
     def _redirection(self, call: Call, state: State) -> Step | None:
-        fresh = self._world.made
+        fresh = self.world.made
         opened = None if fresh is None else opening(call, state, fresh)
         if opened is None:
             return None
@@ -191,7 +152,7 @@ class Commands:
 
     def _given(self, call: Call, state: State) -> Step | None:
         fed = given(call, state)
-        return None if fed is None else replace(self._step(*fed), input=call.text)
+        return None if fed is None else replace(self.ask(*fed), input=call.text)
 
     def _directory(self, call: Call, state: State) -> Step | None:
         said = printed_directory(call, state) or changed_directory(call, state)
@@ -203,166 +164,19 @@ class Commands:
         said = ruled(call, state)
         return None if said is None else Step(call.text, Answer(said, 1.0, "a builtin, by rule"))
 
-    def _program(self, call: Call, state: State) -> Step | None:
-        said = printed(call, state)
-        return None if said is None else Step(call.text, Answer(said, 1.0, "a program, by rule"))
-
-    def _exact(self, call: Call, state: State) -> Step | None:
-        exact = self._memory.exact(call.text, state)
+    def look_up(self, call: Call, state: State) -> Step | None:
+        """Return what a record of the same command did; None without one."""
+        exact = self._memory.exact(call.text, state) if self._sources.records else None
         if exact is None:
             return None
-        if exact.behavior.patch:  # records do not hold what was written
-            ruled = self._effect(call, state)
+        effect = self.answerers.get(EFFECT)
+        if exact.behavior.patch and effect is not None:  # records do not hold what was written
+            ruled = effect(call, state)
             if ruled and _is_same(ruled.answer.behavior, exact.behavior):
                 digests = ruled.answer.behavior.content_digests
                 behavior = replace(exact.behavior, content_digests=digests)
                 exact = replace(exact, behavior=behavior, written=ruled.answer.written)
         return Step(call.text, exact, ((call.text, 0.0),))
-
-    def _respelled(self, call: Call, state: State) -> Step | None:
-        """What `tar xf` and `egrep` do: what `tar -xf` and `grep -E` do."""
-        written = _respelled(call)
-        if written is None:
-            return None
-        return replace(
-            self._step(replace(call, written=written, parts=None), state), input=call.text
-        )
-
-    def _usage(self, call: Call, state: State) -> Step | None:
-        """What a GNU program says behind whose name `--help` or `--version` stands.
-
-        The words behind that option are never read.
-        """
-        words = call.words
-        if len(words) < 3 or words[1] not in _TOLD_AT_ONCE or call.closed:
-            return None
-        name = words[0]
-        if name in _READS_ON or name in BUILTINS or any(set("$`") & set(word) for word in words):
-            return None
-        step = self._step(Call.of(words[:2]), state)
-        is_gnu = step.answer.behavior.output.startswith((b"Usage:", os.fsencode(f"{name} (")))
-        return replace(step, input=call.text) if is_gnu else None
-
-    def _refused(self, call: Call, state: State) -> Step | None:
-        """What a program says of words that it refuses, by rule."""
-        taken = self._take(call, state)
-        said = None if taken is None else refused(taken.form, state)
-        if said is None:
-            return None
-        return Step(call.text, Answer(said, 1.0, "words that are refused, by rule"))
-
-    def _unread(self, call: Call, state: State) -> Step | None:
-        """What a filter says of words that it refuses before it reads a pipe.
-
-        It says the same where it reads nothing, on a machine on which nothing was run.
-        """
-        taken = self._take(call, state) if state.stdin else None
-        if taken is None or not taken.form.filters:
-            return None
-        pristine = self._world.state(state.cwd)
-        exact = self._exact(call, pristine)
-        if exact is not None:
-            return exact if _is_refusal(exact) else None
-        last = taken.form.order[-1:]
-        doubtful = any(name in (UNKNOWN, UNKNOWN_LONG) for name, _ in taken.form.options)
-        if not doubtful and (not last or not last[0][0] or last[0][1] is not None):
-            return None
-        step = self._remembered(call, pristine)
-        return step if step is not None and _is_refusal(step) else None
-
-    def _effect(self, call: Call, state: State) -> Step | None:
-        """What a command changes of the tree, by rule."""
-        return self._changing(effect, call, state, "an effect, by rule")
-
-    def _outside(self, call: Call, state: State) -> Step | None:
-        """What a command says of a host that the machine does not reach, by rule."""
-        return self._changing(outside, call, state, "a host outside, by rule")
-
-    def _changing(self, rule: _Rule, call: Call, state: State, source: str) -> Step | None:
-        fresh = self._world.made
-        found = None if fresh is None else rule(call, state, fresh)
-        if found is None:
-            return None
-        behavior, written = found
-        patch = composed(state.before.document, [behavior.patch], state.cwd)
-        sure = VOLATILE if behavior.volatile else 1.0
-        return Step(call.text, Answer(replace(behavior, patch=patch), sure, source, written))
-
-    def _unnamed(self, call: Call, state: State) -> Step | None:
-        """What a command does that works on its working directory without naming it.
-
-        The same command with the name is asked about instead. Where no file was changed before, it
-        is asked about from the start directory of `world`.
-        """
-        if not unnamed(call.text, state, self._world.start):
-            return None
-        name: str = state.before.document["cwd"]
-        fresh = self._world.state(state.cwd)
-        if fresh.before.document["fs"] == state.before.document["fs"]:
-            state = self._world.state()
-            name = name.removeprefix(f"{state.cwd}/")
-        step = self._step(Call(named(call.text, name)), state)
-        said = without_name(step.answer.behavior, name)
-        return replace(step, input=call.text, answer=replace(step.answer, behavior=said))
-
-    def _one_by_one(self, call: Call, state: State) -> Step | None:
-        """What a command does to several operands, by what it does to each."""
-        taken = self._take(call, state)
-        if taken is None or taken.form.guessed:
-            return None
-        said = one_by_one(
-            taken.form, taken.operands, state, lambda each: self._step(each, state).answer
-        )
-        return None if said is None else Step(call.text, said)
-
-    def _rows(self, call: Call, state: State) -> Step | None:
-        """What a command prints that lists some processes or files, by what it prints of all."""
-        if call.words[:1] not in ((LISTS,), (WALKS,)):
-            return None
-        taken = self._take(call, state)
-        if taken is None or taken.form.guessed:
-            return None
-
-        def shown(text: str, place: State) -> str | None:
-            asked = Call.parse(text)
-            step = self._exact(asked, place) or self._remembered(asked, place)
-            if step is None:
-                return None
-            sure = step.answer.confidence >= VOLATILE / 2 or any(not far for _, far in step.nearest)
-            return step.answer.behavior.output.decode() if sure else None
-
-        said = chosen_rows(taken.form, state, self._world.state(), shown)
-        if said is None:
-            return None
-        sure = VOLATILE if said.volatile else 1.0
-        return Step(call.text, Answer(said, sure, "rows of a list, by rule"))
-
-    def _in_place(self, call: Call, state: State) -> Step | None:
-        fresh = self._world.made
-        taken = self._take(call, state) if fresh is not None else None
-        if taken is None or fresh is None or taken.form.guessed:
-            return None
-        form = taken.form
-        said = edited_in_place(
-            form.utility, form.options, form.operands, state, fresh,
-            lambda each, here: self._step(each, here).answer,
-        )  # fmt: skip
-        return None if said is None else Step(call.text, said)
-
-    def _search(self, call: Call, state: State) -> Step | None:
-        """What a command prints that searches several files, by what it prints of each."""
-        if call.words[:1] != (SEARCH,):
-            return None
-        taken = self._take(call, state)
-        if taken is None or taken.form.guessed:
-            return None
-        form = taken.form
-        said = searched(
-            form.command, form.options, form.operands, state,
-            lambda path: Tree(path, state).entries,
-            lambda each, here: self._step(each, here).answer,
-        )  # fmt: skip
-        return None if said is None else Step(call.text, said)
 
     def _emulator(self, call: Call, state: State) -> Step | None:
         if not state.stdin or self._stages is None or not self._reads_the_pipe(call, state):
@@ -377,15 +191,15 @@ class Commands:
         """What Bash says of a command that is not found, where PATH is not the pristine one."""
         if state.context is None:
             return None
-        fresh = self._world.state(state.cwd)
+        fresh = self.world.state(state.cwd)
         paths = [each.before.document["env"].get("PATH") for each in (state, fresh)]
         return self._not_found(call, state) if paths[0] != paths[1] else None
 
-    def _remembered(self, call: Call, state: State) -> Step | None:
+    def remember(self, call: Call, state: State) -> Step | None:
         """What the memory says, or what the model beside it says where that is surer."""
         written = self._answer_written(call.text, state)
         try:
-            found = self._memory.near(call, state)
+            found = self._memory.near(call, state, self._sources)
         except Abstained as declined:
             missing = self._not_found(call, state)
             if missing is not None:
@@ -420,7 +234,7 @@ class Commands:
         return Step(call.text, Answer(behavior, 0.95, "no directory of PATH holds it"))
 
     def _reads_the_pipe(self, call: Call, state: State) -> bool:
-        taken = self._take(call, state)
+        taken = self.parse(call, state)
         if taken is None:
             return False
         files = any(each.kind in "fdls" for each in taken.operands)
@@ -432,7 +246,7 @@ class Commands:
         A directory in which something is made or removed has the time of now. The patch of a whole
         input does not tell that time: later commands of the input need it.
         """
-        fresh = self._world.made
+        fresh = self.world.made
         if fresh is None or not behavior.patch:
             return behavior
         told = {operation[1] for operation in behavior.patch.operations}
@@ -494,12 +308,6 @@ def _links(patch: ContextPatch, state: State, told: Set[str]) -> list[Operation]
     ]  # fmt: skip
 
 
-def _is_refusal(step: Step) -> bool:
-    """Whether the answer is that the command was called in a wrong way."""
-    said = step.answer.behavior
-    return bool(said.exit_code and not said.patch and _USAGE.search(said.output))
-
-
 def nothing(why: str) -> Answer:
     """The answer where nobody knows: nothing done, with a confidence of 0; `why` is its source."""
     return Answer(Behavior(0, b"", stdout=b"", stderr=b""), 0.0, f"{GUESSED}: {why}")
@@ -520,22 +328,6 @@ def _is_same(one: Behavior, other: Behavior) -> bool:
     """Whether two behaviors are one, in whichever order their changes stand."""
     changes = [{repr(each) for each in said.patch.operations} for said in (one, other)]
     return changes[0] == changes[1] and one.exit_code == other.exit_code
-
-
-def _respelled(call: Call) -> str | None:
-    """The command spelled in the usual way; None where it is.
-
-    The first word of `tar` needs no dash.
-    """
-    name = "".join(call.words[:1])
-    words = call.words[1 : len(call.words) - len(call.closed)]
-    if name in _SHORT:
-        return " ".join((*_SHORT[name], *words))
-    bundle = _BUNDLE.fullmatch("".join(words[:1]))
-    if name != "tar" or bundle is None or (bundle[2] and len(words) < 2):
-        return None
-    letters = "".join(bundle.group(1, 3, 2)) if bundle[2] else bundle[1]
-    return " ".join(("tar", f"-{letters}", *words[1:]))
 
 
 def _replaced(patch: ContextPatch, files: Mapping[str, Any], gone: Set[str]) -> list[str]:

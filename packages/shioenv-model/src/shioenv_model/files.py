@@ -8,7 +8,7 @@ import json
 import os
 import tarfile
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Required, TypedDict
@@ -25,6 +25,7 @@ from shioenv.files.sealed import is_sealed, keep_private, seal
 from shioenv.system.world import World
 from shioenv_model.memory.index import COLUMNS, ROWS, columns_of, write_rows
 from shioenv_model.memory.memory import Memory
+from shioenv_model.memory.sources import without as sources_without
 from shioenv_model.model import Model
 
 if TYPE_CHECKING:
@@ -128,11 +129,13 @@ def load_model(
     stages_name: str = "another",
     abstain_below: float = 0.0,
     world: World | None = None,
+    without: Collection[str] = (),
 ) -> Model:
     """The model of this name or path, as `shioenv.load_model` gives it.
 
     Errors: ModelError with the names that are known, or for what holds no model.
     """
+    sources = sources_without(without)
     directory = opened(located(name or DEFAULT))
     card = read_card(directory)
     if card.get("kind") == SEQ2SEQ:
@@ -145,7 +148,7 @@ def load_model(
         written = load_seq2seq(seq2seq, memory=memory, world=world)
     return Model(
         memory, card, written=written, stages=stages, stages_name=stages_name,
-        abstain_below=abstain_below, world=world,
+        abstain_below=abstain_below, world=world, sources=sources,
     )  # fmt: skip
 
 

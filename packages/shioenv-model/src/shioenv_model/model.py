@@ -22,13 +22,15 @@ from shioenv.domain.runner import Answer, Carried, Runner, State
 from shioenv.domain.work import answering, aside
 from shioenv.errors import Abstained, ContextError, PatchError
 from shioenv.system.world import World
-from shioenv_model.commands import EXACT, GUESSED, Commands, Step, VersionedGuesser, nothing
+from shioenv_model.commands import EXACT, GUESSED, Commands, VersionedGuesser, nothing
 from shioenv_model.composition.call import Call
 from shioenv_model.composition.inputs import asks_of_start, is_asked_whole
 from shioenv_model.composition.reading import read_program, refusal
 from shioenv_model.composition.shell import Walk
 from shioenv_model.composition.simple import CARRYING, is_walked
 from shioenv_model.memory.memory import Memory
+from shioenv_model.memory.sources import ALL, Sources
+from shioenv_model.rules.rule import Step
 
 
 class Model:
@@ -43,6 +45,7 @@ class Model:
       Every answer that used it calls it `stages_name`.
     - `abstain_below`: the model abstains below this confidence, 0 to 1; 0: it never abstains.
     - `world`: the machine that is asked about (default: the machine that the memory is of).
+    - `sources`: what answers, beside Bash's own rules (default: all of it).
     """
 
     patch_level = "full"
@@ -57,16 +60,20 @@ class Model:
         stages_name: str = "",
         abstain_below: float = 0.0,
         world: World | None = None,
+        sources: Sources = ALL,
     ) -> None:
         self.memory = memory
+        self.sources = sources
+        """The sources that are asked, beside Bash's own rules."""
         self.world = world or memory.world
         """The machine that the model is asked about."""
         self.abstain_below = abstain_below
         self.card = dict(card or {})
         """What the model says of itself."""
         self._commands = Commands(
-            memory, self.world, written=written, stages=stages, stages_name=stages_name
-        )
+            memory, self.world, written=written, stages=stages, stages_name=stages_name,
+            sources=sources,
+        )  # fmt: skip
         self._beside = f", stages by {stages_name}" if stages else ""
         self._beside += f", beside {written.version}" if written else ""
         self._stages_name = stages_name
@@ -80,7 +87,8 @@ class Model:
         least = f", sure of {self.abstain_below:g}" if self.abstain_below else ""
         records = f"{len(self.memory.index)} records of system {system[:12]}"
         where = "" if self.world is self.memory.world else ", asked about another machine"
-        return f"{name} {self.memory.digest}, {records}{self._beside}{least}{where}"
+        beside = f"{self.sources}{self._beside}"
+        return f"{name} {self.memory.digest}, {records}{beside}{least}{where}"
 
     @property
     def system(self) -> str | None:
@@ -188,7 +196,7 @@ class Model:
         if state.carried.ended:
             behavior = Behavior(state.status, b"", stdout=b"", stderr=b"")
             return Answer(behavior, 1.0, "the shell has ended", carried=state.carried)
-        exact = self.memory.exact(text, state)
+        exact = self.memory.exact(text, state) if self.sources.records else None
         if exact is not None:
             carried = self._carried(text, state)
             self.steps[:] = [Step(text, exact, ((text, 0.0),), asked=(EXACT,))]
@@ -226,7 +234,7 @@ class Model:
     def _guess(self, text: str, state: State, why: str) -> Answer:
         """The best guess for an input that cannot be put together."""
         try:
-            found = self.memory.near(Call.parse(text), state)
+            found = self.memory.near(Call.parse(text), state, self.sources)
         except (Abstained, PatchError, ContextError):
             return nothing(why)
         answer = replace(found.answer, confidence=0.0, source=f"{GUESSED}: {why}")

@@ -10,9 +10,9 @@ import pytest
 from shioenv.bash.words import split_words
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.domain.behavior import Behavior
-from shioenv_model.forms import Forms
-from shioenv_model.refused import refused
-from shioenv_model.refused_values import VALUES
+from shioenv_model.memory.forms import Forms
+from shioenv_model.rules.refusals import refused
+from shioenv_model.rules.refused_values import VALUES
 
 FORMS = Forms()
 REFUSED = r"""

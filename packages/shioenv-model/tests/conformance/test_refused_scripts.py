@@ -9,8 +9,8 @@ import pytest
 
 from shioenv.bash.words import split_words
 from shioenv.behavior.observe import SandboxRunner
-from shioenv_model.forms import Forms
-from shioenv_model.refused import refused
+from shioenv_model.memory.forms import Forms
+from shioenv_model.rules.refusals import refused
 
 FORMS = Forms()
 WRITTEN = (

@@ -11,7 +11,7 @@ import pytest
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.domain.runner import State
 from shioenv_model.composition.call import Call
-from shioenv_model.composition.programs import printed
+from shioenv_model.rules.programs import printed
 
 ORDINARY = (
     "diff data/ids.txt data/ids_copy.txt",

@@ -13,7 +13,7 @@ from shioenv.behavior.observe import SandboxRunner
 from shioenv.domain.runner import State
 from shioenv_model.composition.call import Call
 from shioenv_model.composition.changes import composed
-from shioenv_model.composition.effects import effect
+from shioenv_model.rules.effects import effect
 
 FILES = (
     "README.md",

@@ -10,7 +10,7 @@ import pytest
 
 from shioenv.behavior.observe import SandboxRunner
 from shioenv_model.composition.call import Call
-from shioenv_model.composition.programs import printed
+from shioenv_model.rules.programs import printed
 
 PATHS = (
     *("README.md", "data/ids.txt", "/", "//", "///a//", "a//b//", ".", "..", "x.txt", "", ".txt"),

@@ -14,11 +14,11 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import FileEntry
 from shioenv.domain.runner import Answer, State
 from shioenv_model.composition.call import Call
-from shioenv_model.composition.searching import searched
-from shioenv_model.facts import Tree
-from shioenv_model.forms import Forms
+from shioenv_model.memory.facts import Tree
+from shioenv_model.memory.forms import Forms
 from shioenv_model.memory.functions.match import matching_lines
 from shioenv_model.memory.functions.space import Given
+from shioenv_model.rules.searches import searched
 
 FORMS = Forms()
 

@@ -22,8 +22,8 @@ from shioenv.domain.predictor import Setting
 from shioenv.domain.runner import Answer, State
 from shioenv.errors import Abstained, DatasetStorageError, ModelError, PredictorError
 from shioenv.system.store import System
-from shioenv_model.facts import Tree
 from shioenv_model.files import pack
+from shioenv_model.memory.facts import Tree
 from shioenv_model.predictors.memory import Remembering, memory, plain_memory
 from shioenv_model.worlds import world_called
 

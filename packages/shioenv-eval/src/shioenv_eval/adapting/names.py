@@ -41,6 +41,7 @@ _DIRECTORY = re.compile(
 
 _PATH = re.compile(rf"[./~@%+,:= -]*[\w{VARIABLE}][\w./~@%+,:= {VARIABLE}-]*", re.ASCII)
 _GLOB = re.compile(r"[*?\[]")
+_EXISTING = ("file", "directory", "path", "tree")
 _ALWAYS = ("/dev", "/proc", "/sys", "/run")
 """Directories whose files no system's index holds: paths that begin so count as there."""
 _DISK = re.compile(r"/dev/(?:[shv]d[a-z]\d*|disk\d\w*|nvme\w+)")
@@ -166,10 +167,10 @@ class SystemNames:
             return self._new(word, random, used)
         if role in ("glob", "directory glob"):
             return self._glob(role, word, random, used)
-        if _GLOB.search(word) and role in ("file", "path", "tree"):
+        if _GLOB.search(word) and role != "directory" and role in _EXISTING:
             return self._from_start([self._several(word, random)])[0]
         values = self.values(self._tokens_for(role, word))
-        if role in ("file", "directory", "path", "tree", "any", "made"):
+        if role in (*_EXISTING, "any", "made"):
             values = self._from_start(values)
         return self._pick(values, random, used)
 

@@ -28,7 +28,7 @@ from shioenv.errors import ModelError
 from shioenv.files.members import array_member, arrays_member, json_member, judged
 from shioenv.files.regular import open_regular
 from shioenv.system.world import check_patch
-from shioenv_model.facts import CLASSES
+from shioenv_model.memory.facts import CLASSES
 from shioenv_model.memory.rewrite import Kept, Taken
 
 SLOTS = 5
@@ -158,7 +158,7 @@ class _Head(TypedDict, total=False):
 
 
 FORMS = 2
-"""The number of the way in which commands are taken apart (`shioenv_model.forms`).
+"""The number of the way in which commands are taken apart (`shioenv_model.memory.forms`).
 
 It is counted up where that way changes, since rows hold what was found by it.
 """

@@ -31,8 +31,8 @@ from shioenv.system.world import World, read_world
 from shioenv_model.composition.call import Call
 from shioenv_model.composition.inputs import asks_of_start
 from shioenv_model.composition.opening import given, umask_of
-from shioenv_model.facts import here, listing, operands, tree, valued
-from shioenv_model.forms import Forms
+from shioenv_model.memory.facts import here, listing, operands, tree, valued
+from shioenv_model.memory.forms import Forms
 from shioenv_model.memory.index import Index
 from shioenv_model.memory.rank import (
     Candidate,
@@ -55,7 +55,8 @@ from shioenv_model.memory.rewrite import (
     Taken,
     fillings,
 )
-from shioenv_model.translation import Translation
+from shioenv_model.memory.sources import ALL, Sources
+from shioenv_model.memory.translation import Translation
 
 if TYPE_CHECKING:
     from shioenv_model.memory.induce import Induced, Inducer
@@ -195,16 +196,17 @@ class Memory:
                 return Finding(exact, ((shell_input.strip(), 0.0),))
             return self.near(Call.parse(shell_input), state)
 
-    def near(self, call: Call, state: State) -> Finding:
+    def near(self, call: Call, state: State, sources: Sources = ALL) -> Finding:
         """What the nearest records did, said of a command. The very same input is not looked up.
 
-        The state must know its machine (`World.placed`). Errors: see `answer`.
+        Only `sources` answer: records, functions or both. The state must know its machine
+        (`World.placed`). Errors: see `answer`.
         """
         spend(_FIND)
         ours = self.take(call, state)
         if ours is None:
             raise Abstained("no command is in it")
-        candidates = self.candidates(ours, state)
+        candidates = self.candidates(ours, state, sources=sources)
         if not candidates:
             raise Abstained(f"nothing like {call.text!r:.60} was executed")
         order, scores = self.ranked(ours, candidates, state)
@@ -282,9 +284,20 @@ class Memory:
         """
         return taken(call, state, self._forms)
 
-    def candidates(self, ours: Taken, state: State, without: int = -1) -> list[Candidate]:
-        """What the nearest records would have done here. The record `without` is left out."""
+    def candidates(
+        self, ours: Taken, state: State, without: int = -1, *, sources: Sources = ALL
+    ) -> list[Candidate]:
+        """What the nearest records would have done here. The record `without` is left out.
+
+        Functions are found from records, also where records themselves give no answer.
+        """
         spend(LOOKED_AT * (len(ours.form.options) + len(ours.operands)))
+        made = self._rewritten(ours, state, without) if sources.records else []
+        induced = self._inducer.induce(ours, without) if sources.functions else None
+        return made if induced is None else [*made, self._candidate(induced, made)]
+
+    def _rewritten(self, ours: Taken, state: State, without: int) -> list[Candidate]:
+        """The answers of the nearest records, said of our words."""
         before, cwd = state.before.document["fs"], state.before.document["cwd"]
         translation = self._translation(state)
         ranked: list[tuple[float, int, Taken, list[float]]] = []
@@ -312,9 +325,7 @@ class Memory:
                     group = _Group(filled, how, number, pair, far, place, added, left)
                     groups[filled.key] = group
                 group.add(number, far, ranked[0][0], filled.key == kept.key)
-        made = [group.candidate for group in groups.values()]
-        induced = self._inducer.induce(ours, without)
-        return made if induced is None else [*made, self._candidate(induced, made)]
+        return [group.candidate for group in groups.values()]
 
     def _near(self, ours: Taken, without: int) -> list[int]:
         """The records to look at, for a command with addresses those of the same hosts first."""

@@ -20,9 +20,9 @@ from shioenv.domain.pointer import keys, pointer
 from shioenv.domain.work import COPIED, spend
 from shioenv_model.bash.arithmetic import count as count_of
 from shioenv_model.composition.changes import attributes
-from shioenv_model.facts import Operand, Tree
-from shioenv_model.forms import UNKNOWN, Form
-from shioenv_model.translation import Translation
+from shioenv_model.memory.facts import Operand, Tree
+from shioenv_model.memory.forms import UNKNOWN, Form
+from shioenv_model.memory.translation import Translation
 
 WORDS, DETAILS, CONTENTS, COUNTS, INDUCED = 0, 1, 2, 3, 4
 """The ways of rewriting: what was exchanged.

@@ -11,8 +11,8 @@ from typing import Any
 from shioenv.bash.words import split_words
 from shioenv.domain.runner import State
 from shioenv.errors import Abstained
-from shioenv_model.facts import Operand, operands
-from shioenv_model.forms import Forms
+from shioenv_model.memory.facts import Operand, operands
+from shioenv_model.memory.forms import Forms
 from shioenv_model.memory.memory import Memory
 from shioenv_model.memory.rank import features
 from shioenv_model.memory.rewrite import Kept, Taken

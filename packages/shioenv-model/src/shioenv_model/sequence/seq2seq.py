@@ -27,10 +27,10 @@ from shioenv.files.members import json_member, judged
 from shioenv.files.regular import open_regular
 from shioenv.system.world import World, read_world
 from shioenv_model.memory.memory import Memory
+from shioenv_model.memory.translation import shift
 from shioenv_model.sequence.codec import Codec, Writing
 from shioenv_model.sequence.compact import DocumentNames, Now, Target, operations_of
 from shioenv_model.sequence.prompts import Prompter
-from shioenv_model.translation import shift
 
 _TRIED = 64
 """Likeliest tokens that are tried first as the next token, before all are."""

@@ -34,7 +34,7 @@ from shioenv_model.composition.call import Call
 from shioenv_model.composition.inputs import is_asked_whole
 from shioenv_model.composition.opening import given
 from shioenv_model.files import read_card, write_card
-from shioenv_model.forms import Forms
+from shioenv_model.memory.forms import Forms
 from shioenv_model.memory.index import Index, write_index
 from shioenv_model.memory.memory import Memory, kept_of, taken
 from shioenv_model.memory.rank import PAIR, WEIGHTS, Numbers, Ranker, features

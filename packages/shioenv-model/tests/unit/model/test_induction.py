@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from shioenv_model.bash.patterns import CLASSES
-from shioenv_model.facts import Operand
 from shioenv_model.memory.explain import Induction
+from shioenv_model.memory.facts import Operand
 from shioenv_model.memory.functions.characters import set_of
 from shioenv_model.memory.functions.families import functions
 from shioenv_model.memory.functions.lines import part_of

@@ -21,8 +21,8 @@ from shioenv.errors import ModelError
 from shioenv.grammar.library import load_grammar, names_of_grammars
 from shioenv.grammar.parse import InputParser
 from shioenv.system.world import World
-from shioenv_model.facts import operand, rounded
-from shioenv_model.forms import UNKNOWN, UNKNOWN_LONG, Form, Forms
+from shioenv_model.memory.facts import operand, rounded
+from shioenv_model.memory.forms import UNKNOWN, UNKNOWN_LONG, Form, Forms
 from shioenv_model.memory.index import ROW, Index, write_index
 from shioenv_model.memory.memory import Memory
 from shioenv_model.memory.rank import (

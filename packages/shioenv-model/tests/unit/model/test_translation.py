@@ -16,8 +16,8 @@ from shioenv.system.world import World
 from shioenv_model.memory.index import write_index
 from shioenv_model.memory.memory import Memory
 from shioenv_model.memory.rewrite import Kept, fillings, replaced
+from shioenv_model.memory.translation import Shift, Translation
 from shioenv_model.model import Model
-from shioenv_model.translation import Shift, Translation
 from support.small_world import HOME, entry, small_memory, small_world, taken
 
 THEIRS = datetime(2025, 10, 15, 16, 40, tzinfo=UTC)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -45,6 +46,7 @@ def load_model(
     stages_name: str = "another",
     abstain_below: float = 0.0,
     world: World | None = None,
+    without: Collection[str] = (),
 ) -> Answerer:
     """A model, ready to be asked: `load_model().run("ls -l").output`.
 
@@ -59,6 +61,7 @@ def load_model(
     - `abstain_below`: the model abstains below this confidence, 0 to 1 (default: never).
     - `world`: the machine that is asked about (default: the machine that the model was made on).
       `world_called` gives that of a built system.
+    - `without`: sources of answers that are left out: `rules`, `functions`, `records`.
 
     Errors: ModelError with the names that are known, or for what holds no model. MissingExtraError
     where no package for models is installed.
@@ -66,7 +69,7 @@ def load_model(
     load = _default().load()
     model: Answerer = load(
         name, seq2seq=seq2seq, stages=stages, stages_name=stages_name,
-        abstain_below=abstain_below, world=world,
+        abstain_below=abstain_below, world=world, without=without,
     )  # fmt: skip
     return model
 

@@ -250,7 +250,7 @@ SCRIPTS: Final[tuple[Script, ...]] = (
      "cd ..", "stack=()", "stack+=(one)", "stack+=(two)", "echo ${#stack[@]} ${stack[-1]}",
      "unset 'stack[-1]'", "echo ${stack[*]}", "exec 7> out", "echo 1 >&7", "cat out", "echo 2 >&7",
      "exec 7>&-", "cat out", "rm -r out r", "pwd"),
-    ("crontab -l", "which ls", "stat -c %n /", "df / | wc -l", "free | wc -l"),
+    ("crontab -l", "which sh", "stat -c %n /", "df / | wc -l", "free | wc -l"),
 )  # fmt: skip
 """Each is run line by line, until its shell has ended."""
 

@@ -473,7 +473,7 @@ def _unpack(tar: Path, directory: Path) -> None:
     """Unpacks a tar into `directory`/rootfs, whose files the mapped ids own."""
     program = shutil.which("tar")
     if program is None:
-        raise BuildToolError("tar is not installed", hint="apt-get install tar")
+        raise BuildToolError("tar is not installed", hint="on Debian: apt-get install tar")
     directory.chmod(0o777)  # the system's root makes rootfs in it; what lies above is closed
     script = f'umask 022; mkdir rootfs && exec {program} "$@"'
     arguments = "--extract --file=- --directory=rootfs --numeric-owner --same-owner"

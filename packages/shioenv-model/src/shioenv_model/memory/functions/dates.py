@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 from shioenv.domain.context import MONTHS, OF_DATE, FileEntry, date_of, instant
 from shioenv.domain.pointer import pointer
-from shioenv_model.facts import Tree
+from shioenv_model.memory.facts import Tree
 from shioenv_model.memory.functions.formats import stamp
 from shioenv_model.memory.functions.language import (
     Language,

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from shioenv.domain.context import FileEntry
 from shioenv.domain.patch import ContextPatch
-from shioenv_model.facts import Operand, Tree
+from shioenv_model.memory.facts import Operand, Tree
 from shioenv_model.memory.rewrite import Kept, Taken
 
 Plan: TypeAlias = dict[str, Any]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from shioenv_model.composition.programs import above, last_part
+import posixpath
+
 from shioenv_model.memory.functions.space import Flags, Given, Roles, as_lines
 
 
@@ -15,3 +16,14 @@ def name_of(given: Given, roles: Roles, flags: Flags) -> str:
             part = part.removesuffix(roles["suffix"])
         made.append(part)
     return as_lines(made)
+
+
+def last_part(name: str) -> str:
+    """The last part of a name (basename(1)); a slash for a name of slashes."""
+    return posixpath.basename(name.rstrip("/")) or name[:1]
+
+
+def above(name: str) -> str:
+    """A name without its last part (dirname(1))."""
+    directory, slash, _ = name.rstrip("/").rpartition("/")
+    return directory.rstrip("/") or ("/" if slash or name.startswith("/") else ".")

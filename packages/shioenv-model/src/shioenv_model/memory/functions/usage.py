@@ -10,7 +10,7 @@ from datetime import datetime
 from shioenv.domain.context import FileEntry, instant
 from shioenv.domain.work import spend
 from shioenv_model.bash.patterns import matches
-from shioenv_model.facts import Operand, Tree, rounded
+from shioenv_model.memory.facts import Operand, Tree, rounded
 from shioenv_model.memory.functions.formats import kibibytes
 from shioenv_model.memory.functions.language import (
     Language,

@@ -14,7 +14,7 @@ from shioenv.domain.modes import changed_mode, mode_of
 from shioenv.domain.pointer import pointer
 from shioenv.domain.work import spend
 from shioenv_model.bash.patterns import matches
-from shioenv_model.facts import Operand, Tree
+from shioenv_model.memory.facts import Operand, Tree
 from shioenv_model.memory.functions.formats import ATTRIBUTES, ROUGH, unescaped, written
 from shioenv_model.memory.functions.language import (
     FormattedFile,

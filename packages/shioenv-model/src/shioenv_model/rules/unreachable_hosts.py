@@ -22,8 +22,8 @@ from shioenv.domain.runner import State
 from shioenv.errors import Abstained
 from shioenv_model.composition.call import Call
 from shioenv_model.composition.conditions import is_root
-from shioenv_model.composition.effects import EFFECTS
-from shioenv_model.composition.gathering import Effects, words_of
+from shioenv_model.rules.effects import EFFECTS
+from shioenv_model.rules.tree_changes import Effects, words_of
 
 _UNREACHABLE = re.compile(r"type unreachable dst default\b")
 _GATEWAY = re.compile(r"dst default gateway (\S+)")

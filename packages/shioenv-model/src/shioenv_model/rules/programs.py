@@ -23,14 +23,15 @@ from shioenv.domain.runner import State
 from shioenv.domain.work import spend
 from shioenv.errors import Abstained
 from shioenv_model.bash.expand import Expander
-from shioenv_model.composition.accounts import entries_of_names, groups_of_users, told_of_users
-from shioenv_model.composition.calculators import ExprError, bc, expr, is_null
 from shioenv_model.composition.call import Call
-from shioenv_model.composition.differing import differences
-from shioenv_model.composition.gathering import options_of, words_of
 from shioenv_model.composition.opening import NULL
-from shioenv_model.composition.sorting import common_lines, sorted_text
 from shioenv_model.composition.variables import Variables
+from shioenv_model.memory.functions.paths import above, last_part
+from shioenv_model.rules.accounts import entries_of_names, groups_of_users, told_of_users
+from shioenv_model.rules.calculators import ExprError, bc, expr, is_null
+from shioenv_model.rules.differences import differences
+from shioenv_model.rules.sorting import common_lines, sorted_text
+from shioenv_model.rules.tree_changes import options_of, words_of
 
 KILLED = 137
 """The exit code of what is killed for printing too much."""
@@ -109,17 +110,6 @@ def _dirname(words: Sequence[str], state: State) -> Behavior:
     if not names or not all(names):
         raise Abstained("too few names")
     return _said(map(above, names))
-
-
-def last_part(name: str) -> str:
-    """The last part of a name (basename(1)); a slash for a name of slashes."""
-    return posixpath.basename(name.rstrip("/")) or name[:1]
-
-
-def above(name: str) -> str:
-    """A name without its last part (dirname(1))."""
-    directory, slash, _ = name.rstrip("/").rpartition("/")
-    return directory.rstrip("/") or ("/" if slash or name.startswith("/") else ".")
 
 
 def _bc(words: Sequence[str], state: State) -> Behavior:

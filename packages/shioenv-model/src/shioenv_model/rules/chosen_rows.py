@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import State
-from shioenv_model.composition.accounts import PASSWD, accounts
-from shioenv_model.forms import Form
+from shioenv_model.memory.forms import Form
+from shioenv_model.rules.accounts import PASSWD, accounts
 
 LISTS, WALKS = "ps", "find"
 """The commands whose rows are told: of processes, and of files."""

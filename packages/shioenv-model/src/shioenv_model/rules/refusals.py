@@ -14,10 +14,10 @@ from types import MappingProxyType
 
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import State
-from shioenv_model.composition.accounts import GROUP, PASSWD, accounts
-from shioenv_model.forms import UNKNOWN, UNKNOWN_LONG, Form
+from shioenv_model.memory.forms import UNKNOWN, UNKNOWN_LONG, Form
 from shioenv_model.memory.functions.script import RefusedScriptError, read_script
-from shioenv_model.refused_values import hint, is_mode, may_be_a_date, refused_value
+from shioenv_model.rules.accounts import GROUP, PASSWD, accounts
+from shioenv_model.rules.refused_values import hint, is_mode, may_be_a_date, refused_value
 
 Said = tuple[str, int]
 """What a program writes to standard error, and its exit code."""

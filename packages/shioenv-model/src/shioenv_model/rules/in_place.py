@@ -11,7 +11,7 @@ from shioenv.domain.context import OF_DATE
 from shioenv.domain.runner import Answer, State
 from shioenv.errors import Abstained
 from shioenv_model.composition.call import Call, Options, option_words
-from shioenv_model.composition.gathering import Effects
+from shioenv_model.rules.tree_changes import Effects
 
 EDITORS = frozenset({"sed", "perl"})
 """Programs that edit files in place with `-i`: the output of the program becomes the file."""

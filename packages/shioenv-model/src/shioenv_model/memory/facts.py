@@ -19,7 +19,7 @@ from shioenv.domain.work import spend
 from shioenv.grammar.traits import PATHS
 from shioenv.system.world import World
 from shioenv_model.composition.opening import NULL
-from shioenv_model.forms import ASSIGNMENT, Form
+from shioenv_model.memory.forms import ASSIGNMENT, Form
 
 CLASSES = "NGUHWmMfdlsx"
 """Classes of operands, a letter each.

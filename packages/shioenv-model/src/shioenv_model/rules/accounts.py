@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from shioenv.domain.runner import State
 from shioenv.errors import Abstained
-from shioenv_model.composition.gathering import options_of
+from shioenv_model.rules.tree_changes import options_of
 
 PASSWD, GROUP = "/etc/passwd", "/etc/group"
 """The files of accounts: passwd(5), group(5)."""

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from shioenv.errors import Abstained
-from shioenv_model.composition.accounts import GROUP, PASSWD, accounts, named
-from shioenv_model.composition.gathering import Effects, options_of
-from shioenv_model.composition.passwords import SHADOW, lock, today
+from shioenv_model.rules.accounts import GROUP, PASSWD, accounts, named
+from shioenv_model.rules.passwords import SHADOW, lock, today
+from shioenv_model.rules.tree_changes import Effects, options_of
 
 GSHADOW = "/etc/gshadow"
 SUBORDINATE = ("/etc/subuid", "/etc/subgid")

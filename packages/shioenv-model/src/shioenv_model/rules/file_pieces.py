@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from shioenv.domain.work import COPIED, spend
 from shioenv.errors import Abstained
-from shioenv_model.composition.gathering import Effects
+from shioenv_model.rules.tree_changes import Effects
 
 LARGEST = 16 * 1024 * 1024
 """Most bytes of a file that is made; ours."""

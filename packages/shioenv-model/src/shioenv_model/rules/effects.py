@@ -19,14 +19,14 @@ from shioenv.domain.context import OF_DATE
 from shioenv.domain.modes import changed_mode, mode_of, shown
 from shioenv.domain.runner import State
 from shioenv.errors import Abstained
-from shioenv_model.composition.accounts import GROUP, PASSWD, accounts, named
 from shioenv_model.composition.call import Call
 from shioenv_model.composition.conditions import is_root
-from shioenv_model.composition.gathering import Effects, now_of, options_of, words_of, written
 from shioenv_model.composition.opening import umask_of
-from shioenv_model.composition.passwords import chpasswd, passwd
-from shioenv_model.composition.pieces import dd, split
-from shioenv_model.composition.users import groupadd, useradd, userdel, usermod
+from shioenv_model.rules.accounts import GROUP, PASSWD, accounts, named
+from shioenv_model.rules.file_pieces import dd, split
+from shioenv_model.rules.passwords import chpasswd, passwd
+from shioenv_model.rules.tree_changes import Effects, now_of, options_of, words_of, written
+from shioenv_model.rules.users import groupadd, useradd, userdel, usermod
 
 
 def effect(

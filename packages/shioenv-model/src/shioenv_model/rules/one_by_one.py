@@ -9,8 +9,8 @@ from shioenv.domain.runner import Answer, State
 from shioenv.grammar.traits import PATHS
 from shioenv_model.composition.call import Call, option_words
 from shioenv_model.composition.changes import composed
-from shioenv_model.facts import Operand
-from shioenv_model.forms import ASSIGNMENT, Form
+from shioenv_model.memory.facts import Operand
+from shioenv_model.memory.forms import ASSIGNMENT, Form
 
 EACH = frozenset(
     {

@@ -11,8 +11,8 @@ from datetime import date
 
 from shioenv.domain.context import MONTHS
 from shioenv.errors import Abstained
-from shioenv_model.composition.accounts import accounts
-from shioenv_model.composition.gathering import Effects, now_of, options_of
+from shioenv_model.rules.accounts import accounts
+from shioenv_model.rules.tree_changes import Effects, now_of, options_of
 
 SHADOW = "/etc/shadow"
 LOCK = "/etc/.pwd.lock"

@@ -1,0 +1,41 @@
+"""The sources of a model's answers, each of which can be left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, fields
+
+from shioenv.errors import ModelError, did_you_mean
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """The sources that a model asks, beside Bash's own rules (`composition`)."""
+
+    rules: bool = True
+    """Hand-written rules of single commands (`rules`)."""
+    functions: bool = True
+    """Functions that records select (`memory.functions`)."""
+    records: bool = True
+    """What the same input, and what inputs like it, did when they were executed."""
+
+    def __str__(self) -> str:
+        """The sources that are left out, as a part of a model's version; "" where none is."""
+        out = [name for name, asked in asdict(self).items() if not asked]
+        return f", without {' and '.join(out)}" if out else ""
+
+
+ALL = Sources()
+NAMES = tuple(field.name for field in fields(Sources))
+"""The names of the sources."""
+
+
+def without(names: Iterable[str]) -> Sources:
+    """Return all sources but those of these names. Errors: ModelError for another name."""
+    left_out = frozenset(names)
+    for name in sorted(left_out.difference(NAMES)):
+        raise ModelError(
+            f"no source of answers is called {name!r}",
+            hint=did_you_mean(name, NAMES) or f"one of {', '.join(NAMES)}",
+        )
+    return Sources(**{name: name not in left_out for name in NAMES})

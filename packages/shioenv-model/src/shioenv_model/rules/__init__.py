@@ -1,0 +1,1 @@
+"""Hand-written rules of single commands, apart from records and functions."""

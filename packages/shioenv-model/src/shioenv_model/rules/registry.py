@@ -1,0 +1,229 @@
+"""The rules, in the order in which they are asked. A model asks rules only through this module."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.runner import Answer, State
+from shioenv_model.composition.call import Call
+from shioenv_model.composition.changes import composed
+from shioenv_model.memory.facts import Tree
+from shioenv_model.memory.forms import UNKNOWN, UNKNOWN_LONG
+from shioenv_model.memory.memory import VOLATILE
+from shioenv_model.rules.chosen_rows import LISTS, WALKS, chosen_rows
+from shioenv_model.rules.effects import effect
+from shioenv_model.rules.in_place import edited_in_place
+from shioenv_model.rules.one_by_one import one_by_one
+from shioenv_model.rules.programs import printed
+from shioenv_model.rules.refusals import refused
+from shioenv_model.rules.rule import Changed, Respondent, Rule, Step
+from shioenv_model.rules.searches import SEARCH, searched
+from shioenv_model.rules.spellings import asks_for_usage, is_usage_of, respelled
+from shioenv_model.rules.unnamed_directory import named, unnamed, without_name
+from shioenv_model.rules.unreachable_hosts import outside
+
+_USAGE = re.compile(rb"^Usage: |(?i:try) ['`]")
+"""The texts in messages to somebody who called a command in a wrong way."""
+
+
+def _program(call: Call, state: State, respondent: Respondent) -> Step | None:
+    """The output of a program that changes nothing."""
+    said = printed(call, state)
+    return None if said is None else Step(call.text, Answer(said, 1.0, "a program, by rule"))
+
+
+def _other_spelling(call: Call, state: State, respondent: Respondent) -> Step | None:
+    """The answer about `tar -xf` and `grep -E` for `tar xf` and `egrep`."""
+    written = respelled(call)
+    if written is None:
+        return None
+    step = respondent.ask(replace(call, written=written, parts=None), state)
+    return replace(step, input=call.text)
+
+
+def _usage(call: Call, state: State, respondent: Respondent) -> Step | None:
+    """The output of a GNU program behind whose name `--help` or `--version` stands.
+
+    The words behind that option are never read.
+    """
+    if not asks_for_usage(call):
+        return None
+    step = respondent.ask(Call.of(call.words[:2]), state)
+    shown = is_usage_of(call.words[0], step.answer.behavior)
+    return replace(step, input=call.text) if shown else None
+
+
+def _refusal(call: Call, state: State, respondent: Respondent) -> Step | None:
+    """The error of a program that refuses its words."""
+    taken = respondent.parse(call, state)
+    said = None if taken is None else refused(taken.form, state)
+    if said is None:
+        return None
+    return Step(call.text, Answer(said, 1.0, "words that are refused, by rule"))
+
+
+def _refusal_of_a_filter(call: Call, state: State, respondent: Respondent) -> Step | None:
+    """The error of a filter that refuses its words before it reads a pipe.
+
+    The error is the same where it reads nothing, on a machine on which nothing was run.
+    """
+    taken = respondent.parse(call, state) if state.stdin else None
+    if taken is None or not taken.form.filters:
+        return None
+    pristine = respondent.world.state(state.cwd)
+    exact = respondent.look_up(call, pristine)
+    if exact is not None:
+        return exact if _is_refusal(exact) else None
+    last = taken.form.order[-1:]
+    doubtful = any(name in (UNKNOWN, UNKNOWN_LONG) for name, _ in taken.form.options)
+    if not doubtful and (not last or not last[0][0] or last[0][1] is not None):
+        return None
+    step = respondent.remember(call, pristine)
+    return step if step is not None and _is_refusal(step) else None
+
+
+def _is_refusal(step: Step) -> bool:
+    """Whether the answer is that the command was called in a wrong way."""
+    said = step.answer.behavior
+    return bool(said.exit_code and not said.patch and _USAGE.search(said.output))
+
+
+def _in_place(call: Call, state: State, respondent: Respondent) -> Step | None:
+    """The changes of files that are edited in place, by what the command prints of each."""
+    fresh = respondent.world.made
+    taken = respondent.parse(call, state) if fresh is not None else None
+    if taken is None or fresh is None or taken.form.guessed:
+        return None
+    form = taken.form
+    said = edited_in_place(
+        form.utility, form.options, form.operands, state, fresh,
+        lambda each, here: respondent.ask(each, here).answer,
+    )  # fmt: skip
+    return None if said is None else Step(call.text, said)
+
+
+def _search(call: Call, state: State, respondent: Respondent) -> Step | None:
+    """The output of a search in several files, by what the command prints of each."""
+    if call.words[:1] != (SEARCH,):
+        return None
+    taken = respondent.parse(call, state)
+    if taken is None or taken.form.guessed:
+        return None
+    form = taken.form
+    said = searched(
+        form.command, form.options, form.operands, state,
+        lambda path: Tree(path, state).entries,
+        lambda each, here: respondent.ask(each, here).answer,
+    )  # fmt: skip
+    return None if said is None else Step(call.text, said)
+
+
+def _operands_one_by_one(call: Call, state: State, respondent: Respondent) -> Step | None:
+    """The answer about several operands, by what the command does to each."""
+    taken = respondent.parse(call, state)
+    if taken is None or taken.form.guessed:
+        return None
+    said = one_by_one(
+        taken.form, taken.operands, state, lambda each: respondent.ask(each, state).answer
+    )
+    return None if said is None else Step(call.text, said)
+
+
+def _effect(call: Call, state: State, respondent: Respondent) -> Step | None:
+    """The changes of a command to the tree."""
+    return _changed(effect, call, state, respondent, "an effect, by rule")
+
+
+def _host_outside(call: Call, state: State, respondent: Respondent) -> Step | None:
+    """The error of a command that does not reach a host."""
+    return _changed(outside, call, state, respondent, "a host outside, by rule")
+
+
+def _changed(
+    rule: Callable[[Call, State, Mapping[str, Any]], Changed | None],
+    call: Call,
+    state: State,
+    respondent: Respondent,
+    source: str,
+) -> Step | None:
+    fresh = respondent.world.made
+    found = None if fresh is None else rule(call, state, fresh)
+    if found is None:
+        return None
+    behavior, written = found
+    patch = composed(state.before.document, [behavior.patch], state.cwd)
+    sure = VOLATILE if behavior.volatile else 1.0
+    return Step(call.text, Answer(replace(behavior, patch=patch), sure, source, written))
+
+
+def _chosen_rows(call: Call, state: State, respondent: Respondent) -> Step | None:
+    """A list of some processes or files, by the list of all."""
+    if call.words[:1] not in ((LISTS,), (WALKS,)):
+        return None
+    taken = respondent.parse(call, state)
+    if taken is None or taken.form.guessed:
+        return None
+
+    def shown(text: str, place: State) -> str | None:
+        asked = Call.parse(text)
+        step = respondent.look_up(asked, place) or respondent.remember(asked, place)
+        if step is None:
+            return None
+        sure = step.answer.confidence >= VOLATILE / 2 or any(not far for _, far in step.nearest)
+        return step.answer.behavior.output.decode() if sure else None
+
+    said = chosen_rows(taken.form, state, respondent.world.state(), shown)
+    if said is None:
+        return None
+    sure = VOLATILE if said.volatile else 1.0
+    return Step(call.text, Answer(said, sure, "rows of a list, by rule"))
+
+
+def _unnamed_directory(call: Call, state: State, respondent: Respondent) -> Step | None:
+    """The answer about a command that works on its working directory without naming it.
+
+    The same command with the name is asked about instead. Where no file was changed before, it is
+    asked about from the start directory of the machine.
+    """
+    if not unnamed(call.text, state, respondent.world.start):
+        return None
+    name: str = state.before.document["cwd"]
+    fresh = respondent.world.state(state.cwd)
+    if fresh.before.document["fs"] == state.before.document["fs"]:
+        state = respondent.world.state()
+        name = name.removeprefix(f"{state.cwd}/")
+    step = respondent.ask(Call(named(call.text, name)), state)
+    said: Behavior = without_name(step.answer.behavior, name)
+    return replace(step, input=call.text, answer=replace(step.answer, behavior=said))
+
+
+EFFECT = "effect"
+"""The rule that knows the contents of the files that a command writes."""
+
+BEFORE_RECORDS: Mapping[str, Rule] = MappingProxyType({"program": _program})
+"""The rules that are asked before the records, by name."""
+
+AFTER_RECORDS: Mapping[str, Rule] = MappingProxyType(
+    {
+        "other spelling": _other_spelling,
+        "usage": _usage,
+        "refusal": _refusal,
+        "refusal of a filter": _refusal_of_a_filter,
+        "in place": _in_place,
+        "search": _search,
+        "operands one by one": _operands_one_by_one,
+        EFFECT: _effect,
+        "host outside": _host_outside,
+        "chosen rows": _chosen_rows,
+        "unnamed directory": _unnamed_directory,
+    }
+)
+"""The rules that are asked where no record is of the same command, by name."""
+
+RULES: Mapping[str, Rule] = MappingProxyType({**BEFORE_RECORDS, **AFTER_RECORDS})
+"""All rules, by name, in the order in which they are asked."""
