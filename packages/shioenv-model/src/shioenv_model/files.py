@@ -133,7 +133,8 @@ def load_model(
 ) -> Model:
     """The model of this name or path, as `shioenv.load_model` gives it.
 
-    Errors: ModelError with the names that are known, or for what holds no model.
+    Errors: ModelError with the names that are known, or for what holds no model; UsageError for an
+    unknown source.
     """
     sources = sources_without(without)
     directory = opened(located(name or DEFAULT))

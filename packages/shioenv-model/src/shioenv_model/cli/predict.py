@@ -13,8 +13,8 @@ from shioenv.cli import printing, shared
 if TYPE_CHECKING:
     from shioenv.domain.runner import Answer, Runner
     from shioenv.system.world import World
-    from shioenv_model.commands import Step
     from shioenv_model.model import Model
+    from shioenv_model.rules.rule import Step
 
 app = typer.Typer()
 
@@ -67,6 +67,14 @@ def predict(
             " model's own).",
         ),
     ] = None,
+    without: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SOURCE",
+            autocompletion=shared.completing("shioenv_model.memory.sources:NAMES"),
+            help="Leave out a source of answers: rules, functions or records (repeatable).",
+        ),
+    ] = None,
     abstain_below: Annotated[
         float,
         typer.Option(
@@ -92,6 +100,7 @@ def predict(
         stages_name=stages or "",
         abstain_below=abstain_below,
         world=_asked(card, system) if system else None,
+        without=without or (),
     )
     state = loaded.world.state(cwd)
     if cwd is not None and not loaded.world.has_directory(cwd):

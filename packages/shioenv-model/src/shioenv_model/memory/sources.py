@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 
-from shioenv.errors import ModelError, did_you_mean
+from shioenv.errors import UsageError, did_you_mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +31,8 @@ NAMES = tuple(field.name for field in fields(Sources))
 
 
 def without(names: Iterable[str]) -> Sources:
-    """Return all sources but those of these names. Errors: ModelError for another name."""
+    """Return all sources but those of these names. Errors: UsageError for another name."""
     left_out = frozenset(names)
     for name in sorted(left_out.difference(NAMES)):
-        raise ModelError(
-            f"no source of answers is called {name!r}",
-            hint=did_you_mean(name, NAMES) or f"one of {', '.join(NAMES)}",
-        )
+        raise UsageError(f"no source of answers is called {name!r}", hint=did_you_mean(name, NAMES))
     return Sources(**{name: name not in left_out for name in NAMES})

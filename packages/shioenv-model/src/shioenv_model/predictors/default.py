@@ -1,6 +1,7 @@
 """The model that comes with the package, or another model.
 
-As in `default`, `default:MODEL`, `default:MODEL,seq2seq=MODEL`, `default:abstain-below=0.3`.
+As in `default`, `default:MODEL`, `default:MODEL,seq2seq=MODEL`, `default:abstain-below=0.3`,
+`default:without=rules`.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.predictor import Setting, make_predictor
 from shioenv.domain.runner import Runner, State
-from shioenv.errors import Abstained, PredictorError
+from shioenv.errors import Abstained, PredictorError, did_you_mean
 from shioenv.system.store import find_system
 from shioenv_model.composition.replay import written
 from shioenv_model.files import DEFAULT, card_of, load_model
+from shioenv_model.memory.sources import NAMES
 from shioenv_model.model import Model
 from shioenv_model.sequence.seq2seq import answer_in_one_thread
 from shioenv_model.worlds import asked_elsewhere
@@ -49,13 +51,15 @@ def default(setting: Setting) -> Model:
 
     `stages=bashkit` has the emulator answer commands that read a pipe. `seq2seq=MODEL` puts a
     sequence model beside the memory. With `abstain-below=P` (0 to 1) the model abstains wherever it
-    is less sure than P. Any other part names another model than the package's.
+    is less sure than P. `without=rules`, `without=functions` and `without=records` leave out a
+    source of answers. Any other part names another model than the package's.
 
     A model that is asked about another system than its own answers about that system's files, and
     that system has to be built here. Errors: PredictorError for options that are none; those of
     models and of `find_system`.
     """
     name, stages, written, least = "", "", None, 0.0
+    left_out: list[str] = []
     for part in filter(None, setting.text.split(",")):
         if part.startswith("stages="):
             stages = part.removeprefix("stages=")
@@ -63,13 +67,15 @@ def default(setting: Setting) -> Model:
             written = part.removeprefix("seq2seq=")
         elif part.startswith("abstain-below="):
             least = _share(part.removeprefix("abstain-below="))
+        elif part.startswith("without="):
+            left_out.append(_source(part.removeprefix("without=")))
         else:
             name = part
     card = card_of(name or DEFAULT)
     emulated = emulator(stages, setting.system) if stages else None
     model = load_model(
         name or None, seq2seq=written, stages=emulated, stages_name=stages, abstain_below=least,
-        world=asked_elsewhere(card, setting.system, setting.start),
+        world=asked_elsewhere(card, setting.system, setting.start), without=left_out,
     )  # fmt: skip
     if written:
         answer_in_one_thread()
@@ -86,6 +92,14 @@ def emulator(name: str, system: str | None) -> Emulated:
         raise PredictorError(f"stages cannot be by {name!r}", hint=f"stages={STAGES}")
     built = find_system(system)
     return Emulated(make_predictor(STAGES, built.name, built.declaration.start_directory))
+
+
+def _source(text: str) -> str:
+    if text not in NAMES:
+        raise PredictorError(
+            f"no source of answers is called {text!r}", hint=did_you_mean(text, NAMES)
+        )
+    return text
 
 
 def _share(text: str) -> float:

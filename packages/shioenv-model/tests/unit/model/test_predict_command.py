@@ -52,6 +52,17 @@ def test_predict_explains_and_prints_json(model: Path) -> None:
     assert 0 < document["confidence"] < 1
 
 
+def test_predict_leaves_out_sources(model: Path) -> None:
+    given = ["predict", "cat a.txt; basename a/b", "--model", "small", "--json"]
+    left_out = ["--without", "rules", "--without", "records"]
+    steps = json.loads(RUNNER.invoke(app, [*given, *left_out]).stdout)["steps"]
+    assert "found from" in steps[0]["source"]
+    assert steps[1]["source"] == "no directory of PATH holds it"
+    refused = RUNNER.invoke(app, [*given, "--without", "rulez"])
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "did you mean rules?" in refused.stderr
+
+
 def test_predict_names_who_may_answer_for_stages(model: Path) -> None:
     done = RUNNER.invoke(app, ["predict", "cat a.txt | sort", "--model", "small", "--stages", "ed"])
     assert (done.exit_code, done.stdout) == (2, "")

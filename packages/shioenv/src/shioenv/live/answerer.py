@@ -63,8 +63,8 @@ def load_model(
       `world_called` gives that of a built system.
     - `without`: sources of answers that are left out: `rules`, `functions`, `records`.
 
-    Errors: ModelError with the names that are known, or for what holds no model. MissingExtraError
-    where no package for models is installed.
+    Errors: ModelError with the names that are known, or for what holds no model. UsageError for an
+    unknown source. MissingExtraError where no package for models is installed.
     """
     load = _default().load()
     model: Answerer = load(

@@ -1,0 +1,128 @@
+"""Sources of answers that are left out: a switch removes what comes from it, and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from shioenv.domain.predictor import Setting
+from shioenv.errors import PredictorError, UsageError
+from shioenv_model.commands import EXACT, GUESSED
+from shioenv_model.files import load_model, write_card
+from shioenv_model.memory.sources import NAMES, Sources, without
+from shioenv_model.model import Model
+from shioenv_model.predictors.default import default
+from shioenv_model.rules.registry import RULES
+from support.small_world import HOME, small_memory
+
+RULED = "basename sub/inner.txt"
+"""No record is of this command, and a rule computes its output."""
+LOOKED_UP = "cat a.txt"
+"""A record is of this command."""
+SIMILAR = "cat nothere"
+"""A record is of a command like this, and no function explains it."""
+COMPUTED = "head -n 1 b.txt"
+"""A record is of a command like this, and a function explains it."""
+BY_BASH = "cd sub; pwd"
+"""Bash's own rules answer this."""
+
+NOT_FOUND = "no directory of PATH holds it"
+"""What Bash says of commands of which nothing is known: the machine has only `cat`."""
+FOUND = "found from"
+"""What the source of an answer says of a function."""
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("memory")
+    small_memory(made)
+    write_card(made, {"name": "small", "system": "debian-12"})
+    return made
+
+
+def answered(model: Model, text: str) -> tuple[str, bytes, str]:
+    """Who answered an input of one command, the output, and the answer's source."""
+    answer = model.answer(text)
+    return model.steps[-1].asked[-1], answer.behavior.output, answer.source
+
+
+def test_everything_answers_where_nothing_is_left_out(directory: Path) -> None:
+    model = load_model(directory)
+    assert answered(model, RULED) == ("program", b"inner.txt\n", "a program, by rule")
+    assert answered(model, LOOKED_UP) == (EXACT, b"one\ntw", "memory: the same input")
+    assert answered(model, SIMILAR)[2].startswith("memory: cat gone")
+    who, output, source = answered(model, COMPUTED)
+    assert (who, output) == ("memory", b"x\n")
+    assert FOUND in source
+    assert "without" not in model.version
+
+
+def test_without_rules_no_rule_is_asked(directory: Path) -> None:
+    whole, bare = load_model(directory), load_model(directory, without=["rules"])
+    assert ", without rules" in bare.version
+    bare.answer(RULED)
+    (step,) = bare.steps
+    assert not set(step.asked) & RULES.keys()
+    assert step.asked[-1] == "memory"
+    assert step.answer.source == NOT_FOUND
+    for text in (LOOKED_UP, SIMILAR, COMPUTED, BY_BASH):
+        assert bare.answer(text) == whole.answer(text)
+
+
+def test_without_functions_no_function_is_looked_for(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, bare = load_model(directory), load_model(directory, without=["functions"])
+    assert ", without functions" in bare.version
+    monkeypatch.delattr(type(bare.memory), "_inducer")
+    assert FOUND not in bare.answer(COMPUTED).source
+    monkeypatch.undo()
+    for text in (RULED, LOOKED_UP, SIMILAR, BY_BASH):
+        assert bare.answer(text).behavior == whole.answer(text).behavior
+        assert bare.answer(text).source == whole.answer(text).source
+
+
+def test_without_records_the_same_input_is_not_looked_up(directory: Path) -> None:
+    whole, bare = load_model(directory), load_model(directory, without=["records"])
+    assert ", without records" in bare.version
+    who, output, source = answered(bare, LOOKED_UP)
+    assert who == "memory"
+    assert FOUND in source
+    assert output == b"one\ntw"
+    assert bare.answer(SIMILAR).source.startswith(GUESSED)
+    assert FOUND in bare.answer(COMPUTED).source
+    for text in (RULED, BY_BASH):
+        assert bare.answer(text) == whole.answer(text)
+
+
+def test_without_all_of_it_bash_alone_answers(directory: Path) -> None:
+    model = load_model(directory, without=NAMES)
+    assert ", without rules and functions and records" in model.version
+    assert model.answer(BY_BASH).behavior.output == f"{HOME}/sub\n".encode()
+    assert {model.answer(text).source for text in (RULED, COMPUTED)} == {NOT_FOUND}
+    for text in (LOOKED_UP, SIMILAR):
+        answer = model.answer(text)
+        assert (answer.source.partition(":")[0], answer.confidence) == (GUESSED, 0.0)
+
+
+def test_an_input_that_is_not_put_together_keeps_to_the_sources(directory: Path) -> None:
+    text = "trap 'cat a.txt' EXIT"
+    model = load_model(directory, without=["functions", "records"])
+    assert model.answer(text).source.startswith(GUESSED)
+    assert not [step for step in model.steps if step.nearest]
+
+
+def test_an_unknown_source_is_refused() -> None:
+    with pytest.raises(UsageError) as refused:
+        without(["rulez"])
+    assert refused.value.hint == "did you mean rules?"
+    assert without([]) == Sources()
+
+
+def test_the_predictor_takes_sources(directory: Path) -> None:
+    text = f"{directory},without=rules,without=records"
+    made = default(Setting(text, "debian-12", HOME))
+    assert made.sources == Sources(rules=False, records=False)
+    with pytest.raises(PredictorError, match="no source of answers"):
+        default(Setting(f"{directory},without=all", "debian-12", HOME))
