@@ -72,7 +72,8 @@ def predict(
         typer.Option(
             metavar="SOURCE",
             autocompletion=shared.completing("shioenv_model.memory.sources:NAMES"),
-            help="Leave out a source of answers: rules, functions or records (repeatable).",
+            help="Leave out a source of answers: rules, functions or records. The option may be"
+            " given again.",
         ),
     ] = None,
     abstain_below: Annotated[
