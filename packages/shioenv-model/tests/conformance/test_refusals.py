@@ -11,8 +11,7 @@ from shioenv.bash.words import split_words
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.domain.behavior import Behavior
 from shioenv_model.memory.forms import Forms
-from shioenv_model.rules.refusals import refused
-from shioenv_model.rules.refused_values import VALUES
+from shioenv_model.rules.refusals import REFUSALS, refused
 
 FORMS = Forms()
 REFUSED = r"""
@@ -132,6 +131,18 @@ VALUE = (
     "?",
     "foo",
 )
+VALUES = {
+    command: [
+        option
+        for row in REFUSALS
+        if row.value and command in row.commands.split()
+        for option in row.options.split()
+    ]
+    for row in REFUSALS
+    if row.value
+    for command in row.commands.split()
+}
+"""The options of each command whose values are judged."""
 OPERANDS = {"dd": "", "mkdir": "d1", "nice": "true", "xargs": "echo"}
 
 
@@ -169,6 +180,16 @@ def test_values_of_options(name: str, observer: SandboxRunner) -> None:
             text = f"{name} {option}{sign}{shlex.quote(value)} {before}{operands}"
             told += said_by_rule(text, observer) is not None
     assert told >= len(VALUES[name])
+
+
+def test_rows_name_the_programs_of_the_system(observer: SandboxRunner) -> None:
+    names = sorted({row.program.split()[0] for row in REFUSALS})
+    listed = observer.run(f"dpkg-query -W {' '.join(names)}").text
+    installed = dict(line.split("\t") for line in listed.splitlines())
+    for row in REFUSALS:
+        name, version = row.program.split()
+        assert installed[name].rpartition(":")[2].startswith(version), row
+        assert (row.value is None) == (row.words is not None) == (not row.options), row
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -1,451 +1,183 @@
-"""What programs say of words that they refuse, told by rule: before they do anything.
+"""The table of refusals: what programs say of words that they refuse, before they do anything."""
 
-These are scripts, values of options, expressions, modes, and users and files that there are not.
-"""
-
-# ruff: noqa: RUF001, SIM905  # the quotes are those of the messages
+# ruff: noqa: RUF001  # the quotes are those of the messages
 
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import TypeAlias
 
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import State
 from shioenv_model.memory.forms import UNKNOWN, UNKNOWN_LONG, Form
-from shioenv_model.memory.functions.script import RefusedScriptError, read_script
-from shioenv_model.rules.accounts import GROUP, PASSWD, accounts
-from shioenv_model.rules.refused_values import hint, is_mode, may_be_a_date, refused_value
+from shioenv_model.rules import refused_values as values
+from shioenv_model.rules import refused_words as words
+from shioenv_model.rules.refused_values import Refuse, hint, unless
 
-Said = tuple[str, int]
-"""What a program writes to standard error, and its exit code."""
+RefuseWords: TypeAlias = Callable[[Form, State], str | None]
+"""Returns what a program says of all its words; None where it takes them, or no rule says."""
 
-_SHOWN = re.compile(r"[ -\[\]-~]+")
-"""Words that messages show as they are: ASCII without a backslash."""
 
-_OF_THE_KERNEL = ("/dev/", "/proc/", "/sys/")
-"""Directories of files of which a state does not tell."""
+@dataclass(frozen=True, slots=True)
+class RefusalRow:
+    """One row: the words that a program refuses, its message, and its exit status."""
 
-_PLAIN = frozenset({"-E", "-i", "-n", "-s", "-u", "-z"})
-"""Options of `sed` that leave it what a script is."""
+    commands: str
+    """The names of the commands, separated by spaces."""
+    options: str
+    """The options whose value is refused, separated by spaces; "" for the words together."""
+    program: str
+    """The Debian package that holds the commands, and its version."""
+    value: Refuse | None = None
+    """Returns the message for a value, without the command's name."""
+    words: RefuseWords | None = None
+    """Returns the message for the words of a command."""
+    status: int = 1
+    """The exit status."""
+
+
+COREUTILS, FINDUTILS, GREP, SED = "coreutils 9.1", "findutils 4.9.0", "grep 3.8", "sed 4.9"
+GZIP, PROCPS, TAR, UNZIP = "gzip 1.12", "procps 4.0.2", "tar 1.34", "unzip 6.0"
+PASSWD, UTIL_LINUX = "passwd 4.13", "util-linux 2.38.1"
+
+_BYTES = values.positions("byte/character positions", "byte/character position")
+_FIELDS = values.positions("fields", "field value")
+_CONTEXT = unless(r"\d+", "{}: invalid context length argument")
+_STYLE = r"[atnp].*"
+_PERIOD = r"\d*\.?\d*(?:e-?\d+)?"
+_NUMBER, _SIGNED, _NEGATIVE = r"\d+", r"[-+]?\d+", r"-?\d+"
+
+
+def _style(of: str) -> Refuse:
+    return unless(_STYLE, f"invalid {of} numbering style: ‘{{}}’\n{hint('nl')}")
+
+
+REFUSALS = (
+    RefusalRow("cut", "-b -c", COREUTILS, _BYTES),
+    RefusalRow("cut", "-d", COREUTILS, values.delimiter),
+    RefusalRow("cut", "-f", COREUTILS, _FIELDS),
+    RefusalRow("expand unexpand", "-t", COREUTILS, values.tab_stops),
+    RefusalRow("fold", "-w", COREUTILS, unless(_NUMBER, "invalid number of columns: ‘{}’")),
+    RefusalRow("grep", "-A -B -C", GREP, _CONTEXT, status=2),
+    RefusalRow("grep", "-m", GREP, unless(_SIGNED, "invalid max count"), status=2),
+    RefusalRow("head tail", "-n", COREUTILS, values.size("lines", signed=True)),
+    RefusalRow("head tail", "-c", COREUTILS, values.size("bytes", signed=True)),
+    RefusalRow("join", "-1 -2", COREUTILS, unless(_NUMBER, "invalid field number: ‘{}’")),
+    RefusalRow("join", "-t", COREUTILS, lambda value: values.tab(value) if value else None),
+    RefusalRow("ls", "-w", COREUTILS, unless(_NUMBER, "invalid line width: ‘{}’"), status=2),
+    RefusalRow("nice", "-n", COREUTILS, unless(_SIGNED, "invalid adjustment ‘{}’"), status=125),
+    RefusalRow("nl", "-b", COREUTILS, _style("body")),
+    RefusalRow("nl", "-f", COREUTILS, _style("footer")),
+    RefusalRow("nl", "-h", COREUTILS, _style("header")),
+    RefusalRow("nl", "-i", COREUTILS, unless(_SIGNED, "invalid line number increment: ‘{}’")),
+    RefusalRow(
+        "nl", "-l", COREUTILS, unless(_NEGATIVE, "invalid line number of blank lines: ‘{}’")
+    ),
+    RefusalRow(
+        "nl", "-n", COREUTILS,
+        unless("ln|rn|rz", f"invalid line numbering format: ‘{{}}’\n{hint('nl')}"),
+    ),
+    RefusalRow("nl", "-v", COREUTILS, unless(_SIGNED, "invalid starting line number: ‘{}’")),
+    RefusalRow("nl", "-w", COREUTILS, unless(_NEGATIVE, "invalid line number field width: ‘{}’")),
+    RefusalRow("shuf", "-n", COREUTILS, unless(_NUMBER, "invalid line count: ‘{}’")),
+    RefusalRow("sort", "-k", COREUTILS, values.sort_key, status=2),
+    RefusalRow("sort", "-t", COREUTILS, values.tab, status=2),
+    RefusalRow("split", "-a", COREUTILS, unless(_NUMBER, "invalid suffix length: ‘{}’")),
+    RefusalRow("split", "-b", COREUTILS, values.size_of_pieces("bytes")),
+    RefusalRow("split", "-l", COREUTILS, values.size_of_pieces("lines")),
+    RefusalRow(
+        "split", "-n", COREUTILS,
+        unless(r"(?:[lr]/)?\d+(?:/\d+)?", "invalid number of chunks: ‘{}’"),
+    ),
+    RefusalRow("tail", "--pid", COREUTILS, unless(_NUMBER, "invalid PID: ‘{}’")),
+    RefusalRow("tail", "-s", COREUTILS, unless(_PERIOD, "invalid number of seconds: ‘{}’")),
+    RefusalRow("touch", "-d", COREUTILS, values.date_text),
+    RefusalRow("touch", "-t", COREUTILS, values.stamp),
+    RefusalRow(
+        "truncate", "-s", COREUTILS, unless(rf" *[-+<>/%]?{values.SIZE}", "Invalid number: ‘{}’")
+    ),
+    RefusalRow("uniq", "-f", COREUTILS, unless(_NUMBER, "{}: invalid number of fields to skip")),
+    RefusalRow("uniq", "-s", COREUTILS, unless(_NUMBER, "{}: invalid number of bytes to skip")),
+    RefusalRow("uniq", "-w", COREUTILS, unless(_NUMBER, "{}: invalid number of bytes to compare")),
+    *(
+        RefusalRow("xargs", option, FINDUTILS, values.number_of_arguments(option))
+        for option in ("-L", "-P", "-n", "-s")
+    ),
+    RefusalRow("chgrp chown", "", COREUTILS, words=words.owner),
+    RefusalRow("chmod", "", COREUTILS, words=words.mode),
+    RefusalRow("cp ln mv touch", "", COREUTILS, words=words.absent_directory),
+    RefusalRow("cut", "", COREUTILS, words=words.columns_or_absent_file),
+    RefusalRow("date", "", COREUTILS, words=words.date),
+    RefusalRow("dd", "", COREUTILS, words=words.blocks),
+    RefusalRow(
+        "expand fold md5sum sha1sum sha256sum", "", COREUTILS, words=words.absent_file
+    ),
+    RefusalRow("find", "", FINDUTILS, words=words.expression),
+    RefusalRow("gunzip", "", GZIP, words=words.absent_compressed_file),
+    RefusalRow("mkdir", "", COREUTILS, words=words.mode_of_new_directory),
+    RefusalRow("passwd", "", PASSWD, words=words.user),
+    RefusalRow("ps", "", PROCPS, words=words.processes),
+    RefusalRow("sed", "", SED, words=words.script),
+    RefusalRow("sed", "", SED, words=words.label, status=4),
+    RefusalRow("seq", "", COREUTILS, words=words.numbers),
+    RefusalRow("sleep", "", COREUTILS, words=words.seconds),
+    RefusalRow("sort", "", COREUTILS, words=words.absent_file_to_sort, status=2),
+    RefusalRow("su", "", UTIL_LINUX, words=words.user),
+    RefusalRow("tar", "", TAR, words=words.absent_archive, status=2),
+    RefusalRow("unzip", "", UNZIP, words=words.absent_zip, status=9),
+)  # fmt: skip
+"""All refusals. Values go before words; of the rows of a command's words the first counts."""
+
+_OF_VALUES = {
+    (command, option): row
+    for row in REFUSALS
+    for command in row.commands.split()
+    for option in row.options.split()
+}
+_OF_WORDS = {
+    command: [row for row in REFUSALS if row.words and command in row.commands.split()]
+    for row in REFUSALS
+    if row.words
+    for command in row.commands.split()
+}
 
 
 def refused(form: Form, state: State) -> Behavior | None:
-    """What a program says of the words of a command, which it refuses.
+    """Return what a program says of the words of a command, which it refuses.
 
-    None for a program that takes the words, and where no rule tells.
+    None for a program that takes the words, and where no rule says.
     """
     if form.guessed or any(name in (UNKNOWN, UNKNOWN_LONG) for name, _ in form.options):
         return None
-    rule = _RULES.get(form.utility)
-    said = refused_value(form.utility, form.options) or (rule(form, state) if rule else None)
-    if said is None:
+    found = next(chain(_of_values(form), _of_words(form, state)), None)
+    if found is None:
         return None
-    text = os.fsencode(said[0])
-    return Behavior(said[1], text, stdout=b"", stderr=text)
+    said = os.fsencode(found[0])
+    return Behavior(found[1], said, stdout=b"", stderr=said)
 
 
-def _script(form: Form, state: State) -> Said | None:
-    scripts = [value for name, value in form.options if name == "-e"]
-    if any(name not in _PLAIN and name != "-e" for name, _ in form.options) or len(scripts) > 1:
-        return None
-    script = (scripts or [*form.operands, None])[0]
-    if script is None or "\n" in script:
-        return None
-    extended = any(name == "-E" for name, _ in form.options)
-    try:
-        read_script(script, "extended" if extended else "basic")
-    except RefusedScriptError as refused:
-        place = "-e expression #1, " if f"{refused}".startswith("char ") else ""
-        return f"sed: {place}{refused}\n", refused.code
-    except (ValueError, OverflowError, re.error):
-        pass
-    return None
-
-
-def _mode(form: Form, state: State) -> Said | None:
-    if len(form.operands) < 2 or any(name == "--reference" for name, _ in form.options):
-        return None
-    mode = form.operands[0]
-    if not _SHOWN.fullmatch(mode) or is_mode(mode):
-        return None
-    if any(re.fullmatch("-[rwxXstugo0-7,=+-]+", word) for word in form.words):
-        return None  # a mode that begins with a dash
-    return f"chmod: invalid mode: ‘{mode}’\n{hint('chmod')}\n", 1
-
-
-def _mode_of_new(form: Form, state: State) -> Said | None:
-    mode = dict(form.options).get("-m")
-    if not mode or not form.operands or not _SHOWN.fullmatch(mode) or is_mode(mode):
-        return None
-    return f"mkdir: invalid mode ‘{mode}’\n", 1
-
-
-def _owner(form: Form, state: State) -> Said | None:
-    options = dict(form.options)
-    if len(form.operands) < 2 or "--reference" in options:
-        return None
-    users, groups = accounts(state, PASSWD), accounts(state, GROUP)
-    alone = form.utility == "chgrp"
-    for spec in (options.get("--from"), form.operands[0]):
-        if spec is None or not _SHOWN.fullmatch(spec) or not users:
+def _of_values(form: Form) -> Iterator[tuple[str, int]]:
+    """The message about the first value that is refused, and the exit status."""
+    for option, value in form.options:
+        row = _OF_VALUES.get((form.utility, option))
+        if value is None or row is None or row.value is None:
             continue
-        owner, colon, group = ("", ":", spec) if alone else spec.partition(":")
-        if owner and owner not in users and not owner.lstrip("+").isdecimal():
-            what = "spec" if colon and not group else "user"
-        elif group and group not in groups and not group.lstrip("+").isdecimal():
-            what = "group"
-        else:
-            continue
-        if "." in owner and not colon and not set(owner.split(".")).isdisjoint({*users, ""}):
-            return None  # an owner and a group with a point between them
-        return f"{form.utility}: invalid {what}: ‘{spec}’\n", 1
-    return None
-
-
-def _user(form: Form, state: State) -> Said | None:
-    """What `passwd` and `su` say of a user whom there is not."""
-    users = accounts(state, PASSWD)
-    who = [word for word in form.words if word not in ("-", "-l", "--login")][:1]
-    if not users or not who or who[0] in users or not _NAME.fullmatch(who[0]) or who[0][0] == "-":
-        return None
-    if form.utility == "passwd":
-        return f"passwd: user '{who[0]}' does not exist\n", 1
-    return (
-        f"su: user {who[0]} does not exist or the user entry does not contain all the required "
-        "fields\n",
-        1,
-    )
-
-
-def _seconds(form: Form, state: State) -> Said | None:
-    wrong = [
-        word for word in form.operands
-        if not re.fullmatch(r"(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?[smhd]?|inf(?:inity)?", word)
-    ]  # fmt: skip
-    if not wrong or not all(map(_SHOWN.fullmatch, wrong)):
-        return None
-    if any(re.match(r"[-+ ]|0x|nan", word, re.I) for word in wrong):
-        return None
-    said = "".join(f"sleep: invalid time interval ‘{word}’\n" for word in wrong)
-    return f"{said}{hint('sleep')}\n", 1
-
-
-def _date(form: Form, state: State) -> Said | None:
-    operands, options = form.operands, dict(form.options)
-    if len(operands) > 1 and _SHOWN.fullmatch(operands[1]):
-        return f"date: extra operand ‘{operands[1]}’\n{hint('date')}\n", 1
-    texts = [value for name, value in form.options if name in ("-d", "-s") and value]
-    texts = texts or ([] if options else [*operands])
-    if not texts or texts[0].startswith("+") or not _SHOWN.fullmatch(texts[0]):
-        return None
-    if may_be_a_date(texts[0]) or (options and operands and not operands[0].startswith("+")):
-        return None
-    return f"date: invalid date ‘{texts[0]}’\n", 1
-
-
-def _numbers(form: Form, state: State) -> Said | None:
-    """What `seq` says of a fourth number, and of a step of 0."""
-    if len(form.operands) > 3 and _SHOWN.fullmatch(form.operands[3]):
-        return f"seq: extra operand ‘{form.operands[3]}’\n{hint('seq')}\n", 1
-    if len(form.operands) == 3 and re.fullmatch("0+", form.operands[1]):
-        return f"seq: invalid Zero increment value: ‘{form.operands[1]}’\n{hint('seq')}\n", 1
-    return None
-
-
-def _columns(form: Form, state: State) -> Said | None:
-    """What `cut` says where the list is missing, or not the only one, or not of fields."""
-    given = [name for name, _ in form.options]
-    lists = [name for name in given if name in ("-b", "-c", "-f")]
-    delimiter = os.fsencode(dict(form.options).get("-d") or "")
-    if "--help" in given or "--version" in given or len(delimiter) > 1:
-        return None
-    if len(lists) > 1:
-        said = "only one list may be specified"
-    elif not lists:
-        said = "you must specify a list of bytes, characters, or fields"
-    elif lists != ["-f"] and "-d" in given:
-        said = "an input delimiter may be specified only when operating on fields"
-    else:
-        return None
-    return f"cut: {said}\n{hint('cut')}\n", 1
-
-
-def _blocks(form: Form, state: State) -> Said | None:
-    """What `dd` says of a number that is none, and of a file to read that there is not."""
-    given = {}
-    for word in form.words:
-        key, sign, value = word.partition("=")
-        if not sign or key not in _OF_BLOCKS or not _NAME.fullmatch(value) or key in given:
-            return None
-        numeric = key not in ("if", "of", "conv", "status")
-        if numeric and not re.fullmatch(r"\d[\dxA-Za-z]*", value):
-            return f"dd: invalid number: ‘{value}’\n", 1
-        given[key] = value
-    source = given.get("if")
-    if source is None or state.entry(source) is not None or source.startswith(_OF_THE_KERNEL):
-        return None
-    return f"dd: failed to open '{source}': No such file or directory\n", 1
-
-
-_OF_BLOCKS = frozenset(
-    {"bs", "cbs", "conv", "count", "ibs", "if", "obs", "of", "seek", "skip", "status"}
-)
-
-
-def _absent(form: Form, state: State) -> Said | None:
-    """What a program says of the one file to read, which is not there."""
-    path = "".join(form.operands)
-    if len(form.operands) != 1 or path == "-" or not _NAME.fullmatch(path):
-        return None
-    if state.entry(path) is not None or path.startswith(_OF_THE_KERNEL):
-        return None
-    if any(name in ("--help", "--version", "-i", "--files0-from") for name, _ in form.options):
-        return None
-    return f"{form.utility}: {path}: No such file or directory\n", 1
-
-
-def _columns_of_absent(form: Form, state: State) -> Said | None:
-    return _columns(form, state) or _absent(form, state)
-
-
-def _order(form: Form, state: State) -> Said | None:
-    """What `sort` says of the first file that is not there."""
-    if any(name not in _OF_ORDER for name, _ in form.options):
-        return None
-    for path in form.operands:
-        if path != "-" and state.entry(path) is None:
-            shown = _NAME.fullmatch(path) and not path.startswith((*_OF_THE_KERNEL, "+"))
-            return (f"sort: cannot read: {path}: No such file or directory\n", 2) if shown else None
-    return None
-
-
-_OF_ORDER = frozenset(
-    {"-b", "-d", "-f", "-g", "-h", "-i", "-k", "-M", "-n", "-r", "-s", "-t", "-u", "-V"}
-)
-
-
-def _unzipped(form: Form, state: State) -> Said | None:
-    """What `gunzip` says of one file that there is not."""
-    path = "".join(form.operands)
-    if len(form.operands) != 1 or not _NAME.fullmatch(path) or form.options:
-        return None
-    if path.rpartition("/")[2].rpartition(".")[1] or state.entry(path) or state.entry(f"{path}.gz"):
-        return None
-    return f"gzip: {path}.gz: No such file or directory\n", 1
-
-
-def _processes(form: Form, state: State) -> Said | None:
-    """What `ps` says of users whom there are not, and of what is no list of numbers."""
-    users = accounts(state, PASSWD)
-    for name, value in form.options:
-        if not value or not _NAME.fullmatch(value):
-            continue
-        if name in ("-u", "-U", "--user", "--User", "U") and users:
-            unknown = [each for each in value.split(",") if each not in users]
-            if unknown and not any(each[:1].isdigit() or not each for each in unknown):
-                return f"error: user name does not exist\n{_OF_PROCESSES}", 1
-        if name in ("-p", "--pid", "-q") and re.fullmatch("[a-zA-Z_]+", value):
-            return f"error: process ID list syntax error\n{_OF_PROCESSES}", 1
-    return None
-
-
-_OF_PROCESSES = """
-Usage:
- ps [options]
-
- Try 'ps --help <simple|list|output|threads|misc|all>'
-  or 'ps --help <s|l|o|t|m|a>'
- for additional help text.
-
-For more details see ps(1).
-"""
-
-
-def _place(form: Form, state: State) -> Said | None:
-    """What is said of a file that would be made in a directory that there is not."""
-    operands = form.operands
-    several = {"cp": 2, "mv": 2, "ln": 2}.get(form.utility, 1)
-    if len(operands) != several or set(form.options) - _OF_PLACES:
-        return None
-    place = operands[-1]
-    above = place.rstrip("/").rpartition("/")[0]
-    if not above or state.entry(above) is not None or not _NAME.fullmatch(place):
-        return None
-    if form.utility != "touch":
-        source = state.entry(operands[0])
-        symbolic = any(name == "-s" for name, _ in form.options)
-        if not _NAME.fullmatch(operands[0]) or (source is None and not symbolic):
-            return None
-        if form.utility != "mv" and source and not source.perms.startswith("-") and not symbolic:
-            return None
-    missing = "No such file or directory\n"
-    match form.utility:
-        case "touch" if not any(name == "-c" for name, _ in form.options):
-            return f"touch: cannot touch '{place}': {missing}", 1
-        case "cp" if not place.endswith("/"):
-            return f"cp: cannot create regular file '{place}': {missing}", 1
-        case "mv":
-            return f"mv: cannot move '{operands[0]}' to '{place}': {missing}", 1
-        case "ln" if any(name == "-s" for name, _ in form.options):
-            return f"ln: failed to create symbolic link '{place}': {missing}", 1
-        case "ln":
-            return f"ln: failed to create hard link '{place}' => '{operands[0]}': {missing}", 1
-    return None
-
-
-_NAME = re.compile(r"[\w.,/@%+=-]+", re.ASCII)
-_OF_PLACES = frozenset((name, None) for name in ("-R", "-a", "-f", "-p", "-r", "-s", "-n"))
-"""Options that leave what is said as it is."""
-
-
-def _archive(form: Form, state: State) -> Said | None:
-    """What `tar` says of an archive to read that there is not."""
-    options = dict(form.options)
-    path = options.get("-f")
-    if not path or path == "-" or ":" in path or not options.keys() & {"-x", "-t"}:
-        return None
-    if state.entry(path) is not None or "-C" in options or not _NAME.fullmatch(path):
-        return None
-    if path.startswith(_OF_THE_KERNEL):
-        return None
-    ends = "Error is not recoverable: exiting now\n"
-    opened = f"{path}: Cannot open: No such file or directory\n"
-    if options.keys() & {"-z", "-j", "-J"}:
-        first = f"tar (child): {opened}tar (child): {ends}"
-        return f"{first}tar: Child returned status 2\ntar: {ends}", 2
-    return f"tar: {opened}tar: {ends}", 2
-
-
-def _zipped(form: Form, state: State) -> Said | None:
-    """What `unzip` says of an archive that there is not."""
-    path = "".join(form.operands[:1])
-    found = any(state.entry(path + end) for end in ("", ".zip", ".ZIP"))
-    if not path or found or not _NAME.fullmatch(path) or {n for n, _ in form.options} - {"-o"}:
-        return None
-    return f"unzip:  cannot find or open {path}, {path}.zip or {path}.ZIP.\n", 9
-
-
-def _search(form: Form, state: State) -> Said | None:
-    """What `find` says of the first word of an expression that it refuses (find(1))."""
-    words = list(form.words)
-    while words and (not words[0].startswith(("-", "(", ")", "!")) or words[0] == "--"):
-        words.pop(0)
-    users, groups = accounts(state, PASSWD), accounts(state, GROUP)
-    place = 0
-    while place < len(words):
-        word = words[place]
-        place += 1
-        if word in _ALONE:
-            continue
-        if word in ("-exec", "-execdir", "-ok", "-okdir"):
-            ends = [
-                i
-                for i, each in enumerate(words[place:])
-                if each == ";" or (each == "+" and words[place + i - 1] == "{}")
-            ]
-            if not ends or not ends[0]:
-                return f"find: missing argument to `{word}'\n", 1
-            place += ends[0] + 1
-            continue
-        if not word.startswith("-") and _SHOWN.fullmatch(word):
-            return f"find: paths must precede expression: `{word}'\n", 1
-        if word not in _VALUED:
-            return None
-        if place == len(words):
-            return f"find: missing argument to `{word}'\n", 1
-        value = words[place]
-        place += 1
-        if not _SHOWN.fullmatch(value):
-            return None
-        said = _refused_test(word, value)
-        if word == "-user" and users and value not in users and not value.isdecimal():
-            said = f"‘{value}’ is not the name of a known user"
-        if word == "-group" and groups and value not in groups and not value.isdecimal():
-            said = f"‘{value}’ is not the name of an existing group"
+        value = "" if value == "''" else value
+        if not values.is_judged(value, row.value):
+            return
+        said = row.value(value)
         if said is not None:
-            return f"find: {said}\n", 1
-    said = _refused_expression(words)
-    return None if said is None else (f"find: {said}\n", 1)
+            yield f"{form.utility}: {said}\n", row.status
+            return
 
 
-def _refused_expression(words: Sequence[str]) -> str | None:
-    """What is said of operators, where all else of an expression is right."""
-    if not words:
-        return None
-    if words[0] in ("-o", "-or", "-a", "-and"):
-        used = f"you have used a binary operator '{words[0]}' with nothing before it"
-        return f"invalid expression; {used}."
-    if words[-1] in ("-o", "-or", "-a", "-and", "!", "-not"):
-        return f"expected an expression after '{words[-1]}'"
-    if words.count(")") == 1 and "(" not in words:
-        return "you have too many ')'"
-    return None
-
-
-def _refused_test(word: str, value: str) -> str | None:
-    if word in _NUMBERS:
-        taken = re.fullmatch(r"[-+]?\d+(?:\.\d*)?", value)
-        return None if taken else f"invalid argument `{value}' to `{word}'"
-    if word in ("-maxdepth", "-mindepth"):
-        said = f"Expected a positive decimal integer argument to {word}, but got ‘{value}’"
-        return None if value.isdecimal() else said
-    if word == "-type":
-        for number, letter in enumerate(value.split(",")):
-            if letter[:1] not in tuple("bcdpflsD") or not letter:
-                return f"Unknown argument to -type: {letter[:1]}" if letter else None
-            if len(letter) > 1 and not number:
-                return "Must separate multiple arguments to -type using: ','"
-    if word == "-size" and re.fullmatch(r"[-+]?\d*[^\dcwbkMG]", value):
-        return f"invalid -size type `{value[-1]}'"
-    if word == "-perm":
-        mode = value.lstrip("-/")
-        return None if not mode or is_mode(mode) else f"invalid mode ‘{value}’"
-    return None
-
-
-_ALONE = frozenset(
-    "-a -and -o -or , ! -not ( ) -print -print0 -ls -delete -prune -quit -empty -true -false -depth"
-    " -d -xdev -mount -follow -readable -writable -executable -nouser -nogroup -daystart"
-    " -noleaf -ignore_readdir_race -noignore_readdir_race -warn -nowarn".split()
-)
-_NUMBERS = frozenset("-mtime -atime -ctime -mmin -amin -cmin -links -inum -uid -gid -used".split())
-_VALUED = _NUMBERS | frozenset(
-    "-name -iname -path -ipath -wholename -iwholename -regex -iregex -lname -ilname -type -xtype"
-    " -size -perm -user -group -maxdepth -mindepth -newer -anewer -cnewer -samefile -printf"
-    " -fprint -fprint0 -fls -fstype -context".split()
-)
-
-_RULES: Mapping[str, Callable[[Form, State], Said | None]] = MappingProxyType(
-    {
-        "chgrp": _owner,
-        "chmod": _mode,
-        "chown": _owner,
-        "cp": _place,
-        "cut": _columns_of_absent,
-        "expand": _absent,
-        "fold": _absent,
-        "date": _date,
-        "dd": _blocks,
-        "find": _search,
-        "gunzip": _unzipped,
-        "ln": _place,
-        "mkdir": _mode_of_new,
-        "mv": _place,
-        "passwd": _user,
-        "ps": _processes,
-        "sed": _script,
-        "md5sum": _absent,
-        "seq": _numbers,
-        "sha1sum": _absent,
-        "sha256sum": _absent,
-        "sleep": _seconds,
-        "sort": _order,
-        "su": _user,
-        "tar": _archive,
-        "touch": _place,
-        "unzip": _zipped,
-    }
-)
+def _of_words(form: Form, state: State) -> Iterator[tuple[str, int]]:
+    """The message about the words together, and the exit status."""
+    for row in _OF_WORDS.get(form.utility, ()):
+        said = row.words(form, state) if row.words else None
+        if said is not None:
+            yield said, row.status
+            return

@@ -1,7 +1,7 @@
-"""Values of options that programs refuse, told by rule: what each program says of which value.
+"""Values of options that programs refuse: functions that return the message for a value.
 
-The messages are those of GNU coreutils 9.1, grep 3.8 and findutils 4.9. A program is said to refuse
-a value only where the value is plain text.
+`rules.refusals` lists which program refuses which value. A program is said to refuse a value only
+where the value is plain text.
 """
 
 # ruff: noqa: RUF001  # the quotes are those of the messages
@@ -9,8 +9,7 @@ a value only where the value is plain text.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable
 
 Refuse = Callable[[str], str | None]
 """What a program says of a value, without the program's name; None where it takes the value."""
@@ -18,7 +17,7 @@ Refuse = Callable[[str], str | None]
 _PLAIN = re.compile(r"[ -\[\]-~]*")
 """Values that messages show as they are: ASCII without a backslash."""
 
-_SIZE = r"\d{1,18}(?:b|[kKmMGTPE](?:i?B|D)?)?"
+SIZE = r"\d{1,18}(?:b|[kKmMGTPE](?:i?B|D)?)?"
 _ODD = re.compile(r"[-+]?\d{19,}|[+ ]+\d")
 """Numbers that may be too large, or are written in an odd way: nothing is told of them."""
 
@@ -28,22 +27,9 @@ _KEY_PART = re.compile(r"(\d+)(?:\.(\d+))?")
 _KEY_LETTERS = "bdfghiMnRrV"
 
 
-def refused_value(name: str, options: Sequence[tuple[str, str | None]]) -> tuple[str, int] | None:
-    """What a program says of the first value that it refuses, and its exit code.
-
-    `options` are those of a `Form`. None where the program takes all values.
-    """
-    refuses = VALUES.get(name, {})
-    for option, value in options:
-        if value is None or option not in refuses:
-            continue
-        value = "" if value == "''" else value
-        if not _PLAIN.fullmatch(value) or (_ODD.match(value) and refuses[option] is not _delimiter):
-            return None
-        said = refuses[option](value)
-        if said is not None:
-            return f"{name}: {said}\n", _CODES.get(name, 1)
-    return None
+def is_judged(value: str, refuse: Refuse) -> bool:
+    """Whether a rule tells what a program says of a value: plain text, and no odd number."""
+    return bool(_PLAIN.fullmatch(value)) and not (_ODD.match(value) and refuse is not delimiter)
 
 
 def hint(name: str) -> str:
@@ -51,32 +37,34 @@ def hint(name: str) -> str:
     return f"Try '{name} --help' for more information."
 
 
-def _unless(pattern: str, said: str) -> Refuse:
+def unless(pattern: str, said: str) -> Refuse:
     """Refuses what does not match; `said` shows the value in place of `{}`."""
     taken = re.compile(pattern)
     return lambda value: None if taken.fullmatch(value) else said.format(value)
 
 
-def _count(of: str, *, signed: bool = False) -> Refuse:
+def size(of: str, *, signed: bool = False) -> Refuse:
     """Refuses what is no number with a unit; a minus in front is not shown."""
 
     def refuse(value: str) -> str | None:
         bare = value.removeprefix("-") if signed else value
-        return None if re.fullmatch(_SIZE, bare) else f"invalid number of {of}: ‘{bare}’"
+        return None if re.fullmatch(SIZE, bare) else f"invalid number of {of}: ‘{bare}’"
 
     return refuse
 
 
-def _pieces(of: str) -> Refuse:
+def size_of_pieces(of: str) -> Refuse:
+    """Refuse what is no size, and a size of 0."""
+
     def refuse(value: str) -> str | None:
-        if re.fullmatch(r"0+\w*", value) and re.fullmatch(_SIZE, value):
+        if re.fullmatch(r"0+\w*", value) and re.fullmatch(SIZE, value):
             return f"invalid number of {of}: ‘{value}’: Numerical result out of range"
-        return _count(of)(value)
+        return size(of)(value)
 
     return refuse
 
 
-def _list(positions: str, one: str) -> Refuse:
+def positions(of: str, one: str) -> Refuse:
     """Refuses a list of numbers and ranges, as cut(1) reads it: the first fault counts."""
 
     def refuse(value: str) -> str | None:
@@ -91,7 +79,7 @@ def _list(positions: str, one: str) -> Refuse:
                 return None
             zero = left.isdecimal() and not int(left) and (dash or not wrong)
             if zero or not part:
-                said = f"{positions} are numbered from 1"
+                said = f"{of} are numbered from 1"
             elif not wrong and dash and not left and not right:
                 said = "invalid range with no endpoint: -"
             elif not wrong and dash and right and int(right) < int(left or 1):
@@ -105,24 +93,27 @@ def _list(positions: str, one: str) -> Refuse:
     return refuse
 
 
-def _delimiter(value: str) -> str | None:
+def delimiter(value: str) -> str | None:
+    """Refuse a delimiter of several characters (cut(1))."""
     if len(value) < 2:
         return None
     return f"the delimiter must be a single character\n{hint('cut')}"
 
 
-def _tab(value: str) -> str | None:
+def tab(value: str) -> str | None:
+    """Refuse what is not one character."""
     if not value:
         return "empty tab"
     return f"multi-character tab ‘{value}’" if len(value) > 1 else None
 
 
-def _tab_stops(value: str) -> str | None:
+def tab_stops(value: str) -> str | None:
+    """Refuse a list of tab stops with other characters (expand(1))."""
     wrong = value.lstrip("0123456789, /+")
     return f"tab size contains invalid character(s): ‘{wrong}’" if wrong else None
 
 
-def _key(value: str) -> str | None:
+def sort_key(value: str) -> str | None:
     """What sort(1) says of the definition of a key."""
     start, comma, end = value.partition(",")
     parts = [(start, "at field start", value), (end, "after ','", end)]
@@ -151,7 +142,7 @@ def is_mode(text: str) -> bool:
     return bool(_SYMBOLIC.fullmatch(text))
 
 
-def _stamp(value: str) -> str | None:
+def stamp(value: str) -> str | None:
     """What touch(1) says of `[[CC]YY]MMDDhhmm[.ss]`."""
     match = re.fullmatch(r"(?:\d\d|\d{4})?(\d\d)(\d\d)(\d\d)(\d\d)(?:\.(\d\d))?", value)
     if match:
@@ -172,7 +163,8 @@ _WORDS_OF_DATES = re.compile(
 """Words that dates are made of (the coreutils manual, Date input formats), and zones."""
 
 
-def _date(value: str) -> str | None:
+def date_text(value: str) -> str | None:
+    """Refuse a text with words that stand in no date."""
     return None if may_be_a_date(value) else f"invalid date format ‘{value}’"
 
 
@@ -184,76 +176,7 @@ def may_be_a_date(text: str) -> bool:
     return all(_WORDS_OF_DATES.fullmatch(word) for word in words)
 
 
-def _times(option: str) -> Refuse:
+def number_of_arguments(option: str) -> Refuse:
     """Refuses what is no number of arguments (xargs(1))."""
     said = f'invalid number "{{}}" for {option} option\n{hint("xargs")}'
-    return _unless(r"-?\d+", said)
-
-
-_CONTEXT = _unless(r"\d+", "{}: invalid context length argument")
-_WIDTH = r"\d+"
-_STYLE = r"[atnp].*"
-
-VALUES: Mapping[str, Mapping[str, Refuse]] = MappingProxyType(
-    {
-        "cut": {
-            "-b": _list("byte/character positions", "byte/character position"),
-            "-c": _list("byte/character positions", "byte/character position"),
-            "-d": _delimiter,
-            "-f": _list("fields", "field value"),
-        },
-        "expand": {"-t": _tab_stops},
-        "fold": {"-w": _unless(_WIDTH, "invalid number of columns: ‘{}’")},
-        "grep": {
-            "-A": _CONTEXT,
-            "-B": _CONTEXT,
-            "-C": _CONTEXT,
-            "-m": _unless(r"[-+]?\d+", "invalid max count"),
-        },
-        "head": {"-n": _count("lines", signed=True), "-c": _count("bytes", signed=True)},
-        "join": {
-            "-1": _unless(r"\d+", "invalid field number: ‘{}’"),
-            "-2": _unless(r"\d+", "invalid field number: ‘{}’"),
-            "-t": lambda value: _tab(value) if value else None,
-        },
-        "ls": {"-w": _unless(r"\d+", "invalid line width: ‘{}’")},
-        "nice": {"-n": _unless(r"[-+]?\d+", "invalid adjustment ‘{}’")},
-        "nl": {
-            "-b": _unless(_STYLE, f"invalid body numbering style: ‘{{}}’\n{hint('nl')}"),
-            "-f": _unless(_STYLE, f"invalid footer numbering style: ‘{{}}’\n{hint('nl')}"),
-            "-h": _unless(_STYLE, f"invalid header numbering style: ‘{{}}’\n{hint('nl')}"),
-            "-i": _unless(r"[-+]?\d+", "invalid line number increment: ‘{}’"),
-            "-l": _unless(r"-?\d+", "invalid line number of blank lines: ‘{}’"),
-            "-n": _unless("ln|rn|rz", f"invalid line numbering format: ‘{{}}’\n{hint('nl')}"),
-            "-v": _unless(r"[-+]?\d+", "invalid starting line number: ‘{}’"),
-            "-w": _unless(r"-?\d+", "invalid line number field width: ‘{}’"),
-        },
-        "shuf": {"-n": _unless(r"\d+", "invalid line count: ‘{}’")},
-        "sort": {"-k": _key, "-t": _tab},
-        "split": {
-            "-a": _unless(r"\d+", "invalid suffix length: ‘{}’"),
-            "-b": _pieces("bytes"),
-            "-l": _pieces("lines"),
-            "-n": _unless(r"(?:[lr]/)?\d+(?:/\d+)?", "invalid number of chunks: ‘{}’"),
-        },
-        "tail": {
-            "--pid": _unless(r"\d+", "invalid PID: ‘{}’"),
-            "-c": _count("bytes", signed=True),
-            "-n": _count("lines", signed=True),
-            "-s": _unless(r"\d*\.?\d*(?:e-?\d+)?", "invalid number of seconds: ‘{}’"),
-        },
-        "touch": {"-d": _date, "-t": _stamp},
-        "truncate": {"-s": _unless(rf" *[-+<>/%]?{_SIZE}", "Invalid number: ‘{}’")},
-        "unexpand": {"-t": _tab_stops},
-        "uniq": {
-            "-f": _unless(r"\d+", "{}: invalid number of fields to skip"),
-            "-s": _unless(r"\d+", "{}: invalid number of bytes to skip"),
-            "-w": _unless(r"\d+", "{}: invalid number of bytes to compare"),
-        },
-        "xargs": {name: _times(name) for name in ("-L", "-P", "-n", "-s")},
-    }
-)
-"""What programs refuse, by name and option."""
-
-_CODES = {"grep": 2, "ls": 2, "nice": 125, "sort": 2}
-"""Exit codes that are not 1."""
+    return unless(r"-?\d+", said)
