@@ -26,7 +26,7 @@ VISIT = Path(__file__).with_name("ssh_by_paramiko.py")
 @pytest.mark.parametrize("runner", RUNNERS)
 def test_paramiko_is_served(tmp_path: Path, runner: str) -> None:
     with serving(tmp_path / "visits", *RUNNERS[runner]) as server:
-        words = [cowrie.interpreter(), "-I", VISIT, server.port]
+        words: list[str | Path] = [cowrie.interpreter(), "-I", VISIT, str(server.port)]
         done = subprocess.run(
             words, input="\n".join(BOT), capture_output=True, text=True, timeout=300
         )
