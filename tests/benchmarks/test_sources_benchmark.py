@@ -1,4 +1,4 @@
-"""The benchmark of sources runs to its end. What it measures of a suite is not judged here."""
+"""The benchmarks of sources and rules run to their end. What they measure is not judged here."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from shioenv_eval.suite import write_suite
 from support.evaluation_fakes import case, did, suite_of
 from support.small_world import small_memory
 
-SCRIPT = Path(__file__).parents[2] / "benchmarks" / "sources.py"
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
-def test_each_source_is_left_out_once(tmp_path: Path) -> None:
-    small_memory(tmp_path / "model")
+def run(script: str, directory: Path, *more: str) -> str:
+    """What a benchmark prints about a small suite and a small model."""
+    small_memory(directory / "model")
     expected = {
         "basename sub/inner.txt": "inner.txt\n",
         "cat a.txt": "one\ntw",
@@ -24,20 +25,22 @@ def test_each_source_is_left_out_once(tmp_path: Path) -> None:
         "cd sub; pwd": "/home/ubuntu/sub\n",
     }
     cases = [case(did(output), text=text) for text, output in expected.items()]
-    write_suite(suite_of(*cases), tmp_path / "small.suite")
-    given: list[str | Path] = [
-        "--suite",
-        tmp_path / "small.suite",
-        "--model",
-        tmp_path / "model",
-        "--workers",
-        "1",
-    ]
-    done = subprocess.run(
-        [sys.executable, SCRIPT, *given, "--limit", "3", "--json"], capture_output=True, text=True
-    )
+    write_suite(suite_of(*cases), directory / "small.suite")
+    given = ["--suite", f"{directory}/small.suite", "--model", f"{directory}/model", *more]
+    command = [sys.executable, str(BENCHMARKS / script), *given]
+    done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    rows: list[dict[str, Any]] = json.loads(done.stdout)["rows"]
+    return done.stdout
+
+
+def test_each_rule_is_left_out_once(tmp_path: Path) -> None:
+    first, *_, row = run("rules.py", tmp_path).splitlines()
+    assert (first, row) == ("3 of 4 are right", "| program | 1 | 1 | 1 | 0 |")
+
+
+def test_each_source_is_left_out_once(tmp_path: Path) -> None:
+    shown = run("sources.py", tmp_path, "--workers", "1", "--limit", "3", "--json")
+    rows: list[dict[str, Any]] = json.loads(shown)["rows"]
     assert {row["inputs"] for row in rows} == {3}
     # rewritten records answer here as the functions do
     assert {row["sources"]: (row["right"], row["lost"], row["gained"]) for row in rows} == {
