@@ -91,6 +91,12 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(lambda: shutil.rmtree(empty, ignore_errors=True))
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Keep the first layer from importing what may build a system."""
+    first = config.getoption("--layer") == "first" and collection_path.suffix == ".py"
+    return True if first and FIRST.isdisjoint(collection_path.parts) else None
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep the tests of a layer, and any test that is named by its id."""
     layer = config.getoption("--layer")
@@ -112,6 +118,10 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("".join(f"{name}\n" for name in skipped), encoding="utf-8")
     installable = any(NEEDS[name].package for names in skipped.values() for name in names)
+    built = Path(os.environ.get("SHIOENV_CACHE", ""), "systems")
+    if session.config.getoption("--layer") == "first" and built.exists():
+        print("\na test of the first layer built a system")
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
     if session.config.getoption("--layer") and session.exitstatus == 5:
         session.exitstatus = pytest.ExitCode.OK  # this package has no tests of this layer
     if session.config.getoption("--complete") and installable and session.exitstatus == 0:
