@@ -28,9 +28,9 @@ from shioenv.synthesis.drawing import Drawing
 from shioenv_eval.evaluate import PLAN as EVALUATED
 from shioenv_eval.evaluate import answers_beneath, evaluate, read_evaluation
 from shioenv_eval.report.drawing import require_libraries
+from shioenv_eval.report.means import Resampled
 from shioenv_eval.report.tables import Table
 from shioenv_eval.results import JudgedPredictor
-from shioenv_eval.statistics import Resampled
 from shioenv_eval.suite import Suite, read_suite
 from shioenv_model.files import CARD, read_card, write_card
 from shioenv_model.memory.index import Index
