@@ -21,7 +21,7 @@ from shioenv.execution.lanes import Lane
 from shioenv.execution.local import LocalExecutor
 from shioenv.irreducibility.scoring import THE_PAPERS
 from shioenv.synthesis.drawing import Drawing
-from shioenv_eval.record import record_suite
+from shioenv_eval.record import recorded_suite
 from shioenv_eval.suite import write_suite
 from shioenv_paper import regimes
 from shioenv_paper.journal import JOURNAL
@@ -137,7 +137,8 @@ def asked_and_pool(out: Path, texts: dict[str, str], count: int) -> tuple[Path, 
     lines, suite, pool = out / "asked.jsonl", out / "asked.suite", out / "pool"
     inputs = [{"input": text, "steps": steps} for text, steps in texts.items()]
     lines.write_text("".join(f"{json.dumps(each)}\n" for each in inputs))
-    write_suite(record_suite(lines, seconds_apart=0, workers=1, runs=2), suite)
+    with recorded_suite(lines, seconds_apart=0, workers=1, runs=2) as recorded:
+        write_suite(recorded, suite)
     drawing = Drawing(policy="paper", composite_share=COMPOSITES)
     generate(pool, count=count, drawing=drawing, scoring=replace(THE_PAPERS, budget=2))
     return suite, pool
