@@ -23,7 +23,7 @@ from shioenv.domain.context import Context
 from shioenv.domain.runner import State
 from shioenv.domain.scripted import ScriptedRunner
 from shioenv.errors import SandboxError, ShellEndedError
-from shioenv.sandbox.base import Entered, Limits
+from shioenv.sandbox.base import Entered, Limits, Request
 
 LISTING = "cd /proc;"
 """How the input begins that lists the machine's processes."""
@@ -270,6 +270,7 @@ class ScriptedMachine:
 
     def enter(self, text: str) -> Entered:
         """Runs an input with the host's bash, with the descriptors that a sandbox gives it."""
+        Request(text).argument()  # as a sandbox takes it
         talk, theirs = socket.socketpair()
         output, to_output = os.pipe()
         errors, to_errors = os.pipe()

@@ -210,11 +210,20 @@ def _execute(plan: PreviewPlan) -> NoReturn:
         )
         os.execvp(plan.command[0], plan.command)
     except OSError as error:
+        number = _found_error(plan.command[0], error.errno or 0)
         name = plan.command[0].encode("utf-8", "surrogateescape")
-        os.write(2, b"%s: %s\n" % (name, os.strerror(error.errno or 0).encode()))
-        os._exit(_NOT_FOUND if error.errno == errno.ENOENT else _CANNOT_RUN)
+        os.write(2, b"%s: %s\n" % (name, os.strerror(number).encode()))
+        os._exit(_NOT_FOUND if number == errno.ENOENT else _CANNOT_RUN)
     finally:
         os._exit(_CANNOT_RUN)
+
+
+def _found_error(name: str, number: int) -> int:
+    """The error of a command: a search that a directory refuses has found nothing."""
+    if number == errno.EACCES and "/" not in name:
+        places = (os.path.join(place, name) for place in os.get_exec_path())  # noqa: PTH118 - plain
+        return number if any(map(os.path.lexists, places)) else errno.ENOENT
+    return number
 
 
 def _has_others_after(seconds: float) -> bool:

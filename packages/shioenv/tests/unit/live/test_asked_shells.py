@@ -142,6 +142,7 @@ def test_the_model_answers_what_it_is_sure_of_and_the_machine_catches_up() -> No
         assert machine.timeouts[0] == 7
         assert shell.state.history == ("put a one", "set x two", "echo $x")
         assert shell.run("other").output == b"other\n"  # the model abstains
+        assert len(machine.timeouts) == 4  # each line once
         machine.lent[0].files["b"] = "from outside"
         settled = shell.settled()
         assert isinstance(settled, ResidentShell)

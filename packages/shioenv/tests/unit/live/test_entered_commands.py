@@ -73,7 +73,7 @@ def test_words_arrive_as_they_are(words: list[str]) -> None:
 
 
 def test_words_longer_than_an_input_are_sent_behind_it(machine: ScriptedMachine) -> None:
-    word = "x" * (LONGEST_INPUT // 2)
+    word = "x" * (LONGEST_INPUT - 64)
     done = run(machine, Command(text=f": {word}; echo $#; cat", fed=True), given=io.BytesIO(b"in"))
     assert done.output == b"0\nin"
     with pytest.raises(InputError):

@@ -127,6 +127,8 @@ def test_a_saved_shell_is_restored_on_the_same_system_alone(
     again = restore(file)
     assert machine.timeouts[2:] == [8, machine.limits.wall_seconds]
     assert again.state.before.document == shell.state.before.document
+    restore(file, seconds=5)
+    assert all(each is not None and each <= 5 for each in machine.timeouts[4:])
     again.save(file)  # what all lines did is known already
     machine.system.digest = "1" * 64
     with pytest.raises(SavedShellError, match="of another system: scripted 0000") as caught:

@@ -262,13 +262,20 @@ def test_a_shell_that_ended_since_its_last_row_is_started_anew(
 
 @pytest.mark.parametrize(
     ("changes", "stays_entered"),
-    [({}, False), ({"processes": "1 2 3"}, True), ({"unrecorded": b"sem 0 600 1\n"}, True)],
-    ids=["nothing", "a process", "a semaphore"],
+    [
+        ({}, False),
+        ({"processes": "1 2 3"}, True),
+        ({"unrecorded": b"sem 0 600 1\n"}, True),
+        ({"unrecorded": b"\0"}, True),
+    ],
+    ids=["nothing", "a process", "a semaphore", "nobody knows"],
 )
 def test_a_command_that_changed_nothing_is_forgotten(
     changes: dict[str, Any], stays_entered: bool
 ) -> None:
     machine = ScriptedMachine()
+    if changes.get("unrecorded") == b"\0":
+        machine.unrecorded = b"\0"  # before the command, too
     typed = Terminal(machine, "/")
     close(typed.enter(Command(text="true", reads=True)))
     assert not typed.entered
