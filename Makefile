@@ -103,7 +103,7 @@ site: .site/.made ## build the documentation site into build/site/html; a broken
 committed: .venv/.native ## compile what becomes part of a system's files, by Debian 12's compiler
 	@$(BIN)/python scripts/committed.py
 
-filter: .venv/.native ## compile the system-call filter from its lists, by libseccomp
+filter: .venv/.native ## compile the system-call filters from their lists, by libseccomp
 	@$(BIN)/python scripts/filter.py
 
 # PEOPLE=FILE: inputs that people wrote, one a line, to be compared with on the same page.
