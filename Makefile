@@ -62,7 +62,7 @@ test-skipped: setup ## the tests that were skipped; fails where setup-all left o
 # two idle cores, with the system that a user builds first.
 BY_USER := tests/packaging \
 	$(addprefix packages/shioenv-agents/tests/,adversarial/test_preview_attacks.py conformance/test_entered.py \
-	system/test_copies.py system/test_preview.py system/test_preview_terminal.py) \
+	system/test_copies.py system/test_preview.py system/test_preview_terminal.py unit/preview) \
 	$(addprefix packages/shioenv/tests/,spec adversarial/test_hostile_lines.py adversarial/test_sentinels.py \
 	system/test_doctor_refused.py system/test_system_build.py \
 	$(patsubst %,conformance/test_%.py,beside broken_sandboxes host_files killed_from_outside live machine_shown \
@@ -106,7 +106,7 @@ site: .site/.made ## build the documentation site into build/site/html; a broken
 committed: .venv/.native ## compile what becomes part of a system's files, by Debian 12's compiler
 	@$(BIN)/python scripts/committed.py
 
-filter: .venv/.native ## compile the system-call filter from its lists, by libseccomp
+filter: .venv/.native ## compile the system-call filters from their lists, by libseccomp
 	@$(BIN)/python scripts/filter.py
 
 # PEOPLE=FILE: inputs that people wrote, one a line, to be compared with on the same page.
