@@ -83,6 +83,8 @@ class Position:
     """How many subshells deep."""
     calls: int = 0
     """How many function calls deep."""
+    loops: int = 0
+    """How many loops deep, in the same function and subshell."""
     file: str = "bash"
     """The file that is read, as Bash names it in messages."""
     scripts: int = 0

@@ -77,7 +77,9 @@ class Redirections:
             elif operator == ">&" and redirect.target.isdigit():
                 source = count(redirect.target)
                 if source not in fds:
-                    return self._refused(Call(f": {as_text(redirect, redirect.target)}"), fds)
+                    said = f"{self._here.place_said()}{redirect.target}: Bad file descriptor\n"
+                    self._here.write(fds[2], os.fsencode(said))
+                    return 1
                 fds[1 if descriptor is None else descriptor] = fds[source]
             elif operator == "<" and descriptor in (None, 0):
                 if redirect.target.startswith("<("):

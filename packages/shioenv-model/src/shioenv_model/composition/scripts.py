@@ -108,7 +108,7 @@ def _called(here: Environment, words: Sequence[str], stdin: Stdin) -> Script | N
             return NotRun(f"{shell}: 0: cannot open {file}: No such file", 2)
         return NotRun(f"{shell}: {file}: No such file or directory", 127)
     if entry is not None and entry.perms.startswith("d"):
-        return None if dash else NotRun(f"{shell}: {file}: Is a directory", 126)
+        return None if dash else NotRun(f"{file}: {file}: Is a directory", 126)
     known = content(here, file)
     if known is None:
         return None

@@ -424,7 +424,7 @@ class SimpleCommands(ABC):
         elif name == "exec":
             builtins.become(self._here, values)
         elif name in ("break", "continue"):
-            builtins.leave_loop(name, rest)
+            builtins.leave_loop(self._here, name, rest)
         elif name == "read":
             builtins.read(self._here, command, rest)
         elif name == "getopts" and not command.assignments:
