@@ -301,7 +301,8 @@ class Expander:
     def _plain(self, name: str, *, quoted: bool) -> list[_Segment]:
         if name in ("@", "*"):
             return self._list(name, list(self._scope.arguments), quoted=quoted)
-        return self._result(self._set(name, self._value(name)), quoted=quoted)
+        shown = f"${name}" if name.isdigit() else name
+        return self._result(self._set(shown, self._value(name)), quoted=quoted)
 
     def _list(self, name: str, values: list[str], *, quoted: bool) -> list[_Segment]:
         if quoted and name == "*":

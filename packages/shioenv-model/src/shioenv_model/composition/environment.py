@@ -454,7 +454,8 @@ class Environment:
         mark = self.asking.mark()
         saved, self.own = self.own, copied(self.own)
         self.place.level += 1
-        loops, self.place.loops = self.place.loops, 0
+        loops, refused = self.place.loops, self.place.refused
+        self.place.loops, self.place.refused = 0, 1
         try:
             yield
         except Exit as ended:
@@ -465,7 +466,7 @@ class Environment:
             self.status = 1
         finally:
             self.place.level -= 1
-            self.place.loops = loops
+            self.place.loops, self.place.refused = loops, refused
             self.own = saved
         self.asking.leave(mark)
 

@@ -93,6 +93,8 @@ class Position:
     """The file is read by `.`, so `return` ends it."""
     is_dash: bool = False
     """The shell is dash."""
+    refused: int = 127
+    """The status with which the shell ends where it refuses an expansion."""
 
 
 @dataclass(slots=True)

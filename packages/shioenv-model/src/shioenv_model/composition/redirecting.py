@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from shioenv.bash.builtins import BUILTINS
 from shioenv.bash.program import Command, Redirect, Redirected, Simple
 from shioenv.bash.words import quoted
 from shioenv.domain.names import file_key
@@ -184,8 +185,10 @@ class Redirections:
         """Whether a command reads the file that its output is appended to.
 
         Programs notice that and refuse the file. A `grep` refuses a file that it overwrites, too,
-        and one in a directory that it names.
+        and one in a directory that it names. Builtins do not look.
         """
+        if command.words and command.words[0] in BUILTINS:
+            return False
         for redirect in command.redirects:
             if redirect.operator not in (">", ">>", "&>>"):
                 continue

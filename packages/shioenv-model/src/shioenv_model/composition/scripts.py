@@ -50,6 +50,8 @@ class Script:
     """Options of `set -o` that are on."""
     reads_itself: bool = False
     """The program comes from standard input."""
+    is_argument: bool = False
+    """The program is the argument of `-c`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,7 @@ def _called(here: Environment, words: Sequence[str], stdin: Stdin) -> Script | N
             return None
         text, *rest = rest
         zero, *arguments = rest or [shell]
-        return Script(text, zero, zero, tuple(arguments), dash, options)
+        return Script(text, zero, zero, tuple(arguments), dash, options, is_argument=True)
     if not rest or "s" in letters:
         if stdin.endless or stdin.perhaps or not (stdin.piped or stdin.data):
             return None

@@ -236,7 +236,7 @@ class Walk(SimpleCommands):
                 said = f"{'[[' if command.parts else '(('}: {said}"
             here.complain(said)
             if wrong.ends:
-                raise Exit(127) from None
+                raise Exit(here.place.refused) from None
             here.status = 1
             return True
         except (Abstained, Wrong):

@@ -119,6 +119,8 @@ echo $((1 + 2)) $((x = 5)) $x $((x++)) $x $((--x)) $((x > 3 ? 1 : 2)) $((010 + 0
 echo $((1 / 0)); echo no ⏎ echo yes $?
 ((x = 2)); echo $?; ((x - 2)); echo $?; ((x++)) && echo $x; (( x > 1 && x < 9 )) && echo in
 x=5; x=6 echo $x; echo $x; set -u; echo $gone; echo no
+set -u; (echo $x); echo $?; echo $(echo $1)$?; bash -c 'set -u; echo $x'; echo $?
+printf 'set -u\necho $x\n' > s; bash s; echo $?; bash < s; echo $?; (bash s); (. ./s); echo $?
 set -u; echo ${gone-ok} "$@"; set +u; echo "[$gone]"
 a=(x "y z" w); echo ${a[1]} ${#a[@]} "${a[*]}" ${!a[@]} ${a[-1]} $a ${a[@]:1:1}
 a=(1 2); a+=(3); a[5]=6; unset 'a[0]'; echo ${!a[@]} ${a[@]}; declare -p a; a=(); echo ${#a[@]}
