@@ -30,8 +30,7 @@ from shioenv_model.composition.working_directory import changed_directory, print
 from shioenv_model.memory.memory import Memory
 from shioenv_model.memory.rewrite import Taken
 from shioenv_model.memory.sources import ALL, Sources
-from shioenv_model.rules.registry import AFTER_RECORDS, BEFORE_RECORDS, EFFECT
-from shioenv_model.rules.rule import Rule, Step
+from shioenv_model.rules.registry import AFTER_RECORDS, BEFORE_RECORDS, EFFECT, Rule, Step
 
 GUESSED = "guessed"
 """How the source of an answer begins that nothing speaks for. Its confidence is 0."""
