@@ -18,6 +18,7 @@ from shioenv_eval.ceiling import ceiling
 from shioenv_eval.evaluate import evaluate
 from shioenv_eval.record import recorded_suite
 from shioenv_eval.suite import Suite, read_suite, write_suite
+from support.nightly import NIGHTLY
 
 pytestmark = [
     pytest.mark.usefixtures("system"),
@@ -88,6 +89,7 @@ with recorded_suite(inputs, seconds_apart=0, workers=1, runs=3, report=report):
 """
 
 
+@NIGHTLY
 def test_a_recording_that_was_killed_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -30,6 +30,7 @@ from shioenv_paper.results import read_columns
 from shioenv_paper.setting import ExperimentSetting
 from shioenv_paper.training_sets import COMPOSITES
 from support.needs import needs
+from support.nightly import NIGHTLY
 from support.waiting import wait_until
 
 pytestmark = [
@@ -96,6 +97,7 @@ def assert_scored_alike(directory: Path, least: int) -> None:
     assert has == {key: pytest.approx(had[key]) for key in has}
 
 
+@NIGHTLY
 def test_irreducibility_by_length(out: Path) -> None:
     size = ("--count", "26", "--budget", "3", "--workers", "1")
     found = answer("irreducibility-by-length", out, *size)
@@ -118,6 +120,7 @@ def test_training_sets(out: Path) -> None:
     assert_scored_alike(out / "training-sets", 12)
 
 
+@NIGHTLY
 def test_policies(out: Path) -> None:
     found = answer("policies", out, "--count", "12", "--budget", "4", "--workers", "1")
     assert list(found["counts"]) == ["paper", "people", "mixed"]
@@ -141,6 +144,7 @@ def asked_and_pool(out: Path, texts: dict[str, str], count: int) -> tuple[Path, 
     return suite, pool
 
 
+@NIGHTLY
 def test_regimes(out: Path) -> None:
     asked = {"ls": "single", "cat README.md": "single", "ls | wc -l": "multi"}
     suite, pool = asked_and_pool(out, asked, 45)
@@ -202,6 +206,7 @@ def test_determinism(out: Path) -> None:
     assert sum(inputs["identical"]) >= 30
 
 
+@NIGHTLY
 def test_a_killed_experiment_goes_on(tmp_path: Path) -> None:
     size = ("--count", "1", "--longest", "5", "--replays", "1", "--workers", "1")
     process = subprocess.Popen(
