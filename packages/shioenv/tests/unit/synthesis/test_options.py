@@ -119,6 +119,7 @@ def test_the_fast_derivation_passes_through_the_same_states(
             state = PartialInput.initial(grammar.start)
             derivation = Derivation(sampler.table, grammar.start)
             for choice in sampler.draw(grammar.start, Random(seed)).trace:
+                assert isinstance(choice, int)
                 choices = sampler.table.choices(derivation.leftmost)
                 assert state.n_arguments == derivation.n_arguments
                 state = state.expand(choices.productions[choice])
