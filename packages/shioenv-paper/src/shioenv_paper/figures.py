@@ -33,8 +33,7 @@ from shioenv.irreducibility.score import Score
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.recording.text import score
 from shioenv.seeding import generator
-from shioenv.synthesis.option import Options, OptionStep
-from shioenv.synthesis.partial_input import PartialInput
+from shioenv.synthesis.partial_input import Options, OptionStep, PartialInput
 from shioenv.synthesis.policy import WeightedPolicy
 from shioenv.synthesis.samplers import gcs
 from shioenv.system.catalogue import catalogue

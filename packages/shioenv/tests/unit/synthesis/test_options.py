@@ -9,8 +9,7 @@ from shioenv.grammar.library import load_grammars
 from shioenv.grammar.load import read_grammar
 from shioenv.grammar.symbols import Grammar, Nonterminal, Production, TerminalText
 from shioenv.synthesis.derivation import BREAK, Derivation
-from shioenv.synthesis.option import Options
-from shioenv.synthesis.partial_input import PartialInput
+from shioenv.synthesis.partial_input import Options, PartialInput
 from shioenv.synthesis.policy import WeightedPolicy
 from shioenv.synthesis.samplers import Sampler, gcs
 

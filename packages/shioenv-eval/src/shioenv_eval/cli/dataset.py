@@ -1,0 +1,127 @@
+"""Judgements of a dataset: `shioenv dataset leakage`, `shioenv dataset report`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from shioenv.cli import printing, shared
+from shioenv.cli.progress import counting
+from shioenv.text import share
+
+if TYPE_CHECKING:
+    from rich.table import Table
+    from rich.text import Text
+
+    from shioenv_eval.leakage import Leakage
+
+app = typer.Typer()
+
+SHOWN = 10
+"""Test inputs printed at most; `--json` has all of them."""
+
+
+@shared.command(app, "shioenv dataset report ./dataset --out report.html")
+def report(
+    directory: shared.Directory,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.html", help="Where the page is written (default: report.html in DIR)."
+        ),
+    ] = None,
+    json: shared.Json = False,
+) -> shared.Printout:
+    """Draw a dataset as one HTML page: charts, facts, and samples to search and browse.
+
+    The page needs no network and no other file. With --json the numbers are printed, and the page
+    is written only where --out asks for it.
+    """
+    from shioenv.dataset.manifest import read_manifest
+    from shioenv_eval.report.page import FILE, collect, write_report
+
+    shared.note_unfinished(directory, read_manifest(directory))
+    path = directory / FILE if out is None else out
+    with counting("records") as progress:
+        if json and out is None:
+            statistics = collect(directory, report=progress)[1]
+            return shared.Printout(statistics.to_json(), indent=2)
+        statistics = write_report(directory, out, report=progress)
+    size = path.stat().st_size / 1e6
+    line = f"{path}: {printing.counted(statistics.records, 'record')}, {size:.1f} MB"
+    return shared.Printout(statistics.to_json(), [line], indent=2)
+
+
+@shared.command(app, "shioenv dataset leakage ./train ./test --threshold 0.9")
+def leakage(
+    train: Annotated[
+        Path,
+        typer.Argument(
+            metavar="TRAIN",
+            help="A dataset, or a file with an input (or a record) on each line (- is stdin).",
+        ),
+    ],
+    test: Annotated[
+        Path,
+        typer.Argument(
+            metavar="TEST",
+            help="The test set: a dataset, or a file with an input (or a record) on each line.",
+        ),
+    ],
+    threshold: Annotated[
+        float,
+        typer.Option(
+            min=0.01, max=1, metavar="X", help="Similarity from which an input is a near duplicate."
+        ),
+    ] = 0.9,
+) -> shared.Printout:
+    """Tell how many inputs of a test set a training set gives away.
+
+    There are four levels. exact: the same line in the same start directory, where both are known.
+    reordered: the same arguments in another order, or elsewhere. near: the same commands and a
+    similar line. form: the same but for numbers and names. Each test input counts once, for the
+    strongest level. The exit status is 1 where an input is exact, else 0.
+    """
+    from shioenv.errors import UsageError
+    from shioenv_eval.leakage import leakage as find_leakage
+
+    if str(train) == str(test) == "-":
+        raise UsageError("both sets cannot be standard input", hint="name a file for one of them")
+    train, test = shared.given(train), shared.given(test)
+    with counting("training inputs") as report:
+        leaking = find_leakage(train, test, threshold=threshold, report=report)
+    status = 0 if leaking.ok else 1
+    return shared.Printout(leaking.to_json(), _leaking(leaking), indent=2, status=status)
+
+
+def _leaking(leaking: Leakage) -> Iterator[Text | Table]:
+    from rich.text import Text
+
+    from shioenv_eval.leakage import LeakLevel
+
+    table = printing.table(("test inputs", "count", "share"), min_width=24)
+    rows = {level.value: leaking.count(level) for level in LeakLevel}
+    rows[f"near ({leaking.threshold:g} and above)"] = rows.pop("near")
+    rows["not given away"] = leaking.test - len(leaking.leaks)
+    rows["all"] = leaking.test
+    for name, count in rows.items():
+        table.add_row(name, f"{count:,}", share(count, leaking.test))
+    yield table
+    known = share(leaking.known_commands, leaking.test)
+    yield Text(
+        f"{leaking.train:,} training inputs; the commands of {known} of the test inputs occur "
+        "among them"
+    )
+    order = list(LeakLevel)
+    worst = sorted(leaking.leaks, key=lambda leak: (order.index(leak.level), -leak.similarity))
+    for leak in worst[:SHOWN]:
+        yield Text(
+            f"{leak.level.value:9} {leak.similarity:.2f}  {printing.printable(leak.test_input)}"
+        )
+        if leak.level is not LeakLevel.EXACT:
+            yield Text(f"{'':16}{printing.printable(leak.train_input)}", style="dim")
+    if len(worst) > SHOWN:
+        yield Text(f"and {len(worst) - SHOWN} more (--json)", style="dim")
