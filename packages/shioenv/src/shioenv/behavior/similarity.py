@@ -1,4 +1,4 @@
-"""How alike two outputs are."""
+"""How alike texts are: outputs, inputs of two collections."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _text(output: bytes) -> str:
 BLOCK = 1024
 """Texts that are compared with as many other texts at once: 8 MB of similarities."""
 
-COMPARED_CHARACTERS = 1024
+NEAREST_CHARACTERS = 1024
 """Characters of each text that are compared; the cost grows with the square of that number."""
 
 _CLOSE = 1e-9
@@ -56,9 +56,9 @@ def nearest(
     product of the numbers of texts.
     """
     best: list[tuple[float, int] | None] = [None] * len(texts)
-    cut = [text[:COMPARED_CHARACTERS] for text in others]
+    cut = [text[:NEAREST_CHARACTERS] for text in others]
     for top in range(0, len(texts), BLOCK):
-        rows = [text[:COMPARED_CHARACTERS] for text in texts[top : top + BLOCK]]
+        rows = [text[:NEAREST_CHARACTERS] for text in texts[top : top + BLOCK]]
         for left in range(0, len(cut), BLOCK):
             scores = cdist(
                 rows,
