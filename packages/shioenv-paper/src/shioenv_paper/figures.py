@@ -20,8 +20,7 @@ from random import Random
 from typing import Final
 
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
-from shioenv.domain.argument import Argument
-from shioenv.domain.inputs import Input
+from shioenv.domain.inputs import Argument, Input
 from shioenv.domain.patch import Operation
 from shioenv.domain.runner import State
 from shioenv.errors import SamplesExhaustedError

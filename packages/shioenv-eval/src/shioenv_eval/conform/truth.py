@@ -25,9 +25,9 @@ from shioenv.files.durable import storage_errors, waiting
 from shioenv.files.journal import Journal
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.protocols import EXECUTION
-from shioenv.recording.bounds import LIMITS
 from shioenv.recording.cache import sources_digest
 from shioenv.recording.session import SessionRecorder
+from shioenv.sandbox.base import LIMITS
 from shioenv.system.store import System
 from shioenv_eval.conform.cases import CaseStream, DrawnCase
 

@@ -15,8 +15,13 @@ from shioenv.bash.builtins import BUILTINS, KEYWORDS
 from shioenv.domain.inputs import REDIRECTIONS, SEPARATORS, Input, Role, Token
 from shioenv.errors import SamplesExhaustedError, UnboundTokenError, UsageError
 from shioenv.grammar.bind import bind, values_of, with_vocabulary
-from shioenv.grammar.library import chosen_grammars, load_grammars, names_of_grammars
-from shioenv.grammar.own import OwnGrammars, own_grammars
+from shioenv.grammar.library import (
+    OwnGrammars,
+    chosen_grammars,
+    load_grammars,
+    names_of_grammars,
+    own_grammars,
+)
 from shioenv.grammar.parse import InputParser
 from shioenv.grammar.spelling import spelt
 from shioenv.grammar.symbols import Grammar, Nonterminal

@@ -14,8 +14,7 @@ from shioenv.grammar.arguments import on_files
 from shioenv.grammar.parse import NESTED_DEPTH, InputParser
 from shioenv.grammar.symbols import Grammar
 from shioenv.grammar.traits import Traits
-from shioenv.synthesis.derivation import Drawn
-from shioenv.synthesis.nested import (
+from shioenv.synthesis.compose import (
     NESTED_ATTEMPTS,
     NESTED_HORIZON,
     may_run,
@@ -23,6 +22,7 @@ from shioenv.synthesis.nested import (
     substituted,
     substitution,
 )
+from shioenv.synthesis.derivation import Drawn
 from shioenv.synthesis.people import People
 from shioenv.synthesis.plans import PlanMaker
 from shioenv.synthesis.policy import PolicySettings

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from shioenv.dataset.chat import chats
-from shioenv.dataset.export import export
+from shioenv.dataset.export import chats, export
 from shioenv.dataset.manifest import read_manifest
 from shioenv.dataset.merge import merge
 from shioenv.dataset.read import read_records

@@ -21,8 +21,8 @@ from shioenv.grammar.library import load_grammar, load_grammars, names_of_gramma
 from shioenv.grammar.load import read_grammar
 from shioenv.grammar.parse import InputParser
 from shioenv.grammar.symbols import Grammar
+from shioenv.synthesis.compose import may_run, run_by, substituted
 from shioenv.synthesis.drawing import Drawing
-from shioenv.synthesis.nested import may_run, run_by, substituted
 from shioenv.synthesis.people import LONGEST_SHAPE, OTHERS
 from shioenv.synthesis.policy import NAMED, PolicySettings, settings_named
 from shioenv.synthesis.sample import draw_samples
