@@ -5,17 +5,14 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-import numpy
-from rapidfuzz.distance import Indel
-from rapidfuzz.process import cdist
-
 from shioenv.bash.normal import normal
+from shioenv.behavior.compare import nearest
 from shioenv.dataset.lines import read_lines, shipped_parser
 from shioenv.dataset.manifest import finished_manifest
 from shioenv.dataset.read import read_records
@@ -28,17 +25,6 @@ THRESHOLD = 0.9
 
 BATCH = 16_384
 """Training inputs that wait in memory until they are compared with test inputs of like commands."""
-
-
-BLOCK = 1024
-"""Texts that are compared with as many other texts at once: 8 MB of similarities."""
-
-COMPARED_CHARACTERS = 1024
-"""Characters of each text that are compared; the cost grows with the square of that number."""
-
-_CLOSE = 1e-9
-_SLACK = 0.05
-"""How far the library's cut-off lies below the threshold: at 0.8 it may take 0.8 for less."""
 
 
 class LeakLevel(StrEnum):
@@ -310,33 +296,3 @@ def inputs_of(path: str | Path) -> Iterator[str]:
     Errors: those of `leakage`.
     """
     return (known.text for known in _inputs(Path(path)))
-
-
-def nearest(
-    texts: Sequence[str], others: Sequence[str], threshold: float
-) -> list[tuple[float, int] | None]:
-    """For each text the highest similarity to one of `others`, and the first index that has it.
-
-    None where no other text reaches `threshold`. Similarity is the indel ratio of `similarity`, 0
-    to 1, of the first 1,024 characters. Memory for similarities is bounded. Time grows with the
-    product of the numbers of texts.
-    """
-    best: list[tuple[float, int] | None] = [None] * len(texts)
-    cut = [text[:COMPARED_CHARACTERS] for text in others]
-    for top in range(0, len(texts), BLOCK):
-        rows = [text[:COMPARED_CHARACTERS] for text in texts[top : top + BLOCK]]
-        for left in range(0, len(cut), BLOCK):
-            scores = cdist(
-                rows,
-                cut[left : left + BLOCK],
-                scorer=Indel.normalized_similarity,
-                score_cutoff=max(0.0, threshold - _SLACK),
-                dtype=numpy.float64,
-            )
-            columns = scores.argmax(axis=1)
-            for row, column in enumerate(columns.tolist()):
-                score = float(scores[row, column])
-                known = best[top + row]
-                if score >= threshold - _CLOSE and (known is None or score > known[0]):
-                    best[top + row] = score, left + column
-    return best

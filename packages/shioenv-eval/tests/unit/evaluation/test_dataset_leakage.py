@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 import shioenv_eval.leakage as leakage_module
+from shioenv.behavior.compare import nearest
 from shioenv.dataset.read import read_records
 from shioenv.dataset.split import Shares, split
 from shioenv.errors import DatasetCorruptError, UnknownDatasetError, UsageError
-from shioenv_eval.leakage import Leakage, LeakLevel, leakage, nearest
+from shioenv_eval.leakage import Leakage, LeakLevel, leakage
 from support.dataset_fakes import make, sample
 
 

@@ -120,7 +120,8 @@ def test_what_the_sampler_draws_can_be_written_production_by_production() -> Non
         result = env.step(actions[Production(START, ((start,),))])
         for choice in drawn.trace:
             leftmost = env.state.leftmost
-            assert leftmost is not None and isinstance(choice, int)
+            assert leftmost is not None
+            assert isinstance(choice, int)
             action = actions[own[leftmost][choice]]
             assert result[4]["action_mask"][action]
             result = env.step(action)
