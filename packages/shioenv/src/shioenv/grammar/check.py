@@ -29,7 +29,7 @@ from shioenv.grammar.symbols import (
     show_argument,
 )
 from shioenv.grammar.tokens import FALLBACK, STAND_IN, SYSTEM_TOKENS, VOCABULARY
-from shioenv.grammar.traits import OF_FILES, PATHS, VALUE
+from shioenv.grammar.traits import OF_FILES, PATHS, PROCESSES, VALUE
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -460,7 +460,7 @@ def check_traits(grammar: Grammar) -> Iterator[Fault]:
     for keyword, said in about_files.items():
         if said and not named:
             yield fault(keyword, f"{keyword} is about files, and no operand is a path")
-    if traits.shows and not grammar.header.volatile:
+    if traits.shows == PROCESSES and not grammar.header.volatile:
         yield fault("shows", f"what shows {traits.shows} is volatile; say so")
     if traits.operands and not any(operand.many or operand.name for operand in traits.operands):
         most = len(traits.operands)
