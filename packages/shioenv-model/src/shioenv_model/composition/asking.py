@@ -13,9 +13,8 @@ from typing import Any
 
 from shioenv.bash.builtins import BUILTINS
 from shioenv.bash.words import n_assignments
-from shioenv.behavior.diff import diff_documents
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.patch import ContextPatch
+from shioenv.domain.patch import ContextPatch, diff_documents
 from shioenv.domain.pointer import keys
 from shioenv.domain.runner import Answer, Runner, State, answer_of
 from shioenv.domain.work import COPIED, spend
