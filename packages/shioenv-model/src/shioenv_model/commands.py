@@ -23,10 +23,10 @@ from shioenv.system.world import World
 from shioenv_model.bash.expand import Expander
 from shioenv_model.composition.call import Call
 from shioenv_model.composition.changes import attributes
+from shioenv_model.composition.directories import changed_directory, printed_directory
 from shioenv_model.composition.opening import given, opening
 from shioenv_model.composition.ruled import ruled
 from shioenv_model.composition.variables import Variables
-from shioenv_model.composition.working_directory import changed_directory, printed_directory
 from shioenv_model.memory.memory import Memory
 from shioenv_model.memory.rewrite import Taken
 from shioenv_model.memory.sources import ALL, Sources

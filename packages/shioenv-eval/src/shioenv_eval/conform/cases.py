@@ -1,0 +1,303 @@
+"""Cases: inputs that reach every option of the grammars, to hold an implementation against.
+
+A stream of cases is systematic where plain samples are random. It has every option of every grammar
+without other options, then pairs of options. Between these stand operands without options,
+mistakes, composites, and lines that follow other lines in the same shell. What a grammar declares
+volatile is drawn only for options that have nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from itertools import combinations, cycle, islice
+from random import Random
+
+from shioenv.bash.words import quoted
+from shioenv.domain.inputs import Argument, Input, Role
+from shioenv.errors import SamplesExhaustedError
+from shioenv.grammar.library import chosen_grammars, load_grammars
+from shioenv.grammar.parse import InputParser
+from shioenv.grammar.symbols import Nonterminal
+from shioenv.seeding import generator
+from shioenv.synthesis.compose import PIPE, command_tokens, token
+from shioenv.synthesis.drawing import Drawing
+from shioenv.synthesis.policy import settings_named
+from shioenv.synthesis.sample import place_of, sample
+from shioenv.synthesis.samplers import HORIZON, Sampler
+from shioenv.synthesis.traces import DrawingPlace
+from shioenv.synthesis.usage import shipped_usage
+from shioenv.system.catalogue import catalogue
+from shioenv.system.store import System
+
+OPTION, PAIR, OPERANDS, MISTAKE, COMPOSITE, LINES = (
+    "option", "pair", "operands", "mistake", "composite", "lines",
+)  # fmt: skip
+KINDS = (OPTION, PAIR, OPERANDS, MISTAKE, COMPOSITE, LINES)
+"""What a case is about: one option, two options, operands without options, a mistake, several
+commands in one input, lines in one shell."""
+
+TURNS = (
+    OPTION, PAIR, OPTION, OPERANDS, OPTION, MISTAKE, OPTION, COMPOSITE, PAIR, LINES,
+)  # fmt: skip
+"""The kinds of ten cases in a row (ours). Once every option had its case, pairs take its turns."""
+
+ATTEMPTS = 24
+"""Attempts to write a case with certain options, before these options are given up (ours)."""
+
+MOST_BESIDE = 3
+"""Options that stand beside one that cannot stand alone, at most (ours)."""
+
+FREE_DRAWS = 20_000
+"""Free draws of one command that are looked through for its last options (ours)."""
+
+MOST_FRUITLESS = 2_000
+"""Cases in a row that were all drawn before, after which the stream ends (ours)."""
+
+SESSION_LENGTH = 4
+"""Lines of one shell: a case of the kind `lines` has one to three lines before it (ours)."""
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnCase:
+    """An input to be tried, and what it is about."""
+
+    kind: str
+    """One of `KINDS`."""
+    command: str
+    """The grammar of the input's first command."""
+    input: Input
+    cwd: str
+    options: tuple[str, ...] = ()
+    """The options that the case was written for: of a pair two; none for the last four kinds."""
+    history: tuple[str, ...] = ()
+    """The lines before the input in the same shell, oldest first."""
+    volatile: bool = False
+    """Whether its grammar says that another run may do something else."""
+
+    @property
+    def key(self) -> tuple[str, tuple[str, ...], str]:
+        """What is executed: start directory, history, text."""
+        return self.cwd, self.history, self.input.text
+
+    def has(self, option: str) -> bool:
+        """Whether an argument is the option, alone or with a value.
+
+        A letter with a value attached to it that begins with a letter is not recognised.
+        """
+        return any(
+            _is(option, token.argument)
+            for token in self.input.tokens
+            if token.role is Role.ARGUMENT
+        )
+
+
+def _is(option: str, argument: Argument) -> bool:
+    text = argument.text
+    if argument.joins_left and not text.startswith("-"):
+        text = f"-{text}"
+    rest = text.removeprefix(option)
+    if rest == text:
+        return False
+    letter = len(option) == 2
+    return not rest or (not rest[0].isalpha() if letter else rest[0] in " =")
+
+
+class CaseStream:
+    """Different cases on a system, without end; the same for the same arguments.
+
+    `commands` names grammars and sets of them; none named: `paper`. A longer stream begins with the
+    shorter one. Errors: UnknownGrammarError; UnboundTokenError where the system lacks the values
+    for the only grammar.
+    """
+
+    def __init__(self, system: System, commands: Sequence[str] = (), seed: int = 0) -> None:
+        self._system, self._seed = system, seed
+        self._cwd = system.declaration.session.start_directories[0]
+        self._grammars = load_grammars(chosen_grammars(commands), versions=system.versions)
+        settings = replace(settings_named("mixed"), usage_share=0.0, stop=0.8)
+        sampler = partial(Sampler, "gcs", policy=settings.chooser, horizon=HORIZON)
+        values = catalogue(system, self._cwd)
+        self._place: DrawingPlace = place_of(
+            sampler, self._grammars, InputParser(self._grammars), settings, values
+        )
+
+    @cached_property
+    def options(self) -> Mapping[str, tuple[str, ...]]:
+        """Every spelling of every option that the grammars declare, by grammar."""
+        return {
+            name: tuple(sorted({one for spec in grammar.options for one in spec.names}))
+            for name, grammar in self._place.grammars.items()
+        }
+
+    def __iter__(self) -> Iterator[DrawnCase]:
+        """The stream from its beginning. It ends where nothing new can be drawn."""
+        streams = {kind: self._stream(kind) for kind in KINDS}
+        seen: set[tuple[str, tuple[str, ...], str]] = set()
+        fruitless = 0
+        for kind in cycle(TURNS):
+            case = next((case for one in (kind, *KINDS) for case in islice(streams[one], 1)), None)
+            if case is None or fruitless > MOST_FRUITLESS:
+                return
+            fruitless += 1
+            if case.key not in seen:
+                seen.add(case.key)
+                fruitless = 0
+                yield case
+
+    def _stream(self, kind: str) -> Iterator[DrawnCase]:
+        if kind in (OPTION, PAIR):
+            return self._by_options(kind)
+        return self._operands() if kind == OPERANDS else self._drawn(kind)
+
+    def _by_options(self, kind: str) -> Iterator[DrawnCase]:
+        """Cases of each command in turn."""
+        own = self._options_of if kind == OPTION else self._pairs_of
+        turns = [own(name) for name in self._place.names]
+        while turns:
+            drawn = [(turn, next(turn, None)) for turn in turns]
+            turns = [turn for turn, case in drawn if case is not None]
+            yield from (case for _, case in drawn if case is not None)
+
+    def _options_of(self, name: str) -> Iterator[DrawnCase]:
+        """For each option of a command a case with this option, and as few others as are found.
+
+        Where the option cannot stand alone, options that people use together stand beside it
+        (`tar -c -f`). They stand there as well where the option alone is volatile (`curl -s`).
+        Where that does not do, it is a case drawn freely that happens to have it.
+        """
+        random = generator(self._seed, "cases", OPTION, name)
+        names = list(self.options[name])
+        random.shuffle(names)
+        usage = shipped_usage().by_command.get(name)
+        sets = sorted(usage.option_sets.items(), key=lambda one: -one[1]) if usage else []
+        beside = [set(names.split()) for names, _ in sets if 0 < len(names.split()) <= MOST_BESIDE]
+        left = []
+        for option in names:
+            volatile = None
+            for others in (set[str](), *beside):
+                case = self._with(name, OPTION, (option,), random, others - {option})
+                if case is not None and not case.volatile:
+                    yield case
+                    break
+                volatile = volatile or case
+            else:
+                if volatile is None:
+                    left.append(option)
+                else:
+                    yield volatile
+        for _ in range(FREE_DRAWS):
+            if not left:
+                return
+            case = self._free(name, random)
+            found = [one for one in left if case is not None and case.has(one)]
+            if case is not None and found:
+                left = [one for one in left if one not in found]
+                yield replace(case, options=tuple(found))
+
+    def _pairs_of(self, name: str) -> Iterator[DrawnCase]:
+        """For each pair of a command's options that can stand together a case with just the two."""
+        random = generator(self._seed, "cases", PAIR, name)
+        table = self._place.writer(name).options
+        lines: dict[int, list[str]] = {}
+        for option in self.options[name]:
+            lines.setdefault(table.line(option), []).append(option)
+        pairs = list(combinations(lines.values(), 2))
+        random.shuffle(pairs)
+        for first, second in pairs:
+            case = self._with(name, PAIR, (random.choice(first), random.choice(second)), random)
+            if case is not None:
+                yield case
+
+    def _with(
+        self,
+        name: str,
+        kind: str,
+        options: tuple[str, ...],
+        random: Random,
+        others: Set[str] = frozenset(),
+    ) -> DrawnCase | None:
+        """A case with just these options and the others; None where none was found."""
+        writer = self._place.writer(name)
+        if writer.grammar.header.volatile and kind != OPTION:
+            return None
+        found = None
+        for start in writer.grammar.starts:
+            plan = writer.options.plan(start, frozenset({*options, *others}))
+            for _ in range(ATTEMPTS if plan is not None else 0):
+                assert plan is not None
+                written = writer.write(start, plan, random, horizon=HORIZON, spelling=None)
+                if written is None or (written.volatile and kind != OPTION):
+                    continue
+                found = self._case(kind, name, start, written.words, random, options)
+                if not written.volatile:
+                    return found
+                found = replace(found, volatile=True)
+        return found
+
+    def _free(self, name: str, random: Random) -> DrawnCase | None:
+        """A case of any options, each as likely as any other."""
+        writer = self._place.writer(name)
+        start = random.choice(writer.grammar.starts)
+        plan = writer.options.plan(start, None)
+        if plan is None or random.random() < 0.5:
+            words: Sequence[str] = self._place.sampler.draw(start, random).words
+        else:
+            evenly = random.random() < 0.5
+            written = writer.write(
+                start, plan, random, horizon=HORIZON, spelling=None, evenly=evenly
+            )
+            if written is None:
+                return None
+            words = written.words
+        return self._case(OPTION, name, start, words, random, ())
+
+    def _case(
+        self,
+        kind: str,
+        name: str,
+        start: Nonterminal,
+        words: Sequence[str],
+        random: Random,
+        options: tuple[str, ...],
+    ) -> DrawnCase:
+        """The case of written words; where they stand behind a pipe, a text comes through it."""
+        tokens = command_tokens(words)
+        if start != self._place.grammars[name].start:
+            file = random.choice(self._place.values["TextFile"])
+            before = Input.from_marked(("cat", quoted(file))).tokens
+            tokens = (*before, token(PIPE, Role.OPERATOR), *tokens)
+        return DrawnCase(kind, name, Input(tokens), self._cwd, options)
+
+    def _operands(self) -> Iterator[DrawnCase]:
+        """Cases without options, one of each command in turn."""
+        random = generator(self._seed, "cases", OPERANDS)
+        while True:
+            cases = [self._with(name, OPERANDS, (), random) for name in self._place.names]
+            found = [case for case in cases if case is not None]
+            if not found:
+                return
+            yield from found
+
+    def _drawn(self, kind: str) -> Iterator[DrawnCase]:
+        """Cases of a kind among plain samples."""
+        usual = Drawing(
+            seed=generator(self._seed, "cases", kind).getrandbits(32),
+            commands=tuple(self._place.names),
+            composite_share=0.0,
+            start_directories=(self._cwd,),
+        )
+        drawing = {
+            MISTAKE: replace(usual, mistakes=1.0),
+            COMPOSITE: replace(usual, composite_share=1.0),
+            LINES: replace(usual, composite_share=0.1, session_length=SESSION_LENGTH),
+        }[kind]
+        try:
+            for one in sample(drawing, system=self._system, grammars=self._grammars):
+                about = {MISTAKE: one.mistake, COMPOSITE: one.input.operators, LINES: one.history}
+                if about[kind] and not one.volatile:
+                    command = one.trace[0].grammar
+                    yield DrawnCase(kind, command, one.input, one.cwd, (), one.history)
+        except SamplesExhaustedError:
+            return
