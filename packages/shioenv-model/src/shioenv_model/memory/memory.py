@@ -13,7 +13,7 @@ import re
 import stat
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,6 +36,7 @@ from shioenv_model.memory.forms import Forms
 from shioenv_model.memory.index import Index
 from shioenv_model.memory.rank import (
     Candidate,
+    CandidateGroup,
     Numbers,
     Ranker,
     contradicts,
@@ -92,7 +93,6 @@ _FIND = 5_000
 
 _NAME = re.compile(r"[\w.][\w.+-]*")
 _BY_CONTENT = (CONTENTS, COUNTS, INDUCED)
-_SHARP, _SOFT = 0.1, 0.5
 
 
 _MOVES = re.compile(r"\b(?:cd|pushd|popd)\b")
@@ -107,40 +107,6 @@ class Finding:
     """Executed inputs, each with its distance, the nearest first."""
     alternatives: tuple[tuple[Behavior, float], ...] = ()
     """Other answers, each with the probability that the ranker gives it."""
-
-
-@dataclass
-class _Group:
-    kept: Kept
-    how: int
-    number: int
-    pair: Sequence[float]
-    distance: float
-    place: int
-    added: int
-    leftover: bool
-    near: float = 0.0
-    all: float = 0.0
-    votes: int = 0
-    unchanged: int = 0
-    members: set[int] = field(default_factory=set)
-
-    def add(self, number: int, distance: float, nearest: float, unchanged: bool) -> None:
-        if number in self.members:
-            return
-        self.members.add(number)
-        self.near += math.exp(-(distance - nearest) / _SHARP)
-        self.all += math.exp(-(distance - nearest) / _SOFT)
-        self.votes += 1
-        self.unchanged += unchanged
-
-    @property
-    def candidate(self) -> Candidate:
-        return Candidate(
-            kept=self.kept, how=self.how, number=self.number, pair=self.pair,
-            distance=self.distance, near=self.near, all=self.all, votes=self.votes,
-            unchanged=self.unchanged, added=self.added, leftover=self.leftover, place=self.place,
-        )  # fmt: skip
 
 
 class Memory:
@@ -311,7 +277,7 @@ class Memory:
                 ranked.append((far, number, theirs, pair))
         ranked.sort(key=lambda each: each[:2])
         ranked = ranked[:ASKED]
-        groups: dict[tuple[int, str, str], _Group] = {}
+        groups: dict[tuple[int, str, str], CandidateGroup] = {}
         for place, (far, number, theirs, pair) in enumerate(ranked):
             entry = self.index.entry(number)
             kept, was = self.index.behavior(entry.behavior), self.world.state(entry.cwd).before
@@ -322,7 +288,7 @@ class Memory:
                 if group is None:
                     added = len(filled.output) - len(kept.output)
                     left = _leftover(ours, theirs, filled)
-                    group = _Group(filled, how, number, pair, far, place, added, left)
+                    group = CandidateGroup(filled, how, number, pair, far, place, added, left)
                     groups[filled.key] = group
                 group.add(number, far, ranked[0][0], filled.key == kept.key)
         return [group.candidate for group in groups.values()]

@@ -6,12 +6,13 @@ arrays: asking them takes NumPy alone.
 
 from __future__ import annotations
 
+import math
 import posixpath
 import re
 import zlib
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,8 @@ _OTHER = {
 }  # fmt: skip
 _MISTAKEN = frozenset({UNKNOWN, UNKNOWN_LONG})
 _LONGEST = 2000.0
+_SHARP, _SOFT = 0.1, 0.5
+"""How fast the weight of a vote falls with its distance (ours)."""
 _ADDRESS = re.compile(r"(\w+://)?[^/?#]*")
 _SAME_HOST = 0.25
 """How much two addresses of the same host differ (ours)."""
@@ -158,6 +161,44 @@ class Candidate:
     place: int
     note: str = ""
     """How the answer was made, where the record does not show it."""
+
+
+@dataclass
+class CandidateGroup:
+    """Records that give the same answer, on the way to a `Candidate`."""
+
+    kept: Kept
+    how: int
+    number: int
+    pair: Sequence[float]
+    distance: float
+    place: int
+    added: int
+    leftover: bool
+    near: float = 0.0
+    all: float = 0.0
+    votes: int = 0
+    unchanged: int = 0
+    members: set[int] = field(default_factory=set)
+
+    def add(self, number: int, distance: float, nearest: float, unchanged: bool) -> None:
+        """Counts one more record; `nearest` is the distance of the nearest record of all."""
+        if number in self.members:
+            return
+        self.members.add(number)
+        self.near += math.exp(-(distance - nearest) / _SHARP)
+        self.all += math.exp(-(distance - nearest) / _SOFT)
+        self.votes += 1
+        self.unchanged += unchanged
+
+    @property
+    def candidate(self) -> Candidate:
+        """The answer, with all that was counted."""
+        return Candidate(
+            kept=self.kept, how=self.how, number=self.number, pair=self.pair,
+            distance=self.distance, near=self.near, all=self.all, votes=self.votes,
+            unchanged=self.unchanged, added=self.added, leftover=self.leftover, place=self.place,
+        )  # fmt: skip
 
 
 def features(ours: Taken, candidates: Sequence[Candidate]) -> Numbers:
