@@ -29,7 +29,7 @@ DISTRIBUTED = ("-n", str((os.cpu_count() or 1) + 1), "--dist", "loadgroup")
 
 NEEDED = {
     "shioenv": ("capstone", "datasets", "jsonpatch", "openai", "pyarrow", "pyseccomp", "ray"),
-    "shioenv-agents": ("datasets", "openai"),
+    "shioenv-agents": ("datasets", "openai", "pyseccomp"),
     "shioenv-backends": ("ray",),
     "shioenv-eval": ("altair", "bashkit", "jinja2", "openai", "scipy", "vl-convert-python"),
     "shioenv-model": ("scikit-learn",),

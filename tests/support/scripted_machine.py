@@ -1,310 +1,290 @@
-"""A machine of a few files whose shell knows a dozen commands: no sandbox runs."""
+"""A machine whose shells know a few commands, and what enters it: for tests without a system.
+
+`ScriptedMachine` stands in for a `SandboxRunner`, `ScriptedLines` for the `Lines` that it lends.
+"""
 
 from __future__ import annotations
 
-import base64
 import hashlib
-import posixpath
-import re
-import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from copy import deepcopy
-from datetime import UTC, datetime
+import os
+import socket
+import subprocess
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
-from shioenv.behavior.diff import diff_documents
-from shioenv.behavior.observe import SandboxRunner
 from shioenv.behavior.rows import Row, RowKind
+from shioenv.behavior.unrecorded import PROBE
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.context import FIELDS, Context
-from shioenv.domain.patch import ContextPatch, with_contents
-from shioenv.domain.pointer import pointer
-from shioenv.sandbox.base import Limits
+from shioenv.domain.context import Context
+from shioenv.domain.patch import diff_documents
+from shioenv.domain.runner import State
+from shioenv.domain.scripted import ScriptedRunner
+from shioenv.errors import SandboxError, ShellEndedError
+from shioenv.sandbox.base import Entered, Limits, Request
 
-HOME = "/home/ubuntu"
-DIGEST = "d" * 64
-FILES = {
-    "a": b"one\ntwo\n",
-    "b": b"other\n",
-    "data/c": b"x\n",
-    "tool": b"#!/bin/sh\n",
-    "-odd": b"?\n",
-}
-DATES = {"month": "Oct", "day": 16, "year": 2025, "time": "19:43"}
-NOW = {"month": "Jan", "day": 2, "year": 2026, "time": "03:04"}
-SYSTEM: Any = SimpleNamespace(
-    name="toy",
-    digest=DIGEST,
-    versions={},
-    index={},
-    declaration=SimpleNamespace(instant=datetime(2026, 1, 2, 3, 4, tzinfo=UTC)),
-)
+LISTING = "cd /proc;"
+"""How the input begins that lists the machine's processes."""
 
 
-def entry(perms: str, size: int, dates: Mapping[str, Any] = DATES, **more: Any) -> dict[str, Any]:
-    own = {"perms": perms, "links": 1, "owner": "root", "group": "root", "size": size}
-    return {**own, **dates, **more}
+def scripted_context(cwd: str, files: dict[str, str]) -> Context:
+    """The context of a machine of files in its start directory."""
+    document = dict(ScriptedRunner().context(cwd).document)
+    entry = {
+        "perms": "-rw-r--r--", "links": 1, "owner": "root", "group": "root",
+        "month": "Oct", "day": 16, "year": 2025, "time": "19:43",
+    }  # fmt: skip
+    document["fs"] = {name: {**entry, "size": len(text)} for name, text in files.items()}
+    return Context(document)
 
 
-class _Shell:
-    """The pristine machine, and what rows make of it."""
+class ScriptedLines:
+    """A shell: `put FILE TEXT`, `rm FILE`, `set NAME TEXT`, `echo WORDS`, `exit N`.
 
-    def __init__(self) -> None:
-        self.contents = dict(FILES)
-        self.fs = {name: entry("-rw-r--r--", len(text)) for name, text in FILES.items()}
-        self.fs["data"] = entry("drwxr-xr-x", 4096)
-        self.env = {"HOME": "/root", "LANG": "C", "PWD": HOME}
-        self.cwd, self.umask, self.hostname = HOME, "0022", "toy"
-        self.moved: dict[str, str] = {}
+    `$NAME` in a line is a variable's value. `count` prints how often any shell of the machine
+    counted. `hang` runs out of time, `die` is killed, `crash` loses the machine. Any other line
+    prints itself.
+    """
 
-    def document(self) -> dict[str, Any]:
-        objects = {"shell_options", "settings", "functions", "aliases", "limits", "network"}
-        document: dict[str, Any] = {name: {} if name in objects else "" for name in FIELDS}
-        own = {"fs": self.fs, "env": self.env, "cwd": self.cwd, "umask": self.umask}
-        document |= {**own, "hostname": self.hostname, "user": "root", "groups": ["root"]}
-        return deepcopy(document)
+    def __init__(self, machine: ScriptedMachine, cwd: str) -> None:
+        self.machine, self.cwd = machine, cwd
+        self.files: dict[str, str] = {}
+        self.variables: dict[str, str] = {}
+        self.ended = self.gone = self.given_back = self.busy = self.unkillable = False
+        self.seconds = 0.0
+        self.restarts = 0
+        self.timeouts = machine.timeouts
+        self._seen: dict[str, str] = {}
+        self._last = Behavior(0, b"")
 
-    def row(self, text: str) -> tuple[int, str]:
-        """The exit code and the output of a row."""
-        asked = re.findall(r"echo (\d+) \$\(/usr/bin/base64 -w0 < (.+)\)", text)
-        if asked:
-            found = [(n, self.contents.get(shlex.split(name)[0])) for n, name in asked]
-            told = [f"{n} {base64.b64encode(text or b'').decode()}" for n, text in found]
-            return 0, "\n".join(told) + "\n"
-        code, printed = 0, ""
-        for line in re.split(r"\n|;|&&", text.strip("{} \n")):
-            try:
-                words = shlex.split(line.replace(">", " > ").replace(">  > ", ">> "))
-            except ValueError:
-                return 2, "syntax error\n"
-            out = None
-            for sign in (">>", ">"):
-                if sign in words:
-                    at = words.index(sign)
-                    out, words = (sign, words[at + 1]), words[:at]
-            words = words[1:] if words[:1] == ["command"] else words
-            if not words:
-                continue
-            code, said = self.command(words)
-            if out is not None:
-                before = self.contents.get(out[1], b"") if out[0] == ">>" else b""
-                self.write(out[1], before + said.encode())
-            else:
-                printed += said
-        return code, printed
+    def run(self, line: str, *, wall_seconds: float | None = None) -> Behavior:
+        """What a line does; the patch leads from the line before."""
+        with self.turn():
+            return self._told(self._do(line, wall_seconds))
 
-    def command(self, words: list[str]) -> tuple[int, str]:
-        do = getattr(self, f"do_{words[0].replace(':', 'nothing')}", None)
-        if do is None:
-            return 127, f"{words[0]}: not found\n"
-        try:
-            code, said = do(words[1:])
-        except (ValueError, IndexError, KeyError):
-            return 2, f"usage: {words[0]}\n"
-        return code, str(said)
+    def repeat(self, line: str, *, wall_seconds: float | None = None) -> Behavior:
+        """As `run`, without a patch."""
+        with self.turn():
+            return self._do(line, wall_seconds)
 
-    def write(self, name: str, content: bytes) -> None:
-        was = self.fs.get(name, entry("-rw-r--r--", 0))
-        self.fs[name] = {**was, **NOW, "size": len(content)}
-        self.contents[name] = content
+    def beside(
+        self, text: str, *, wall_seconds: float | None = None, separate: bool = False
+    ) -> Behavior:
+        """As `run`, with variables of its own."""
+        own, self.variables = self.variables, {}
+        was_ended, self.ended = self.ended, False
+        with self.turn():
+            behavior = self._told(self._do(text, wall_seconds))
+        self.variables, self.ended = own, was_ended
+        return behavior
 
-    def names(self, words: Sequence[str]) -> list[str]:
-        plain = [word.removeprefix(f"{HOME}/").removeprefix("./") for word in words]
-        return [word for word in plain if not word.startswith("-")]
+    def apart(self, text: str, *, wall_seconds: float | None = None) -> Behavior:
+        """What the machine prints of what no patch names."""
+        assert text == PROBE
+        return Behavior(0, b"\0".join([b"1", self.machine.unrecorded, b"", b""]))
 
-    def each(self, names: Iterable[str], do: Callable[[str], None]) -> tuple[int, str]:
-        for name in names:
-            if name not in self.fs:
-                return 1, f"{name}: No such file\n"
-            do(name)
-        return 0, ""
+    def look(self) -> Behavior:
+        """What changed since the line before."""
+        with self.turn():
+            return self._told(Behavior(0, b""))
 
-    def remove(self, name: str) -> None:
-        self.fs.pop(name)
-        self.contents.pop(name, None)
+    def whole(self) -> Behavior:
+        """What changed since the start."""
+        return self.machine.changed(self.cwd, {}, self.files, self._last)
 
-    def do_rm(self, words: list[str]) -> tuple[int, str]:
-        return self.each(self.names(words), self.remove)
+    def kill(self) -> None:
+        """Ends the shell."""
+        if self.unkillable:
+            raise SandboxError("it cannot be killed")
+        self.ended = True
 
-    def do_mv(self, words: list[str]) -> tuple[int, str]:
-        old, new = self.names(words)
-        if old not in self.fs:
-            return 1, f"{old}: No such file\n"
-        self.moved[old] = new
-        self.fs[new] = self.fs[old]
-        if old in self.contents:
-            self.contents[new] = self.contents[old]
-        self.remove(old)
-        return 0, ""
+    def settle(self) -> Behavior:
+        """Ends everything."""
+        self.kill()
+        return self.whole()
 
-    def do_cp(self, words: list[str]) -> tuple[int, str]:
-        old, new = self.names(words)
-        if old not in self.contents:
-            return 1, f"{old}: No such file\n"
-        self.write(new, self.contents[old])
-        return 0, ""
+    def restart(self, *, idle_seconds: float) -> None:
+        """Starts another shell on the same files."""
+        self.ended = False
+        self.variables = {}
+        self.restarts += 1
 
-    def do_chmod(self, words: list[str]) -> tuple[int, str]:
-        words = self.names(words)
-        mode = int(words[0], 8)
-        letters = "".join(
-            letter if mode >> (8 - n) & 1 else "-" for n, letter in enumerate("rwxrwxrwx")
-        )
+    def enter(self, text: str, *, wall_seconds: float, idle_seconds: float) -> Entered:
+        """Runs an input with the host's bash; a list of processes is the machine's own."""
+        if text.startswith(LISTING):
+            text = f"echo {self.machine.processes}"
+        return self.machine.enter(text)
 
-        def change(name: str) -> None:
-            self.fs[name] = {**self.fs[name], "perms": self.fs[name]["perms"][0] + letters}
-
-        return self.each(words[1:], change)
-
-    def do_chown(self, words: list[str]) -> tuple[int, str]:
-        words = self.names(words)
-        owner, _, group = words[0].partition(":")
-
-        def change(name: str) -> None:
-            group_now = group or self.fs[name]["group"]
-            self.fs[name] = {**self.fs[name], "owner": owner, "group": group_now}
-
-        return self.each(words[1:], change)
-
-    def do_chgrp(self, words: list[str]) -> tuple[int, str]:
-        group, *names = self.names(words)
-
-        def change(name: str) -> None:
-            self.fs[name] = {**self.fs[name], "group": group}
-
-        return self.each(names, change)
-
-    def do_dd(self, words: list[str]) -> tuple[int, str]:
-        given = dict(word.split("=") for word in words)
-        old = self.contents.get(given["of"], b"")
-        one = given["if"] == "/dev/zero"
-        self.write(given["of"], b"\0" + old[1:] if one else self.contents[given["if"]])
-        return 0, ""
-
-    def do_mkdir(self, words: list[str]) -> tuple[int, str]:
-        for name in self.names(words):
-            self.fs[name] = entry("drwxr-xr-x", 4096, NOW)
-        return 0, ""
-
-    def do_mkfifo(self, words: list[str]) -> tuple[int, str]:
-        for name in self.names(words):
-            self.fs[name] = entry("prw-r--r--", 0, NOW)
-        return 0, ""
-
-    def do_ln(self, words: list[str]) -> tuple[int, str]:
-        target, name = self.names(words)
-        self.fs[name] = entry("lrwxrwxrwx", len(target), NOW, target=target)
-        return 0, ""
-
-    def do_touch(self, words: list[str]) -> tuple[int, str]:
-        for name in self.names(words):
-            self.write(name, self.contents.get(name, b""))
-        return 0, ""
-
-    def do_truncate(self, words: list[str]) -> tuple[int, str]:
-        size = int(words[1])
-        for name in self.names(words[2:]):
-            self.write(name, self.contents.get(name, b"")[:size].ljust(size, b"\0"))
-        return 0, ""
-
-    def do_cat(self, words: list[str]) -> tuple[int, str]:
-        texts = [self.contents.get(name) for name in self.names(words)]
-        if None in texts:
-            return 1, "cat: No such file\n"
-        return 0, b"".join(text or b"" for text in texts).decode()
-
-    def do_sort(self, words: list[str]) -> tuple[int, str]:
-        code, text = self.do_cat(words)
-        lines = sorted(text.splitlines(), reverse="-r" in words)
-        return code, "".join(f"{line}\n" for line in lines)
-
-    def do_echo(self, words: list[str]) -> tuple[int, str]:
-        return 0, " ".join(words) + "\n"
-
-    def do_printf(self, words: list[str]) -> tuple[int, str]:
-        return 0, words[-1]
-
-    def do_cd(self, words: list[str]) -> tuple[int, str]:
-        self.cwd = posixpath.normpath(posixpath.join(self.cwd, words[0]))
-        self.env["PWD"] = self.cwd
-        return 0, ""
-
-    def do_export(self, words: list[str]) -> tuple[int, str]:
-        name, _, value = words[-1].partition("=")
-        self.env[name] = value
-        return 0, ""
-
-    do_declare = do_export
-
-    def do_unset(self, words: list[str]) -> tuple[int, str]:
-        self.env.pop(words[0], None)
-        return 0, ""
-
-    def do_umask(self, words: list[str]) -> tuple[int, str]:
-        self.umask = words[0]
-        return 0, ""
-
-    def do_hostname(self, words: list[str]) -> tuple[int, str]:
-        self.hostname = words[0]
-        return 0, ""
-
-    def do_ls(self, words: list[str]) -> tuple[int, str]:
-        return 0, "".join(f"{name}\n" for name in sorted(self.fs) if "/" not in name)
-
-    def do_nothing(self, words: list[str]) -> tuple[int, str]:
-        return 0, ""
-
-    def do_pwd(self, words: list[str]) -> tuple[int, str]:
-        return 0, f"{self.cwd}\n"
-
-
-class ScriptedMachine(SandboxRunner):
-    """Types rows in a shell of its own; what the rows did is told as a sandbox tells it."""
-
-    def __init__(self) -> None:
-        self.system = SYSTEM
-        self.closed = 0
-        self.lends = 1
-
-    @property
-    def limits(self) -> Limits:
-        return Limits()
-
-    @property
-    def whole_seconds(self) -> float:
-        return 0.0
-
-    @property
-    def keeps_shells(self) -> bool:
-        return False
-
-    def context(self, cwd: str | None = None) -> Context:
-        return Context(_Shell().document())
-
-    def read(self, path: str) -> bytes | None:
-        return FILES.get(posixpath.relpath(path, HOME))
-
-    def type(self, rows: Iterable[Row], cwd: str, **how: Any) -> Behavior:
-        shell, code, output = _Shell(), 0, b""
-        for row in rows:
-            code, said = shell.row(row.text)
-            output = said.encode() if row.how in (RowKind.TYPED, RowKind.BESIDE) else b""
-        pristine = _Shell().document()
-        digests = {
-            name: hashlib.sha256(content).hexdigest()
-            for name, content in shell.contents.items()
-            if content != FILES.get(name)
-        }
-        operations = [*diff_documents(pristine, shell.document()).operations]
-        for old, new in shell.moved.items():
-            pair = [one for one in operations if one[1] in (pointer("fs", old), pointer("fs", new))]
-            if [one[0] for one in pair] == ["r", "a"] and pair[1][2] == pristine["fs"][old]:
-                operations = [one for one in operations if one not in pair]
-                operations.append(("m", pair[0][1], pair[1][1]))
-                digests.pop(new, None)
-        patch = with_contents(ContextPatch(tuple(operations)), digests, shell.fs.get)
-        return Behavior(code, output, patch, digests)
+    def interrupt(self) -> None:
+        """Ends the machine."""
+        self.ended = self.gone = True
 
     def close(self) -> None:
+        """Gives the machine back."""
+        self.ended = self.given_back = True
+
+    @contextmanager
+    def turn(self, *, closed: bool = False) -> Iterator[None]:
+        """Refuses calls after `close`, unless they do without the machine."""
+        if self.given_back and not closed:
+            raise ShellEndedError("the shell was closed")
+        yield
+
+    def _told(self, behavior: Behavior) -> Behavior:
+        told = self.machine.changed(self.cwd, self._seen, self.files, behavior)
+        self._seen = dict(self.files)
+        return told
+
+    def _do(self, line: str, wall_seconds: float | None) -> Behavior:
+        if self.ended:
+            raise ShellEndedError("the shell has ended")
+        self.timeouts.append(wall_seconds)
+        self.seconds += 1
+        for name, value in self.variables.items():
+            line = line.replace(f"${name}", value)
+        word, first, rest = [*line.split(" ", 2), "", ""][:3]
+        self._last = self._done(word, first, rest, line)
+        return self._last
+
+    def _done(self, word: str, first: str, rest: str, line: str) -> Behavior:
+        output, status = b"", 0
+        if word == "put":
+            self.files[first] = rest
+        elif word == "rm":
+            status = 0 if self.files.pop(first, None) is not None else 1
+        elif word == "set":
+            self.variables[first] = rest
+        elif word == "exit":
+            self.ended, status = True, int(first or 0)
+        elif word == "count":
+            self.machine.counted += 1
+            output = b"%d\n" % self.machine.counted
+        elif word == "hang":
+            self.ended = True
+            return Behavior(124, b"", timed_out=True, limits_hit=("wall_seconds",))
+        elif word == "die":
+            self.ended = True
+            return Behavior(137, b"", died_by_signal=9)
+        elif word == "crash":
+            self.ended = self.gone = True
+            raise SandboxError("the machine is gone")
+        else:
+            output = f"{line.removeprefix('echo ')}\n".encode()
+        return Behavior(status, output)
+
+
+class ScriptedMachine:
+    """A machine with no files at first, on which any number of shells run apart."""
+
+    seconds = whole_seconds = 2.0
+
+    def __init__(self, *, keeps_shells: bool = True, limits: Limits | None = None) -> None:
+        self.keeps_shells = keeps_shells
+        self.limits = limits or Limits()
+        self.system: Any = SimpleNamespace(
+            name="scripted", digest="0" * 64, users={"root": 0, "ann": 1000},
+            declaration=SimpleNamespace(
+                start_directory="/start", machine=SimpleNamespace(processes=())
+            ),
+        )  # fmt: skip
+        self.counted = self.closed = 0
+        self.unrecorded = b""
+        self.processes = "1 2"
+        self.timeouts: list[float | None] = []
+        """The seconds that each line was allowed."""
+        self.typed: list[list[Row]] = []
+        """The rows of each call of `type`."""
+        self.lent: list[ScriptedLines] = []
+        self._programs: list[subprocess.Popen[bytes]] = []
+
+    def state(self, cwd: str | None = None) -> State:
+        """The pristine state."""
+        return State(cwd=cwd or "/start", pristine=self)
+
+    def context(self, cwd: str | None = None) -> Context:
+        """The pristine context."""
+        return scripted_context(cwd or "/start", {})
+
+    def read(self, path: str) -> bytes | None:
+        """No file is there."""
+        return None
+
+    def lend_shell(self, cwd: str) -> Any:
+        """A new shell."""
+        self.lent.append(ScriptedLines(self, cwd))
+        return self.lent[-1]
+
+    def start_shell(self, cwd: str, *, idle_seconds: float) -> Any:
+        """A new shell."""
+        return self.lend_shell(cwd)
+
+    def type(
+        self,
+        rows: Iterable[Row],
+        cwd: str,
+        *,
+        separate: bool = False,
+        wall_seconds: float | None = None,
+    ) -> Behavior:
+        """What rows do together; the newest typed one prints."""
+        rows = list(rows)
+        self.typed.append(rows)
+        self.timeouts.append(wall_seconds)
+        lines = ScriptedLines(self, cwd)
+        lines.timeouts = []
+        last = Behavior(0, b"")
+        for row in rows:
+            if row.how is RowKind.END:
+                lines.variables = {}
+                continue
+            if row.how in (RowKind.BESIDE, RowKind.BESIDE_AGAIN):
+                last = lines.beside(row.text)
+            elif not lines.ended:
+                last = lines.run(row.text)
+            if row.how in (RowKind.AGAIN, RowKind.BESIDE_AGAIN):
+                last = replace(last, output=b"")
+        return self.changed(cwd, {}, lines.files, last)
+
+    def since(
+        self, before: Behavior, whole: Behavior, cwd: str, *, of_moved: bool = False
+    ) -> Behavior:
+        """What the rows did that only the second behavior has."""
+        pristine = self.context(cwd).document
+        documents = [each.patch.apply(pristine) for each in (before, whole)]
+        digests = dict(whole.content_digests.items() - before.content_digests.items())
+        return replace(whole, patch=diff_documents(*documents), content_digests=digests)
+
+    def changed(
+        self, cwd: str, before: dict[str, str], after: dict[str, str], behavior: Behavior
+    ) -> Behavior:
+        """A behavior with the patch that leads from some files to others."""
+        documents = [scripted_context(cwd, files).document for files in (before, after)]
+        digests = {
+            name: hashlib.sha256(text.encode()).hexdigest()
+            for name, text in after.items()
+            if before.get(name) != text
+        }
+        return replace(behavior, patch=diff_documents(*documents), content_digests=digests)
+
+    def enter(self, text: str) -> Entered:
+        """Runs an input with the host's bash, with the descriptors that a sandbox gives it."""
+        Request(text).argument()  # as a sandbox takes it
+        talk, theirs = socket.socketpair()
+        output, to_output = os.pipe()
+        errors, to_errors = os.pipe()
+        words = ["/bin/bash", "--norc", "--noprofile", "-c", text]
+        self._programs.append(
+            subprocess.Popen(words, stdin=theirs.fileno(), stdout=to_output, stderr=to_errors)
+        )
+        theirs.close()
+        os.close(to_output)
+        os.close(to_errors)
+        return Entered(talk.detach(), output, errors)
+
+    def close(self) -> None:
+        """Counts the call, and waits for the programs that were entered."""
         self.closed += 1
+        for program in self._programs:
+            program.wait()

@@ -18,9 +18,9 @@ from shioenv_agents.tasks.certificate import JudgeCertificate
 from shioenv_agents.tasks.certify import judge_digests
 from shioenv_agents.tasks.make import made_of
 from shioenv_agents.tasks.task import Task
-from support.scripted_machine import HOME, SYSTEM, ScriptedMachine
+from support.task_machine import HOME, SYSTEM, TaskMachine
 
-MACHINE = ScriptedMachine()
+MACHINE = TaskMachine()
 JUDGE, CHANNEL = judge_digests()
 STOOD = JudgeCertificate(judge=JUDGE, channel=CHANNEL, attacks=len(ATTACKS), tasks=50)
 

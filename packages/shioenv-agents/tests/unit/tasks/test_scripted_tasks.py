@@ -37,7 +37,6 @@ from shioenv_agents.tasks.harbor.export import refusal
 from shioenv_agents.tasks.make import made_of, make_tasks, proved_with_part, unsuited
 from shioenv_agents.tasks.prompt import in_file
 from shioenv_agents.tasks.task import Goal, GoalKind, Task, read_tasks, write_tasks
-from support.scripted_machine import DIGEST, FILES, HOME, SYSTEM, ScriptedMachine
 from support.scripted_tasks import (
     MACHINE,
     STOOD,
@@ -47,6 +46,7 @@ from support.scripted_tasks import (
     typed,
     use_scripted_machines,
 )
+from support.task_machine import DIGEST, FILES, HOME, SYSTEM, TaskMachine
 
 MADE = {
     "rm b": ["`b` is gone"],
@@ -492,7 +492,7 @@ def test_agents_try_tasks(serial: None) -> None:
 
 
 def test_the_environment_plays_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    machine = ScriptedMachine()
+    machine = TaskMachine()
     monkeypatch.setattr(task_env, "open_sandbox", lambda system, limits: machine)
     env = task_env.TaskEnv([replace(task("rm b"), id="x")], max_turns=2, render_mode="ansi")
     with pytest.raises(EpisodeError):

@@ -1,20 +1,25 @@
-"""`shioenv dataset report`: a dataset as one HTML page."""
+"""`shioenv dataset report` and `shioenv grammar report`: what datasets hold, how grammars do."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from shioenv.cli import printing, shared
 from shioenv.cli.progress import counting
 
-app = typer.Typer()
+if TYPE_CHECKING:
+    from shioenv_eval.report.grammar_report import GrammarReport
+
+of_dataset, of_grammars = typer.Typer(), typer.Typer()
+"""The command of the group `dataset`, and the command of the group `grammar`."""
 
 
-@shared.command(app, "shioenv dataset report ./dataset --out report.html")
-def report(
+@shared.command(of_dataset, "shioenv dataset report ./dataset --out report.html", "report")
+def report_dataset(
     directory: shared.Directory,
     out: Annotated[
         Path | None,
@@ -30,7 +35,8 @@ def report(
     is written only where --out asks for it.
     """
     from shioenv.dataset.manifest import read_manifest
-    from shioenv_eval.report.page import FILE, collect, write_report
+    from shioenv_eval.report.page import collect, write_report
+    from shioenv_eval.report.template import FILE
 
     shared.note_unfinished(directory, read_manifest(directory))
     path = directory / FILE if out is None else out
@@ -42,3 +48,97 @@ def report(
     size = path.stat().st_size / 1e6
     line = f"{path}: {printing.counted(statistics.records, 'record')}, {size:.1f} MB"
     return shared.Printout(statistics.to_json(), [line], indent=2)
+
+
+@shared.command(
+    of_grammars,
+    "shioenv grammar report --count 1000 --ucs-count 500 --round-trip 5000",
+    "report",
+)
+def report_grammars(
+    count: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Inputs of gcs that are executed.")
+    ] = 20_000,
+    ucs_count: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Inputs of ucs that are executed.")
+    ] = 5_000,
+    round_trip: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Inputs of gcs that are parsed back.")
+    ] = 100_000,
+    seed: shared.Seed = 0,
+    workers: Annotated[int, typer.Option(min=1, metavar="W", help="Processes.")] = 2,
+    system: shared.SystemName = None,
+    against: Annotated[
+        Path | None,
+        typer.Option(
+            "--against",
+            metavar="INPUTS",
+            help="Instead, compare what each policy draws with the inputs in this file, one a "
+            "line (- is stdin).",
+        ),
+    ] = None,
+    draws: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Inputs drawn by each policy, for --against.")
+    ] = 5000,
+    markdown: Annotated[
+        bool,
+        typer.Option(
+            "--markdown", help="Print the page docs/grammars.md, or with --against its last part."
+        ),
+    ] = False,
+) -> shared.Printout:
+    """Measure the grammars on a system: size, options covered, misuse, exit codes, speed.
+
+    Single commands are sampled, and each is executed once, which takes a few minutes. Misuse is a
+    failure that the program blames on the command line as typed. The exit status is 1 where a
+    number is not what it must be.
+
+    With --against nothing is executed. The report then says which of people's inputs the grammars
+    derive on the system. It compares what the policies mixed, people and paper draw with those
+    inputs, and with a table of usage.
+    """
+    if against is not None:
+        return _against(against, draws, seed, system, markdown=markdown)
+    from shioenv.execution.local import LocalExecutor
+    from shioenv_eval.report.grammar_report import grammar_report, page
+
+    made = grammar_report(
+        inputs=count,
+        ucs_inputs=ucs_count,
+        round_trip=round_trip,
+        seed=seed,
+        system=system,
+        executor=LocalExecutor(workers),
+        tell=printing.note,
+    )
+    parts = [page(made).encode()] if markdown else _goals(made)
+    return shared.Printout(made.to_json(), parts, indent=2, status=0 if made.reached else 1)
+
+
+def _against(
+    file: Path, draws: int, seed: int, system: str | None, *, markdown: bool
+) -> shared.Printout:
+    from shioenv_eval.report.likeness import compare
+
+    texts = shared.given_lines(file)
+    made = compare(texts, draws=draws, seed=seed, system=system)
+    if markdown:
+        made_by = f"`shioenv grammar report --against INPUTS --draws {draws} --seed {seed}`"
+        source = f"Made by {made_by}, of {len(texts):,} inputs that people wrote."
+        return shared.Printout(made.to_json(), [made.markdown(source).encode()], indent=2)
+    table = printing.table(("", *made.policies))
+    for label, cells in made.rows():
+        table.add_row(label, *cells)
+    lines = [
+        f"{label:10} {share.part:6} of {share.whole:6} derived  {share.share:.1%}"
+        for label, share in made.shares()
+    ]
+    return shared.Printout(made.to_json(), [*lines, table], indent=2)
+
+
+def _goals(made: GrammarReport) -> Iterator[str]:
+    for what, must, measured, reached in made.goals():
+        yield f"{'  ' if reached else '! '}{what.replace('`', '')}: {measured} ({must})"
+    for name, outcome in (("gcs", made.gcs), ("ucs", made.ucs)):
+        worst = (f"{command} {of.misuse_share:.1%}" for command, of in outcome.worst())
+        yield f"most misuse, {name}: {', '.join(worst)}"
