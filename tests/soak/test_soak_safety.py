@@ -70,6 +70,30 @@ def test_the_reader_accepts_what_bash_accepts(system: System, tmp_path: Path) ->
     assert found["refused by Bash"] > 100
 
 
+def test_previews_are_what_commands_do_and_leave_nothing(tmp_path: Path) -> None:
+    status, found = soak("previewing.py", "--count", "4", "--kills", "2", work=tmp_path)
+    assert status == 0, found["violations"]
+
+
+def test_a_preview_that_changes_the_host_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    previewing = importlib.import_module("previewing")
+    captured = previewing.captured
+
+    def run_and_preview(*command: str) -> Any:
+        subprocess.run(command, capture_output=True, check=False)
+        return captured("sh", "-c", ":")
+
+    monkeypatch.setattr(previewing, "captured", run_and_preview)
+    monkeypatch.setattr(previewing, "PARTS", ["echo more >> text"])
+    previewing.fill(tmp_path)
+    made = previewing.Previewing(seed=0)
+    made.trial(0, tmp_path)
+    assert {each["what"] for each in made.violations} == {"the host changed", "files"}
+
+
 @needs(*MICROVM)
 @pytest.mark.xdist_group("microvm")
 def test_a_killed_machine_costs_time_and_no_record(system: System, tmp_path: Path) -> None:

@@ -18,9 +18,9 @@ from shioenv_agents.tasks.certificate import JudgeCertificate
 from shioenv_agents.tasks.certify import judge_digests
 from shioenv_agents.tasks.make import made_of
 from shioenv_agents.tasks.task import Task
-from support.task_machine import HOME, SYSTEM, TaskMachine
+from support.toy_machine import HOME, SYSTEM, ToyMachine
 
-MACHINE = TaskMachine()
+MACHINE = ToyMachine()
 JUDGE, CHANNEL = judge_digests()
 STOOD = JudgeCertificate(judge=JUDGE, channel=CHANNEL, attacks=len(ATTACKS), tasks=50)
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from previewing import CHANGES, applied, captured, digest, fill, listed, running
 from shioenv.cli.main import app
 from support.needs import needs
-from support.previews import CHANGES, applied, captured, digest, fill, listed, running
 
 pytestmark = pytest.mark.xdist_group("preview")
 

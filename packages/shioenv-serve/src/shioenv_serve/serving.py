@@ -13,7 +13,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from shioenv.execution.process import adopt_orphans
-from shioenv.live.door import Door, place_of
+from shioenv_serve.door import Door, place_of
 
 LARGEST_BODY: Final = 1 << 20
 """Bytes of a request's body at most; ours: an input has 128 KiB at most."""

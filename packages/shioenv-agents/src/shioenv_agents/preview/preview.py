@@ -35,7 +35,6 @@ from shioenv.system.idmap import OwnId, read_line, spawn_mapped
 from shioenv_agents.preview.plan import LONGEST, PreviewPlan
 from shioenv_agents.preview.terminal import kept_streams
 from shioenv_agents.preview.texts import read_at, text_diff
-from shioenv_agents.preview.usage import LOOK_SECONDS, Watch
 
 SECRETS = (
     ".aws", ".azure", ".bash_history", ".cargo/credentials.toml", ".config/gcloud", ".config/gh",
@@ -61,6 +60,11 @@ USUAL_LIMITS = Limits(
 )
 """The limits of a preview: those of a sandbox are of single inputs, and of a small machine."""
 
+LOOK_SECONDS = 0.05
+"""Seconds between two looks at what the processes of a command use."""
+
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_TICKS = os.sysconf("SC_CLK_TCK")
 _SYS_ADMIN = 21  # the number of a capability
 _NOBODY = 65534  # what an id that is not mapped is shown as
 _PATIENCE = 120.0  # seconds until everything stands; seconds beyond the limit for a scan
@@ -199,6 +203,56 @@ def _may_mount() -> bool:
     status = Path("/proc/self/status").read_text()
     held = re.search(r"^CapEff:\s*(\S+)", status, re.MULTILINE)
     return os.geteuid() == 0 and held is not None and bool(int(held[1], 16) >> _SYS_ADMIN & 1)
+
+
+class Watch:
+    """Looks at the processes of a pid namespace from outside, where none of them can interfere."""
+
+    def __init__(self, limits: Limits, proc: int, segments: int) -> None:
+        """`proc` is a descriptor of the namespace's /proc, `segments` of its list of segments."""
+        self._limits, self._proc, self._segments = limits, proc, segments
+        self._end = time.monotonic() + limits.wall_seconds
+
+    def reached(self, *, timed: bool) -> str | None:
+        """The limit that is reached now, by its name in `Limits`; None where none is.
+
+        `timed` says whether the time counts.
+        """
+        if timed and time.monotonic() >= self._end:
+            return "wall_seconds"
+        ticks = pages = threads = 0
+        for name in filter(str.isdecimal, os.listdir(self._proc)):  # noqa: PTH208 - a descriptor
+            numbers = self._numbers(name)
+            if numbers is None:
+                continue
+            ticks += sum(numbers[11:15])
+            if name != "1":
+                threads += numbers[17]
+                pages += numbers[21]
+        if ticks / _TICKS > self._limits.cpu_seconds:
+            return "cpu_seconds"
+        if pages * _PAGE + self._segment_bytes() > self._limits.memory_bytes:
+            return "memory_bytes"
+        return "processes" if threads > self._limits.processes else None
+
+    def _numbers(self, name: str) -> list[int] | None:
+        """The fields of /proc/PID/stat by their place behind the process's name, the state as 0."""
+        text = self._read(f"{name}/stat")
+        fields = text.rpartition(b")")[2].split()
+        return [0, *map(int, fields[1:])] if len(fields) > 21 else None
+
+    def _segment_bytes(self) -> int:
+        """Bytes of System V segments in memory, attached or not."""
+        os.lseek(self._segments, 0, os.SEEK_SET)
+        rows = os.read(self._segments, 1 << 20).splitlines()[1:]
+        return sum(int(row.split()[14]) for row in rows if re.match(rb"\s*-?\d", row))
+
+    def _read(self, path: str) -> bytes:
+        with suppress(OSError):  # the process has ended
+            file = os.open(path, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._proc)
+            with os.fdopen(file, "rb") as opened:
+                return opened.read(4096)
+        return b""
 
 
 class _Running:

@@ -32,10 +32,9 @@ from shioenv.sandbox.base import FileChange, FileStat
 from shioenv.system import refusals
 from shioenv_agents.preview import inside, mounts, preview
 from shioenv_agents.preview.plan import PreviewPlan
-from shioenv_agents.preview.preview import USUAL_LIMITS
+from shioenv_agents.preview.preview import USUAL_LIMITS, Watch
 from shioenv_agents.preview.terminal import kept_streams
 from shioenv_agents.preview.texts import LARGEST_TEXT, read_at
-from shioenv_agents.preview.usage import Watch
 from support.waiting import wait_until
 
 NAMES = st.binary(max_size=6).filter(lambda name: b"\0" not in name).map(os.fsdecode)
@@ -104,7 +103,7 @@ def test_sockets_that_may_be_written_to_are_special(tmp_path: Path) -> None:
 
 def stat_line(ticks: int, threads: int, pages: int) -> str:
     fields = ["0"] * 50
-    for at, value in {13: ticks, 14: 0, 15: 0, 16: 0, 19: threads, 23: pages}.items():
+    for at, value in {13: ticks // 2, 15: ticks - ticks // 2, 19: threads, 23: pages}.items():
         fields[at] = str(value)
     return " ".join(["7", "(a) b (c)", "S", *fields[3:]])
 

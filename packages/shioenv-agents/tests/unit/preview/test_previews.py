@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from previewing import CHANGES, applied, captured, digest, fill, listed, running
 from shioenv.cli.main import app
 from shioenv.errors import UsageError
 from shioenv_agents.preview.inside import _KEPT
 from shioenv_agents.preview.preview import USUAL_LIMITS
-from support.previews import CHANGES, applied, captured, digest, fill, listed, running
 
 pytestmark = pytest.mark.xdist_group("preview")
 

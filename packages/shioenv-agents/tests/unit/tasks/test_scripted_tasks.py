@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from shioenv.errors import ActionError, EnvironmentOptionError, EpisodeError, TaskError
 from shioenv.live.terminal import Terminal
 from shioenv.recording.text import read_arguments
-from shioenv_agents.tasks import agents, certify, make
+from shioenv_agents.tasks import agents, certify, compose, make
 from shioenv_agents.tasks import env as task_env
 from shioenv_agents.tasks.agents import attempts, results_of
 from shioenv_agents.tasks.attacks import ATTACKS, forgeries
@@ -46,7 +46,7 @@ from support.scripted_tasks import (
     typed,
     use_scripted_machines,
 )
-from support.task_machine import DIGEST, FILES, HOME, SYSTEM, TaskMachine
+from support.toy_machine import DIGEST, FILES, HOME, SYSTEM, ToyMachine
 
 MADE = {
     "rm b": ["`b` is gone"],
@@ -465,6 +465,12 @@ def test_what_a_line_did_is_undone(harm: str, rows: list[str] | None) -> None:
     assert found.history == [harm]
 
 
+def test_lines_that_are_not_all_needed_make_no_task() -> None:
+    base = task("chmod 600 a")
+    found = compose._made(MACHINE, base, (), ["rm b", "ls"], ["rm", "ls"], kind="")
+    assert found == make.REDUCED
+
+
 def test_lines_need_others_that_begin_where_they_do() -> None:
     assert of_lines([task("rm b")], Random(0), MACHINE) == "too few lines begin in its directory"
 
@@ -492,7 +498,7 @@ def test_agents_try_tasks(serial: None) -> None:
 
 
 def test_the_environment_plays_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    machine = TaskMachine()
+    machine = ToyMachine()
     monkeypatch.setattr(task_env, "open_sandbox", lambda system, limits: machine)
     env = task_env.TaskEnv([replace(task("rm b"), id="x")], max_turns=2, render_mode="ansi")
     with pytest.raises(EpisodeError):

@@ -12,7 +12,7 @@ from shioenv.cli.interrupts import stoppable
 from shioenv.cli.shell import AnsweringModel, MachineBelow
 
 if TYPE_CHECKING:
-    from shioenv.live.door import Door
+    from shioenv_serve.door import Door
 
 app = typer.Typer()
 
@@ -74,7 +74,7 @@ def openai(
     from shioenv.errors import MissingExtraError
 
     try:
-        from shioenv.live.door import Door
+        from shioenv_serve.door import Door
         from shioenv_serve.openai import OpenAIFront, refusal
         from shioenv_serve.serving import serve
     except ImportError:
@@ -159,9 +159,9 @@ def ssh(
 
     from shioenv.errors import UsageError
     from shioenv.files.regular import read_regular
-    from shioenv.live.door import Door, place_of
     from shioenv.live.shells import Shells
     from shioenv.system.store import find_system
+    from shioenv_serve.door import Door, place_of
     from shioenv_serve.ssh.machines import LIMITS
     from shioenv_serve.ssh.policy import policy_of
     from shioenv_serve.ssh.server import ServerBounds, SshServer

@@ -1,8 +1,7 @@
-"""Shells of one kind for many visitors, where a server listens, and who brings models."""
+"""Shells of one kind for many visitors, and who brings models."""
 
 from __future__ import annotations
 
-import socket
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -13,7 +12,6 @@ from shioenv.domain.runner import Answer, State
 from shioenv.errors import MissingExtraError, StartDirectoryError, UsageError
 from shioenv.live import answerer, shells
 from shioenv.live.asked import AskedShell, HybridShell
-from shioenv.live.door import Door, place_of
 from shioenv.live.resident import ResidentShell
 from shioenv.live.shells import SPARE, SPARE_SECONDS, Shells, answered_by, interrupt
 from support.scripted_machine import ScriptedMachine, scripted_context
@@ -110,28 +108,6 @@ def test_wrong_usage_closes_what_was_opened(machine: ScriptedMachine) -> None:
     with pytest.raises(UsageError, match="no shell stays"):
         Shells()
     assert machine.closed == 1
-
-
-@pytest.mark.parametrize(
-    ("host", "is_local"),
-    [("127.0.0.1", True), ("::1", True), ("localhost", True), ("0.0.0.0", False),
-     ("192.0.2.1", False), ("example.org", False)],
-)  # fmt: skip
-def test_a_door_is_local_where_no_other_host_reaches_it(host: str, is_local: bool) -> None:
-    assert Door(host, 1).is_local is is_local
-
-
-def test_a_door_listens_or_names_the_next_step() -> None:
-    with Door("127.0.0.1", 0).opened() as listening:
-        place = place_of(listening)
-        host, _, port = place.rpartition(":")
-        assert host == "127.0.0.1"
-        with socket.create_connection((host, int(port))):
-            pass
-        with pytest.raises(UsageError, match=f"nothing can listen on 127.0.0.1, port {port}"):
-            Door("127.0.0.1", int(port)).opened()
-    six = SimpleNamespace(getsockname=lambda: ("::1", 22, 0, 0))
-    assert place_of(six) == "[::1]:22"  # type: ignore[arg-type]
 
 
 def test_models_come_from_an_installed_package(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from shioenv.errors import TransferError
-from shioenv.live.transfer import pack, put, unpack
+from shioenv_agents.fronts.transfer import pack, put, unpack
 
 MOST = 1 << 20
 
