@@ -13,12 +13,11 @@ from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
-from shioenv.behavior.diff import diff_documents
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.behavior.rows import Row, RowKind
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import FIELDS, Context
-from shioenv.domain.patch import ContextPatch, with_contents
+from shioenv.domain.patch import ContextPatch, diff_documents, with_contents
 from shioenv.domain.pointer import pointer
 from shioenv.sandbox.base import Limits
 

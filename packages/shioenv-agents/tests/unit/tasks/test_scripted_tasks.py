@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from shioenv.errors import ActionError, EnvironmentOptionError, EpisodeError, TaskError
 from shioenv.live.terminal import Terminal
 from shioenv.recording.text import read_arguments
-from shioenv_agents.tasks import agents, certify, make
+from shioenv_agents.tasks import agents, certify, compose, make
 from shioenv_agents.tasks import env as task_env
 from shioenv_agents.tasks.agents import attempts, results_of
 from shioenv_agents.tasks.attacks import ATTACKS, forgeries
@@ -463,6 +463,12 @@ def test_what_a_line_did_is_undone(harm: str, rows: list[str] | None) -> None:
     assert isinstance(found, Task), found
     assert sorted(found.solution.split("\n")) == rows
     assert found.history == [harm]
+
+
+def test_lines_that_are_not_all_needed_make_no_task() -> None:
+    base = task("chmod 600 a")
+    found = compose._made(MACHINE, base, (), ["rm b", "ls"], ["rm", "ls"], kind="")
+    assert found == make.REDUCED
 
 
 def test_lines_need_others_that_begin_where_they_do() -> None:
