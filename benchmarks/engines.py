@@ -17,14 +17,13 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import TypeAlias
 
-from shioenv.dataset.generate import plan_of
-from shioenv.dataset.job import Wanted, recording
+from shioenv.dataset.generate import Wanted, plan_of, recording
 from shioenv.domain.context import Context
 from shioenv.execution.job import Executor, NumberedJob
 from shioenv.execution.local import LocalExecutor
 from shioenv.grammar.library import PAPER, load_grammars
 from shioenv.irreducibility.scoring import Scoring
-from shioenv.recording.line import Line
+from shioenv.recording.effort import Line
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.sample import sample
 from shioenv.system.store import find_system

@@ -20,7 +20,7 @@ import sys
 
 from shioenv.behavior.observe import open_sandbox
 from shioenv.irreducibility.estimators import ESTIMATORS
-from shioenv.recording.bounds import LIMITS
+from shioenv.sandbox.base import LIMITS
 from shioenv_paper.exact import KnownInput, executed, stream
 from shioenv_paper.replay import InputReplay
 

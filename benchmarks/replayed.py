@@ -22,8 +22,7 @@ import torch
 from shioenv_model.files import opened
 from shioenv_model.training import sequence
 from shioenv_model.training.examples import Examples
-from shioenv_model.training.fused import fused
-from shioenv_model.training.replay import ReplayedPasses
+from shioenv_model.training.passes import ReplayedPasses, fused
 
 SHAPES, TIMED, REPEATS = 10, 5, 5
 WAYS: dict[str, tuple[bool, Callable[[Any], Any]]] = {

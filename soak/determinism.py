@@ -41,7 +41,7 @@ from common import Drawn, Progress, drawn, parser, report
 from shioenv.behavior.observe import open_sandbox
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Session
-from shioenv.recording.bounds import LIMITS
+from shioenv.sandbox.base import LIMITS
 from shioenv.system.store import find_system
 from shioenv_paper.repeats import (
     cause_of,

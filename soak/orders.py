@@ -20,9 +20,9 @@ from shioenv.behavior.observe import open_sandbox
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import State
 from shioenv.errors import SandboxError
-from shioenv.recording.bounds import LIMITS
 from shioenv.recording.session import ORDERS
 from shioenv.recording.volatility import disagree, races, unsettled
+from shioenv.sandbox.base import LIMITS
 from shioenv.system.store import find_system
 
 RUNS = ("two pipes", "eager", "lazy", "as it comes")

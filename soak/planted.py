@@ -26,7 +26,7 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch, Operation
 from shioenv.domain.predictor import PatchLevel
 from shioenv.domain.runner import State
-from shioenv.recording.bounds import LIMITS
+from shioenv.sandbox.base import LIMITS
 from shioenv_eval.conform.comparison import compared
 from shioenv_eval.conform.truth import Choice
 

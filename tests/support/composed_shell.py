@@ -32,12 +32,12 @@ from shioenv.errors import Abstained
 from shioenv.system.world import World
 from shioenv_model.bash.expand import Expander
 from shioenv_model.composition.call import Call
+from shioenv_model.composition.directories import changed_directory, printed_directory
 from shioenv_model.composition.opening import given, opening, umask_of
 from shioenv_model.composition.reading import read_program, refusal
 from shioenv_model.composition.ruled import ruled
 from shioenv_model.composition.shell import Walk
 from shioenv_model.composition.variables import Variables
-from shioenv_model.composition.working_directory import changed_directory, printed_directory
 
 FILES: Mapping[str, bytes] = {
     "a.txt": b"one\ntwo\nthree\n",

@@ -15,11 +15,11 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
-from shioenv.behavior.diff import diff_documents
 from shioenv.behavior.rows import Row, RowKind
 from shioenv.behavior.unrecorded import PROBE
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import Context
+from shioenv.domain.patch import diff_documents
 from shioenv.domain.runner import State
 from shioenv.domain.scripted import ScriptedRunner
 from shioenv.errors import SandboxError, ShellEndedError

@@ -14,8 +14,7 @@ from shioenv.cli.main import app
 from shioenv.cli.reference import commands
 from shioenv.cli.shared import SLOWER, UNTRIED, limits_of, record_limits
 from shioenv.errors import LimitsError, UsageError
-from shioenv.recording.bounds import LIMITS
-from shioenv.sandbox.base import SANDBOXES, Limits, limits_from
+from shioenv.sandbox.base import LIMITS, SANDBOXES, Limits, limits_from
 
 
 def test_an_unknown_sandbox_is_refused_with_the_nearest() -> None:

@@ -20,7 +20,7 @@ from difflib import SequenceMatcher
 from functools import cached_property
 from typing import Any
 
-from shioenv.behavior.noise import NoisyNames
+from shioenv.behavior.compare import NoisyNames
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.pointer import escape
 from shioenv_eval.patches import Operations, changed_files, operations

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from shioenv.behavior.similarity import similarity
+from shioenv.behavior.compare import similarity
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.predictor import PatchLevel
 from shioenv_eval.mask import text_of

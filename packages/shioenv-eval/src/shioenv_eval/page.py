@@ -11,7 +11,7 @@ from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
 
-from shioenv.behavior.similarity import similarity
+from shioenv.behavior.compare import similarity
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.predictor import PatchLevel
 from shioenv.files.durable import atomic_write, storage_errors

@@ -23,15 +23,14 @@ from shioenv.system.world import World
 from shioenv_model.bash.expand import Expander
 from shioenv_model.composition.call import Call
 from shioenv_model.composition.changes import attributes
+from shioenv_model.composition.directories import changed_directory, printed_directory
 from shioenv_model.composition.opening import given, opening
 from shioenv_model.composition.ruled import ruled
 from shioenv_model.composition.variables import Variables
-from shioenv_model.composition.working_directory import changed_directory, printed_directory
 from shioenv_model.memory.memory import Memory
 from shioenv_model.memory.rewrite import Taken
 from shioenv_model.memory.sources import ALL, Sources
-from shioenv_model.rules.registry import AFTER_RECORDS, BEFORE_RECORDS, EFFECT
-from shioenv_model.rules.rule import Rule, Step
+from shioenv_model.rules.registry import AFTER_RECORDS, BEFORE_RECORDS, EFFECT, Rule, Step
 
 GUESSED = "guessed"
 """How the source of an answer begins that nothing speaks for. Its confidence is 0."""

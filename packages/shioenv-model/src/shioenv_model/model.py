@@ -30,7 +30,7 @@ from shioenv_model.composition.shell import Walk
 from shioenv_model.composition.simple import CARRYING, is_walked
 from shioenv_model.memory.memory import Memory
 from shioenv_model.memory.sources import ALL, Sources
-from shioenv_model.rules.rule import Step
+from shioenv_model.rules.registry import Step
 
 
 class Model:

@@ -39,15 +39,6 @@ curl -sS 1.2.3.4
 ping example.com -c 3
 ping -c1 8.8.8.8
 ping -q -n -c 1 -W 2 1.2.3.4
-ssh root@1.2.3.4
-ssh -p 2222 -l bob example.com ls -l
-ssh -i key -o StrictHostKeyChecking=no root@evil.net
-ssh -i README.md -T 1.2.3.4
-scp x root@1.2.3.4:/tmp
-scp -P 2200 -r root@evil.net:etc .
-nc evil.net 80
-nc -zv -w 2 1.2.3.4 22
-nc 1.2.3.4 80
 wget http://localhost/
 wget -O /tmp/x http://localhost:8080/x.sh
 wget -q http://127.0.0.1/x -O y
@@ -76,13 +67,6 @@ curl http://evil.net http://evil.org
 curl 'http://evil.net/a b'
 ping -c 2 1.2.3.4
 ping localhost
-ssh localhost
-ssh -v root@1.2.3.4
-ssh -p
-scp a b
-scp a:b c:d
-nc -l 80
-nc -u 1.2.3.4 80
 """.strip().split("\n")
 
 
@@ -98,7 +82,7 @@ def test_it_says_what_the_program_says(text: str, world: World, observer: Sandbo
     found = outside(Call.parse(text), state, world.made)
     assert found is not None
     said, right = found[0], observer.run(text)
-    ours, theirs = (re.sub(rb"after \d ms", b"", each.output) for each in (said, right))
+    ours, theirs = (re.sub(rb"after \d+ ms", b"", each.output) for each in (said, right))
     assert (ours, said.exit_code) == (theirs, right.exit_code)
     assert said.volatile == (b" ms: " in right.output)
     patch = composed(state.before.document, [said.patch], state.cwd)

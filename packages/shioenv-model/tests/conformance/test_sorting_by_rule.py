@@ -19,23 +19,21 @@ FILES = (
     "data/ids.txt", "documents/poem.txt", "data/no_newline.txt", "logs/app.log",
 )  # fmt: skip
 OPTIONS = (
-    "-n", "-r", "-rn", "-u", "-f", "-b", "-d", "-i", "-h", "-M", "-g", "-s", "-nu", "-c", "-C",
-    "-m", "--reverse", "--key=2", "-k2", "-k2,2", "-k1.2,1.4", "-k 3n", "-k2,2nr", "-k 1.3b,2.2br",
+    "-n", "-r", "-rn", "-u", "-f", "-b", "-d", "-h", "-M", "-g", "-s", "-nu", "-ru",
+    "--reverse", "--key=2", "-k2", "-k2,2", "-k1.2,1", "-k 3n", "-k2,2nr", "-k 2b,2br",
     "-t,", "-t :", "-t' '", "-k4,4 -k2r", "-k5n -t,", "+1", "+2n", "-k1,1 -u", "-k2b,3", "-k3.2",
 )  # fmt: skip
 ORDERED = r"""
-sort -V data/ids.txt
 sort -t. -k1,1n -k2,2n data/paths.txt
 sort -t, -k4,4 -k5,5nr data/data.csv
-sort -z data/ids.txt
 sort documents/notes.txt documents/poem.txt
-sort -m documents/words_sorted.txt documents/names.txt
-sort -c documents/words_sorted.txt
-sort -uc data/duplicates.txt
 sort -- data/ids.txt
 sort --field-separator=, --key 3 -r data/data.csv
 """.strip().split("\n")
 BEYOND = r"""
+sort -V data/ids.txt
+sort -c documents/words_sorted.txt
+sort -k1.2,1.4 data/ids.txt
 sort -R data/ids.txt
 sort -o out data/ids.txt
 sort -k 0 data/ids.txt

@@ -21,10 +21,10 @@ from shioenv.domain.runner import State
 from shioenv.domain.work import answering
 from shioenv.errors import Abstained
 from shioenv_model.composition.call import Call
+from shioenv_model.composition.directories import changed_directory
 from shioenv_model.composition.reading import read_program
 from shioenv_model.composition.ruled import RULES, ruled
 from shioenv_model.composition.shell import Walk
-from shioenv_model.composition.working_directory import changed_directory
 from support.nightly import LARGER, scaled
 
 MARK = "\x1e"

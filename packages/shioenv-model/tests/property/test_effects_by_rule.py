@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -156,51 +155,3 @@ def test_a_umask_counts(observer: SandboxRunner, fresh: Mapping[str, Any], mask:
         if said is not None:
             right = observer.run(text, masked).patch.operations
             assert said == {each[1]: each for each in right}, text
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "useradd new", "useradd -m new", "useradd -m -s /bin/bash -c 'A B' new", "useradd root",
-        "useradd -G sudo,adm new", "useradd -o -u 0 -g 0 new", "useradd -g users -M new",
-        "useradd -mu 2000 new", "useradd -md /srv/new new", "useradd -p secret new",
-        "useradd -s /bin/nosuch new", "useradd -u 1001 new", "useradd -G nosuch new",
-        "useradd -r new",
-        "useradd -m -d /no/where/new new", "useradd -g 4242 new", "useradd Not:good",
-        "userdel bob", "userdel -r alice", "userdel ghost", "usermod -aG sudo,adm alice",
-        "usermod -aG developers alice", "usermod -s /bin/sh alice", "usermod -aG ghost bob",
-        "groupadd ops", "groupadd sudo",
-    ],
-)  # fmt: skip
-def test_a_user_is_added_as_on_the_machine(
-    text: str, observer: SandboxRunner, fresh: Mapping[str, Any]
-) -> None:
-    state = observer.state()
-    found, right = effect(Call.parse(text), state, fresh), observer.run(text)
-    if found is None:
-        beyond = any(each in text for each in (" -r ", "/no/where", "/bin/nosuch"))
-        assert right.exit_code != 0 or beyond, right.output
-        return
-    assert (found[0].output, found[0].exit_code) == (right.output, right.exit_code)
-    assert told(text, state, fresh) == {each[1]: each for each in right.patch.operations}
-    assert found[0].content_digests == right.content_digests
-
-
-@pytest.mark.parametrize(
-    ("given", "text"),
-    [
-        ("root:x", "chpasswd"), ("alice:x\nbob:y", "chpasswd"), ("a\na", "passwd"),
-        ("a\na", "passwd alice"), ("a\nb", "passwd alice"),
-    ],
-)  # fmt: skip
-def test_passwords_are_set_as_on_the_machine(
-    given: str, text: str, observer: SandboxRunner, fresh: Mapping[str, Any]
-) -> None:
-    """A salt is random, so the digest of the file is no other run's either."""
-    state = replace(observer.state(), stdin=f"{given}\n".encode())
-    found = effect(Call.parse(text), state, fresh)
-    right = observer.run(f"printf '{given}\n' | {text}")
-    assert found is not None
-    assert (found[0].output, found[0].exit_code) == (right.output, right.exit_code)
-    assert told(text, state, fresh) == {each[1]: each for each in right.patch.operations}
-    assert found[0].content_digests.keys() == right.content_digests.keys()

@@ -18,7 +18,7 @@ from shioenv_model.memory.facts import Tree
 from shioenv_model.memory.forms import Forms
 from shioenv_model.memory.functions.match import matching_lines
 from shioenv_model.memory.functions.space import Given
-from shioenv_model.rules.searches import searched
+from shioenv_model.rules.file_by_file import searched
 
 FORMS = Forms()
 

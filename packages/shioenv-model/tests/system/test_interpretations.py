@@ -12,9 +12,10 @@ from shioenv.domain.runner import State
 from shioenv.system.store import System
 from shioenv_model.composition.call import Call
 from shioenv_model.memory.forms import Forms
-from shioenv_model.memory.interpret import Interpreted, Interpreter
+from shioenv_model.memory.interpret import Interpreter
 from shioenv_model.memory.memory import kept_of, taken
 from shioenv_model.memory.rewrite import Kept, Taken
+from shioenv_model.memory.samples import Induced
 from shioenv_model.worlds import world_called
 from support.seen import Seen
 
@@ -113,7 +114,7 @@ class Machine:
         assert made is not None
         return made
 
-    def interpret(self, text: str, without: int = -1) -> Interpreted | None:
+    def interpret(self, text: str, without: int = -1) -> Induced | None:
         return self.interpreter.interpret(self.take(text), without)
 
 

@@ -22,10 +22,10 @@ from msgspec.json import Decoder
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Input
 from shioenv.domain.runner import Runner, State
+from shioenv.irreducibility.estimators import Kept, kept_of, total_weight
 from shioenv.irreducibility.score import Behave, estimate_irreducibility
 from shioenv.irreducibility.score import Score as InputScore
 from shioenv.irreducibility.scoring import Scoring
-from shioenv.irreducibility.subsets import Kept, kept_of, total_weight
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.traces import Sample
 from shioenv.system.store import System

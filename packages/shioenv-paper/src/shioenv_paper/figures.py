@@ -20,8 +20,7 @@ from random import Random
 from typing import Final
 
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
-from shioenv.domain.argument import Argument
-from shioenv.domain.inputs import Input
+from shioenv.domain.inputs import Argument, Input
 from shioenv.domain.patch import Operation
 from shioenv.domain.runner import State
 from shioenv.errors import SamplesExhaustedError
@@ -32,8 +31,7 @@ from shioenv.irreducibility.score import Score
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.recording.text import score
 from shioenv.seeding import generator
-from shioenv.synthesis.option import Options, OptionStep
-from shioenv.synthesis.partial_input import PartialInput
+from shioenv.synthesis.partial_input import Options, OptionStep, PartialInput
 from shioenv.synthesis.policy import WeightedPolicy
 from shioenv.synthesis.samplers import gcs
 from shioenv.system.catalogue import catalogue

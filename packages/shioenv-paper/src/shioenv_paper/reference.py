@@ -22,8 +22,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from msgspec.json import Decoder
 
-from shioenv.behavior.compare import Channel
-from shioenv.behavior.similarity import compared, similarity
+from shioenv.behavior.compare import Channel, compared, similarity
 from shioenv.dataset.manifest import read_manifest
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Role

@@ -11,9 +11,8 @@ from itertools import product
 from typing import TypeAlias
 
 from shioenv.execution.job import NumberedJob
-from shioenv.irreducibility.estimators import ESTIMATORS, estimator_named
+from shioenv.irreducibility.estimators import ESTIMATORS, Kept, estimator_named
 from shioenv.irreducibility.spread import together
-from shioenv.irreducibility.subsets import Kept
 from shioenv.seeding import generator
 from shioenv_eval.report.means import Mean, bootstrapped
 from shioenv_eval.report.tables import grouped

@@ -11,8 +11,7 @@ from shioenv.dataset.generate import plan_of
 from shioenv.execution.job import Executor, NumberedJob
 from shioenv.execution.local import LocalExecutor
 from shioenv.grammar.library import chosen_grammars, load_grammars
-from shioenv.recording.bounds import LIMITS
-from shioenv.sandbox.base import Limits
+from shioenv.sandbox.base import LIMITS, Limits
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.sample import sample
 from shioenv.synthesis.traces import Sample

@@ -14,9 +14,8 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Input, Session
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.live.resident import ResidentShell
-from shioenv.recording.bounds import LIMITS
 from shioenv.recording.session import SessionRecorder
-from shioenv.sandbox.base import GIBIBYTE, Execution, Limits, Request
+from shioenv.sandbox.base import GIBIBYTE, LIMITS, Execution, Limits, Request
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
 from shioenv.system.store import System
 

@@ -16,8 +16,7 @@ from typing import Any
 import jsonpatch
 import pytest
 
-from shioenv.behavior.capture import CLOCK_SLACK, Recorder
-from shioenv.behavior.network import network_fields
+from shioenv.behavior.capture import CLOCK_SLACK, Recorder, network_fields
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.behavior.shell_state import Malformed, merged, section_state, sections
 from shioenv.domain.behavior import Behavior

@@ -12,9 +12,8 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Input, Session
 from shioenv.domain.runner import Order
 from shioenv.irreducibility.scoring import UNSCORED
-from shioenv.recording.bounds import LIMITS
 from shioenv.recording.session import SessionRecorder
-from shioenv.sandbox.base import Limits
+from shioenv.sandbox.base import LIMITS, Limits
 from shioenv.system.store import System
 
 TIMES = 3

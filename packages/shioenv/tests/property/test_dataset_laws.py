@@ -20,7 +20,7 @@ from shioenv.dataset.verify import verify
 from shioenv.domain.record import Effect, Record, ScoredSegment, encode
 from shioenv.domain.scripted import ScriptedRunner
 from shioenv.irreducibility.scoring import Scoring
-from shioenv.recording.line import Line
+from shioenv.recording.effort import Line
 from shioenv.sandbox.base import Limits
 from shioenv.synthesis.drawing import Drawing
 

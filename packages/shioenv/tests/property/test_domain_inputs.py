@@ -1,8 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shioenv.domain.argument import Argument
-from shioenv.domain.inputs import Input, Role
+from shioenv.domain.inputs import Argument, Input, Role
 
 ARGUMENTS = st.builds(
     Argument,

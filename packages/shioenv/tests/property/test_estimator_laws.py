@@ -9,14 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shioenv.domain.argument import Argument
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.inputs import Input
-from shioenv.irreducibility.estimators import ESTIMATORS, SamplePart
+from shioenv.domain.inputs import Argument, Input
+from shioenv.irreducibility.estimators import (
+    ESTIMATORS,
+    Kept,
+    SamplePart,
+    proper_subsets,
+    total_weight,
+)
 from shioenv.irreducibility.score import Behave, Score, estimate_irreducibility
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.irreducibility.spread import pooled
-from shioenv.irreducibility.subsets import Kept, proper_subsets, total_weight
 from support.nightly import scaled
 
 UNBIASED = [name for name in ESTIMATORS if name != "paper"]

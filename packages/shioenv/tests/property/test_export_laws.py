@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shioenv.behavior.compare import Channel
-from shioenv.behavior.noise import CAP
+from shioenv.behavior.compare import CAP, Channel
 from shioenv.dataset.export import export
 from shioenv.dataset.manifest import Plan
 from shioenv.dataset.read import read_records

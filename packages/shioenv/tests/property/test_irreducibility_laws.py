@@ -5,13 +5,10 @@ from itertools import product
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shioenv.domain.argument import Argument
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.inputs import Input
-from shioenv.irreducibility.estimators import LEFT_FOR_BALANCE
-from shioenv.irreducibility.score import Behave, estimate_irreducibility
-from shioenv.irreducibility.scoring import Scoring
-from shioenv.irreducibility.subsets import (
+from shioenv.domain.inputs import Argument, Input
+from shioenv.irreducibility.estimators import (
+    LEFT_FOR_BALANCE,
     Kept,
     leave_out,
     paper,
@@ -19,6 +16,8 @@ from shioenv.irreducibility.subsets import (
     total_weight,
     water_fill,
 )
+from shioenv.irreducibility.score import Behave, estimate_irreducibility
+from shioenv.irreducibility.scoring import Scoring
 
 
 def line(n: int) -> Input:

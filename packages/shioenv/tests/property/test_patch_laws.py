@@ -5,9 +5,8 @@ import jsonpatch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shioenv.behavior.diff import diff, diff_documents
 from shioenv.domain.context import FIELDS, Context
-from shioenv.domain.patch import ContextPatch
+from shioenv.domain.patch import ContextPatch, diff, diff_documents
 
 KEYS = st.text(max_size=4) | st.sampled_from(["a", "a/b", "a~b", "~1", "/", "", "a-"])
 LEAVES = st.none() | st.booleans() | st.integers(0, 3) | st.sampled_from(["", "x"]) | st.just(1.0)

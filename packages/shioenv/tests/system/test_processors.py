@@ -14,8 +14,7 @@ from shioenv.execution import job as jobs
 from shioenv.execution.job import NumberedJob, processors_of_their_own
 from shioenv.execution.lanes import Lane
 from shioenv.execution.local import LocalExecutor
-from shioenv.recording.bounds import LIMITS
-from shioenv.sandbox.base import Limits, Request
+from shioenv.sandbox.base import LIMITS, Limits, Request
 from shioenv.sandbox.namespaces.backend import NamespaceSandbox
 from shioenv.system.store import System
 

@@ -16,10 +16,9 @@ from typing import Final, TypeAlias
 from shioenv.bash.read import read
 from shioenv.bash.scan import Refused
 from shioenv.bash.words import quoted
-from shioenv.domain.argument import Argument
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import Context
-from shioenv.domain.inputs import Input, Role, Token
+from shioenv.domain.inputs import Argument, Input, Role, Token
 from shioenv.domain.modes import mode_of
 from shioenv.domain.names import name_bytes
 from shioenv.grammar.arguments import ArgumentSplitter

@@ -19,10 +19,10 @@ from shioenv.execution.job import Tell, processes_here, silent
 from shioenv.files.unfinished import unfinished
 from shioenv.protocols import EXECUTION
 from shioenv.recording.cache import sources_digest
-from shioenv.synthesis.cases import KINDS
 from shioenv.system.store import System, find_system
 from shioenv.text import rounded
 from shioenv_eval.asking import Bounds, PredictorPool, Ready
+from shioenv_eval.conform.cases import KINDS
 from shioenv_eval.conform.findings import (
     CaseFinding,
     difference,

@@ -18,9 +18,8 @@ from pathlib import Path
 from typing import Self
 
 from shioenv.bash.words import quoted
-from shioenv.domain.argument import Argument
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.inputs import REDIRECTIONS, SEPARATORS, Input, Role
+from shioenv.domain.inputs import REDIRECTIONS, SEPARATORS, Argument, Input, Role
 from shioenv.domain.predictor import PatchLevel
 from shioenv.files.unfinished import Parts
 from shioenv.system.store import IndexEntry, System

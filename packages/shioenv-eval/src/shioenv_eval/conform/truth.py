@@ -25,11 +25,11 @@ from shioenv.files.durable import storage_errors, waiting
 from shioenv.files.unfinished import Parts
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.protocols import EXECUTION
-from shioenv.recording.bounds import LIMITS
 from shioenv.recording.cache import sources_digest
 from shioenv.recording.session import SessionRecorder
-from shioenv.synthesis.cases import CaseStream, DrawnCase
+from shioenv.sandbox.base import LIMITS
 from shioenv.system.store import System
+from shioenv_eval.conform.cases import CaseStream, DrawnCase
 
 RUNS = Scoring(budget=0, noise_runs=2)
 """Each case runs twice at least, once of these with two pipes, and no sub-input of it is scored."""

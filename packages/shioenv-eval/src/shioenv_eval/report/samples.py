@@ -15,8 +15,7 @@ from typing import Any
 from msgspec import UNSET
 
 from shioenv.dataset.stats import FLAGS, command_of
-from shioenv.domain.argument import join
-from shioenv.domain.inputs import Input, Role
+from shioenv.domain.inputs import Input, Role, join
 from shioenv.domain.patch import ContextPatch, Operation
 from shioenv.domain.pointer import keys
 from shioenv.domain.record import Effect, Record, ScoredSegment

@@ -16,8 +16,8 @@ from shioenv.domain.inputs import Input
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.predictor import PatchLevel
 from shioenv.domain.runner import State
-from shioenv.synthesis.cases import DrawnCase
 from shioenv.system.store import IndexEntry
+from shioenv_eval.conform.cases import DrawnCase
 from shioenv_eval.conform.comparison import predictor_of
 from shioenv_eval.conform.findings import CaseFinding, findings_of
 from shioenv_eval.conform.shrink import Files, Reduced, Sides, less_input, shrunk

@@ -8,7 +8,7 @@ import pytest
 
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Input
-from shioenv.synthesis.cases import DrawnCase
+from shioenv_eval.conform.cases import DrawnCase
 from shioenv_eval.conform.data import _tells
 from shioenv_eval.conform.truth import TruthCase
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from shioenv.domain.runner import Answer, Runner
     from shioenv.system.world import World
     from shioenv_model.model import Model
-    from shioenv_model.rules.rule import Step
+    from shioenv_model.rules.registry import Step
 
 app = typer.Typer()
 

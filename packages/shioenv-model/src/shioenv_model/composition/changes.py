@@ -10,9 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from shioenv.behavior.diff import collect
 from shioenv.domain.names import name_bytes
-from shioenv.domain.patch import ContextPatch, Operation
+from shioenv.domain.patch import ContextPatch, Operation, collect
 from shioenv.domain.pointer import escape, keys
 
 _OF_CONTENT = frozenset({"size", "links", "month", "day", "year", "time"})

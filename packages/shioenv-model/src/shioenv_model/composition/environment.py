@@ -31,15 +31,18 @@ from shioenv_model.bash.patterns import SPECIAL, is_pattern
 from shioenv_model.bash.references import references
 from shioenv_model.composition.asking import Asker, CallSetting
 from shioenv_model.composition.call import Call
-from shioenv_model.composition.channels import Buffer, OpenFile, Sink, Stdin
 from shioenv_model.composition.frames import (
+    Buffer,
     Discard,
     Exit,
+    OpenFile,
     Over,
     Own,
     Position,
     Result,
     Return,
+    Sink,
+    Stdin,
     Streams,
     copied,
 )

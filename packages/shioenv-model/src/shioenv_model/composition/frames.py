@@ -1,4 +1,4 @@
-"""What a shell has for itself, where in its program it is, and how it leaves what it runs."""
+"""The state of a running shell: what it has open, what it keeps, how it leaves what it runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from shioenv.bash.program import Function
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import Carried
-from shioenv_model.composition.channels import Sink, Stdin
 from shioenv_model.composition.variables import Value
 
 
@@ -112,3 +111,51 @@ def copied(own: Own) -> Own:
     frames = [dict(frame) for frame in own.frames]
     functions, files = dict(own.functions), dict(own.files)
     return replace(own, functions=functions, frames=frames, files=files)
+
+
+@dataclass(slots=True, eq=False)
+class Buffer:
+    """Output that is kept: the whole input's, or a pipe's."""
+
+    data: bytearray = field(default_factory=bytearray)
+    endless: bool = False
+    """More was written than is known."""
+
+
+@dataclass(slots=True, eq=False)
+class OpenFile:
+    """Output that goes to a file; `name` is its key in `fs`, None once it has no name."""
+
+    path: str
+    name: str | None
+    fresh: bool
+    """This run made or emptied the file, so the file's times are the run's."""
+    appends: bool
+    """The file was opened by `>>`: output goes to the file's end, whoever else writes."""
+    offset: int = 0
+    """How many bytes were written to the file."""
+
+
+@dataclass(slots=True, eq=False)
+class Nowhere:
+    """Output that is lost."""
+
+
+Sink = Buffer | OpenFile | Nowhere
+
+
+@dataclass(slots=True, eq=False)
+class Stdin:
+    """Standard input that is still to be read.
+
+    `shared`: several commands read it, and each may leave something to the next. `endless`: more
+    follows than is known. `seekable`: it is a file.
+    """
+
+    data: bytes
+    piped: bool = True
+    shared: bool = False
+    seekable: bool = False
+    endless: bool = False
+    perhaps: bytes = b""
+    """The bytes that may be left, where it is unknown how many were read."""

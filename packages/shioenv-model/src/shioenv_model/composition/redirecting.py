@@ -14,8 +14,8 @@ from shioenv.errors import Abstained
 from shioenv_model.bash.arithmetic import count
 from shioenv_model.bash.references import references
 from shioenv_model.composition.call import Call, as_text
-from shioenv_model.composition.channels import Nowhere, OpenFile, Sink, Stdin
 from shioenv_model.composition.environment import Environment
+from shioenv_model.composition.frames import Nowhere, OpenFile, Sink, Stdin
 
 
 @dataclass(frozen=True, slots=True)

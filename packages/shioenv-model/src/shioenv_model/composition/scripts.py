@@ -9,13 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shioenv.bash.builtins import BUILTINS
-from shioenv.behavior.diff import diff_documents
 from shioenv.domain.context import FileEntry
-from shioenv.domain.patch import ContextPatch
+from shioenv.domain.patch import ContextPatch, diff_documents
 from shioenv.errors import Abstained
-from shioenv_model.composition.channels import Stdin
 from shioenv_model.composition.conditions import Test, is_root
 from shioenv_model.composition.environment import Environment
+from shioenv_model.composition.frames import Stdin
 
 SHELLS = frozenset({"bash", "sh", "dash"})
 """Programs that run a shell's program."""

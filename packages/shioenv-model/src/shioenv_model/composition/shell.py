@@ -36,10 +36,18 @@ from shioenv_model.bash.references import references
 from shioenv_model.composition import builtins
 from shioenv_model.composition.call import Call
 from shioenv_model.composition.changes import composed
-from shioenv_model.composition.channels import Buffer, Stdin
 from shioenv_model.composition.conditions import Conditional, Wrong
 from shioenv_model.composition.environment import UNKNOWN
-from shioenv_model.composition.frames import Discard, Exit, Loop, Over, Return, Streams
+from shioenv_model.composition.frames import (
+    Buffer,
+    Discard,
+    Exit,
+    Loop,
+    Over,
+    Return,
+    Stdin,
+    Streams,
+)
 from shioenv_model.composition.simple import SimpleCommands
 
 _LISTING = (("ps",), ("pstree",), ("top",))

@@ -30,9 +30,9 @@ from shioenv_model.composition import builtins
 from shioenv_model.composition.assigning import assign_word, declare
 from shioenv_model.composition.call import Call, as_text
 from shioenv_model.composition.callers import CALLING, Callers
-from shioenv_model.composition.channels import Stdin
+from shioenv_model.composition.directories import STACKING, stack
 from shioenv_model.composition.environment import UNKNOWN, Environment
-from shioenv_model.composition.frames import Discard, Exit, Own, Position, Return, Streams
+from shioenv_model.composition.frames import Discard, Exit, Own, Position, Return, Stdin, Streams
 from shioenv_model.composition.reading import known_functions, read_program
 from shioenv_model.composition.redirecting import Redirections
 from shioenv_model.composition.scripts import (
@@ -47,7 +47,6 @@ from shioenv_model.composition.scripts import (
     refuse_bashisms,
     script_of,
 )
-from shioenv_model.composition.stacked import STACKING, stack
 
 _DECLARING = DECLARING - {"local"}
 """Builtins whose operands are assignments: their values are not split."""

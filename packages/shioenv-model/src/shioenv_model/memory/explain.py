@@ -10,11 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import TypeAlias
 
 from shioenv.domain.work import spend, uncounted
 from shioenv_model.memory.functions.families import functions
 from shioenv_model.memory.functions.space import Given, TextFunction
+from shioenv_model.memory.interpret import Interpreter
 from shioenv_model.memory.rewrite import Kept, Taken
+from shioenv_model.memory.samples import Induced, Matching, WithOption
+from shioenv_model.memory.tables import Tables
 
 EXAMPLES = 12
 """Most examples that are looked at."""
@@ -256,3 +260,49 @@ def _found(examples: _Examples) -> tuple[TextFunction, int] | None:
         if best is not None and best[1] == len(items):
             break
     return best and best[:2]
+
+
+Examples: TypeAlias = Callable[[Taken, int], tuple[list[int], list[tuple[Taken, Kept]]]]
+"""Gives the records of commands with just these options: numbers, and commands with what they did.
+
+The record of the number that is given is left out.
+"""
+
+
+class Inducer:
+    """Looks for a function: of files, of tables, of texts, of texts for each option alone."""
+
+    def __init__(self, examples: Examples, with_option: WithOption, matching: Matching) -> None:
+        self._examples = examples
+        self._induction = Induction()
+        interpreter, tables = Interpreter(with_option, matching), Tables(matching)
+        self._searches = interpreter.interpret, tables.put_together, self._of_texts
+
+    def induce(self, ours: Taken, without: int) -> Induced | None:
+        """What a command does by the first function that is found; None without one.
+
+        The record `without` is left out.
+        """
+        found = (search(ours, without) for search in self._searches)
+        return next((each for each in found if each is not None), None)
+
+    def _of_texts(self, ours: Taken, without: int) -> Induced | None:
+        """See `induce`; by a function of the text that a command reads, or of its words."""
+        numbers, examples = self._examples(ours, without)
+        found, asked = self._induction.explain(ours, examples), ours
+        if len(ours.form.options) > 1 and (found is None or found.agreed < ENOUGH):
+            combined = self._induction.combine(ours, self._beside(without))
+            # what each option means alone goes before what a few records with all options say
+            if combined is not None and (
+                found is None
+                or self._induction.agreed(combined.function, ours, examples) >= found.agreed
+            ):
+                found, asked = combined, parts(ours)[0]
+                numbers, examples = self._examples(asked, without)
+        if found is None:
+            return None
+        kept = Kept(found.exit_code, found.output, "[]")
+        return Induced(asked, kept, found.function.name, found.agreed, numbers[0])
+
+    def _beside(self, without: int) -> Callable[[Taken], Sequence[tuple[Taken, Kept]]]:
+        return lambda each: self._examples(each, without)[1]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from shioenv.bash.words import is_assignment, n_assignments, unquoted
-from shioenv.domain.argument import Argument
+from shioenv.domain.inputs import Argument
 from shioenv.domain.runner import State
 from shioenv.domain.work import spend
 from shioenv.errors import Abstained

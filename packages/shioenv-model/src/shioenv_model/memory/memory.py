@@ -59,8 +59,8 @@ from shioenv_model.memory.sources import ALL, Sources
 from shioenv_model.memory.translation import Translation
 
 if TYPE_CHECKING:
-    from shioenv_model.memory.induce import Induced, Inducer
-    from shioenv_model.memory.samples import Record
+    from shioenv_model.memory.explain import Inducer
+    from shioenv_model.memory.samples import Induced, Record
 
 LOOKED_AT = 60
 """Records that are taken apart for one answer; ours: no nearest record ever lay beyond them."""
@@ -342,7 +342,7 @@ class Memory:
 
         They are imported for the first question that nobody asked before (ours).
         """
-        from shioenv_model.memory.induce import Inducer
+        from shioenv_model.memory.explain import Inducer
 
         return Inducer(self._examples, self._with_option, self._matching)
 

@@ -43,6 +43,22 @@ Matching: TypeAlias = Callable[[str, str, str, int], Sequence[Record]]
 The text before the pattern is one that every match holds.
 """
 
+
+@dataclass(frozen=True, slots=True)
+class Induced:
+    """What a function that records select says that a command does."""
+
+    asked: Taken
+    """The command, or its first part where functions were put together."""
+    kept: Kept
+    name: str
+    """The function's name where an answer is explained."""
+    agreed: int
+    """How many records speak for the function, or for its part for which the fewest speak."""
+    number: int
+    """One of these records."""
+
+
 Facts: TypeAlias = Mapping[tuple[str, FileEntry], str]
 """What records show of files, by place and entry."""
 

@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from shioenv.domain.work import spend, uncounted
 from shioenv_model.memory.rewrite import Kept, Taken
-from shioenv_model.memory.samples import Matching, Record
+from shioenv_model.memory.samples import Induced, Matching, Record
 
 MOST_COLUMNS = 16
 """Most columns of a table (ours)."""
@@ -49,23 +49,6 @@ class Column:
         return max(map(len, self.lines), default=0)
 
 
-@dataclass(frozen=True)
-class ShownTable:
-    """A table put together, and what speaks for it."""
-
-    kept: Kept
-    columns: int
-    agreed: int
-    """How many records of several columns are put together as they were."""
-    number: int
-    """A record that shows one of the columns."""
-
-    @property
-    def name(self) -> str:
-        """The table's name where an answer is explained."""
-        return f"table({self.columns} columns)"
-
-
 class Tables:
     """Puts tables together. `records` gives records of a utility whose texts match a pattern.
 
@@ -77,7 +60,7 @@ class Tables:
         self._column = lru_cache(maxsize=2_000)(self._shown)
         self._width = lru_cache(maxsize=2_000)(self._seen_width)
 
-    def put_together(self, ours: Taken, without: int = -1) -> ShownTable | None:
+    def put_together(self, ours: Taken, without: int = -1) -> Induced | None:
         """The table that a command prints; None where its columns are not known.
 
         The record `without` shows nothing.
@@ -93,7 +76,7 @@ class Tables:
                     return found
         return None
 
-    def _made(self, ours: Taken, option: str, value: str, without: int) -> ShownTable | None:
+    def _made(self, ours: Taken, option: str, value: str, without: int) -> Induced | None:
         names = value.removesuffix("=").split(",")
         others = _others(ours, option)
         if len(names) > MOST_COLUMNS or others is None or value.endswith("="):
@@ -114,7 +97,8 @@ class Tables:
         if failed > agreed:
             return None
         text, number = made
-        return ShownTable(Kept(0, _own(text, ours), "[]"), len(names), agreed, number)
+        kept = Kept(0, _own(text, ours), "[]")
+        return Induced(ours, kept, f"table({len(names)} columns)", agreed, number)
 
     def _text(
         self, utility: str, option: str, names: Sequence[str], others: Others, without: int

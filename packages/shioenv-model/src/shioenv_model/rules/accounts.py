@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from shioenv.domain.runner import State
 from shioenv.errors import Abstained
-from shioenv_model.rules.tree_changes import options_of
+from shioenv_model.rules.options import options_of
 
 PASSWD, GROUP = "/etc/passwd", "/etc/group"
 """The files of accounts: passwd(5), group(5)."""
@@ -101,20 +101,3 @@ def groups_of_users(words: Sequence[str], state: State) -> Iterator[tuple[str, s
             yield "", f"groups: {_quoted(name)}: no such user"
         else:
             yield f"{name} : {' '.join(map(known.group, known.groups_of(user)))}", ""
-
-
-def entries_of_names(words: Sequence[str], state: State) -> Iterator[str]:
-    """The lines that `getent passwd NAME ...` and `getent group NAME ...` print.
-
-    They are empty for names without a line. Errors: Abstained for other databases, and without
-    names.
-    """
-    files = {"passwd": PASSWD, "group": GROUP}
-    database, *names = words or [""]
-    if database not in files or not names or any(name.startswith("-") for name in words):
-        raise Abstained("another database")
-    known = accounts(state, files[database])
-    by_number = {fields[2]: fields for fields in reversed(known.values())}
-    for name in names:
-        found = by_number.get(name) if name.isdecimal() else known.get(name)
-        yield ":".join(found or ())

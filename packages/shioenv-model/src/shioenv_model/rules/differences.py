@@ -16,7 +16,7 @@ from shioenv.domain.context import FileEntry
 from shioenv.domain.runner import State
 from shioenv.domain.work import spend
 from shioenv.errors import Abstained
-from shioenv_model.rules.tree_changes import options_of
+from shioenv_model.rules.options import options_of
 
 _MANY = 5
 """With more like it in the other file, a line may be left out of the search (`analyze.c`)."""

@@ -1,15 +1,17 @@
 """What a few commands change of the tree, told by rule from the tree: their effects.
 
-They are `chmod`, `chown`, `chgrp`, `mkdir`, `rmdir`, `rm`, `touch`, `cp`, `mv`, `ln`, `tee`, and
-those of `pieces`, `passwords` and `users`.
-They have the options that people type, and nothing goes wrong. Anything else is left to a runner.
+They are `chmod`, `chown`, `chgrp`, `mkdir`, `rmdir`, `rm`, `touch`, `cp`, `mv`, `ln`, `tee`, `dd`
+and `split`. They have the options that people type, and nothing goes wrong. Anything else is left
+to a runner.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import posixpath
 import re
+import string
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -18,15 +20,19 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import OF_DATE
 from shioenv.domain.modes import changed_mode, mode_of, shown
 from shioenv.domain.runner import State
+from shioenv.domain.work import COPIED, spend
 from shioenv.errors import Abstained
 from shioenv_model.composition.call import Call
 from shioenv_model.composition.conditions import is_root
 from shioenv_model.composition.opening import umask_of
 from shioenv_model.rules.accounts import GROUP, PASSWD, accounts, named
-from shioenv_model.rules.file_pieces import dd, split
-from shioenv_model.rules.passwords import chpasswd, passwd
-from shioenv_model.rules.tree_changes import Effects, now_of, options_of, words_of, written
-from shioenv_model.rules.users import groupadd, useradd, userdel, usermod
+from shioenv_model.rules.options import options_of, parse_options, words_of
+from shioenv_model.rules.tree_changes import Effects, now_of, written
+
+LARGEST = 16 * 1024 * 1024
+"""Most bytes of a file that is made; ours."""
+
+_UNITS = {"": 1, "b": 512, "K": 1024, "k": 1024, "M": 1 << 20, "kB": 1000, "MB": 1_000_000}
 
 
 def effect(
@@ -123,14 +129,9 @@ def _chgrp(made: Effects, words: Sequence[str]) -> bytes:
 
 
 def _mkdir(made: Effects, words: Sequence[str]) -> bytes:
-    mode: str | None = None
-    rest = list(words)
-    for place, word in enumerate(rest):
-        if word == "-m" and place + 1 < len(rest):
-            mode = rest[place + 1]
-            del rest[place : place + 2]
-            break
-    options, paths = options_of(rest, "p")
+    given, paths = parse_options(words, "p", "m")
+    options = dict(given)
+    mode = options.get("m")
     if not paths:
         raise Abstained("mkdir without operands")
     umask = umask_of(made.state)
@@ -388,12 +389,113 @@ def _tee(made: Effects, words: Sequence[str]) -> bytes:
     return made.state.stdin
 
 
+def _dd(made: Effects, words: Sequence[str]) -> bytes:
+    """What `dd` makes of a file, or of zeros; without `of` it is printed. Errors: Abstained.
+
+    The time that was taken, which `dd` tells without `status=none`, is made up.
+    """
+    given = dict(word.partition("=")[::2] for word in words)
+    if len(given) < len(words) or not given.keys() <= {"if", "of", "bs", "count", "skip", "status"}:
+        raise Abstained("an operand that is beyond it")
+    if given.get("status", "none") != "none":
+        raise Abstained("a status that is beyond it")
+    block = _size(given.get("bs", "512"))
+    count = _size(given["count"]) if "count" in given else None
+    skip = _size(given.get("skip", "0"))
+    if not block:
+        raise Abstained("blocks of no size")
+    content = _input(made, given.get("if"), None if count is None else (skip + count) * block)
+    end = None if count is None else (skip + count) * block
+    copied = content[skip * block : end]
+    spend(len(copied) // COPIED)
+    if "status" not in given:
+        blocks = f"{len(copied) // block}+{int(len(copied) % block > 0)} records"
+        told = f"{blocks} in\n{blocks} out\n{_counted(len(copied))} copied, 0.0005 s, 20 MB/s\n"
+        made.errors, made.volatile = told.encode(), True
+    if "of" not in given:
+        return copied
+    made.write(given["of"], copied)
+    return b""
+
+
+def _counted(number: int) -> str:
+    """Bytes, as `dd` counts them: `3072 bytes (3.1 kB, 3.0 KiB)`."""
+    if number < 1000:
+        return f"{number} byte{'s' * (number != 1)}"
+    binary = f", {_rounded(number, 1024)}" if number >= 1024 else ""
+    return f"{number} bytes ({_rounded(number, 1000)}{binary})"
+
+
+def _rounded(number: int, base: int) -> str:
+    units = ("B", "kB", "MB", "GB") if base == 1000 else ("B", "KiB", "MiB", "GiB")
+    scaled, unit = float(number), 0
+    while scaled >= base:
+        scaled, unit = scaled / base, unit + 1
+    digits = 1 if unit and scaled < 9.95 else 0
+    return f"{scaled:.{digits}f} {units[unit]}"
+
+
+def _input(made: Effects, path: str | None, most: int | None) -> bytes:
+    if path is None:
+        return made.state.stdin
+    if path == "/dev/zero":
+        if most is None or most > LARGEST:
+            raise Abstained("more zeros than are written")
+        return bytes(most)
+    if path == "/dev/null":
+        return b""
+    content = made.state.read(path)
+    entry = made.state.entry(made.state.resolve(path))
+    if content is None or entry is None or not entry.perms.startswith("-"):
+        raise Abstained("a content that nobody knows")
+    return content
+
+
+def _size(word: str) -> int:
+    match = re.fullmatch(r"(\d{1,9})([a-zA-Z]*)", word)
+    if match is None or match[2] not in _UNITS:
+        raise Abstained("a number that is beyond it")
+    return int(match[1]) * _UNITS[match[2]]
+
+
+def _split(made: Effects, words: Sequence[str]) -> bytes:
+    """The files that `split` makes by lines or bytes. Errors: Abstained."""
+    counted = [re.sub(r"^-(?=\d+$)", "-l", word) for word in words]
+    options, operands = parse_options(counted, "d", "lba", {"numeric-suffixes": "d"})
+    given = dict(options)
+    lines, size, length = (
+        _size(given.get(letter, usual)) for letter, usual in (("l", "1000"), ("b", "0"), ("a", "2"))
+    )
+    source, prefix = (*operands, *("-", "x")[len(operands) :])[:2]
+    if len(operands) > 2 or not (lines and 0 < length < 9):
+        raise Abstained("operands that are beyond it")
+    content = _input(made, None if source == "-" else source, None)
+    spend(len(content) // COPIED)
+    letters = string.digits if "d" in given else string.ascii_lowercase
+    names = itertools.product(letters, repeat=length)
+    for piece in _by_bytes(content, size) if size else _by_lines(content, lines):
+        name = next(names, None)
+        # GNU's names grow before the last letter is used up
+        if name is None or name[0] == letters[-1]:
+            raise Abstained("more pieces than names")
+        made.write(prefix + "".join(name), piece)
+    return b""
+
+
+def _by_bytes(content: bytes, size: int) -> Iterator[bytes]:
+    return (content[start : start + size] for start in range(0, len(content), size))
+
+
+def _by_lines(content: bytes, count: int) -> Iterator[bytes]:
+    lines = [line for line in re.split(rb"(?<=\n)", content) if line]
+    return (b"".join(lines[at : at + count]) for at in range(0, len(lines), count))
+
+
 EFFECTS: Mapping[str, Callable[[Effects, Sequence[str]], bytes]] = MappingProxyType(
     {
         "chmod": _chmod, "chown": _chown, "chgrp": _chgrp, "mkdir": _mkdir, "rmdir": _rmdir,
-        "rm": _rm, "touch": _touch, "cp": _cp, "mv": _mv, "ln": _ln, "tee": _tee, "dd": dd,
-        "split": split, "chpasswd": chpasswd, "passwd": passwd,
-        "useradd": useradd, "userdel": userdel, "usermod": usermod, "groupadd": groupadd,
+        "rm": _rm, "touch": _touch, "cp": _cp, "mv": _mv, "ln": _ln, "tee": _tee, "dd": _dd,
+        "split": _split,
     }
 )  # fmt: skip
 """What each command does, by name; gives what it prints. Errors: Abstained for no rule."""

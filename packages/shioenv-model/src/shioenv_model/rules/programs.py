@@ -1,7 +1,7 @@
 """What a few programs print, told by rule from their arguments and the state; they change nothing.
 
 They are `base64 -d`, `basename`, `bc`, `cat /dev/null`, `comm`, `diff`, `dirname`, `env`, `expr`.
-They are also `getent`, `groups`, `id`, `printenv`, `readlink`, `seq`, `sort`, `which` and `yes`.
+They are also `groups`, `id`, `printenv`, `readlink`, `seq`, `sort`, `which` and `yes`.
 They have the options that people type. Anything else is left to a runner.
 """
 
@@ -13,25 +13,22 @@ import os
 import posixpath
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType
 
-from shioenv.bash.words import n_assignments
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.modes import mode_of
 from shioenv.domain.runner import State
 from shioenv.domain.work import spend
 from shioenv.errors import Abstained
-from shioenv_model.bash.expand import Expander
+from shioenv_model.bash.arithmetic import evaluate
 from shioenv_model.composition.call import Call
 from shioenv_model.composition.opening import NULL
 from shioenv_model.composition.variables import Variables
 from shioenv_model.memory.functions.paths import above, last_part
-from shioenv_model.rules.accounts import entries_of_names, groups_of_users, told_of_users
-from shioenv_model.rules.calculators import ExprError, bc, expr, is_null
+from shioenv_model.rules.accounts import groups_of_users, told_of_users
 from shioenv_model.rules.differences import differences
+from shioenv_model.rules.options import options_of, parse_options, words_of
 from shioenv_model.rules.sorting import common_lines, sorted_text
-from shioenv_model.rules.tree_changes import options_of, words_of
 
 KILLED = 137
 """The exit code of what is killed for printing too much."""
@@ -42,34 +39,24 @@ _BUCKETS = 1024
 _WHOLE = re.compile(r"-?\d{1,15}", re.ASCII)
 _MOST_NUMBERS = 20_000
 """Numbers of `seq` at most (ours)."""
-_BC_MATHS = 20
-"""Digits behind the point that `bc -l` computes."""
+_OF_SEQ = {"equal-width": "w", "separator": "s"}
+_SHORT = re.compile(r"-?(?:0|[1-9]\d{0,8})", re.ASCII)
+"""Numbers of which two, multiplied, are a number of 64 bits."""
+_SIGNS = frozenset({"+", "-", "*", "/", "%", "<", "<=", ">", ">=", "==", "!="})
+_PLAIN = re.compile(r"(?!length|index|match|substr)[a-zA-Z]\w*|\d+\.\d+", re.ASCII)
+"""Words that are neither numbers nor functions or signs of `expr`."""
+_TOKEN = r"\d+|[<>=!]=?|[-+*/%()]"
+_IN_TURN = re.compile(r"\(*n\)*(?:s\(*n\)*)*")
+"""Numbers and signs by turns, in parentheses or not."""
 
 
 def printed(call: Call, state: State) -> Behavior | None:
     """What a command prints by rule; None where no rule tells."""
     try:
-        if n_assignments(call.words):
-            return _with_assignment(call, state)
         name, *words = words_of(call, state, PROGRAMS)
         return PROGRAMS[name](words, state)
     except Abstained:
         return None
-
-
-def _with_assignment(call: Call, state: State) -> Behavior:
-    """What a program prints of its environment behind assignments. Errors: Abstained."""
-    count = n_assignments(call.words)
-    before: dict[str, str] = {}
-    for word in call.words[:count]:
-        variable, _, written = word.partition("=")
-        values = Expander(Variables(state)).fields(written)
-        if not variable.isidentifier() or len(values) != 1:
-            raise Abstained("no plain assignment")
-        before[variable] = values[0]
-    rest = replace(call, written=" ".join(call.words[count:]), parts=call.words[count:])
-    program, *words = words_of(rest, state, _OF_THE_ENVIRONMENT)
-    return _OF_THE_ENVIRONMENT[program](words, state, before)
 
 
 def _said(lines: Iterable[str], code: int = 0) -> Behavior:
@@ -80,6 +67,15 @@ def _output(data: bytes, code: int = 0) -> Behavior:
     return Behavior(code, data, stdout=data, stderr=b"")
 
 
+def _pieces(pieces: Sequence[tuple[str, bool]], code: int) -> Behavior:
+    """What is written in pieces, each with whether it is an error."""
+    shown, out, errors = (
+        os.fsencode("".join(text for text, is_error in pieces if is_error in which))
+        for which in ((False, True), (False,), (True,))
+    )
+    return Behavior(code, shown, stdout=out, stderr=errors)
+
+
 def _refused(text: str, code: int) -> Behavior:
     data = os.fsencode(f"{text}\n")
     return Behavior(code, data, stdout=b"", stderr=data)
@@ -87,9 +83,8 @@ def _refused(text: str, code: int) -> Behavior:
 
 def _leading(words: Sequence[str], letters: str) -> tuple[set[str], list[str]]:
     """See `options_of`, where options stand before operands alone."""
-    operand = next((place for place, word in enumerate(words) if word[:1] != "-"), len(words))
-    options, operands = options_of(words[:operand], letters)
-    return options, [*operands, *words[operand:]]
+    options, operands = parse_options(words, letters, permutes=False)
+    return {letter for letter, _ in options}, operands
 
 
 def _basename(words: Sequence[str], state: State) -> Behavior:
@@ -113,11 +108,12 @@ def _dirname(words: Sequence[str], state: State) -> Behavior:
 
 
 def _bc(words: Sequence[str], state: State) -> Behavior:
-    options, files = options_of(words, "lq")
-    if files or not state.stdin:
-        raise Abstained("files of its own")
-    text = bc(os.fsdecode(state.stdin), _BC_MATHS if "l" in options else 0)
-    return _output(os.fsencode(text))
+    options, files = options_of(words, "q")
+    text = os.fsdecode(state.stdin)
+    if files or options - {"q"} or not re.fullmatch(r"[-\d+*/%<>=!() \t;\n]+", text):
+        raise Abstained("more than whole numbers")
+    statements = filter(None, (re.findall(_TOKEN, each) for each in re.split("[;\n]", text)))
+    return _said([str(_computed(statement)) for statement in statements])
 
 
 def _base64(words: Sequence[str], state: State) -> Behavior:
@@ -139,23 +135,10 @@ def _of_users(
     told: Callable[[Sequence[str], State], Iterable[tuple[str, str]]],
 ) -> Callable[[Sequence[str], State], Behavior]:
     def said(words: Sequence[str], state: State) -> Behavior:
-        lines = [
-            (f"{line}\n", False) if line else (f"{wrong}\n", True)
-            for line, wrong in told(words, state)
-        ]
-        code = int(any(wrong for _, wrong in lines))
-        shown, out, errors = (
-            os.fsencode("".join(line for line, wrong in lines if wrong in which))
-            for which in ((False, True), (False,), (True,))
-        )
-        return Behavior(code, shown, stdout=out, stderr=errors)
+        lines = [(f"{line or wrong}\n", bool(wrong)) for line, wrong in told(words, state)]
+        return _pieces(lines, int(any(wrong for _, wrong in lines)))
 
     return said
-
-
-def _getent(words: Sequence[str], state: State) -> Behavior:
-    lines = list(entries_of_names(words, state))
-    return _said(filter(None, lines), 0 if all(lines) else 2)
 
 
 def _which(words: Sequence[str], state: State) -> Behavior:
@@ -177,32 +160,31 @@ def _is_program(path: str, state: State) -> bool:
 
 
 def _expr(words: Sequence[str], state: State) -> Behavior:
-    if words in (["--help"], ["--version"]):
-        raise Abstained("what is long")
-    try:
-        value = expr(words[1:] if words[:1] == ["--"] else words)
-    except ExprError as wrong:
-        return _refused(f"expr: {wrong}", 2)
-    return _said([value], int(is_null(value)))
+    computes = len(words) == 3 and words[1] in {"+", "-", "*", "/", "%"}
+    if computes and any(map(_PLAIN.fullmatch, (words[0], words[2]))):
+        return _refused("expr: non-integer argument", 2)
+    if computes and words[1] in {"/", "%"} and re.fullmatch("0+", words[2]):
+        return _refused("expr: division by zero", 2)
+    value = _computed(["==" if word == "=" else word for word in words])
+    return _said([str(value)], int(not value))
+
+
+def _computed(tokens: Sequence[str]) -> int:
+    """The value of whole numbers with signs between them. Errors: Abstained for anything else."""
+    signs = [token for token in tokens if token in _SIGNS]
+    kinds = "".join(
+        "n" if _SHORT.fullmatch(token) else "s" if token in _SIGNS else token for token in tokens
+    )
+    compared = sum(token[0] in "<>=!" for token in signs)
+    if not _IN_TURN.fullmatch(kinds) or signs.count("*") > 1 or compared > 1:
+        raise Abstained("more than arithmetic of small numbers")
+    return evaluate(" ".join(tokens), lambda name: None)
 
 
 def _seq(words: Sequence[str], state: State) -> Behavior:
-    numbers = list(words)
-    separator, widened = "\n", False
-    while numbers and numbers[0].startswith("-") and not _WHOLE.fullmatch(numbers[0]):
-        option = numbers.pop(0)
-        if option == "--":
-            break
-        if option in {"-w", "--equal-width"}:
-            widened = True
-        elif option in {"-s", "--separator"} and numbers:
-            separator = numbers.pop(0)
-        elif option.startswith("--separator="):
-            separator = option.removeprefix("--separator=")
-        elif option.startswith("-s") and option != "-s":
-            separator = option.removeprefix("-s")
-        else:
-            raise Abstained("another option, or one without its value")
+    at = next((at for at, word in enumerate(words) if re.match(r"-[\d.]", word)), len(words))
+    options, numbers = parse_options(words[:at], "w", "s", _OF_SEQ, permutes=False)
+    given, numbers = dict(options), [*numbers, *words[at:]]
     if not 1 <= len(numbers) <= 3 or not all(map(_WHOLE.fullmatch, numbers)):
         raise Abstained("no one to three whole numbers")
     first, last = numbers[0] if len(numbers) > 1 else "1", numbers[-1]
@@ -211,35 +193,29 @@ def _seq(words: Sequence[str], state: State) -> Behavior:
     if not by or len(counted) > _MOST_NUMBERS:
         raise Abstained("no step, or too many numbers")
     spend(len(counted))
-    width = max(len(first), len(last)) if widened else 0
-    shown = separator.join(f"{number:0{width}}" for number in counted)
+    width = max(len(first), len(last)) if "w" in given else 0
+    shown = given.get("s", "\n").join(f"{number:0{width}}" for number in counted)
     return _output(os.fsencode(f"{shown}\n" if counted else ""))
 
 
 def _comm(words: Sequence[str], state: State) -> Behavior:
-    said, output, error, code = common_lines(words, state)
-    return Behavior(code, said, stdout=output, stderr=error)
+    return _pieces(*common_lines(words, state))
 
 
 def _sort(words: Sequence[str], state: State) -> Behavior:
-    output, error, code = sorted_text(words, state)
-    return Behavior(code, output + error, stdout=output, stderr=error)
+    return _output(sorted_text(words, state))
 
 
-def _env(
-    words: Sequence[str], state: State, before: Mapping[str, str] = MappingProxyType({})
-) -> Behavior:
-    if words or len(before) > 1:
-        raise Abstained("a command of its own, or more than one variable before it")
-    variables = _environment(state, "env", before)
+def _env(words: Sequence[str], state: State) -> Behavior:
+    if words:
+        raise Abstained("a command of its own")
+    variables = _environment(state, "env")
     return _said(f"{name}={value}" for name, value in variables.items())
 
 
-def _printenv(
-    words: Sequence[str], state: State, before: Mapping[str, str] = MappingProxyType({})
-) -> Behavior:
+def _printenv(words: Sequence[str], state: State) -> Behavior:
     _, names = _leading(words, "")
-    variables = _environment(state, "printenv", before)
+    variables = _environment(state, "printenv")
     if not names:
         return _said(f"{name}={value}" for name, value in variables.items())
     return _said(
@@ -248,11 +224,8 @@ def _printenv(
     )
 
 
-def _environment(state: State, program: str, before: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a program, in the order in which Bash hands it over: by lists of names.
-
-    Variables that are set `before` the program's name stand first.
-    """
+def _environment(state: State, program: str) -> dict[str, str]:
+    """The environment of a program, in the order in which Bash hands it over: by lists of names."""
     document = state.before.document
     if "PATH" not in document["env"] or document["settings"].get("-o allexport"):
         raise Abstained("more is in the environment than is known")
@@ -261,7 +234,7 @@ def _environment(state: State, program: str, before: Mapping[str, str]) -> dict[
     if len({_hash(name) % _BUCKETS for name in values}) < len(values):
         raise Abstained("two names in one list")
     names = sorted(values, key=lambda name: _hash(name) % _BUCKETS)
-    variables = {**before, **{name: str(values[name]) for name in names if name not in before}}
+    variables = {name: str(values[name]) for name in names}
     for directory in variables["PATH"].split(":"):
         whole = posixpath.join(directory, program)
         if directory.startswith("/") and state.entry(whole):
@@ -279,8 +252,7 @@ def _hash(name: str) -> int:
 
 def _diff(words: Sequence[str], state: State) -> Behavior:
     shown, wrong, code = differences(words, state)
-    output, errors = os.fsencode(shown), os.fsencode(wrong)
-    return Behavior(code, output + errors, stdout=output, stderr=errors)
+    return _pieces([(shown, False), (wrong, True)], code)
 
 
 def _readlink(words: Sequence[str], state: State) -> Behavior:
@@ -319,13 +291,11 @@ def _yes(words: Sequence[str], state: State) -> Behavior:
     )
 
 
-_OF_THE_ENVIRONMENT = {"env": _env, "printenv": _printenv}
-
 PROGRAMS: Mapping[str, Callable[[Sequence[str], State], Behavior]] = MappingProxyType(
     {
         "base64": _base64, "basename": _basename, "bc": _bc, "cat": _cat, "comm": _comm,
         "diff": _diff, "dirname": _dirname,
-        "env": _env, "expr": _expr, "getent": _getent, "groups": _of_users(groups_of_users),
+        "env": _env, "expr": _expr, "groups": _of_users(groups_of_users),
         "id": _of_users(told_of_users),
         "printenv": _printenv, "readlink": _readlink, "seq": _seq, "sort": _sort, "which": _which,
         "yes": _yes,

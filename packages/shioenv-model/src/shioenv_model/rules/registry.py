@@ -1,31 +1,84 @@
-"""The rules, in the order in which they are asked. A model asks rules only through this module."""
+"""The rules of single commands, in the order in which a model asks them.
+
+A model asks rules only through this module.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Protocol, TypeAlias
 
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import Answer, State
+from shioenv.system.world import World
 from shioenv_model.composition.call import Call
 from shioenv_model.composition.changes import composed
 from shioenv_model.memory.facts import Tree
 from shioenv_model.memory.forms import UNKNOWN, UNKNOWN_LONG
 from shioenv_model.memory.memory import VOLATILE
+from shioenv_model.memory.rewrite import Taken
 from shioenv_model.rules.chosen_rows import LISTS, WALKS, chosen_rows
 from shioenv_model.rules.effects import effect
-from shioenv_model.rules.in_place import edited_in_place
-from shioenv_model.rules.one_by_one import one_by_one
+from shioenv_model.rules.file_by_file import SEARCH, edited_in_place, one_by_one, searched
 from shioenv_model.rules.programs import printed
 from shioenv_model.rules.refusals import refused
-from shioenv_model.rules.rule import Changed, Respondent, Rule, Step
-from shioenv_model.rules.searches import SEARCH, searched
-from shioenv_model.rules.spellings import asks_for_usage, is_usage_of, respelled
-from shioenv_model.rules.unnamed_directory import named, unnamed, without_name
+from shioenv_model.rules.spellings import named, respelled, unnamed, without_name
 from shioenv_model.rules.unreachable_hosts import outside
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One command that was asked about on the way to an answer."""
+
+    input: str
+    answer: Answer
+    nearest: tuple[tuple[str, float], ...] = ()
+    """Executed inputs that speak for the answer, each with its distance."""
+    alternatives: tuple[tuple[Behavior, float], ...] = ()
+    """Other answers, each with a probability or a confidence, 0 to 1."""
+    asked: tuple[str, ...] = ()
+    """The answerers that were asked, in order; the last one answered."""
+
+
+class Respondent(Protocol):
+    """Answers the questions of a rule: about the machine, and about other commands."""
+
+    @property
+    def world(self) -> World:
+        """The machine that is asked about."""
+        ...
+
+    def parse(self, call: Call, state: State) -> Taken | None:
+        """Parse a command by its grammar; None where there is no command."""
+        ...
+
+    def ask(self, call: Call, state: State) -> Step:
+        """Return the answer of the first answerer that knows the command."""
+        ...
+
+    def look_up(self, call: Call, state: State) -> Step | None:
+        """Return what a record of the same command did; None without one."""
+        ...
+
+    def remember(self, call: Call, state: State) -> Step | None:
+        """Return what records and functions say of a command that was not looked up."""
+        ...
+
+
+class Rule(Protocol):
+    """Answers a command in the state that the commands before it left."""
+
+    def __call__(self, call: Call, state: State, respondent: Respondent) -> Step | None:
+        """Return the answer; None for an unknown command."""
+        ...
+
+
+Changed: TypeAlias = tuple[Behavior, Mapping[str, bytes]]
+"""What a command does, and the contents of the files that it writes."""
+
 
 _USAGE = re.compile(rb"^Usage: |(?i:try) ['`]")
 """The texts in messages to somebody who called a command in a wrong way."""
@@ -44,18 +97,6 @@ def _other_spelling(call: Call, state: State, respondent: Respondent) -> Step | 
         return None
     step = respondent.ask(replace(call, written=written, parts=None), state)
     return replace(step, input=call.text)
-
-
-def _usage(call: Call, state: State, respondent: Respondent) -> Step | None:
-    """The output of a GNU program behind whose name `--help` or `--version` stands.
-
-    The words behind that option are never read.
-    """
-    if not asks_for_usage(call):
-        return None
-    step = respondent.ask(Call.of(call.words[:2]), state)
-    shown = is_usage_of(call.words[0], step.answer.behavior)
-    return replace(step, input=call.text) if shown else None
 
 
 def _refusal(call: Call, state: State, respondent: Respondent) -> Step | None:
@@ -211,7 +252,6 @@ BEFORE_RECORDS: Mapping[str, Rule] = MappingProxyType({"program": _program})
 AFTER_RECORDS: Mapping[str, Rule] = MappingProxyType(
     {
         "other spelling": _other_spelling,
-        "usage": _usage,
         "refusal": _refusal,
         "refusal of a filter": _refusal_of_a_filter,
         "in place": _in_place,

@@ -1,12 +1,14 @@
-"""Other spellings of a command: `tar xf` for `tar -xf`, and words that no program reads."""
+"""Commands that are asked about as another one: `tar xf` as `tar -xf`, `ls` as `ls DIRECTORY`."""
 
 from __future__ import annotations
 
-import os
 import re
+from dataclasses import replace
 
-from shioenv.bash.builtins import BUILTINS
+from shioenv.bash.words import quoted
 from shioenv.domain.behavior import Behavior
+from shioenv.domain.runner import State
+from shioenv.grammar.library import shipped_headers
 from shioenv_model.composition.call import Call
 
 _BUNDLE = re.compile(r"([ctxru][vzjJpkmhO]*)(?:(f)([vzjJpkmhO]*))?")
@@ -15,10 +17,52 @@ _BUNDLE = re.compile(r"([ctxru][vzjJpkmhO]*)(?:(f)([vzjJpkmhO]*))?")
 _SHORT = {"egrep": ("grep", "-E"), "fgrep": ("grep", "-F"), "rgrep": ("grep", "-r")}
 """Programs that are another one with an option (grep(1))."""
 
-_SHOWN_AT_ONCE = ("--help", "--version")
+_ANYWHERE = re.compile(r"(?P<before>\S+(?: -\S+)*)(?: \.)?(?P<after>)")
+_FIRST = re.compile(r"(?P<before>\S+)(?: \.)?(?P<after>(?: -.*)?)", re.DOTALL)
+"""A command that names no directory but `.`. A name would stand between `before` and `after`:
+behind the options, or before options whose order means something (`_FIRST`).
+"""
 
-_READS_ON = ("curl", "expr")
-"""Programs that read the words behind `--help` all the same."""
+
+def unnamed(text: str, state: State, start: str) -> bool:
+    """Whether the command does not name the directory that it works on.
+
+    False where that directory is `start` or `/`. In `start` such commands were executed often
+    enough as they are.
+    """
+    here = state.before.document["cwd"]
+    return here not in {start, "/"} and _nameless(text) is not None
+
+
+def named(text: str, name: str) -> str:
+    """An `unnamed` command with `name` for its directory."""
+    match = _nameless(text)
+    assert match is not None
+    return f"{match['before']} {quoted(name)}{match['after']}"
+
+
+def _nameless(text: str) -> re.Match[str] | None:
+    """The match of a command that works on its working directory and names no directory."""
+    header = shipped_headers().get(text.partition(" ")[0])
+    if header is None or header.traits.implied != "." or not header.traits.operands:
+        return None
+    return (_FIRST if header.traits.ordered else _ANYWHERE).fullmatch(text)
+
+
+def without_name(behavior: Behavior, name: str) -> Behavior:
+    """The behavior of a command that was given `name`, with `.` in place of the name."""
+    escaped = re.escape(name.encode("utf-8", "surrogateescape"))
+    place = re.compile(rb"(?m)(^|\t|'|\xe2\x80\x98)" + escaped + rb"(?=$|[/:'\n\xe2])")
+
+    def dotted(text: bytes | None) -> bytes | None:
+        return None if text is None else place.sub(rb"\1.", text)
+
+    return replace(
+        behavior,
+        output=place.sub(rb"\1.", behavior.output),
+        stdout=dotted(behavior.stdout),
+        stderr=dotted(behavior.stderr),
+    )
 
 
 def respelled(call: Call) -> str | None:
@@ -35,18 +79,3 @@ def respelled(call: Call) -> str | None:
         return None
     letters = "".join(bundle.group(1, 3, 2)) if bundle[2] else bundle[1]
     return " ".join(("tar", f"-{letters}", *words[1:]))
-
-
-def asks_for_usage(call: Call) -> bool:
-    """Whether `--help` or `--version` is the first word of a program, and others follow it."""
-    words = call.words
-    if len(words) < 3 or words[1] not in _SHOWN_AT_ONCE or call.closed:
-        return False
-    name = words[0]
-    plain = not any(set("$`") & set(word) for word in words)
-    return name not in _READS_ON and name not in BUILTINS and plain
-
-
-def is_usage_of(name: str, behavior: Behavior) -> bool:
-    """Whether a program printed its help or its version as GNU programs do."""
-    return behavior.output.startswith((b"Usage:", os.fsencode(f"{name} (")))

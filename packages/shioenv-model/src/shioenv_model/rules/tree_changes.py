@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import posixpath
-import re
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,10 +18,7 @@ from shioenv.domain.pointer import pointer
 from shioenv.domain.runner import State
 from shioenv.domain.work import spend
 from shioenv.errors import Abstained
-from shioenv_model.bash.expand import Expander
-from shioenv_model.composition.call import Call
 from shioenv_model.composition.opening import umask_of
-from shioenv_model.composition.variables import Variables
 
 MOST_FILES = 2_000
 """Most files that one command may change (ours)."""
@@ -183,36 +179,3 @@ def now_of(made: Effects, *, owner: bool = True) -> dict[str, Any]:
     """What a file that is made now has of the moment and of who made it."""
     names = (*OF_DATE, *(("owner", "group") if owner else ()))
     return {each: made.fresh[each] for each in names}
-
-
-def words_of(call: Call, state: State, names: Container[str]) -> list[str]:
-    """The words of a command that calls one of these programs, expanded.
-
-    Errors: Abstained for any other command, for one with redirections, and for a name that is a
-    function of the shell.
-    """
-    name = call.words[0] if call.words else ""
-    if name not in names or call.closed or call.opens is not None or call.reads is not None:
-        raise Abstained("another command")
-    if name in state.before.document.get("functions", {}):
-        raise Abstained("a function of the shell")
-    expander = Expander(Variables(state))
-    return [one for word in call.words for one in expander.fields(word)]
-
-
-def options_of(words: Sequence[str], letters: str) -> tuple[set[str], list[str]]:
-    """The letters of the options, and the operands. Errors: Abstained for any other option."""
-    options: set[str] = set()
-    operands: list[str] = []
-    left = list(words)
-    while left:
-        word = left.pop(0)
-        if word == "--":
-            return options, [*operands, *left]
-        if not word.startswith("-") or word == "-":
-            operands.append(word)
-        elif letters and re.fullmatch(f"-[{letters}]+", word):
-            options.update(word[1:])
-        else:
-            raise Abstained(f"the option {word!r:.20} is beyond it")
-    return options, operands

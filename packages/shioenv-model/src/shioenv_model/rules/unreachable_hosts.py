@@ -1,7 +1,7 @@
 """What programs say of hosts that do not answer: hosts beyond the network, and the machine itself.
 
-They are `curl`, `nc`, `ping`, `scp`, `ssh` and `wget`, with the options that people type. A name
-that the machine does not hold itself is not resolved. An address beyond the networks of its links
+They are `curl`, `ping` and `wget`, with the options that people type. A name that the machine does
+not hold itself is not resolved. An address beyond the networks of its links
 is not reached. The machine itself refuses `curl` and `wget`, except at the port of SSH. Anything
 else is left to a runner.
 """
@@ -23,7 +23,8 @@ from shioenv.errors import Abstained
 from shioenv_model.composition.call import Call
 from shioenv_model.composition.conditions import is_root
 from shioenv_model.rules.effects import EFFECTS
-from shioenv_model.rules.tree_changes import Effects, words_of
+from shioenv_model.rules.options import NO_NAMES, parse_options, words_of
+from shioenv_model.rules.tree_changes import Effects
 
 _UNREACHABLE = re.compile(r"type unreachable dst default\b")
 _GATEWAY = re.compile(r"dst default gateway (\S+)")
@@ -159,54 +160,11 @@ class _Network:
 
 
 def _parsed(
-    words: Sequence[str],
-    flags: str,
-    valued: str,
-    names: Mapping[str, str] = MappingProxyType({}),
-    *,
-    permutes: bool = True,
+    words: Sequence[str], flags: str, valued: str, names: Mapping[str, str] = NO_NAMES
 ) -> tuple[dict[str, str], list[str]]:
-    """Options by letter, and operands; `names` gives the letters of long options.
-
-    Where options do not permute, whatever follows the first operand is an operand.
-
-    Errors: Abstained for any other option, and for one without its value.
-    """
-    options: dict[str, str] = {}
-    operands: list[str] = []
-    left = list(words[::-1])
-    while left:
-        word = left.pop()
-        if word == "--":
-            operands += left[::-1]
-            break
-        if word.startswith("--"):
-            name, sign, value = word[2:].partition("=")
-            letter = names.get(name, "")
-            if not letter or (sign and letter not in valued):
-                raise Abstained(f"the option {word!r:.20} is beyond it")
-            options[letter] = value if sign or letter not in valued else _next(left)
-        elif word.startswith("-") and word != "-":
-            letters = word[1:]
-            while letters:
-                letter, letters = letters[0], letters[1:]
-                if letter in valued:
-                    options[letter], letters = letters or _next(left), ""
-                elif letter in flags:
-                    options[letter] = ""
-                else:
-                    raise Abstained(f"the option {word!r:.20} is beyond it")
-        else:
-            operands.append(word)
-            if not permutes:
-                return options, [*operands, *left[::-1]]
-    return options, operands
-
-
-def _next(left: list[str]) -> str:
-    if not left:
-        raise Abstained("an option without its value")
-    return left.pop()
+    """See `parse_options`; of an option that is given twice the last value counts."""
+    options, operands = parse_options(words, flags, valued, names)
+    return dict(options), operands
 
 
 def _split(address: str) -> tuple[str, str, int, str]:
@@ -322,53 +280,7 @@ def _ping(words: Sequence[str], network: _Network) -> _Said:
     return _Said(1, output=output)
 
 
-def _ssh(words: Sequence[str], network: _Network) -> _Said:
-    options, operands = _parsed(words, "4TNCx", "pilo", permutes=False)
-    if not operands:
-        raise Abstained("no host")
-    host = operands[0].rpartition("@")[2]
-    said = ""
-    if "i" in options and not network.exists(options["i"]):
-        said += (
-            f"Warning: Identity file {options['i']} not accessible: No such file or directory.\n"
-        )
-    if len(operands) == 1 and not {"T", "N"} & options.keys():
-        said += "Pseudo-terminal will not be allocated because stdin is not a terminal.\r\n"
-    return _Said(255, said + _not_connected(host, options.get("p", "22"), network))
-
-
-def _not_connected(host: str, port: str, network: _Network) -> str:
-    if network.exists("/root/.ssh/config") or not port.isdecimal():
-        raise Abstained("hosts may have other names")
-    if network.is_address(host):
-        return f"ssh: connect to host {host} port {port}: {_NO_ROUTE}\r\n"
-    return f"ssh: Could not resolve hostname {host}: {_UNRESOLVED}\r\n"
-
-
-def _scp(words: Sequence[str], network: _Network) -> _Said:
-    options, files = _parsed(words, "rpC", "P")
-    remote = [file for file in files if ":" in file.partition("/")[0]]
-    if len(files) != 2 or len(remote) != 1:
-        raise Abstained("not from here to there, nor back")
-    host = remote[0].partition(":")[0].rpartition("@")[2]
-    said = _not_connected(host, options.get("P", "22"), network)
-    return _Said(255, f"{said}scp: Connection closed\r\n")
-
-
-def _nc(words: Sequence[str], network: _Network) -> _Said:
-    options, places = _parsed(words, "zvnN4", "w")
-    if len(places) != 2 or not places[1].isdecimal():
-        raise Abstained("no host and port")
-    host, port = places
-    if network.is_address(host):
-        tried = f"nc: connect to {host} port {port} (tcp) failed: {_NO_ROUTE}\n"
-        return _Said(1, tried if "v" in options else "")
-    if "n" in options:
-        raise Abstained("a name that is not looked up")
-    return _Said(1, f'nc: getaddrinfo for host "{host}" port {port}: {_UNRESOLVED}\n')
-
-
 PROGRAMS: Mapping[str, Callable[[Sequence[str], _Network], _Said]] = MappingProxyType(
-    {"curl": _curl, "nc": _nc, "ping": _ping, "scp": _scp, "ssh": _ssh, "wget": _wget}
+    {"curl": _curl, "ping": _ping, "wget": _wget}
 )
 """How each program ends where no host is reached. Errors: Abstained for no rule."""

@@ -21,8 +21,7 @@ from random import Random
 
 from shioenv.bash.normal import normal
 from shioenv.dataset.read import read_records
-from shioenv.domain.argument import Argument
-from shioenv.domain.inputs import Input, Role, without_start
+from shioenv.domain.inputs import Argument, Input, Role, without_start
 from shioenv.domain.record import Record
 from shioenv.errors import ModelError
 from shioenv.grammar.library import load_grammar, shipped_headers

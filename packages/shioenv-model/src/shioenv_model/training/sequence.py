@@ -42,8 +42,7 @@ from shioenv.files.durable import storage_errors
 from shioenv.version import package_version
 from shioenv_model.files import write_card
 from shioenv_model.training.examples import SEEN, Examples
-from shioenv_model.training.fused import fused
-from shioenv_model.training.replay import ReplayedPasses
+from shioenv_model.training.passes import ReplayedPasses, fused
 
 SIZES: Mapping[str, dict[str, int]] = MappingProxyType(
     {

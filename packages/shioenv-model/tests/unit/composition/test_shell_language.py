@@ -139,6 +139,7 @@ echo a > f > g; cat f g; echo err >&2 2> h; cat h
 nosuch 2> f; cat f; nosuch > f 2>&1; cat f; nosuch 2>&1 > g; cat g
 { echo a; nosuch; echo b; } > f 2>&1; cat f; { echo c; } >> f; cat f
 echo a &> f; echo b &>> f; cat f; nosuch |& cat; nosuch 2>&1 | cat
+nosuch >& f; cat f; { echo a; nosuch; } >& f; cat f; nosuch &> f; wc -l < f
 cat < a.txt; cat < nofile; echo $?; cat < a.txt > copy; cat copy
 cat << E¶x $HOME $(echo s) \\$q¶E
 cat << 'E'; echo more¶x $HOME¶E

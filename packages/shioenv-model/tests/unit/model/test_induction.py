@@ -13,14 +13,13 @@ from pathlib import Path
 import pytest
 
 from shioenv_model.bash.patterns import CLASSES
-from shioenv_model.memory.explain import Induction
+from shioenv_model.memory.explain import Inducer, Induction
 from shioenv_model.memory.facts import Operand
 from shioenv_model.memory.functions.characters import set_of
 from shioenv_model.memory.functions.families import functions
 from shioenv_model.memory.functions.lines import part_of
 from shioenv_model.memory.functions.match import MOST_WORK
 from shioenv_model.memory.functions.space import Given
-from shioenv_model.memory.induce import Inducer
 from shioenv_model.memory.rewrite import Kept, Taken
 from support.small_world import taken
 

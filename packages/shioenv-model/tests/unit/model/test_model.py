@@ -31,7 +31,7 @@ from shioenv_model.memory.index import sizes, write_index
 from shioenv_model.memory.memory import Memory
 from shioenv_model.memory.rewrite import Kept
 from shioenv_model.model import Model
-from shioenv_model.rules.unnamed_directory import named, unnamed, without_name
+from shioenv_model.rules.spellings import named, unnamed, without_name
 from support.small_world import CONTENTS, HOME, small_memory, small_world
 
 AT = b"bash: line 1: cd: ", b": No such file or directory\n"

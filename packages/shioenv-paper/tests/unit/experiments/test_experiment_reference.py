@@ -11,8 +11,8 @@ import pytest
 
 from shioenv.domain.runner import State
 from shioenv.errors import DatasetMismatchError
+from shioenv.irreducibility.estimators import total_weight
 from shioenv.irreducibility.scoring import Scoring
-from shioenv.irreducibility.subsets import total_weight
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.traces import Sample
 from shioenv_paper import reference

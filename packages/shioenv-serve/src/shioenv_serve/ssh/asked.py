@@ -13,8 +13,8 @@ from functools import partial
 from typing import cast
 
 from shioenv.bash.complete import MOST_PARSED, ScriptReader
-from shioenv.behavior.diff import diff_documents
 from shioenv.domain.behavior import Behavior
+from shioenv.domain.patch import diff_documents
 from shioenv.errors import Abstained
 from shioenv.live.asked import AskedShell, HybridShell
 from shioenv.live.resident import ResidentShell

@@ -26,8 +26,7 @@ from shioenv.domain.patch import ContextPatch
 from shioenv.domain.runner import State
 from shioenv.domain.scripted import ScriptedRunner
 from shioenv.errors import SandboxError, StartDirectoryError, UnknownSystemError
-from shioenv.recording.bounds import LIMITS
-from shioenv.sandbox.base import Limits
+from shioenv.sandbox.base import LIMITS, Limits
 
 
 class Sandbox(ScriptedRunner):

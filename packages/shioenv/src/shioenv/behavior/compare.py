@@ -1,15 +1,237 @@
-"""Delta: whether a sub-input still does what the full input did, and if not, what differs."""
+"""Two behaviors compared: whether a sub-input still does what the full input did (delta).
+
+Repeated runs of one input give the noise threshold, and the names that are ignored because the runs
+disagree about them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import combinations
+from operator import attrgetter
 
-from shioenv.behavior.noise import NOTHING, Ignored, NoisyNames
-from shioenv.behavior.similarity import similarity
+from rapidfuzz.distance import Indel
+
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch, Operation
+from shioenv.errors import UsageError
+
+CAP = 0.95
+"""Algorithm 1's upper bound: outputs with a higher similarity always count as the same."""
+
+
+def noise_threshold(outputs: Sequence[bytes], *, cap: float = CAP) -> float:
+    """Algorithm 1: the similarity that an output must exceed to count as the same, 0 to `cap`.
+
+    The threshold is the mean of the pairwise similarities less two sample standard deviations. A
+    single pair has no deviation. A single output has no pair: then the threshold is the cap.
+    Errors: UsageError for no output at all.
+    """
+    if not outputs:
+        raise UsageError("a noise threshold needs at least one output")
+    pairs = [similarity(a, b) for a, b in combinations(outputs, 2)]
+    if not pairs:
+        return cap
+    spread = statistics.stdev(pairs) if len(pairs) > 1 else 0.0
+    return max(0.0, min(cap, statistics.fmean(pairs) - 2 * spread))
+
+
+@dataclass(frozen=True, slots=True)
+class NoisyNames:
+    """Paths or file names that runs disagree about (D-2v).
+
+    A name that every run has, with values that differ, is known exactly. A name that not every run
+    has stands for names chosen at random (`mktemp`): other runs will choose others. Such names of
+    one length in one directory give a pattern, which has the characters that they share.
+    """
+
+    exact: frozenset[str] = frozenset()
+    patterns: tuple[str, ...] = ()
+    """Names in which NUL stands for any character but `/` and `~`, which begins its escape."""
+
+    def __bool__(self) -> bool:
+        return bool(self.exact or self.patterns)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.exact or any(_fits(name, pattern) for pattern in self.patterns)
+
+    @classmethod
+    def of(cls, runs: Sequence[Mapping[str, object]]) -> NoisyNames:
+        """The names on which runs disagree; each run is a mapping of names to values."""
+        everywhere = set.intersection(*(set(run) for run in runs))
+        exact = {name for name in everywhere if any(run[name] != runs[0][name] for run in runs[1:])}
+        random: dict[tuple[str, int], list[str]] = {}
+        for name in sorted(set().union(*runs) - everywhere):
+            random.setdefault((_directory(name), len(name)), []).append(name)
+        exact.update(name for names in random.values() for name in names)
+        patterns = tuple(_common(names) for names in random.values() if len(names) > 1)
+        return cls(frozenset(exact), patterns)
+
+
+@dataclass(frozen=True, slots=True)
+class Ignored:
+    """Parts of behaviors that tell no argument's effect: the input's own runs disagree (D-2v)."""
+
+    exit_code: bool = False
+    flags: bool = False
+    patch_digest: bool = False
+    paths: NoisyNames = field(default_factory=NoisyNames)
+    contents: NoisyNames = field(default_factory=NoisyNames)
+
+
+NOTHING = Ignored()
+
+_effects = attrgetter(
+    "exit_code", "timed_out", "output_truncated", "patch_digest", "patch", "content_digests"
+)
+"""The parts of a behavior, beside its output, that runs may disagree about."""
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """What N runs of one input disagree about, and how alike their outputs are."""
+
+    threshold: float
+    """Algorithm 1 with its cap, 0 to 0.95."""
+    strict_threshold: float
+    """1 where all outputs were byte-equal: then only equal bytes count as the same.
+
+    Otherwise Algorithm 1 without its cap (D-2s)."""
+    ignored: Ignored
+    """The parts beside the output that the runs disagree about."""
+    volatile: bool
+    """Whether the runs disagree about something, or one of them is flagged as volatile."""
+
+    @classmethod
+    def of(cls, runs: Sequence[Behavior]) -> Noise:
+        """The noise of one run or more, all from the same state. UsageError for no run."""
+        outputs = [run.output for run in runs]
+        threshold = noise_threshold(outputs)
+        first = runs[0]
+        steady = all(output == first.output for output in outputs)
+        same = all(_effects(run) == _effects(first) for run in runs[1:])
+        return cls(
+            threshold=threshold,
+            strict_threshold=1.0 if steady else noise_threshold(outputs, cap=1.0),
+            ignored=NOTHING if same else _ignored(runs),
+            volatile=not (steady and same) or any(run.volatile for run in runs),
+        )
+
+
+def operations_by_path(operations: Iterable[Operation]) -> dict[str, tuple[Operation, ...]]:
+    """The operations of a patch by their first path, which of a move is the old one."""
+    by_path: dict[str, tuple[Operation, ...]] = {}
+    for operation in operations:
+        path: str = operation[1]
+        by_path[path] = (*by_path.get(path, ()), operation)
+    return by_path
+
+
+def _ignored(runs: Sequence[Behavior]) -> Ignored:
+    first = runs[0]
+    return Ignored(
+        exit_code=any(run.exit_code != first.exit_code for run in runs),
+        flags=any(
+            (run.timed_out, run.output_truncated) != (first.timed_out, first.output_truncated)
+            for run in runs
+        ),
+        patch_digest=any(run.patch_digest != first.patch_digest for run in runs),
+        paths=NoisyNames.of([operations_by_path(run.patch.operations) for run in runs]),
+        contents=NoisyNames.of([run.content_digests for run in runs]),
+    )
+
+
+def _directory(name: str) -> str:
+    """The directory of a name, which is a file's own or escaped in a JSON Pointer."""
+    return name[: max(name.rfind("/"), name.rfind("~1") + 1) + 1]
+
+
+def _common(names: Sequence[str]) -> str:
+    return "".join(
+        same[0] if all(char == same[0] for char in same) else "\0"
+        for same in zip(*names, strict=True)
+    )
+
+
+def _fits(name: str, pattern: str) -> bool:
+    return len(name) == len(pattern) and all(
+        expected == char or (expected == "\0" and char not in "/~")
+        for char, expected in zip(name, pattern, strict=True)
+    )
+
+
+COMPARED_CHARACTERS = 8192
+"""Characters of each output that are compared; the cost grows with the square of that number."""
+
+
+def similarity(a: bytes, b: bytes) -> float:
+    """Normalised edit similarity of two outputs, 0 to 1; symmetric, 1 where both are empty.
+
+    This is the indel ratio 2 m / (len(a) + len(b)), with m the length of the longest common
+    subsequence. The text is compared raw: no case folding, no collapsing of blanks or digits.
+    Section C.3 says "normalized edit similarity". The ratio is ours, because common libraries mean
+    it by that name. The text is the first 8,192 characters decoded as UTF-8; an undecodable byte
+    counts as a character of its own. Outputs that differ only behind them have similarity 1.
+    """
+    if a == b:
+        return 1.0
+    return Indel.normalized_similarity(_text(a), _text(b))
+
+
+def compared(output: bytes) -> bytes:
+    """The beginning of an output that holds all characters that are compared: 32 KiB at most."""
+    return output[: 4 * COMPARED_CHARACTERS]
+
+
+def _text(output: bytes) -> str:
+    return compared(output).decode("utf-8", "surrogateescape")[:COMPARED_CHARACTERS]
+
+
+BLOCK = 1024
+"""Texts that are compared with as many other texts at once: 8 MB of similarities."""
+
+NEAREST_CHARACTERS = 1024
+"""Characters of each text that are compared; the cost grows with the square of that number."""
+
+_CLOSE = 1e-9
+_SLACK = 0.05
+"""How far the library's cut-off lies below the threshold: at 0.8 it may take 0.8 for less."""
+
+
+def nearest(
+    texts: Sequence[str], others: Sequence[str], threshold: float
+) -> list[tuple[float, int] | None]:
+    """For each text the highest similarity to one of `others`, and the first index that has it.
+
+    None where no other text reaches `threshold`. Similarity is the indel ratio of `similarity`, 0
+    to 1, of the first 1,024 characters. Memory for similarities is bounded. Time grows with the
+    product of the numbers of texts.
+    """
+    import numpy
+    from rapidfuzz.process import cdist
+
+    best: list[tuple[float, int] | None] = [None] * len(texts)
+    cut = [text[:NEAREST_CHARACTERS] for text in others]
+    for top in range(0, len(texts), BLOCK):
+        rows = [text[:NEAREST_CHARACTERS] for text in texts[top : top + BLOCK]]
+        for left in range(0, len(cut), BLOCK):
+            scores = cdist(
+                rows,
+                cut[left : left + BLOCK],
+                scorer=Indel.normalized_similarity,
+                score_cutoff=max(0.0, threshold - _SLACK),
+                dtype=numpy.float64,
+            )
+            columns = scores.argmax(axis=1)
+            for row, column in enumerate(columns.tolist()):
+                score = float(scores[row, column])
+                known = best[top + row]
+                if score >= threshold - _CLOSE and (known is None or score > known[0]):
+                    best[top + row] = score, left + column
+    return best
 
 
 class Channel(StrEnum):

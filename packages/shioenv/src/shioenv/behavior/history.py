@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from shioenv.behavior.diff import diff_documents
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.patch import ContextPatch, Operation, with_contents
+from shioenv.domain.patch import ContextPatch, Operation, diff_documents, with_contents
 from shioenv.domain.pointer import keys, pointer
 
 _OF_ENTRIES = ("size", "links", "month", "day", "year", "time")

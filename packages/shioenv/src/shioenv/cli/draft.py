@@ -69,7 +69,7 @@ def _manual(command: str, file: Path | None, system: System) -> str:
     """The text of a command's manual page; "" where there is none and none is given."""
     from shioenv.errors import UsageError
     from shioenv.files.regular import read_regular
-    from shioenv.grammar.manual import LARGEST, manual_text
+    from shioenv.grammar.help import LARGEST, manual_text
 
     if file is not None:
         try:

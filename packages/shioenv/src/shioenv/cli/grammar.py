@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from shioenv.grammar.coverage import Coverage
     from shioenv.grammar.describe import DescribedSegment, Description
     from shioenv.grammar.examples import ExampleResult
-    from shioenv.grammar.own import OwnGrammars
+    from shioenv.grammar.library import OwnGrammars
     from shioenv.grammar.symbols import Grammar
 
 app = typer.Typer(
@@ -52,8 +52,7 @@ def check(
 
     The exit status is 1 where there is a fault.
     """
-    from shioenv.grammar.library import check_grammars
-    from shioenv.grammar.own import own_grammars
+    from shioenv.grammar.library import check_grammars, own_grammars
 
     asked = _asked(grammars, own_grammars(own))
     faults = [fault for name, there in asked for fault in check_grammars([name], directory=there)]
@@ -133,8 +132,7 @@ def stats(own: shared.GrammarDirectory = None, system: shared.SystemName = None)
     from rich.text import Text
 
     from shioenv.grammar.bind import bind_all
-    from shioenv.grammar.library import load_grammars
-    from shioenv.grammar.own import own_grammars
+    from shioenv.grammar.library import load_grammars, own_grammars
     from shioenv.grammar.symbols import count
     from shioenv.system.catalogue import catalogue
     from shioenv.system.store import find_system
@@ -203,7 +201,7 @@ def coverage(
     is 1 where an option is missing or unknown.
     """
     from shioenv.grammar.coverage import coverage as covered
-    from shioenv.grammar.own import own_grammars
+    from shioenv.grammar.library import own_grammars
 
     asked = _asked(grammars, own_grammars(own))
     with opened(system) as sandbox:
@@ -259,8 +257,7 @@ def usage(
     from dataclasses import replace
 
     from shioenv.grammar.describe import Describer
-    from shioenv.grammar.library import load_grammars
-    from shioenv.grammar.own import own_grammars
+    from shioenv.grammar.library import load_grammars, own_grammars
     from shioenv.synthesis.policy import NAMED
     from shioenv.synthesis.usage import count_usage
 
@@ -301,8 +298,7 @@ def parse(
     """
     from shioenv.errors import UsageError
     from shioenv.grammar.describe import Describer
-    from shioenv.grammar.library import load_grammars
-    from shioenv.grammar.own import own_grammars
+    from shioenv.grammar.library import load_grammars, own_grammars
     from shioenv.synthesis.sample import grammars_on
     from shioenv.system.store import find_system
 
@@ -403,8 +399,7 @@ def show(
     own: shared.GrammarDirectory = None,
 ) -> shared.Printout:
     """Show the grammar of a command: the file as it is written, or what it means."""
-    from shioenv.grammar.library import load_grammar
-    from shioenv.grammar.own import own_grammars
+    from shioenv.grammar.library import load_grammar, own_grammars
 
     stem, directory = _place(command, own_grammars(own))
     grammar = load_grammar(stem, directory=directory)

@@ -41,7 +41,7 @@ def score(
     error.
     """
     from shioenv.behavior.observe import open_sandbox
-    from shioenv.grammar.own import own_grammars
+    from shioenv.grammar.library import own_grammars
     from shioenv.irreducibility.scoring import Scoring
     from shioenv.recording.text import read_arguments
     from shioenv.recording.text import score as score_input

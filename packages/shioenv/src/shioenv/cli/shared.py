@@ -575,7 +575,7 @@ def record_limits(
     revert: Revert = "input",
 ) -> Limits:
     """The limits of subcommands that make datasets. Otherwise as `limits_of`."""
-    from shioenv.recording.bounds import LIMITS
+    from shioenv.sandbox.base import LIMITS
 
     return _but_for(LIMITS, timeout, without_shell_state, sandbox, revert)
 

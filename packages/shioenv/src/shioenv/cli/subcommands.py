@@ -44,6 +44,7 @@ KNOWN = {
     "sample": "",
     "generate": "",
     "dataset": "",
+    "dataset.leakage": "eval",
     "dataset.report": "eval",
     "tasks": "agents",
     "serve": "serve",

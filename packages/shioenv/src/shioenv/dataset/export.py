@@ -1,13 +1,15 @@
 """Datasets in formats that other tools open: Parquet, the Hugging Face layout, JSON Lines.
 
 Records are read and written in batches, so memory does not grow with the dataset. pyarrow comes
-with an optional extra and is loaded when it is needed.
+with an optional extra and is loaded when it is needed. In the format `chat` records are
+conversations: the user types an input, the assistant answers what was printed.
 """
 
 from __future__ import annotations
 
 import gzip
 import io
+import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,12 +23,11 @@ from typing import IO, Any
 
 from msgspec import Struct, inspect, to_builtins
 
-from shioenv.dataset.chat import chats
 from shioenv.dataset.contexts import read_contexts, write_context
 from shioenv.dataset.manifest import MANIFEST, Manifest, finished_manifest
 from shioenv.dataset.read import read_records
-from shioenv.dataset.readme import README, data_files
 from shioenv.dataset.split import PARTS, REST
+from shioenv.dataset.write import README, data_files
 from shioenv.domain.context import Context
 from shioenv.domain.record import Record, encode
 from shioenv.errors import MissingExtraError, UsageError, did_you_mean
@@ -124,7 +125,7 @@ def export(
       identifier as the Hugging Face hub knows them;
     - `jsonl`: one file of the records as they are, compressed where its name ends in `.gz` or
       `.zst`;
-    - `chat`: such a file with a conversation on each line (`shioenv.dataset.chat`);
+    - `chat`: such a file with a conversation on each line (`shioenv.dataset.export`);
     - None: the format that `ENDINGS` has for the end of the name `output`; `hf` for a name without
       an ending.
 
@@ -445,3 +446,51 @@ def _origin(origin: Mapping[str, Any]) -> str:
     if origin["kind"] == "merge":
         return f"merge of {len(origin['parents'])} datasets"
     return f"import ({origin['kind']})"
+
+
+SYSTEM = (
+    "You are the Bash shell of the machine {system}, and {cwd} is the working directory. The user "
+    "types one input a turn. Answer with what the terminal shows, and with nothing else."
+)
+"""The system's turn of every conversation."""
+
+
+def chats(records: Iterable[Record]) -> Iterator[bytes]:
+    """A line of JSON for each conversation, in the order of the records.
+
+    `messages` has the turns: the system's, then one of the user and one of the assistant for each
+    input. `exit_codes` has an exit code for each answer, and `session_ids` a record's number.
+    Inputs that were typed in one shell are one conversation, as far as their records follow each
+    other. Where the records of earlier inputs are missing, a conversation begins with the inputs
+    that led there in the system's turn.
+    """
+    session: list[Record] = []
+    for record in records:
+        if session and not _goes_on(session[-1], record):
+            yield _chat(session)
+            session = []
+        session.append(record)
+    if session:
+        yield _chat(session)
+
+
+def _goes_on(before: Record, record: Record) -> bool:
+    return record.cwd == before.cwd and record.history == [*before.history, before.typed]
+
+
+def _chat(session: list[Record]) -> bytes:
+    first = session[0]
+    said = SYSTEM.format(system=first.system or "Linux", cwd=first.cwd or "the home directory")
+    if first.history:
+        said += "\nThese inputs were typed before:\n" + "\n".join(first.history)
+    messages = [{"role": "system", "content": said}]
+    for record in session:
+        messages.append({"role": "user", "content": record.typed})
+        messages.append({"role": "assistant", "content": record.output})
+    document = {
+        "messages": messages,
+        "exit_codes": [record.exit_code for record in session],
+        "session_ids": [record.session_id for record in session],
+    }
+    text = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+    return text.encode("utf-8", "surrogatepass") + b"\n"

@@ -20,9 +20,8 @@ from shioenv.dataset.contexts import checked_contexts
 from shioenv.dataset.export import SOURCE_MANIFEST, SOURCE_MANIFESTS, by_custom, parquet_library
 from shioenv.dataset.lines import MOST_REJECTED, PARQUET, Distinct, read_lines
 from shioenv.dataset.manifest import MANIFEST, Manifest, Plan, decode_manifest
-from shioenv.dataset.readme import write_readme
 from shioenv.dataset.verify import record_problems
-from shioenv.dataset.write import ShardWriter
+from shioenv.dataset.write import ShardWriter, write_readme
 from shioenv.domain.context import Context
 from shioenv.domain.record import DIGESTS_BY_NAME, NAMES, Record, decode
 from shioenv.errors import ImportFileError, RecordError

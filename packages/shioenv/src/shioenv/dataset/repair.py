@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from shioenv.dataset.contexts import context_problems
-from shioenv.dataset.generate import Progress, Teller, missing, plan_of
-from shioenv.dataset.job import Wanted, recording
+from shioenv.dataset.generate import Progress, Teller, Wanted, missing, plan_of, recording
 from shioenv.dataset.manifest import SHARD_RECORDS, Shard, read_manifest
 from shioenv.dataset.store import Store
 from shioenv.dataset.verify import record_problems
@@ -32,7 +31,7 @@ from shioenv.execution.job import Executor
 from shioenv.execution.local import LocalExecutor
 from shioenv.files.compressed import lines, reading, sha256_of
 from shioenv.irreducibility.scoring import Scoring
-from shioenv.recording.line import Line
+from shioenv.recording.effort import Line
 from shioenv.synthesis.sample import grammars_for, sample
 from shioenv.synthesis.traces import Sample
 from shioenv.system.store import find_system

@@ -14,9 +14,8 @@ from shioenv.bash.normal import normal
 from shioenv.dataset.contexts import read_contexts
 from shioenv.dataset.manifest import Manifest, finished_manifest
 from shioenv.dataset.read import read_records
-from shioenv.dataset.readme import write_readme
 from shioenv.dataset.select import selected_plan
-from shioenv.dataset.write import ShardWriter
+from shioenv.dataset.write import ShardWriter, write_readme
 from shioenv.domain.record import Record
 from shioenv.errors import UsageError
 from shioenv.files.durable import new_directory

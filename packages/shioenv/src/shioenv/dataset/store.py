@@ -33,7 +33,7 @@ from shioenv.dataset.manifest import (
     refuse_older_records,
     shard_file,
 )
-from shioenv.dataset.readme import write_readme
+from shioenv.dataset.write import write_readme
 from shioenv.domain.context import Context
 from shioenv.domain.record import decode
 from shioenv.errors import DatasetCorruptError, DatasetMismatchError, RecordError
@@ -46,7 +46,7 @@ from shioenv.files.durable import (
     storage_errors,
 )
 from shioenv.files.journal import Journal, checksummed
-from shioenv.recording.line import Line
+from shioenv.recording.effort import Line
 
 _SHARD = re.compile(r"(\d{5,})\.ndjson(?:\.zst)?\Z")
 

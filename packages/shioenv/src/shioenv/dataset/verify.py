@@ -19,11 +19,10 @@ from typing import Any
 
 from msgspec import UNSET, structs
 
-from shioenv.behavior.compare import Channel
-from shioenv.behavior.noise import CAP
+from shioenv.behavior.compare import CAP, Channel
 from shioenv.behavior.observe import open_sandbox
 from shioenv.dataset.contexts import checked_contexts
-from shioenv.dataset.job import Wanted, recording
+from shioenv.dataset.generate import Wanted, recording
 from shioenv.dataset.manifest import (
     DATA,
     MANIFEST,
@@ -60,7 +59,7 @@ from shioenv.execution.job import Opener, surroundings_of
 from shioenv.execution.lanes import Lane
 from shioenv.files.compressed import lines, reading
 from shioenv.irreducibility.scoring import Scoring
-from shioenv.recording.line import Line
+from shioenv.recording.effort import Line
 from shioenv.sandbox.base import Limits
 
 TIMEOUT_EXIT = 124

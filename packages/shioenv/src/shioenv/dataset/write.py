@@ -1,25 +1,34 @@
-"""A writer of records in order, for work of which nothing has to survive an interruption."""
+"""A writer of datasets, for work of which nothing has to survive an interruption.
+
+Records come in order. The README beside them lets the Hugging Face library open the records. Its
+header names the files of records and the types of all fields. Without the header the library would
+take each JSON file for records, and would guess the types of a field from the first shard.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+from msgspec import UNSET, inspect, structs
 
 from shioenv.dataset.contexts import write_context
 from shioenv.dataset.manifest import (
     DATA,
     MANIFEST,
+    SHARD_ENDING,
     SHARD_RECORDS,
     Manifest,
     Plan,
     Tally,
     shard_file,
 )
-from shioenv.dataset.readme import write_readme
 from shioenv.domain.context import Context
-from shioenv.domain.record import Record, encode
-from shioenv.files.compressed import writing
+from shioenv.domain.record import SCHEMA_VERSION, Record, encode
+from shioenv.files.compressed import SUFFIX, writing
 from shioenv.files.durable import atomic_write, replacing
 
 
@@ -76,3 +85,89 @@ class ShardWriter:
         self._manifest = self._manifest.with_shard(self._tally.shard(name))
         self._pending.clear()
         self._tally = Tally()
+
+
+README = "README.md"
+
+_DTYPES: Mapping[Any, str] = {
+    inspect.StrType: "string",
+    inspect.IntType: "int64",
+    inspect.FloatType: "float64",
+    inspect.BoolType: "bool",
+}
+
+_TEXT = """
+# Shell inputs and what they did
+
+Records of [ShIOEnv](https://arxiv.org/abs/2505.18374), one a line: bash inputs, each with its exit
+code, its output and what it changed. `{manifest}` describes how the records were made.
+
+```python
+from datasets import load_dataset
+
+records = load_dataset("PATH_OF_THIS_DIRECTORY"{split})
+```
+"""
+
+
+def write_readme(directory: Path, plan: Plan, parts: Iterable[str] = ()) -> None:
+    """Write the README of a dataset, or of a directory with several datasets of one plan.
+
+    The same plan and parts give the same bytes. A README that exists is not replaced. Errors:
+    OSError.
+    """
+    if os.path.lexists(directory / README):
+        return
+    files = f"{DATA}/*{SHARD_ENDING}{SUFFIX if plan.compression else ''}"
+    paths = {part: f"{part}/{files}" for part in parts}
+    header = [*data_files(paths or {"train": files}), *_features(plan)]
+    text = _TEXT.format(
+        manifest=f"{next(iter(paths))}/{MANIFEST}" if paths else MANIFEST,
+        split="" if paths else ', split="train"',
+    )
+    atomic_write(directory / README, "\n".join(["---", *header, "---", text]).encode())
+
+
+def data_files(paths: Mapping[str, str]) -> Iterator[str]:
+    """The lines of a README's header that name the files of each split."""
+    yield "configs:"
+    yield "- config_name: default"
+    yield "  data_files:"
+    for split, path in paths.items():
+        yield f"  - split: {split}"
+        yield f"    path: {path}"
+
+
+def _features(plan: Plan) -> Iterator[str]:
+    """The lines of a header with the type of each field.
+
+    There are none for older records: in their `content_digests` file names are keys, for which
+    the library has no type.
+    """
+    if plan.record_schema == SCHEMA_VERSION:
+        yield "dataset_info:"
+        yield "  features:"
+        yield from _fields(inspect.type_info(Record), plan.executed, "  ")
+
+
+def _fields(kind: Any, executed: bool, indent: str) -> Iterator[str]:
+    absent = {field.name for field in structs.fields(kind.cls) if field.default is UNSET}
+    for field in kind.fields:
+        if executed or field.name not in absent:  # records of others lack them
+            yield f"{indent}- name: {field.name}"
+            yield from _type(field.type, executed, f"{indent}  ", "dtype")
+
+
+def _type(kind: Any, executed: bool, indent: str, key: str) -> Iterator[str]:
+    match kind:
+        case inspect.Metadata():
+            yield from _type(kind.type, executed, indent, key)
+        case inspect.UnionType():
+            yield from _type(kind.types[0], executed, indent, key)
+        case inspect.ListType():
+            yield from _type(kind.item_type, executed, indent, "list")
+        case inspect.StructType():
+            yield f"{indent}{key}:"
+            yield from _fields(kind, executed, indent)
+        case _:
+            yield f"{indent}{key}: {_DTYPES[type(kind)]}"

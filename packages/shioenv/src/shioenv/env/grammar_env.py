@@ -17,8 +17,7 @@ from shioenv.env.scorer import require_count
 from shioenv.env.spaces import MAX_ARGUMENT_LENGTH
 from shioenv.env.tables import START, Catalogue, GrammarTables, place_named, shared_tables
 from shioenv.errors import ActionError, EnvironmentOptionError, did_you_mean
-from shioenv.grammar.library import chosen_grammars, load_grammars
-from shioenv.grammar.own import own_grammars
+from shioenv.grammar.library import chosen_grammars, load_grammars, own_grammars
 from shioenv.grammar.symbols import Grammar, Production, Symbol
 from shioenv.synthesis.compose import command_tokens
 from shioenv.synthesis.derivation import BREAK, Derivation

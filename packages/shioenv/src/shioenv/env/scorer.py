@@ -18,11 +18,10 @@ from shioenv.domain.record import Record, behavior_fields
 from shioenv.domain.runner import Executing, Runner, executing
 from shioenv.errors import EnvironmentOptionError, UnknownSystemError
 from shioenv.execution.lanes import Reopened
-from shioenv.grammar.library import load_grammars, names_of_grammars
-from shioenv.grammar.own import OwnGrammars, own_grammars
+from shioenv.grammar.library import OwnGrammars, load_grammars, names_of_grammars, own_grammars
 from shioenv.irreducibility.score import Score
 from shioenv.irreducibility.scoring import Scoring
-from shioenv.recording.executions import MemoryCache
+from shioenv.recording.cache import MemoryCache
 from shioenv.recording.session import SessionRecorder, input_args_of
 from shioenv.sandbox.base import Limits
 from shioenv.system.declare import SystemDeclaration, load_declaration

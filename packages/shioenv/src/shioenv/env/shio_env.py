@@ -8,8 +8,7 @@ from typing import Any, Final, TypeAlias, Unpack
 
 import numpy as np
 
-from shioenv.domain.argument import Argument
-from shioenv.domain.inputs import Input, Session
+from shioenv.domain.inputs import Argument, Input, Session
 from shioenv.env.base import EpisodeOptions, SessionEnv, Step
 from shioenv.env.scorer import require_count
 from shioenv.env.spaces import (

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from shioenv.errors import EnvironmentOptionError, UnboundTokenError, did_you_mean
 from shioenv.grammar.bind import bind
-from shioenv.grammar.own import OwnGrammars
+from shioenv.grammar.library import OwnGrammars
 from shioenv.grammar.symbols import Grammar, Nonterminal, Production, Symbol
 from shioenv.synthesis.derivation import CompiledChoices, ProductionTable
 from shioenv.synthesis.drawing import Drawing

@@ -14,9 +14,8 @@ from shioenv.behavior.observe import open_sandbox
 from shioenv.domain.runner import Installed
 from shioenv.errors import SystemMismatchError, UsageError
 from shioenv.execution.lanes import Lane
-from shioenv.recording.bounds import LIMITS
 from shioenv.recording.cache import ExecutionCache
-from shioenv.sandbox.base import MACHINES, Limits
+from shioenv.sandbox.base import LIMITS, MACHINES, Limits
 from shioenv.sandbox.default import kernel_of, layer_of
 from shioenv.system.store import find_system
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, cached_property
 from typing import TypeAlias
 
-from shioenv.domain.argument import Argument
+from shioenv.domain.inputs import Argument
 from shioenv.grammar.kinds import COMMAND
 from shioenv.grammar.notation import NO_SPACE
 from shioenv.grammar.spelling import plain

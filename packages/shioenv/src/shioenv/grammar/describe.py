@@ -10,8 +10,7 @@ from itertools import zip_longest
 
 from shioenv.bash.builtins import DECLARING
 from shioenv.bash.words import is_assignment, n_assignments, split_words, substitutions
-from shioenv.domain.argument import Argument, join
-from shioenv.domain.inputs import REDIRECTIONS, SEPARATORS, Role, Token
+from shioenv.domain.inputs import REDIRECTIONS, SEPARATORS, Argument, Role, Token, join
 from shioenv.grammar.arguments import ArgumentSplitter, ends_command
 from shioenv.grammar.parse import (
     NESTED_DEPTH,

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TypeAlias
 
-from shioenv.domain.argument import Argument, render
-from shioenv.domain.inputs import Input, Role
+from shioenv.domain.inputs import Argument, Input, Role, render
 from shioenv.grammar.arguments import ArgumentSplitter
 from shioenv.grammar.faults import Fault, FaultKind
 from shioenv.grammar.parse import InputParser, operand_place

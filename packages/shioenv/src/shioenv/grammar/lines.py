@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
-from shioenv.domain.argument import Argument
+from shioenv.domain.inputs import Argument
 from shioenv.errors import InputError
 from shioenv.files.regular import lines_of
 from shioenv.grammar.faults import Fault, FaultKind, suggestion

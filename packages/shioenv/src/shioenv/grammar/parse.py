@@ -16,8 +16,7 @@ from shioenv.bash.read import Source, read
 from shioenv.bash.scan import Refused
 from shioenv.bash.walk import Piece, commands, pieces, redirects_of
 from shioenv.bash.words import is_assignment, n_assignments, split_words
-from shioenv.domain.argument import Argument
-from shioenv.domain.inputs import REDIRECTIONS, Input, Role, Token
+from shioenv.domain.inputs import REDIRECTIONS, Argument, Input, Role, Token
 from shioenv.grammar.arguments import ArgumentSplitter
 from shioenv.grammar.symbols import Body, Grammar, Nonterminal, TerminalText
 

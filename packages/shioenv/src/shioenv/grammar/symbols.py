@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from shioenv.domain.argument import Argument
+from shioenv.domain.inputs import Argument
 from shioenv.grammar.traits import Traits
 
 MAX_ARGUMENT_LENGTH = 64

@@ -17,16 +17,14 @@ from typing import Any, Protocol, TypeAlias
 from msgspec import to_builtins
 from msgspec.structs import asdict
 
-from shioenv.behavior.compare import Channel, Difference, differs
-from shioenv.behavior.noise import Noise
+from shioenv.behavior.compare import Channel, Difference, Noise, differs
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Input
 from shioenv.domain.record import Effect, ScoredSegment, share_necessary
 from shioenv.errors import UsageError
-from shioenv.irreducibility.estimators import SamplePart
+from shioenv.irreducibility.estimators import Kept, SamplePart, exhaustive, leave_out, water_fill
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.irreducibility.spread import pooled, spread, together
-from shioenv.irreducibility.subsets import Kept, exhaustive, leave_out, water_fill
 
 Behave: TypeAlias = Callable[[str], Behavior]
 """Gives the behavior of a rendered input on the pristine system. Every call is a run of its own."""

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from shioenv.irreducibility.estimators import SamplePart
-from shioenv.irreducibility.subsets import Kept, Weighted
+from shioenv.irreducibility.estimators import Kept, SamplePart, Weighted
 
 Z = 1.959963984540054
 """Half the width of a 95% interval, in standard errors."""

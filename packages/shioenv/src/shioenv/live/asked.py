@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from threading import RLock
 
-from shioenv.behavior.diff import diff_documents
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.behavior.rows import Row, RowKind
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.patch import ContextPatch
+from shioenv.domain.patch import ContextPatch, diff_documents
 from shioenv.domain.runner import Answer, Runner, State, answer_of
 from shioenv.errors import Abstained
 from shioenv.live.shell import Closing, Shell, ended, nothing

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import IO, Final, cast
 
 from shioenv.bash.words import quoted
-from shioenv.behavior.network import network_fields
+from shioenv.behavior.capture import network_fields
 from shioenv.errors import SandboxError, UsageError
 from shioenv.live.shell import IDLE_SECONDS, Closing
 from shioenv.sandbox.base import (

@@ -1,8 +1,11 @@
-"""The time and executions that records took. They depend on the run, so none is recorded."""
+"""A finished record on its way to the dataset, with the time and executions that it took.
+
+The time and executions depend on the run, so they are not recorded.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 
@@ -81,3 +84,16 @@ _COUNTS = tuple(item.name for item in fields(Effort) if item.name != "trouble")
 
 def _share(part: float, whole: float) -> float | None:
     return round(part / whole, 4) if whole else None
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A finished record as it is stored, with the numbers that a manifest sums up."""
+
+    session_id: int
+    content: bytes
+    """The record as `domain.record.encode` gave it."""
+    volatile: bool
+    executions: int
+    effort: Effort = field(default_factory=Effort)
+    """The time and executions that the record took, which are not stored."""

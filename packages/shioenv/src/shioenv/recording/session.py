@@ -15,14 +15,14 @@ from random import Random
 from typing import Any
 
 from shioenv.bash.words import quoted
-from shioenv.behavior.noise import Noise
+from shioenv.behavior.compare import Noise
 from shioenv.domain.behavior import NOTHING, Behavior
 from shioenv.domain.inputs import Input, Session
 from shioenv.domain.record import SCHEMA_VERSION, Record, ScoredSegment, behavior_fields
 from shioenv.domain.runner import Executing, Order
 from shioenv.irreducibility.score import Cache, Score, estimate_irreducibility
 from shioenv.irreducibility.scoring import Scoring
-from shioenv.recording.executions import SessionExecutions
+from shioenv.recording.cache import SessionExecutions
 from shioenv.recording.patience import Alone, Patience, at_once
 from shioenv.recording.volatility import (
     FOUND_BY_LOOKING,

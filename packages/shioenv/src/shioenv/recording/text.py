@@ -9,8 +9,7 @@ from shioenv.bash.words import without_assignments
 from shioenv.behavior.observe import open_sandbox
 from shioenv.domain.inputs import Input
 from shioenv.domain.runner import Runner, State
-from shioenv.grammar.library import load_grammars, names_of_grammars
-from shioenv.grammar.own import OwnGrammars
+from shioenv.grammar.library import OwnGrammars, load_grammars, names_of_grammars
 from shioenv.grammar.parse import InputParser, command_place
 from shioenv.irreducibility.score import Score, estimate_irreducibility
 from shioenv.irreducibility.scoring import Scoring

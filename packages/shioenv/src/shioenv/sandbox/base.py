@@ -458,3 +458,10 @@ class ShellSandbox(Sandbox, Protocol):
     def end_shell(self) -> None:
         """Ends the shell with every process of the machine, which is pristine afterwards."""
         ...
+
+
+LIMITS = Limits(wall_seconds=2.0)
+"""Limits of every execution of a dataset, where none are given. An input that the grammars write
+takes milliseconds or waits for ever (`grep -R x` at a fifo). One score may execute dozens of
+sub-inputs that wait for ever: hence two fifths of the default wall time.
+"""

@@ -8,11 +8,14 @@ argument of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
+from dataclasses import dataclass
 from functools import cache
+from random import Random
 from typing import TypeAlias
 
+from shioenv.errors import TraceError
 from shioenv.grammar.check import shortest_body, shortest_expansions
 from shioenv.grammar.symbols import (
     Nonterminal,
@@ -26,7 +29,31 @@ from shioenv.synthesis.partial_input import PartialInput
 from shioenv.synthesis.policy import Choices
 
 BREAK = -1
+
+FINISHED_SHORTEST = -1
+"""In a trace: not a choice, but the production that ends the nonterminal soonest."""
+
 Code: TypeAlias = "int | str"
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """One command as drawn: its words (command first, marks included) and the choices made.
+
+    `trace` has for each step the index of a production among those permitted in its place,
+    `FINISHED_SHORTEST`, or the text of a value that was drawn anew. Where people's spelling was
+    asked for, its last entry is the seed of the spelling, as text. `volatile` says that a
+    production was taken which the grammar marks `%volatile`.
+    """
+
+    words: tuple[str, ...]
+    trace: tuple[int | str, ...]
+    volatile: bool = False
+
+    @property
+    def n_arguments(self) -> int:
+        """How many arguments there are, the command not counted."""
+        return len(self.words) - 1
 
 
 class CompiledChoices(Choices):
@@ -276,3 +303,75 @@ class Derivation:
             else:
                 arguments[-1].append(table.nonterminals[code >> 1])
         return PartialInput(tuple(tuple(argument) for argument in arguments if argument))
+
+    def draw(
+        self,
+        choose: Callable[[Derivation, CompiledChoices, Random], int | None],
+        random: Random,
+        most: int,
+        *,
+        value: Callable[[Derivation, Random], str | None] | None = None,
+        finishes: bool = False,
+    ) -> Drawn | None:
+        """Go on to the end by `choose`, which gives the index of a production, None to give up.
+
+        `value` is asked first: it writes a value in place of the leftmost nonterminal and returns
+        it, or returns None. After `most` steps the input is given up. With `finishes`, its shortest
+        productions are taken instead.
+        """
+        table, limit = self._table, self._limit
+        choices_at, least = table.choices, table.least
+        volatile = False
+        trace: list[int | str] = []
+        while (leftmost := self.leftmost) != BREAK:
+            if len(trace) >= most:
+                if not finishes:
+                    return None
+                choices = table.finishing(leftmost)
+                index: int | None = 0
+            else:
+                if value is not None and (text := value(self, random)) is not None:
+                    trace.append(text)
+                    continue
+                choices = choices_at(leftmost)
+                room = limit - self.least + least[leftmost]
+                if choices.most > room:
+                    choices = choices.within(room)
+                index = choose(self, choices, random)
+            if index is None:
+                return None
+            if choices.volatile:
+                volatile = volatile or choices.productions[index].volatile
+            trace.append(choices.origin[index])
+            self.expand(choices, index)
+        return Drawn(tuple(self.words), tuple(trace), volatile)
+
+    def replay(
+        self,
+        trace: Iterable[int | str],
+        put: Callable[[str, Derivation], None] | None = None,
+    ) -> tuple[str, ...]:
+        """Go on by the choices of a trace, and return the words; `put` writes the values in it.
+
+        Errors: TraceError where the trace is too short, too long, or names no production.
+        """
+        place = -1
+        for place, choice in enumerate(trace):
+            if self.leftmost == BREAK:
+                raise TraceError(f"the trace goes on after the input has ended, at choice {place}")
+            if isinstance(choice, str):
+                if put is None:
+                    raise TraceError(f"choice {place} of the trace, {choice!r}, is no production")
+                put(choice, self)
+            elif choice == FINISHED_SHORTEST:
+                self.expand(self._table.finishing(self.leftmost), 0)
+            else:
+                choices = self._table.choices(self.leftmost)
+                if not 0 <= choice < len(choices.productions):
+                    raise TraceError(
+                        f"choice {place} of the trace, {choice}, is not permitted there"
+                    )
+                self.expand(choices, choice)
+        if self.leftmost != BREAK:
+            raise TraceError(f"the trace ends after {place + 1} choices, before the input does")
+        return tuple(self.words)

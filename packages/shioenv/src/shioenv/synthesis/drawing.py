@@ -49,7 +49,7 @@ class Drawing:
 
     None named: the paper's 86, and all own ones. In a manifest it is the names of all grammars."""
     own_grammars: str = ""
-    """The directory of own grammars (`shioenv.grammar.own`); "" for none.
+    """The directory of own grammars (`shioenv.grammar.library`); "" for none.
 
     In a manifest it is `sha256:` and the digest of the directory's grammars."""
     start_directories: tuple[str, ...] = ()

@@ -13,8 +13,7 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from shioenv.bash.builtins import BUILTINS, KEYWORDS
-from shioenv.domain.argument import Argument
-from shioenv.domain.inputs import Input, Role, Token
+from shioenv.domain.inputs import Argument, Input, Role, Token
 from shioenv.grammar.library import shipped_headers
 from shioenv.grammar.parts import Names
 from shioenv.grammar.symbols import Grammar, OptionSpec

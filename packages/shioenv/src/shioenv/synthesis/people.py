@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from random import Random
-from typing import TypeAlias
 
 from shioenv.domain.inputs import DUPLICATIONS, REDIRECTIONS, SEPARATORS
 from shioenv.grammar.kinds import KINDS
 from shioenv.grammar.parts import Names
 from shioenv.grammar.symbols import Nonterminal
-from shioenv.synthesis.plans import OptionTable
+from shioenv.synthesis.derivation import Drawn
+from shioenv.synthesis.plans import OptionTable, WritingPlan
 from shioenv.synthesis.usage import ABOUT_ITSELF, CommandUsage, Usage, Weights, shipped_usage
-from shioenv.synthesis.writer import CommandWriter, Written
+from shioenv.synthesis.writer import CommandWriter
 
 LONGEST_SHAPE = 6
 """Commands of one input at most, where a shape is drawn."""
@@ -45,9 +45,6 @@ follow the table's pairs of commands."""
 
 ATTEMPTS = 6
 """Attempts to write one command with as many operands as were drawn."""
-
-Write: TypeAlias = Callable[[Nonterminal, frozenset[str] | None, bool], Written | None]
-"""Writes a command from a start symbol with these options (None: any), evenly or by weights."""
 
 
 @dataclass(frozen=True)
@@ -135,35 +132,43 @@ class People:
         writer: CommandWriter,
         starts: Sequence[Nonterminal],
         random: Random,
-        write: Write,
         *,
+        horizon: int,
         piped: bool,
-    ) -> Written | None:
+    ) -> Drawn | None:
         """One command with options and operands by the table; None where nothing came of it.
 
         `starts` are tried in order. They are tried in the opposite order where the command is not
         `piped` and is to have no operands. What reads its standard input comes first then.
 
-        `write` is asked to write with the options drawn, evenly once half of the attempts gave
-        nothing. Where no attempt gave the number of operands drawn, another number is taken. Where
-        all attempts gave nothing, `write` is asked to write with any options.
+        The options drawn are written, evenly once half of the attempts gave nothing. Where no
+        attempt gave the number of operands drawn, another number is taken. Where all attempts gave
+        nothing, any options are written.
         """
         known = self.of(writer.grammar.name)
         options = self._options(writer, random)
         wanted = _operands(known, options, piped, random)
         names = frozenset(options)
-        best: Written | None = None
+
+        def write(start: Nonterminal, plan: WritingPlan, *, evenly: bool = False) -> Drawn | None:
+            return writer.write(start, plan, random, horizon=horizon, spelling=known, evenly=evenly)
+
+        best: Drawn | None = None
         for start in reversed(starts) if wanted == 0 and not piped else starts:
-            if writer.options.plan(start, names) is None:
+            plan = writer.options.plan(start, names)
+            if plan is None:
                 continue
             for attempt in range(ATTEMPTS):
-                written = write(start, names, best is None and attempt >= ATTEMPTS // 2)
+                evenly = best is None and attempt >= ATTEMPTS // 2
+                written = write(start, plan, evenly=evenly)
                 if written is None:
                     continue
                 if wanted is None or n_operands(written.words) == wanted:
                     return written
                 best = best or written
-        return best or write(starts[0], None, False)
+        if best is None and (plan := writer.options.plan(starts[0], None)) is not None:
+            return write(starts[0], plan)
+        return best
 
     def _options(self, writer: CommandWriter, random: Random) -> tuple[str, ...]:
         """Options of a command: a set of the table, or options drawn anew."""

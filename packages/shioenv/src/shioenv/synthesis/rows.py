@@ -14,8 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from random import Random
 
-from shioenv.domain.argument import Argument
-from shioenv.domain.inputs import Input, Role
+from shioenv.domain.inputs import Argument, Input, Role
 from shioenv.grammar.parts import Names
 from shioenv.grammar.traits import OF_FILES, Traits
 

@@ -15,8 +15,13 @@ from shioenv.bash.builtins import BUILTINS, KEYWORDS
 from shioenv.domain.inputs import REDIRECTIONS, SEPARATORS, Input, Role, Token
 from shioenv.errors import SamplesExhaustedError, UnboundTokenError, UsageError
 from shioenv.grammar.bind import bind, values_of, with_vocabulary
-from shioenv.grammar.library import chosen_grammars, load_grammars, names_of_grammars
-from shioenv.grammar.own import OwnGrammars, own_grammars
+from shioenv.grammar.library import (
+    OwnGrammars,
+    chosen_grammars,
+    load_grammars,
+    names_of_grammars,
+    own_grammars,
+)
 from shioenv.grammar.parse import InputParser
 from shioenv.grammar.spelling import spelt
 from shioenv.grammar.symbols import Grammar, Nonterminal
@@ -31,8 +36,6 @@ from shioenv.synthesis.policy import LengthPolicy, Policy, PolicySettings, setti
 from shioenv.synthesis.rows import TypedSoFar
 from shioenv.synthesis.samplers import Sampler, check_sampler
 from shioenv.synthesis.traces import Catalogue, DrawingPlace, Sample, SegmentTrace
-from shioenv.synthesis.usage import CommandUsage
-from shioenv.synthesis.writer import Written
 from shioenv.system.catalogue import catalogue as system_catalogue
 from shioenv.system.store import System, find_system
 
@@ -507,36 +510,15 @@ class _Stream:
         traces: list[SegmentTrace],
     ) -> Sequence[str]:
         """The words of a command written freely by weights, each option once."""
-        for _ in range(FREE_ATTEMPTS):
-            drawn = self._written(random, place, name, start, None, None)
+        writer = place.writer(name)
+        plan = writer.options.plan(start, None)
+        for _ in range(FREE_ATTEMPTS if plan is not None else 0):
+            assert plan is not None
+            drawn = writer.write(start, plan, random, horizon=place.sampler.horizon, spelling=None)
             if drawn is not None:
                 traces.append(SegmentTrace(name, piped, drawn.trace, drawn.volatile))
                 return drawn.words
         raise _NothingWrittenError
-
-    def _written(
-        self,
-        random: Random,
-        place: DrawingPlace,
-        name: str,
-        start: Nonterminal,
-        options: frozenset[str] | None,
-        spelling: CommandUsage | None,
-        *,
-        evenly: bool = False,
-    ) -> Written | None:
-        writer = place.writer(name)
-        plan = writer.options.plan(start, options)
-        if plan is None:
-            return None
-        return writer.write(
-            start,
-            plan,
-            random,
-            horizon=place.sampler.horizon,
-            spelling=spelling,
-            evenly=evenly,
-        )
 
     def _usual(self, random: Random, directory: str, *, composite: bool) -> Sample | None:
         """A sample written as people write; None where nothing came of it."""
@@ -563,15 +545,8 @@ class _Stream:
             starts = [grammar.start]
             if grammar.pipe is not None:
                 starts.insert(0 if piped else 1, grammar.pipe)
-            known = people.of(part)
             drawn = people.write(
-                place.writer(part),
-                starts,
-                random,
-                lambda start, options, evenly, part=part, known=known: self._written(  # type: ignore[misc]
-                    random, place, part, start, options, known, evenly=evenly
-                ),
-                piped=piped,
+                place.writer(part), starts, random, horizon=place.sampler.horizon, piped=piped
             )
             if drawn is None:
                 return None

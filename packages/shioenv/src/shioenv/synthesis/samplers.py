@@ -8,12 +8,11 @@ options, which is how the released rows look. `ucs-universal` permits every prod
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from random import Random
 from typing import TypeAlias
 
-from shioenv.errors import GrammarError, TraceError, UnknownSamplerError, did_you_mean
+from shioenv.errors import GrammarError, UnknownSamplerError, did_you_mean
 from shioenv.grammar.notation import NO_SPACE
 from shioenv.grammar.symbols import (
     MAX_ARGUMENT_LENGTH,
@@ -22,7 +21,7 @@ from shioenv.grammar.symbols import (
     Production,
     Productions,
 )
-from shioenv.synthesis.derivation import BREAK, Derivation, ProductionTable
+from shioenv.synthesis.derivation import Derivation, Drawn, ProductionTable
 from shioenv.synthesis.policy import Policy, WeightedPolicy
 
 HORIZON = 12
@@ -45,29 +44,7 @@ UNIVERSAL_ATTEMPTS = 5000
 come, but hardly by a repetition that could be steered. The rarest lengths, 9 to 11, come once in
 280 draws."""
 
-FINISHED_SHORTEST = -1
-"""In a trace: not a choice, but the production that ends the nonterminal soonest."""
-
 Permitted: TypeAlias = Mapping[Nonterminal, Sequence[Production]]
-
-
-@dataclass(frozen=True, slots=True)
-class Drawn:
-    """One command as drawn: its words (command first, marks included) and the choices made.
-
-    A choice is the index of a production among those permitted in its place, or
-    `FINISHED_SHORTEST`. `volatile` says that a production was taken which the grammar marks
-    `%volatile`.
-    """
-
-    words: tuple[str, ...]
-    trace: tuple[int, ...]
-    volatile: bool = False
-
-    @property
-    def n_arguments(self) -> int:
-        """How many arguments there are, the command not counted."""
-        return len(self.words) - 1
 
 
 def united(grammars: Iterable[Grammar]) -> Productions:
@@ -189,55 +166,21 @@ class Sampler:
         self, start: Nonterminal, random: Random, policy: Policy, horizon: int
     ) -> Drawn | None:
         """One input, None where it breaks a bound."""
-        drawn = self._derive(start, random, policy, horizon)
+        derivation = Derivation(self.table, start, horizon + 1)
+        drawn = derivation.draw(policy.choose, random, MAX_EXPANSIONS, finishes=True)
+        assert drawn is not None, "a policy always chooses"
         if not self._grammatical:
             drawn = Drawn(tidied(drawn.words), drawn.trace, drawn.volatile)
         if not drawn.words or (self._overflows and drawn.n_arguments > horizon):
             return None
         return drawn if max(map(len, drawn.words)) <= MAX_ARGUMENT_LENGTH else None
 
-    def _derive(self, start: Nonterminal, random: Random, policy: Policy, horizon: int) -> Drawn:
-        table, choose = self.table, policy.choose
-        choices_at, least = table.choices, table.least
-        limit = horizon + 1
-        derivation = Derivation(table, start, limit)
-        volatile = False
-        trace: list[int] = []
-        while (leftmost := derivation.leftmost) != BREAK:
-            if len(trace) >= MAX_EXPANSIONS:
-                choices = table.finishing(leftmost)
-                index = 0
-            else:
-                choices = choices_at(leftmost)
-                room = limit - derivation.least + least[leftmost]
-                if choices.most > room:
-                    choices = choices.within(room)
-                index = choose(derivation, choices, random)
-            if choices.volatile:
-                volatile = volatile or choices.productions[index].volatile
-            trace.append(choices.origin[index])
-            derivation.expand(choices, index)
-        return Drawn(tuple(derivation.words), tuple(trace), volatile)
-
-    def replay(self, start: Nonterminal, trace: Sequence[int]) -> tuple[str, ...]:
+    def replay(self, start: Nonterminal, trace: Sequence[int | str]) -> tuple[str, ...]:
         """The words that these choices write: `replay(start, drawn.trace) == drawn.words`.
 
         Errors: TraceError where the trace is too short, too long, or names no production.
         """
-        derivation = Derivation(self.table, start)
-        for place, choice in enumerate(trace):
-            if derivation.leftmost == BREAK:
-                raise TraceError(f"the trace goes on after the input has ended, at choice {place}")
-            if choice == FINISHED_SHORTEST:
-                derivation.expand(self.table.finishing(derivation.leftmost), 0)
-                continue
-            choices = self.table.choices(derivation.leftmost)
-            if not 0 <= choice < len(choices.productions):
-                raise TraceError(f"choice {place} of the trace, {choice}, is not permitted there")
-            derivation.expand(choices, choice)
-        if derivation.leftmost != BREAK:
-            raise TraceError(f"the trace ends after {len(trace)} choices, before the input does")
-        words = tuple(derivation.words)
+        words = Derivation(self.table, start).replay(trace)
         return words if self._grammatical else tidied(words)
 
 

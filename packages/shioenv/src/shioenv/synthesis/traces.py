@@ -12,9 +12,9 @@ from shioenv.bash.words import split_words
 from shioenv.domain.inputs import Input, Session
 from shioenv.grammar.arguments import on_files
 from shioenv.grammar.parse import NESTED_DEPTH, InputParser
-from shioenv.grammar.symbols import Grammar, Nonterminal
+from shioenv.grammar.symbols import Grammar
 from shioenv.grammar.traits import Traits
-from shioenv.synthesis.nested import (
+from shioenv.synthesis.compose import (
     NESTED_ATTEMPTS,
     NESTED_HORIZON,
     may_run,
@@ -22,11 +22,12 @@ from shioenv.synthesis.nested import (
     substituted,
     substitution,
 )
+from shioenv.synthesis.derivation import Drawn
 from shioenv.synthesis.people import People
 from shioenv.synthesis.plans import PlanMaker
 from shioenv.synthesis.policy import PolicySettings
 from shioenv.synthesis.samplers import Sampler
-from shioenv.synthesis.writer import CommandWriter, Written
+from shioenv.synthesis.writer import CommandWriter
 
 Catalogue: TypeAlias = Mapping[str, Sequence[str]]
 
@@ -150,21 +151,11 @@ class DrawingPlace:
         traits = self.grammars[program].header.traits
         return None if written is None else substituted(mark, traits, written.words)
 
-    def _inner(self, program: str, random: Random) -> Written | None:
+    def _inner(self, program: str, random: Random) -> Drawn | None:
         """A command for another one to run, which itself runs none; None where nothing came."""
         assert self.people is not None
         if program not in self.inner:
             self.inner[program] = self.writer(program).without_nested()
-        writer, known = self.inner[program], self.people.of(program)
-
-        def write(
-            start: Nonterminal, options: frozenset[str] | None, evenly: bool
-        ) -> Written | None:
-            plan = writer.options.plan(start, options)
-            if plan is None:
-                return None
-            return writer.write(
-                start, plan, random, horizon=NESTED_HORIZON, spelling=known, evenly=evenly
-            )
-
-        return self.people.write(writer, [writer.grammar.start], random, write, piped=False)
+        writer = self.inner[program]
+        starts = [writer.grammar.start]
+        return self.people.write(writer, starts, random, horizon=NESTED_HORIZON, piped=False)

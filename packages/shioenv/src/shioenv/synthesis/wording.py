@@ -1,25 +1,33 @@
-"""Words of a command: how they are quoted, and which must keep their place."""
+"""Spelling of a command's options, as often as people spell them so."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from random import Random
 
 from shioenv.domain.inputs import OPERATORS
-from shioenv.grammar.spelling import spelt
+from shioenv.grammar.notation import NO_SPACE
+from shioenv.grammar.symbols import Grammar, OptionSpec
+from shioenv.synthesis.usage import CommandUsage
 
-FIRST_NUMBER = re.compile(r"[0-9]+")
+EQUALS_SIGN = 0.9
+"""Share of long options' values that stand behind `=`, where a table says nothing."""
 
-_OPEN_QUOTE = re.compile(r"'[^']*'|\"(?:\\.|[^\"\\])*\"|\\.|([\"'])")
+JOINED = 0.25
+"""Share of short options' values that are joined, where a table says nothing."""
 
-BEFORE_VALUE = re.compile(r"[ =:,/]\Z|\A(?:<ns>|-)\w\Z")
-"""Matches the text before a value that does not stand in the middle of a word."""
+TRAILING = 0.05
+"""Share of commands whose options stand behind their operands, where they may. Of what people
+write, 4% is so, and 2% is as `ONE_BEHIND` says."""
 
-OPEN_TOKENS = frozenset({"File", "NewFile", "NewDirectory", "Word", "Pattern", "Glob"})
-"""System tokens in whose place other values of their kind may stand. Tokens that name files of one
-sort (`<TarFile>`, `<CsvFile>`) keep to the files that there are."""
+DEPTH_LATER = 0.14
+"""Share of commands of `find` whose limit of depth stands behind a test (counted in what people
+write). `find` warns about that."""
 
-EXPANDED = frozenset({"path", "url"})
-"""Kinds of values that the shell shall expand, so that they are not quoted for it."""
+ONE_BEHIND = 0.04
+"""Share of commands whose last option stands behind an operand, where it may."""
 
 
 def depth_later(words: list[str]) -> list[str]:
@@ -36,12 +44,155 @@ def stays(word: str) -> bool:
     return word == "--" or word in OPERATORS or re.match(r"-[0-9]", word) is not None
 
 
-def needs_quotes(text: str) -> bool:
-    """Whether a word must be quoted to stand for itself."""
-    return spelt(text) != text
+class OptionSpelling:
+    """How the options of one command are spelt: joined, with `=`, in clusters, behind operands."""
 
+    def __init__(self, grammar: Grammar) -> None:
+        self.grammar = grammar
 
-def open_quote(text: str) -> str:
-    """The quote that is open at the end of a text, "" where none is open."""
-    matches = [match[1] for match in _OPEN_QUOTE.finditer(text)]
-    return matches[-1] or "" if matches and matches[-1] else ""
+    def respelt(self, words: Sequence[str], seed: int, usage: CommandUsage) -> tuple[str, ...]:
+        """The words with options joined, with `=` or in clusters, as often as `usage` says.
+
+        `seed` decides everything that is drawn. Some options are put behind operands as well.
+        """
+        random = Random(seed)
+        own = self._own_options(words)
+        shown = [*self._apart(words[:own])]
+        shown = [self._value_respelt(word, random, usage) for word in shown]
+        shown = [*self._merged(shown, random, usage), *words[own:]]
+        chance = random.random()
+        if self.permutes and chance < TRAILING + ONE_BEHIND and not any(map(stays, shown)):
+            options = [word for word in shown[1:] if word.startswith(("-", NO_SPACE))]
+            rest = [word for word in shown[1:] if not word.startswith(("-", NO_SPACE))]
+            if chance < TRAILING:
+                shown = [shown[0], *rest, *options]
+            elif rest and len(options) > 1 and options[-1].startswith("-"):
+                behind = 1 + int(random.random() * len(rest))
+                rest.insert(behind, options.pop())
+                shown = [shown[0], *options, *rest]
+        if self.grammar.name == "find" and chance < DEPTH_LATER:
+            shown = depth_later(shown)
+        return tuple(shown)
+
+    def _apart(self, words: Sequence[str]) -> Iterator[str]:
+        """The words with each cluster taken apart, where all its members can be single options."""
+        cluster: list[str] = []
+        for word in words:
+            if not cluster and not word.endswith(NO_SPACE):
+                yield word
+                continue
+            cluster.append(word)
+            if word.endswith(NO_SPACE):
+                continue
+            members = [f"-{one.replace(NO_SPACE, '').lstrip('-')}" for one in cluster]
+            yield from members if all(map(self._member, members)) else cluster
+            cluster = []
+        yield from cluster
+
+    def _own_options(self, words: Sequence[str]) -> int:
+        """The place of the first word that may belong to a command that this one runs.
+
+        Options before it are the command's own. Where options may stand behind operands, all are.
+        """
+        if self.grammar.header.permutes:
+            return len(words)
+        operands = (
+            place
+            for place, word in enumerate(words)
+            if place and not word.startswith(("-", NO_SPACE))
+        )
+        return next(operands, len(words))
+
+    @cached_property
+    def permutes(self) -> bool:
+        """Whether options may stand behind operands: not where the order means something."""
+        header = self.grammar.header
+        return header.permutes and not header.traits.ordered
+
+    def _merged(self, shown: list[str], random: Random, usage: CommandUsage) -> list[str]:
+        """The words with adjoining short options made one cluster, as often as people do that."""
+        if not self.clusters:
+            return shown
+        spellings = usage.spellings
+        clustered = spellings.get("cluster", 0.0)
+        share = (clustered + 1.0) / (clustered + 0.3 * spellings.get("short", 0.0) + 2.0)
+        result: list[str] = []
+        run: list[str] = []
+        for word in (*shown, ""):
+            if run and len(run[-1]) == 2 and self._member(word):
+                run.append(word)
+                continue
+            if len(run) > 1 and random.random() < share:
+                last = len(run) - 1
+                for place, member in enumerate(run):
+                    left = NO_SPACE if place else ""
+                    right = NO_SPACE if place < last else ""
+                    result.append(f"{left}{member[1:] if place else member}{right}")
+            else:
+                result += run
+            run = []
+            if word and self._member(word) and len(word) == 2:
+                run = [word]
+            elif word:
+                result.append(word)
+        return result
+
+    @cached_property
+    def clusters(self) -> Mapping[str, OptionSpec]:
+        """The options that clusters may hold, by letter."""
+        return {
+            letter: spec
+            for spec in reversed(self.grammar.options)
+            if spec.clusters
+            for letter in spec.shorts
+        }
+
+    def _member(self, word: str) -> bool:
+        """Whether a word can stand in a cluster: a flag, or at its end an option with a value."""
+        if len(word) < 2 or word[0] != "-" or NO_SPACE in word or word[1] not in self.clusters:
+            return False
+        flag = self.clusters[word[1]].value == "none"
+        return len(word) == 2 if flag else word[2:3] == " "
+
+    def _value_respelt(self, word: str, random: Random, usage: CommandUsage) -> str:
+        """The word; where it is an option with a value, joined to it or not as people write."""
+        mark = NO_SPACE if word.startswith(NO_SPACE) else ""
+        text = word.removeprefix(NO_SPACE)
+        if text.startswith("--"):
+            name, blank, value = text.partition(" ")
+            if not blank or name not in self._longs:
+                return word
+            styles = usage.styles.get(name, {})
+            share = styles.get("=", 0.0) / sum(styles.values()) if styles else EQUALS_SIGN
+            return f"{name}={value}" if random.random() < share else word
+        letter = text[:1] if mark else text[1:2]
+        rest = text[1:] if mark else text[2:]
+        spec = self._valued.get(letter)
+        if spec is None or not rest or (not mark and text[:1] != "-") or text.endswith(NO_SPACE):
+            return word
+        styles = usage.styles.get(f"-{letter}", {})
+        joined = styles.get("joined", 0.0)
+        share = joined / (joined + styles.get("separate", 0.0) or 1.0) if styles else JOINED
+        value = rest.removeprefix(" ")
+        if not value or (value[0] == "-" and rest[0] != " "):
+            return word
+        return f"{mark}{'' if mark else '-'}{letter}{'' if random.random() < share else ' '}{value}"
+
+    @cached_property
+    def _longs(self) -> frozenset[str]:
+        return frozenset(
+            f"--{name}"
+            for spec in self.grammar.options
+            if spec.value == "required" and not spec.separate
+            for name in spec.longs
+        )
+
+    @cached_property
+    def _valued(self) -> Mapping[str, OptionSpec]:
+        """By letter, the options whose value may be joined or a word of its own."""
+        return {
+            letter: spec
+            for spec in self.grammar.options
+            if spec.value == "required" and not spec.joined and not spec.separate
+            for letter in spec.shorts
+        }

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,30 +23,33 @@ from typing import Protocol
 
 from shioenv.errors import TraceError
 from shioenv.grammar.kinds import CLOSED, COMMAND, KINDS, TOKEN_KINDS, ValueKind
-from shioenv.grammar.notation import NO_SPACE
 from shioenv.grammar.parts import Names, draw_number
 from shioenv.grammar.spelling import plain, spelt
 from shioenv.grammar.symbols import (
     MAX_ARGUMENT_LENGTH,
     Grammar,
     Nonterminal,
-    OptionSpec,
     TerminalText,
 )
-from shioenv.synthesis.derivation import BREAK, Derivation, ProductionTable
+from shioenv.synthesis.derivation import CompiledChoices, Derivation, Drawn, ProductionTable
 from shioenv.synthesis.plans import OptionTable, PlanMaker, PlanRow, WritingPlan
 from shioenv.synthesis.policy import PolicySettings
 from shioenv.synthesis.usage import ABOUT_ITSELF, CommandUsage
-from shioenv.synthesis.wording import (
-    BEFORE_VALUE,
-    EXPANDED,
-    FIRST_NUMBER,
-    OPEN_TOKENS,
-    depth_later,
-    needs_quotes,
-    open_quote,
-    stays,
-)
+from shioenv.synthesis.wording import OptionSpelling
+
+FIRST_NUMBER = re.compile(r"[0-9]+")
+
+_OPEN_QUOTE = re.compile(r"'[^']*'|\"(?:\\.|[^\"\\])*\"|\\.|([\"'])")
+
+BEFORE_VALUE = re.compile(r"[ =:,/]\Z|\A(?:<ns>|-)\w\Z")
+"""Matches the text before a value that does not stand in the middle of a word."""
+
+OPEN_TOKENS = frozenset({"File", "NewFile", "NewDirectory", "Word", "Pattern", "Glob"})
+"""System tokens in whose place other values of their kind may stand. Tokens that name files of one
+sort (`<TarFile>`, `<CsvFile>`) keep to the files that there are."""
+
+EXPANDED = frozenset({"path", "url"})
+"""Kinds of values that the shell shall expand, so that they are not quoted for it."""
 
 DOUBLE_QUOTES = 0.35
 """Of values that need quotes, the share in double quotes (counted in what people write)."""
@@ -54,27 +57,10 @@ DOUBLE_QUOTES = 0.35
 RUN = 0.85
 """Of commands that another one runs, the share drawn by their own grammars (ours)."""
 
-EQUALS_SIGN = 0.9
-"""Share of long options' values that stand behind `=`, where a table says nothing."""
-
-JOINED = 0.25
-"""Share of short options' values that are joined, where a table says nothing."""
-
 AGAIN = 0.02
 """Factor on the weight of an option that is written already and may come again (ours)."""
 
-TRAILING = 0.05
-"""Share of commands whose options stand behind their operands, where they may. Of what people
-write, 4% is so, and 2% is as `ONE_BEHIND` says."""
-
-DEPTH_LATER = 0.14
-"""Share of commands of `find` whose limit of depth stands behind a test (counted in what people
-write). `find` warns about that."""
-
-ONE_BEHIND = 0.04
-"""Share of commands whose last option stands behind an operand, where it may."""
-
-_MAX_STEPS = 300
+_MAX_STEPS = 301
 """Steps after which a derivation is given up."""
 
 
@@ -95,19 +81,6 @@ class Nested(Protocol):
     def operand(self, name: str, random: Random) -> str | None:
         """A substitution that is an operand of `name`; None, mostly, where it shall be a path."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """A command as written, and the choices that led to it.
-
-    `trace` has for each step the index of a production, or the text of a value that was drawn anew.
-    Where people's spelling was asked for, its last entry is the seed of the spelling, as text.
-    """
-
-    words: tuple[str, ...]
-    trace: tuple[int | str, ...]
-    volatile: bool
 
 
 @dataclass(slots=True)
@@ -165,6 +138,7 @@ class CommandWriter:
         self._names = names
         self._nested = nested
         self._kinds: dict[int, _Drawn | None] = {}
+        self.spelling = OptionSpelling(grammar)
 
     def without_nested(self) -> CommandWriter:
         """A writer of the same command, which then runs no other; both share the option table."""
@@ -181,7 +155,7 @@ class CommandWriter:
         horizon: int,
         spelling: CommandUsage | None,
         evenly: bool = False,
-    ) -> Written | None:
+    ) -> Drawn | None:
         """One command of at most `horizon` arguments along a plan; None where it led nowhere.
 
         Every wanted option is written at least once. With a plan of all options, no option is
@@ -191,19 +165,41 @@ class CommandWriter:
         `evenly` is for where usual ways led nowhere. Options that the plan allows are then taken
         whatever they weigh, and an option may come again where its program takes it several times.
         """
-        derived = self._derive(start, plan, random, horizon + 1, evenly=evenly)
-        if derived is None:
+        table, rows, can = self._table, plan.rows, plan.can
+        planned = plan.wanted != -1
+        state = _State(
+            self._settings.stop, planned, plan.wanted, plan.wanted if planned else 0, evenly=evenly
+        )
+
+        def choose(derivation: Derivation, choices: CompiledChoices, random: Random) -> int | None:
+            here = rows.get(derivation.leftmost >> 1)
+            if here is None:
+                return self._chooser.choose(derivation, choices, random)
+            if state.needed:
+                state.later = 0
+                for code in derivation.pending:
+                    state.later |= can.get(code >> 1, 0)
+            index = self._choose(choices.origin, here, state, random)
+            if index is not None:
+                row = here[choices.origin[index]]
+                state.used |= row.lines
+                state.needed &= ~row.own
+            return index
+
+        derivation = Derivation(table, start, horizon + 1)
+        drawn = derivation.draw(choose, random, _MAX_STEPS, value=self._draw_value)
+        if drawn is None or state.needed:
             return None
-        words, trace, volatile = derived
+        words, trace = drawn.words, drawn.trace
         if plan.wanted == -1 and len(words) > 2 and not ABOUT_ITSELF.isdisjoint(words):
             return None
         if spelling is not None:
             seed = random.getrandbits(32)
-            words = self.respelt(words, seed, spelling)
+            words = self.spelling.respelt(words, seed, spelling)
             trace = (*trace, str(seed))
         if not words or max(map(len, words)) > MAX_ARGUMENT_LENGTH:
             return None
-        return Written(words, trace, volatile)
+        return Drawn(words, trace, drawn.volatile)
 
     def replay(
         self, start: Nonterminal, trace: Sequence[int | str], spelling: CommandUsage | None
@@ -213,83 +209,13 @@ class CommandWriter:
         Errors: TraceError where the trace does not belong to this command.
         """
         derivation = Derivation(self._table, start)
-        for place, choice in enumerate(trace):
-            if derivation.leftmost == BREAK:
-                words = tuple(derivation.words)
-                last = spelling is not None and place == len(trace) - 1
-                if not last or not str(choice).isdigit():
-                    raise TraceError(f"the trace goes on after the input has ended, at {place}")
-                assert spelling is not None
-                return self.respelt(words, int(choice), spelling)
-            if isinstance(choice, str):
-                self._put(choice, derivation)
-                continue
-            choices = self._table.choices(derivation.leftmost)
-            if not 0 <= choice < len(choices.productions):
-                raise TraceError(f"choice {place} of the trace, {choice}, is not permitted there")
-            derivation.expand(choices, choice)
-        if derivation.leftmost != BREAK:
-            raise TraceError(f"the trace ends after {len(trace)} choices, before the input does")
-        return tuple(derivation.words)
-
-    def _derive(
-        self,
-        start: Nonterminal,
-        plan: WritingPlan,
-        random: Random,
-        limit: int,
-        *,
-        evenly: bool,
-    ) -> tuple[tuple[str, ...], tuple[int | str, ...], bool] | None:
-        table, values = self._table, self._settings.values
-        choices_at, least, kinds = table.choices, table.least, self._kinds
-        derivation = Derivation(table, start, limit)
-        rows, can = plan.rows, plan.can
-        planned = plan.wanted != -1
-        state = _State(
-            self._settings.stop, planned, plan.wanted, plan.wanted if planned else 0, evenly=evenly
-        )
-        volatile = False
-        trace: list[int | str] = []
-        while (leftmost := derivation.leftmost) != BREAK:
-            if len(trace) > _MAX_STEPS:
-                return None
-            number = leftmost >> 1
-            kind = kinds[number] if number in kinds else self._kind(number)
-            if kind is not None and random.random() < (
-                RUN if kind.kind.name == COMMAND else values
-            ):
-                text = self._value(kind, derivation, random)
-                if text is not None:
-                    self._put(text, derivation)
-                    trace.append(text)
-                    continue
-            choices = choices_at(leftmost)
-            room = limit - derivation.least + least[leftmost]
-            if choices.most > room:
-                choices = choices.within(room)
-            here = rows.get(number)
-            if here is None:
-                index = self._chooser.choose(derivation, choices, random)
-            else:
-                if state.needed:
-                    state.later = 0
-                    for code in derivation.pending:
-                        state.later |= can.get(code >> 1, 0)
-                chosen = self._choose(choices.origin, here, state, random)
-                if chosen is None:
-                    return None
-                index = chosen
-                row = here[choices.origin[index]]
-                state.used |= row.lines
-                state.needed &= ~row.own
-            if choices.volatile:
-                volatile = volatile or choices.productions[index].volatile
-            trace.append(choices.origin[index])
-            derivation.expand(choices, index)
-        if state.needed:
-            return None
-        return tuple(derivation.words), tuple(trace), volatile
+        if spelling is None:
+            return derivation.replay(trace, self._put)
+        seed = str(trace[-1]) if trace else ""
+        if not seed.isdigit():
+            raise TraceError("the trace does not end with the seed of a spelling")
+        words = derivation.replay(trace[:-1], self._put)
+        return self.spelling.respelt(words, int(seed), spelling)
 
     @staticmethod
     def _choose(
@@ -338,6 +264,19 @@ class CommandWriter:
         return places[bisect(sums, random.random() * total, 0, len(sums) - 1)]
 
     # Values ------------------------------------------------------------------------------------
+
+    def _draw_value(self, derivation: Derivation, random: Random) -> str | None:
+        """Mostly a value for the leftmost nonterminal, written in its place; else None."""
+        number = derivation.leftmost >> 1
+        kind = self._kinds[number] if number in self._kinds else self._kind(number)
+        if kind is None or random.random() >= (
+            RUN if kind.kind.name == COMMAND else self._settings.values
+        ):
+            return None
+        text = self._value(kind, derivation, random)
+        if text is not None:
+            self._put(text, derivation)
+        return text
 
     def _put(self, text: str, derivation: Derivation) -> None:
         """Writes a drawn value in the place of the leftmost nonterminal."""
@@ -446,154 +385,16 @@ class CommandWriter:
         """Whether a path is that of a file, as far as its name tells."""
         return text in self._names.get("File", ()) or re.search(r"\w\.\w+\Z", text) is not None
 
-    # Spelling ----------------------------------------------------------------------------------
 
-    def respelt(self, words: Sequence[str], seed: int, usage: CommandUsage) -> tuple[str, ...]:
-        """The words with options joined, with `=` or in clusters, as often as `usage` says.
+def needs_quotes(text: str) -> bool:
+    """Whether a word must be quoted to stand for itself."""
+    return spelt(text) != text
 
-        `seed` decides everything that is drawn. Some options are put behind operands as well.
-        """
-        random = Random(seed)
-        own = self._own_options(words)
-        shown = [*self._apart(words[:own])]
-        shown = [self._value_respelt(word, random, usage) for word in shown]
-        shown = [*self._merged(shown, random, usage), *words[own:]]
-        chance = random.random()
-        if self.permutes and chance < TRAILING + ONE_BEHIND and not any(map(stays, shown)):
-            options = [word for word in shown[1:] if word.startswith(("-", NO_SPACE))]
-            rest = [word for word in shown[1:] if not word.startswith(("-", NO_SPACE))]
-            if chance < TRAILING:
-                shown = [shown[0], *rest, *options]
-            elif rest and len(options) > 1 and options[-1].startswith("-"):
-                behind = 1 + int(random.random() * len(rest))
-                rest.insert(behind, options.pop())
-                shown = [shown[0], *options, *rest]
-        if self.grammar.name == "find" and chance < DEPTH_LATER:
-            shown = depth_later(shown)
-        return tuple(shown)
 
-    def _apart(self, words: Sequence[str]) -> Iterator[str]:
-        """The words with each cluster taken apart, where all its members can be single options."""
-        cluster: list[str] = []
-        for word in words:
-            if not cluster and not word.endswith(NO_SPACE):
-                yield word
-                continue
-            cluster.append(word)
-            if word.endswith(NO_SPACE):
-                continue
-            members = [f"-{one.replace(NO_SPACE, '').lstrip('-')}" for one in cluster]
-            yield from members if all(map(self._member, members)) else cluster
-            cluster = []
-        yield from cluster
-
-    def _own_options(self, words: Sequence[str]) -> int:
-        """The place of the first word that may belong to a command that this one runs.
-
-        Options before it are the command's own. Where options may stand behind operands, all are.
-        """
-        if self.grammar.header.permutes:
-            return len(words)
-        operands = (
-            place
-            for place, word in enumerate(words)
-            if place and not word.startswith(("-", NO_SPACE))
-        )
-        return next(operands, len(words))
-
-    @cached_property
-    def permutes(self) -> bool:
-        """Whether options may stand behind operands: not where the order means something."""
-        header = self.grammar.header
-        return header.permutes and not header.traits.ordered
-
-    def _merged(self, shown: list[str], random: Random, usage: CommandUsage) -> list[str]:
-        """The words with adjoining short options made one cluster, as often as people do that."""
-        if not self.clusters:
-            return shown
-        spellings = usage.spellings
-        clustered = spellings.get("cluster", 0.0)
-        share = (clustered + 1.0) / (clustered + 0.3 * spellings.get("short", 0.0) + 2.0)
-        result: list[str] = []
-        run: list[str] = []
-        for word in (*shown, ""):
-            if run and len(run[-1]) == 2 and self._member(word):
-                run.append(word)
-                continue
-            if len(run) > 1 and random.random() < share:
-                last = len(run) - 1
-                for place, member in enumerate(run):
-                    left = NO_SPACE if place else ""
-                    right = NO_SPACE if place < last else ""
-                    result.append(f"{left}{member[1:] if place else member}{right}")
-            else:
-                result += run
-            run = []
-            if word and self._member(word) and len(word) == 2:
-                run = [word]
-            elif word:
-                result.append(word)
-        return result
-
-    @cached_property
-    def clusters(self) -> Mapping[str, OptionSpec]:
-        """The options that clusters may hold, by letter."""
-        return {
-            letter: spec
-            for spec in reversed(self.grammar.options)
-            if spec.clusters
-            for letter in spec.shorts
-        }
-
-    def _member(self, word: str) -> bool:
-        """Whether a word can stand in a cluster: a flag, or at its end an option with a value."""
-        if len(word) < 2 or word[0] != "-" or NO_SPACE in word or word[1] not in self.clusters:
-            return False
-        flag = self.clusters[word[1]].value == "none"
-        return len(word) == 2 if flag else word[2:3] == " "
-
-    def _value_respelt(self, word: str, random: Random, usage: CommandUsage) -> str:
-        """The word; where it is an option with a value, joined to it or not as people write."""
-        mark = NO_SPACE if word.startswith(NO_SPACE) else ""
-        text = word.removeprefix(NO_SPACE)
-        if text.startswith("--"):
-            name, blank, value = text.partition(" ")
-            if not blank or name not in self._longs:
-                return word
-            styles = usage.styles.get(name, {})
-            share = styles.get("=", 0.0) / sum(styles.values()) if styles else EQUALS_SIGN
-            return f"{name}={value}" if random.random() < share else word
-        letter = text[:1] if mark else text[1:2]
-        rest = text[1:] if mark else text[2:]
-        spec = self._valued.get(letter)
-        if spec is None or not rest or (not mark and text[:1] != "-") or text.endswith(NO_SPACE):
-            return word
-        styles = usage.styles.get(f"-{letter}", {})
-        joined = styles.get("joined", 0.0)
-        share = joined / (joined + styles.get("separate", 0.0) or 1.0) if styles else JOINED
-        value = rest.removeprefix(" ")
-        if not value or (value[0] == "-" and rest[0] != " "):
-            return word
-        return f"{mark}{'' if mark else '-'}{letter}{'' if random.random() < share else ' '}{value}"
-
-    @cached_property
-    def _longs(self) -> frozenset[str]:
-        return frozenset(
-            f"--{name}"
-            for spec in self.grammar.options
-            if spec.value == "required" and not spec.separate
-            for name in spec.longs
-        )
-
-    @cached_property
-    def _valued(self) -> Mapping[str, OptionSpec]:
-        """By letter, the options whose value may be joined or a word of its own."""
-        return {
-            letter: spec
-            for spec in self.grammar.options
-            if spec.value == "required" and not spec.joined and not spec.separate
-            for letter in spec.shorts
-        }
+def open_quote(text: str) -> str:
+    """The quote that is open at the end of a text, "" where none is open."""
+    matches = [match[1] for match in _OPEN_QUOTE.finditer(text)]
+    return matches[-1] or "" if matches and matches[-1] else ""
 
 
 def _reseeded(drawn: _Drawn, random: Random) -> str:

@@ -2,9 +2,15 @@ from dataclasses import replace
 
 import pytest
 
-from shioenv.behavior.compare import Channel, differs
-from shioenv.behavior.noise import NOTHING, Noise, NoisyNames, noise_threshold
-from shioenv.behavior.similarity import similarity
+from shioenv.behavior.compare import (
+    NOTHING,
+    Channel,
+    Noise,
+    NoisyNames,
+    differs,
+    noise_threshold,
+    similarity,
+)
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch
 from shioenv.errors import UsageError

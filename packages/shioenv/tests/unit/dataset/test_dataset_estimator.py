@@ -16,10 +16,9 @@ from shioenv.dataset.verify import record_problems
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Input
 from shioenv.errors import DatasetCorruptError, UsageError
-from shioenv.irreducibility.estimators import LEFT_LATER, estimator_named
+from shioenv.irreducibility.estimators import LEFT_LATER, Kept, estimator_named, leave_out
 from shioenv.irreducibility.score import estimate_irreducibility
 from shioenv.irreducibility.scoring import USUAL, Scoring
-from shioenv.irreducibility.subsets import Kept, leave_out
 from shioenv.recording.session import SessionRecorder
 from shioenv.synthesis.drawing import Drawing
 from support.dataset_fakes import FakeRunner, plan, sample

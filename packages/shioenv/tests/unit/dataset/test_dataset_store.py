@@ -30,7 +30,7 @@ from shioenv.errors import (
     UnknownDatasetError,
 )
 from shioenv.files.journal import Journal
-from shioenv.recording.line import Line
+from shioenv.recording.effort import Line
 from support.dataset_fakes import HOME, contents, plan
 
 

@@ -28,7 +28,7 @@ from shioenv.errors import (
     UsageError,
 )
 from shioenv.irreducibility.scoring import Scoring
-from shioenv.recording.line import Line
+from shioenv.recording.effort import Line
 from shioenv.recording.session import SessionRecorder
 from shioenv.sandbox.base import Limits
 from shioenv.seeding import generator

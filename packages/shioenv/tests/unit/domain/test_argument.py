@@ -2,7 +2,7 @@ from itertools import combinations
 
 import pytest
 
-from shioenv.domain.argument import Argument, join, render
+from shioenv.domain.inputs import Argument, join, render
 from shioenv.errors import InputError
 
 BUNDLE = [Argument.parse(marked) for marked in ("-l<ns>", "<ns>a<ns>", "<ns>T 32")]

@@ -1,7 +1,6 @@
 import pytest
 
-from shioenv.domain.argument import Argument
-from shioenv.domain.inputs import Input, Role, Session
+from shioenv.domain.inputs import Argument, Input, Role, Session
 from shioenv.errors import InputError
 
 PIPELINE = ["du", "-a", "user_config.json", "|", "cpio", "-o<ns>", "<ns>L", ">", "out.cpio"]

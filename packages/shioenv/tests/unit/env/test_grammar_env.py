@@ -121,6 +121,7 @@ def test_what_the_sampler_draws_can_be_written_production_by_production() -> Non
         for choice in drawn.trace:
             leftmost = env.state.leftmost
             assert leftmost is not None
+            assert isinstance(choice, int)
             action = actions[own[leftmost][choice]]
             assert result[4]["action_mask"][action]
             result = env.step(action)

@@ -10,7 +10,7 @@ from shioenv.env.grammar_env import GrammarEnv
 from shioenv.env.shio_env import ActionFault, ShIOEnv
 from shioenv.env.spaces import ACTION_FIELDS
 from shioenv.env.wrappers import ENCODINGS
-from shioenv.recording.executions import CACHED_BEHAVIORS
+from shioenv.recording.cache import CACHED_BEHAVIORS
 from shioenv.registration import ENTRY_POINTS
 from support.paths import ROOT
 

@@ -10,8 +10,15 @@ from shioenv.env.scorer import is_declared_volatile
 from shioenv.errors import UnknownGrammarError, UsageError
 from shioenv.grammar.bind import stand_in_catalogue
 from shioenv.grammar.faults import FaultyGrammarError
-from shioenv.grammar.library import check_grammars, load_grammars, names_of_grammars
-from shioenv.grammar.own import LARGEST, MOST, VARIABLE, own_grammars
+from shioenv.grammar.library import (
+    LARGEST,
+    MOST,
+    VARIABLE,
+    check_grammars,
+    load_grammars,
+    names_of_grammars,
+    own_grammars,
+)
 from shioenv.recording.text import read_arguments
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.sample import draw_samples

@@ -6,8 +6,14 @@ import pytest
 
 from shioenv.errors import UsageError
 from shioenv.grammar.bind import stand_in_catalogue
-from shioenv.grammar.library import PAPER, SETS, choosable, chosen_grammars, names_of_grammars
-from shioenv.grammar.own import OwnGrammars
+from shioenv.grammar.library import (
+    PAPER,
+    SETS,
+    OwnGrammars,
+    choosable,
+    chosen_grammars,
+    names_of_grammars,
+)
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.sample import draw_samples
 

@@ -4,8 +4,7 @@ import gzip
 
 import pytest
 
-from shioenv.grammar.help import read_help
-from shioenv.grammar.manual import LARGEST, manual_text
+from shioenv.grammar.help import LARGEST, manual_text, read_help
 from shioenv.grammar.synopsis import named_values, usage_forms
 
 SEQ = """Usage: seq [OPTION]... LAST

@@ -2,7 +2,7 @@
 
 import pytest
 
-from shioenv.grammar.fitting import check_traits
+from shioenv.grammar.check import check_traits
 from shioenv.grammar.library import load_grammar, names_of_grammars, shipped_headers
 from shioenv.grammar.load import read_grammar
 from shioenv.grammar.traits import PATHS, Traits

@@ -3,7 +3,7 @@ import random
 import pytest
 
 from shioenv.errors import UsageError
-from shioenv.irreducibility.subsets import (
+from shioenv.irreducibility.estimators import (
     exhaustive,
     paper,
     proper_subsets,

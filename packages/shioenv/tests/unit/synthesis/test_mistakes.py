@@ -8,8 +8,7 @@ from random import Random
 
 import pytest
 
-from shioenv.domain.argument import Argument
-from shioenv.domain.inputs import Input, Role, Token
+from shioenv.domain.inputs import Argument, Input, Role, Token
 from shioenv.errors import UsageError
 from shioenv.grammar.bind import stand_in_catalogue
 from shioenv.grammar.library import load_grammars

@@ -9,8 +9,7 @@ from shioenv.grammar.library import load_grammars
 from shioenv.grammar.load import read_grammar
 from shioenv.grammar.symbols import Grammar, Nonterminal, Production, TerminalText
 from shioenv.synthesis.derivation import BREAK, Derivation
-from shioenv.synthesis.option import Options
-from shioenv.synthesis.partial_input import PartialInput
+from shioenv.synthesis.partial_input import Options, PartialInput
 from shioenv.synthesis.policy import WeightedPolicy
 from shioenv.synthesis.samplers import Sampler, gcs
 
@@ -119,6 +118,7 @@ def test_the_fast_derivation_passes_through_the_same_states(
             state = PartialInput.initial(grammar.start)
             derivation = Derivation(sampler.table, grammar.start)
             for choice in sampler.draw(grammar.start, Random(seed)).trace:
+                assert isinstance(choice, int)
                 choices = sampler.table.choices(derivation.leftmost)
                 assert state.n_arguments == derivation.n_arguments
                 state = state.expand(choices.productions[choice])

@@ -21,8 +21,8 @@ from shioenv.grammar.library import load_grammar, load_grammars, names_of_gramma
 from shioenv.grammar.load import read_grammar
 from shioenv.grammar.parse import InputParser
 from shioenv.grammar.symbols import Grammar
+from shioenv.synthesis.compose import may_run, run_by, substituted
 from shioenv.synthesis.drawing import Drawing
-from shioenv.synthesis.nested import may_run, run_by, substituted
 from shioenv.synthesis.people import LONGEST_SHAPE, OTHERS
 from shioenv.synthesis.policy import NAMED, PolicySettings, settings_named
 from shioenv.synthesis.sample import draw_samples
@@ -563,7 +563,7 @@ def test_clusters_are_spelt_anew_whole() -> None:
     apart = CommandUsage(spellings={"short": 1e9})
 
     def spellings(usage: CommandUsage) -> set[str]:
-        each = (made.respelt(words, seed, usage) for seed in range(40))
+        each = (made.spelling.respelt(words, seed, usage) for seed in range(40))
         return {" ".join(one).replace("<ns> <ns>", "") for one in each}
 
     assert spellings(clustered) == {"netstat -lnptu"}
@@ -573,7 +573,7 @@ def test_clusters_are_spelt_anew_whole() -> None:
 def test_the_last_option_stands_behind_an_operand_at_times() -> None:
     made = writer("wget")
     words = ("wget", "-q", "--output-document=x", "http://10.20.30.1/")
-    spelt = Counter(made.respelt(words, seed, CommandUsage()) for seed in range(600))
+    spelt = Counter(made.spelling.respelt(words, seed, CommandUsage()) for seed in range(600))
     behind = ("wget", "-q", "http://10.20.30.1/", "--output-document=x")
     assert 5 < spelt[behind] < 60
     assert spelt[words] > 480
@@ -582,7 +582,7 @@ def test_the_last_option_stands_behind_an_operand_at_times() -> None:
 def test_the_depth_of_a_search_is_limited_behind_a_test_at_times(describer: Describer) -> None:
     made = writer("find")
     words = ("find", ".", "-maxdepth 2", "-type f", "-name x")
-    spelt = Counter(made.respelt(words, seed, CommandUsage()) for seed in range(300))
+    spelt = Counter(made.spelling.respelt(words, seed, CommandUsage()) for seed in range(300))
     later = ("find", ".", "-type f", "-maxdepth 2", "-name x")
     assert spelt.keys() == {words, later}
     assert 15 < spelt[later] < 75

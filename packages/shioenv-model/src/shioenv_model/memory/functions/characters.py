@@ -1,7 +1,9 @@
-"""Characters exchanged, and words said."""
+"""Texts in other characters: exchanged, repeated, encoded, digested."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import re
 from functools import lru_cache
 
@@ -10,10 +12,12 @@ from shioenv_model.memory.functions.space import (
     ESCAPES,
     Flags,
     Given,
+    Result,
     Roles,
     as_bytes,
     as_text,
     check_length,
+    width_of,
 )
 
 _FACTOR = 100
@@ -116,3 +120,35 @@ def _unescaped(match: re.Match[str]) -> str:
         return "\x1b" if letter == "e" else ESCAPES[letter]
     code = int(octal or "0", 8) & 0xFF if hexadecimal is None else int(hexadecimal, 16)
     return chr(code) if code < 128 else chr(0xDC00 + code)
+
+
+DIGESTS = ("md5", "sha1", "sha256", "sha512", "sha224", "sha384", "blake2b")
+"""Kinds of digests, as `hashlib` names them."""
+
+_ESCAPED_NAME = re.compile(r"[\\\n\r]")
+
+
+def digest_of(given: Given, roles: Roles, flags: Flags) -> Result | None:
+    """The digest of each text and the name of its file, `-` for standard input (md5sum(1)).
+
+    None where a name would be escaped.
+    """
+    texts, names = given.texts or (given.text or "",), given.operands or ("-",)
+    if any(_ESCAPED_NAME.search(name) for name in names):
+        return None
+    made = (
+        f"{hashlib.new(flags['of'], text.encode('latin-1'), usedforsecurity=False).hexdigest()}"
+        f"  {name}\n"
+        for text, name in zip(texts, names, strict=True)
+    )
+    return "".join(made), 0
+
+
+def in_base64(given: Given, roles: Roles, flags: Flags) -> Result | None:
+    """The text in base64, on lines of a width; without lines where the width is 0 (base64(1))."""
+    width = width_of(roles.get("width", "76"))
+    whole = base64.b64encode((given.text or "").encode("latin-1")).decode()
+    check_length(2 * len(whole))
+    if not width:
+        return whole, 0
+    return "".join(f"{whole[at : at + width]}\n" for at in range(0, len(whole), width)), 0

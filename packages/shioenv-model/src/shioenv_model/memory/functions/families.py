@@ -12,10 +12,8 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import permutations, product
 
-from shioenv_model.memory.functions.characters import exchange, say
-from shioenv_model.memory.functions.columns import cut_columns
+from shioenv_model.memory.functions.characters import DIGESTS, digest_of, exchange, in_base64, say
 from shioenv_model.memory.functions.edit import edit
-from shioenv_model.memory.functions.encoded import DIGESTS, digest_of, in_base64
 from shioenv_model.memory.functions.figures import (
     COLUMNS_OF_FIGURES,
     counts,
@@ -23,6 +21,7 @@ from shioenv_model.memory.functions.figures import (
     dump,
 )
 from shioenv_model.memory.functions.lines import (
+    cut_columns,
     join_lines,
     number_lines,
     part_of,

@@ -97,6 +97,11 @@ def _end_of(line: str, fields: int, separator: str | None, *, joint: bool) -> in
     return len(separator.join(pieces[:fields])) + (len(separator) if joint and fields else 0)
 
 
+def ordering_of(line: str, spec: str, separator: str | None) -> tuple[object, ...]:
+    """What orders a line by a key (sort(1)). Errors: ValueError."""
+    return _value(*_key(line, spec, separator, ""))
+
+
 def order_lines(given: Given, roles: Roles, flags: Flags) -> str:
     """The lines in order (sort(1))."""
     lines: Sequence[str] = lines_of(given.text or "")

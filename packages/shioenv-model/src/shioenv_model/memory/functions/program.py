@@ -14,8 +14,6 @@ from shioenv_model.memory.functions.actions import (
     read_language,
     unescaped,
 )
-from shioenv_model.memory.functions.fields import divided, pieces
-from shioenv_model.memory.functions.hashes import Elements
 from shioenv_model.memory.functions.match import search_steps
 from shioenv_model.memory.functions.space import (
     Flags,
@@ -29,13 +27,16 @@ from shioenv_model.memory.functions.space import (
 from shioenv_model.memory.functions.substitute import replaced
 from shioenv_model.memory.functions.values import (
     ORDER,
+    Elements,
     Field,
     Value,
     as_number,
     check_pattern,
     compiled,
+    divided,
     is_true,
     number_in,
+    pieces,
     printed_by,
     reckoned,
     replacement,

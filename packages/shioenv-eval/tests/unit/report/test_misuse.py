@@ -2,7 +2,7 @@
 
 import pytest
 
-from shioenv.grammar.misuse import complaint, is_misuse
+from shioenv_eval.report.grammar_report import complaint, is_misuse
 
 MISUSE = (
     "nl: invalid option -- 'k'\nTry 'nl --help' for more information.",

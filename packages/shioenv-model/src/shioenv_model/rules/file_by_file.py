@@ -1,20 +1,25 @@
-"""A search through several files and trees, told by what the search of each file prints."""
+"""Commands for several files, answered by what they do with each, one after the other."""
 
 from __future__ import annotations
 
 import os
 import posixpath
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.context import FileEntry
+from shioenv.domain.context import OF_DATE, FileEntry
 from shioenv.domain.runner import Answer, State
 from shioenv.errors import Abstained
+from shioenv.grammar.traits import PATHS
 from shioenv_model.composition.call import Call, Options, option_words
+from shioenv_model.composition.changes import composed
+from shioenv_model.memory.facts import Operand
+from shioenv_model.memory.forms import ASSIGNMENT, Form
+from shioenv_model.rules.tree_changes import Effects
 
 SEARCH = "grep"
 """The program that prints lines of files, behind a file's name where there are several files."""
@@ -32,6 +37,28 @@ _TREES = frozenset({"-r", "-R"})
 _CHOOSING = {"--include": True, "--exclude": False, "--exclude-dir": False}
 _DIRECTORY = "Is a directory"
 _LISTING = frozenset({"-l", "-L"})
+
+
+EACH = frozenset(
+    {
+        "cat", "chgrp", "chmod", "chown", "cksum", "cut", "md5sum", "mkdir", "rm", "rmdir",
+        "sha1sum", "sha224sum", "sha256sum", "sha384sum", "sha512sum", "stat", "tac", "touch",
+    }
+)  # fmt: skip
+"""Commands that do the same to each operand, whatever the others are."""
+
+ALONG = frozenset({"nl", "sed"})
+"""Commands that read their operands as one text: as `EACH` where one operand is there."""
+
+_OF_ALL = frozenset({ASSIGNMENT, "--reference", "-I", "--interactive"})
+"""Options that say something of all operands together, or of what is missing."""
+
+EDITORS = frozenset({"sed", "perl"})
+"""Programs that edit files in place with `-i`: the output of the program becomes the file."""
+
+_IN_PLACE = frozenset({"-i", "--in-place"})
+_SCRIPTS = frozenset({"-e", "-E", "--expression", "-f", "--file"})
+"""Options whose values are scripts. Without a value `-E` of sed is none."""
 
 
 @dataclass(frozen=True)
@@ -218,4 +245,116 @@ def _is_chosen(search: _Search, path: str) -> bool:
     left_out = [pattern or "" for option, pattern in search.options if option == "--exclude-dir"]
     return left_in and not any(
         fnmatchcase(part, posixpath.normpath(one)) for one in left_out for part in above
+    )
+
+
+def edited_in_place(
+    name: str,
+    options: Options,
+    operands: tuple[str, ...],
+    state: State,
+    fresh: Mapping[str, Any],
+    ask: Callable[[Call, State], Answer],
+) -> Answer | None:
+    """What `sed -i` and `perl -i` do. `ask` says what the command prints of one file.
+
+    `fresh` is the entry of an empty file that is made now. None for other commands, for files whose
+    content is not known, and where the command would print an error.
+    """
+    if name not in EDITORS or not any(option in _IN_PLACE for option, _ in options):
+        return None
+    suffix = "".join(value or "" for option, value in options if option in _IN_PLACE)
+    others = [pair for pair in options if pair[0] not in _IN_PLACE]
+    apart = 0 if any(option in _SCRIPTS and value is not None for option, value in others) else 1
+    script, files = operands[:apart], operands[apart:]
+    if not files or "/" in suffix or "*" in suffix:
+        return None
+    before = [name, *(word for option in others for word in option_words(option)), *script]
+    made, sure = Effects(state, fresh), 1.0
+    try:
+        for path in files:
+            answer = ask(Call.of([*before, path]), state)
+            sure = min(sure, answer.confidence)
+            _replace(made, path, suffix, answer.behavior)
+    except Abstained:
+        return None
+    return Answer(made.behavior(), sure, "a file edited in place, by rule", made.contents)
+
+
+def _replace(made: Effects, path: str, suffix: str, said: Behavior) -> None:
+    """Puts a new file in the place of a file, with what was printed of that. Errors: Abstained.
+
+    The new file has the rights, but no special bits, and the owner of the old one. A link becomes a
+    file. With a suffix the old file stays under another name.
+    """
+    entry, content = made.state.entry(path), made.state.read(path)
+    if entry is None or content is None or entry.links > 1:
+        raise Abstained("a file of which too little is known")
+    if said.exit_code or said.patch or said.stderr or said.stdout is None:
+        raise Abstained("an editor that does more than print")
+    whole, now = made.place(path), {each: made.fresh[each] for each in OF_DATE}
+    if suffix:
+        kept = made.place(f"{path}{suffix}")
+        if made.entry(kept) is not None:
+            raise Abstained("a file that is in the way")
+        made.put(kept, entry.to_json())
+        made.contents[made.key(kept)] = content
+    else:
+        above = posixpath.dirname(whole)
+        made.put(above, {**(made.entry(above) or {}), **now})
+    perms = entry.perms.translate(str.maketrans("sStT", "x-x-"))
+    made.put(whole, {**entry.to_json(), **now, "perms": perms, "size": len(said.stdout)})
+    if said.stdout != content:
+        made.contents[made.key(whole)] = said.stdout
+
+
+def one_by_one(
+    form: Form, operands: Sequence[Operand], state: State, ask: Callable[[Call], Answer]
+) -> Answer | None:
+    """What a command does where some of its operands are missing, or are there and should not be.
+
+    `ask` says what the command does with one operand. None for any other command.
+    """
+    if form.utility not in EACH | ALONG or len(form.roles) != len(operands):
+        return None
+    paths = [one for one, role in zip(operands, form.roles, strict=True) if role in PATHS]
+    before = [one for one, role in zip(operands, form.roles, strict=True) if role not in PATHS]
+    if (
+        len(paths) < 2
+        or len({each.word for each in paths}) < len(paths)
+        or any(each.kind == "x" for each in paths)
+    ):
+        return None
+    missing = [each for each in paths if each.kind in "mM"]
+    there = len(paths) - len(missing)
+    if form.utility in ALONG and there > 1:
+        return None
+    if form.utility == "cat" and there > 1 and form.options:
+        return None  # numbers go on from one file to the next
+    wrong = there if form.utility in ("mkdir", "rmdir") else len(missing)
+    names = {name for name, _ in form.options}
+    if not wrong or names & _OF_ALL or (form.utility == "touch" and names & {"-r", "-h"}):
+        return None
+    if any(each.word.startswith("-") for each in operands):
+        return None
+    words = [form.command, *(word for each in form.options for word in option_words(each))]
+    words += [each.word for each in before]
+    answers = [ask(Call.of([*words, each.word])) for each in paths]
+    behaviors = [each.behavior for each in answers]
+    if any(each.stdout is None or each.output_truncated for each in behaviors):
+        return None
+    document = state.before.document
+    return Answer(
+        Behavior(
+            max(each.exit_code for each in behaviors),
+            b"".join(each.output for each in behaviors),
+            composed(document, [each.patch for each in behaviors], state.cwd),
+            stdout=b"".join(each.stdout or b"" for each in behaviors),
+            stderr=b"".join(each.stderr or b"" for each in behaviors),
+            volatile=any(each.volatile for each in behaviors),
+            content_digests={k: v for each in behaviors for k, v in each.content_digests.items()},
+        ),
+        min(each.confidence for each in answers),
+        "operands one by one, by rule",
+        {k: v for each in answers for k, v in each.written.items()},
     )

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from shioenv.behavior.nearest import nearest
-from shioenv.dataset import leakage as leakage_module
-from shioenv.dataset.leakage import Leakage, LeakLevel, leakage
+import shioenv_eval.leakage as leakage_module
+from shioenv.behavior.compare import nearest
 from shioenv.dataset.read import read_records
+from shioenv.dataset.split import Shares, split
 from shioenv.errors import DatasetCorruptError, UnknownDatasetError, UsageError
-from support.dataset_fakes import make
+from shioenv_eval.leakage import Leakage, LeakLevel, leakage
+from support.dataset_fakes import make, sample
 
 
 def files(tmp_path: Path, train: list[str], test: list[str]) -> tuple[Path, Path]:
@@ -178,3 +179,17 @@ def test_nearest_agrees_with_comparing_one_by_one() -> None:
             assert scores[one[1]] == pytest.approx(max(scores))
     assert nearest([], ["a"], 0.5) == []
     assert nearest(["a"], [], 0.5) == [None]
+
+
+def test_the_parts_of_a_split_give_nothing_away_but_similar_inputs(tmp_path: Path) -> None:
+    inputs = (
+        sample(word, letters, f"file{number}.txt", str(number))
+        for number in range(6)
+        for word in ("sort", "head", "wc", "uniq", "touch", "echo", "ls", "cat")
+        for letters in ("-a", "-b", "-ab", "-ba", "-c", "-d", "-e")
+    )
+    make(tmp_path / "dataset", 336, stream=inputs)
+    split(tmp_path / "dataset", tmp_path / "parts", Shares(test=0.25))
+    found = leakage(tmp_path / "parts" / "train", tmp_path / "parts" / "test")
+    for level in (LeakLevel.EXACT, LeakLevel.REORDERED, LeakLevel.FORM):
+        assert found.count(level) == 0

@@ -6,8 +6,8 @@ from collections import Counter
 from itertools import islice
 
 from shioenv.bash.read import read
-from shioenv.synthesis.cases import KINDS, CaseStream, DrawnCase
 from shioenv.system.store import System
+from shioenv_eval.conform.cases import KINDS, CaseStream, DrawnCase
 
 COMMANDS = ("sort", "cpio", "mktemp")
 

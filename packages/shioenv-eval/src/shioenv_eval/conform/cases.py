@@ -15,8 +15,7 @@ from itertools import combinations, cycle, islice
 from random import Random
 
 from shioenv.bash.words import quoted
-from shioenv.domain.argument import Argument
-from shioenv.domain.inputs import Input, Role
+from shioenv.domain.inputs import Argument, Input, Role
 from shioenv.errors import SamplesExhaustedError
 from shioenv.grammar.library import chosen_grammars, load_grammars
 from shioenv.grammar.parse import InputParser

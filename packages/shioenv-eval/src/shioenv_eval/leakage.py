@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from shioenv.bash.normal import normal
-from shioenv.behavior.nearest import nearest
+from shioenv.behavior.compare import nearest
 from shioenv.dataset.lines import read_lines, shipped_parser
 from shioenv.dataset.manifest import finished_manifest
 from shioenv.dataset.read import read_records
