@@ -14,10 +14,8 @@ from typing import Any
 import pytest
 
 from faults import descendants
-from shioenv.dataset.contexts import read_contexts
-from shioenv.dataset.generate import Summary, generate
-from shioenv.dataset.read import read_records
-from shioenv.dataset.score import add_scores
+from shioenv.dataset.generate import Summary, add_scores, generate
+from shioenv.dataset.read import read_contexts, read_records
 from shioenv.dataset.stats import statistics
 from shioenv.dataset.verify import replay, verify
 from shioenv.domain.patch import ContextPatch

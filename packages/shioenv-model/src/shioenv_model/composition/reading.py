@@ -8,8 +8,17 @@ from collections.abc import Mapping
 from contextlib import suppress
 from functools import lru_cache
 
-from shioenv.bash.program import Command, Coprocess, For, Function, Program, Redirected, Simple
-from shioenv.bash.read import Reader, Source, read
+from shioenv.bash.program import (
+    Command,
+    Coprocess,
+    For,
+    Function,
+    Program,
+    Redirected,
+    Simple,
+    Source,
+)
+from shioenv.bash.read import Reader, read
 from shioenv.bash.scan import Refused
 from shioenv.bash.walk import pipelines, redirects_of
 from shioenv.domain.behavior import Behavior

@@ -17,9 +17,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shioenv.dataset.contexts import read_contexts
 from shioenv.dataset.manifest import MANIFEST, read_manifest
-from shioenv.dataset.read import read_records
+from shioenv.dataset.read import read_contexts, read_records
 from shioenv.domain.inputs import without_start
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.record import Record

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 
 from shioenv.bash.builtins import KEYWORDS, WITH_ARRAYS
-from shioenv.bash.program import Simple, Verbatim
-from shioenv.bash.read import Source, read
+from shioenv.bash.program import Simple, Source, Verbatim
+from shioenv.bash.read import read
 from shioenv.bash.scan import Refused
 from shioenv.bash.walk import commands, pieces
 from shioenv.bash.words import split_words, unquoted

@@ -193,3 +193,18 @@ class Substitution(Node):
     """What to add to the places in the program.
 
     Within backquotes, places count in the text between them, after its backslashes were removed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A text that was read."""
+
+    text: str
+    program: Program
+    """Empty where the text holds no command."""
+    substitutions: tuple[Substitution, ...]
+    """The substitutions at any depth that Bash expands as commands, in the order they begin."""
+    expansions: tuple[tuple[str, int], ...]
+    """Variables and positional parameters that are expanded unedited (`$x`, `${x}`, `$1`, `$@`).
+
+    Each stands with the place where its expansion begins, in characters."""

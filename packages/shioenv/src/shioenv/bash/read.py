@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 
 from shioenv.bash.builtins import WITH_ARRAYS
@@ -28,6 +28,7 @@ from shioenv.bash.program import (
     Redirect,
     Redirected,
     Simple,
+    Source,
     Substitution,
     Verbatim,
     While,
@@ -45,21 +46,6 @@ _UNARY = re.compile(r"-[abcdefghknoprstuvwxzGLNORS]")
 _BINARY = frozenset(
     {"=", "==", "!=", "=~", "-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-nt", "-ot", "-ef"}
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """A text that was read."""
-
-    text: str
-    program: Program
-    """Empty where the text holds no command."""
-    substitutions: tuple[Substitution, ...]
-    """The substitutions at any depth that Bash expands as commands, in the order they begin."""
-    expansions: tuple[tuple[str, int], ...]
-    """Variables and positional parameters that are expanded unedited (`$x`, `${x}`, `$1`, `$@`).
-
-    Each stands with the place where its expansion begins, in characters."""
 
 
 @lru_cache(maxsize=1024)

@@ -19,9 +19,9 @@ from shioenv.bash.program import (
     Redirect,
     Redirected,
     Simple,
+    Source,
     While,
 )
-from shioenv.bash.read import Source
 
 
 def commands(source: Source) -> list[tuple[Command, int]]:

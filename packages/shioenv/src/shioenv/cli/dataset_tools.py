@@ -358,8 +358,8 @@ def score(
     scores, volatile records apart.
     """
     from shioenv.cli.generate import made
+    from shioenv.dataset.generate import add_scores
     from shioenv.dataset.manifest import scoring_there
-    from shioenv.dataset.score import add_scores
     from shioenv.execution.local import LocalExecutor
 
     stopped = f"stopped; what is finished is kept in {out}: run this again"

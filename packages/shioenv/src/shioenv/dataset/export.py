@@ -23,11 +23,10 @@ from typing import IO, Any
 
 from msgspec import Struct, inspect, to_builtins
 
-from shioenv.dataset.contexts import read_contexts, write_context
 from shioenv.dataset.manifest import MANIFEST, Manifest, finished_manifest
-from shioenv.dataset.read import read_records
+from shioenv.dataset.read import read_contexts, read_records
 from shioenv.dataset.split import PARTS, REST
-from shioenv.dataset.write import README, data_files
+from shioenv.dataset.write import README, data_files, write_context
 from shioenv.domain.context import Context
 from shioenv.domain.record import Record, encode
 from shioenv.errors import MissingExtraError, UsageError, did_you_mean

@@ -3,7 +3,7 @@
 Sampling is cheap and happens in this process, so the stream is the same for any number of workers.
 A record's number is the place of its sample in the stream. The draws of a record's score depend
 only on the seed and on that number. The job of executors turns a sample into the line that holds
-its record.
+its record. `add_scores` executes the inputs of a dataset again, to score them.
 """
 
 from __future__ import annotations
@@ -24,14 +24,17 @@ from shioenv.dataset.manifest import (
     MANIFEST,
     Manifest,
     Plan,
+    finished_manifest,
     read_manifest,
     scoring_there,
 )
+from shioenv.dataset.read import read_records
 from shioenv.dataset.store import Store
 from shioenv.domain.context import Context
 from shioenv.domain.inputs import Input, Session, session_text
+from shioenv.domain.record import SCHEMA_VERSION as RECORD_SCHEMA_VERSION
 from shioenv.domain.record import encode
-from shioenv.errors import UnknownDatasetError, UsageError, did_you_mean
+from shioenv.errors import DatasetMismatchError, UnknownDatasetError, UsageError, did_you_mean
 from shioenv.execution.job import Executor, NumberedJob
 from shioenv.execution.lanes import LANES, Lane
 from shioenv.execution.local import LocalExecutor
@@ -494,3 +497,62 @@ def recording(plan: Plan, system: str) -> NumberedJob[Wanted | str, Line | Conte
         lanes=LANES,
         what="record",
     )
+
+
+def add_scores(
+    source: str | Path,
+    directory: str | Path,
+    *,
+    scoring: Scoring = USUAL,
+    system: str | None = None,
+    executor: Executor | None = None,
+    report: Callable[[Progress], None] = lambda progress: None,
+) -> Summary:
+    """Make a scored dataset in `directory` of the inputs of `source`, which has no scores.
+
+    The records are those that `generate` or the import would have made with this scoring, byte for
+    byte, except volatile ones. Every execution is made again. A call that was interrupted goes on
+    when repeated. `system` names the system where it was built from a file.
+
+    Errors: UsageError where the source is not finished, was scored, or is a selection, whose
+    records are not numbered through. UsageError too for a `scoring` with a budget of 0.
+    DatasetMismatchError where another release made the source. Those of `generate`.
+    """
+    manifest = finished_manifest(source)
+    plan = manifest.plan
+    if plan.scoring is None or plan.scoring.budget:
+        raise UsageError(
+            f"{source} was not made with shioenv generate --without-scores",
+            hint="only records without a score get one",
+        )
+    if not scoring.budget:
+        raise UsageError("nothing can be scored with a budget of 0", hint="at least 1")
+    if plan.kind == "filter":
+        raise UsageError(
+            f"{source} is a selection", hint="add the scores to its parent, then select again"
+        )
+    if plan.version != package_version():
+        here = f"{plan.version!r} in the dataset, this is {package_version()!r}"
+        raise DatasetMismatchError(str(source), [f"versions.shioenv: {here}"])
+    return run(
+        directory,
+        replace(plan, scoring=scoring, record_schema=RECORD_SCHEMA_VERSION),
+        _samples(source),
+        count=manifest.records,
+        system=system or plan.system,
+        executor=executor,
+        report=report,
+    )
+
+
+def _samples(source: str | Path) -> Iterator[Sample]:
+    """The samples of the records; the sample of a volatile record is declared volatile."""
+    for record in read_records(source, check=True):
+        yield Sample(
+            Input.from_marked(record.input_args),
+            record.cwd,
+            record.volatile,
+            (),
+            record.mistake,
+            tuple(record.history),
+        )

@@ -1,16 +1,22 @@
-"""The records of a dataset's directory, read one after the other."""
+"""Contents of a dataset's directory: records one after the other, contexts of patches.
+
+A file for each start directory holds the context to which its patches apply.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from shioenv.dataset.manifest import DATA, JOURNAL, SHARD_RECORDS, Shard, read_manifest
+from shioenv.dataset.manifest import DATA, JOURNAL, SHARD_RECORDS, ContextFile, Shard, read_manifest
+from shioenv.domain.context import Context
 from shioenv.domain.record import Record, decode
-from shioenv.errors import DatasetCorruptError, RecordError
+from shioenv.errors import ContextError, DatasetCorruptError, RecordError
 from shioenv.files.compressed import lines, reading, sha256_of
 from shioenv.files.journal import sound_lines
+from shioenv.files.regular import read_regular
 
 _REPAIR = "shioenv dataset verify names every fault, shioenv dataset repair makes a shard again"
 
@@ -111,3 +117,54 @@ def _shard(directory: Path, shard: Shard, check: bool) -> Iterator[Record]:
 
 def _corrupt(message: str) -> DatasetCorruptError:
     return DatasetCorruptError(message, hint=_REPAIR)
+
+
+_WRITTEN_AGAIN = "shioenv dataset repair writes it again"
+
+
+def read_contexts(directory: str | Path) -> dict[str, Context]:
+    """By start directory: the contexts before a dataset's inputs, to which their patches apply.
+
+    Empty for records that this package did not execute, or that have no manifest of their own.
+    Errors: UnknownDatasetError. DatasetCorruptError for a file that is gone or was changed.
+    """
+    manifest = read_manifest(directory)
+    contexts = {}
+    for kept, context in checked_contexts(Path(directory), manifest.contexts):
+        if isinstance(context, str):
+            raise DatasetCorruptError(
+                f"{Path(directory) / kept.file} {context}", hint=_WRITTEN_AGAIN
+            )
+        contexts[kept.cwd] = context
+    return contexts
+
+
+def checked_contexts(
+    directory: Path, contexts: Iterable[ContextFile]
+) -> Iterator[tuple[ContextFile, Context | str]]:
+    """Each listed file with the context that it holds, read once.
+
+    In place of the context stands a text that says what is wrong, where a file is not as the
+    manifest says.
+    """
+    for kept in contexts:
+        try:
+            content = read_regular(directory / kept.file)
+            digest = hashlib.sha256(content).hexdigest()
+            if digest != kept.sha256:
+                yield kept, f"was changed: its SHA-256 is {digest}, not {kept.sha256}"
+                continue
+            context = Context.from_json(content.decode())
+            right = context.document.get("cwd") == kept.cwd
+            yield kept, context if right else f"is not of {kept.cwd}"
+        except OSError as error:
+            yield kept, f"cannot be read: {error.strerror}"
+        except (ContextError, UnicodeDecodeError) as error:
+            yield kept, f"holds no context: {error}"
+
+
+def context_problems(directory: Path, contexts: Iterable[ContextFile]) -> Iterator[tuple[str, str]]:
+    """The files of contexts that are not as the manifest says, each with what is wrong."""
+    for kept, context in checked_contexts(directory, contexts):
+        if isinstance(context, str):
+            yield kept.file, context

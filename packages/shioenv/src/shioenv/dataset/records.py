@@ -16,10 +16,10 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from shioenv.dataset.contexts import checked_contexts
 from shioenv.dataset.export import SOURCE_MANIFEST, SOURCE_MANIFESTS, by_custom, parquet_library
 from shioenv.dataset.lines import MOST_REJECTED, PARQUET, Distinct, read_lines
 from shioenv.dataset.manifest import MANIFEST, Manifest, Plan, decode_manifest
+from shioenv.dataset.read import checked_contexts
 from shioenv.dataset.verify import record_problems
 from shioenv.dataset.write import ShardWriter, write_readme
 from shioenv.domain.context import Context

@@ -19,9 +19,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from shioenv.dataset.contexts import context_problems
 from shioenv.dataset.generate import Progress, Teller, Wanted, missing, plan_of, recording
 from shioenv.dataset.manifest import SHARD_RECORDS, Shard, read_manifest
+from shioenv.dataset.read import context_problems
 from shioenv.dataset.store import Store
 from shioenv.dataset.verify import record_problems
 from shioenv.domain.context import Context

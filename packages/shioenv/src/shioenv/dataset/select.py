@@ -8,9 +8,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from shioenv.dataset.contexts import read_contexts
 from shioenv.dataset.manifest import MANIFEST, Manifest, Plan, finished_manifest
-from shioenv.dataset.read import read_records
+from shioenv.dataset.read import read_contexts, read_records
 from shioenv.dataset.write import ShardWriter
 from shioenv.domain.record import Record
 from shioenv.errors import UsageError, did_you_mean

@@ -6,8 +6,8 @@ import hashlib
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from shioenv.bash.program import Simple
-from shioenv.bash.read import Source, read
+from shioenv.bash.program import Simple, Source
+from shioenv.bash.read import read
 from shioenv.bash.scan import Refused
 from shioenv.bash.walk import commands as commands_of
 from shioenv.bash.walk import redirects_of

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from shioenv.bash.normal import normal
-from shioenv.dataset.contexts import read_contexts
 from shioenv.dataset.manifest import Manifest, finished_manifest
-from shioenv.dataset.read import read_records
+from shioenv.dataset.read import read_contexts, read_records
 from shioenv.dataset.select import selected_plan
 from shioenv.dataset.write import ShardWriter, write_readme
 from shioenv.domain.record import Record

@@ -17,7 +17,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from shioenv.dataset.contexts import context_problems, write_context
 from shioenv.dataset.manifest import (
     CONTEXTS,
     DATA,
@@ -33,7 +32,8 @@ from shioenv.dataset.manifest import (
     refuse_older_records,
     shard_file,
 )
-from shioenv.dataset.write import write_readme
+from shioenv.dataset.read import context_problems
+from shioenv.dataset.write import write_context, write_readme
 from shioenv.domain.context import Context
 from shioenv.domain.record import decode
 from shioenv.errors import DatasetCorruptError, DatasetMismatchError, RecordError

@@ -21,7 +21,6 @@ from msgspec import UNSET, structs
 
 from shioenv.behavior.compare import CAP, Channel
 from shioenv.behavior.observe import open_sandbox
-from shioenv.dataset.contexts import checked_contexts
 from shioenv.dataset.generate import Wanted, recording
 from shioenv.dataset.manifest import (
     DATA,
@@ -34,7 +33,7 @@ from shioenv.dataset.manifest import (
     refuse_older_records,
     shard_file,
 )
-from shioenv.dataset.read import count_unfinished, read_records
+from shioenv.dataset.read import checked_contexts, count_unfinished, read_records
 from shioenv.domain.behavior import output_text
 from shioenv.domain.inputs import Input, session_text
 from shioenv.domain.patch import ContextPatch

@@ -7,6 +7,7 @@ take each JSON file for records, and would guess the types of a field from the f
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -15,12 +16,13 @@ from typing import Any
 
 from msgspec import UNSET, inspect, structs
 
-from shioenv.dataset.contexts import write_context
 from shioenv.dataset.manifest import (
+    CONTEXTS,
     DATA,
     MANIFEST,
     SHARD_ENDING,
     SHARD_RECORDS,
+    ContextFile,
     Manifest,
     Plan,
     Tally,
@@ -171,3 +173,17 @@ def _type(kind: Any, executed: bool, indent: str, key: str) -> Iterator[str]:
             yield from _fields(kind, executed, indent)
         case _:
             yield f"{indent}{key}: {_DTYPES[type(kind)]}"
+
+
+def write_context(directory: Path, number: int, context: Context) -> ContextFile:
+    """Write the context of a start directory through to the disk; its entry for the manifest.
+
+    `number` is the place of the start directory in the plan. The file holds one JSON object on one
+    line, with every field of a context. The same context gives the same bytes.
+    """
+    (directory / CONTEXTS).mkdir(exist_ok=True)
+    content = context.to_json().encode() + b"\n"
+    file = f"{CONTEXTS}/{number:05}.json"
+    atomic_write(directory / file, content)
+    digest = hashlib.sha256(content).hexdigest()
+    return ContextFile(cwd=context.document["cwd"], file=file, sha256=digest)

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 
-from shioenv.bash.program import Redirect, Redirected, Simple
-from shioenv.bash.read import Source, read
+from shioenv.bash.program import Redirect, Redirected, Simple, Source
+from shioenv.bash.read import read
 from shioenv.bash.scan import Refused
 from shioenv.bash.walk import Piece, commands, pieces, redirects_of
 from shioenv.bash.words import is_assignment, n_assignments, split_words

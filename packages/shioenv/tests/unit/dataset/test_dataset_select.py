@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from shioenv.dataset.contexts import read_contexts
 from shioenv.dataset.manifest import read_manifest
-from shioenv.dataset.read import read_records
+from shioenv.dataset.read import read_contexts, read_records
 from shioenv.dataset.select import Selection, select
 from shioenv.dataset.verify import replay, verify
 from shioenv.domain.record import Record
