@@ -32,7 +32,7 @@ def report(
     from shioenv.dataset.manifest import read_manifest
     from shioenv_eval.report.page import FILE, collect, write_report
 
-    shared.note_unfinished(directory, read_manifest(directory))
+    printing.note_unfinished(directory, read_manifest(directory))
     path = directory / FILE if out is None else out
     with counting("records") as progress:
         if json and out is None:

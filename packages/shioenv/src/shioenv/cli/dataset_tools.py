@@ -330,9 +330,9 @@ def import_(
                 commands,
                 directory,
                 read=read_list if format_ == "commands" else read_sessions,
-                scoring=scoring(scoring_there(directory)),
+                scoring=scoring.applied_to(scoring_there(directory)),
                 system=system,
-                limits=limits,
+                limits=limits.limits(),
                 executor=LocalExecutor(workers),
                 report=meter.report,
             )
@@ -371,7 +371,7 @@ def score(
         summary = add_scores(
             source,
             out,
-            scoring=scoring(scoring_there(out)),
+            scoring=scoring.applied_to(scoring_there(out)),
             system=system,
             executor=LocalExecutor(workers),
             report=meter.report,

@@ -47,10 +47,10 @@ def score(
     from shioenv.recording.text import score as score_input
 
     own = own_grammars(grammars)
-    with open_sandbox(system, limits) as sandbox:
+    with open_sandbox(system, limits.limits()) as sandbox:
         reading = read_arguments(shell_input, sandbox.system, own)
         scored = score_input(
-            reading.input, cwd=cwd, scoring=scoring(Scoring()), seed=seed, runner=sandbox
+            reading.input, cwd=cwd, scoring=scoring.applied_to(Scoring()), seed=seed, runner=sandbox
         )
         start = cwd or sandbox.system.declaration.start_directory
         name = sandbox.system.name
