@@ -8,9 +8,9 @@ from typing import Protocol, TypeAlias
 
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import Answer, State
-from shioenv.system.world import World
 from shioenv_model.composition.call import Call
 from shioenv_model.memory.rewrite import Taken
+from shioenv_model.memory.world import World
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.sample import sample
 from shioenv.synthesis.samplers import HORIZON
 from shioenv.system.store import System, find_system
-from shioenv.system.world import World, world_of
+from shioenv_model.memory.world import World, world_of
 from shioenv_model.training.samplers import CROSSED, PIPED, behind_pipes, crossed, stage_inputs
 
 RECIPES = Path(__file__).parent / "recipes"
