@@ -59,7 +59,7 @@ Replays = Annotated[
 
 
 @dataclass(frozen=True, slots=True)
-class ScoringOptions:
+class PaperScoring:
     """Options of the paper's scoring."""
 
     budget: shared.Budget = THE_PAPERS.budget
@@ -153,7 +153,7 @@ def irreducibility_by_length(
     paper_size: Annotated[
         bool, typer.Option("--paper-size", help="250,000 of each, as in the paper.")
     ] = False,
-    scoring: ScoringOptions,
+    scoring: PaperScoring,
     run: Run,
 ) -> shared.Printout:
     """Irreducibility by number of arguments, of inputs written by GCS, UCS and UCS universal.
@@ -181,7 +181,7 @@ def training_sets(
             metavar="nl2cmd=DIR", help="A dataset of what people wrote, to stand beside the others."
         ),
     ] = None,
-    scoring: ScoringOptions,
+    scoring: PaperScoring,
     run: Run,
 ) -> shared.Printout:
     """Mean and standard deviation of the scores of the paper's four training sets.
@@ -205,7 +205,7 @@ def policies(
     out: Out,
     *,
     count: Annotated[int, typer.Option(min=1, metavar="N", help="Inputs of each policy.")] = 2000,
-    scoring: ScoringOptions,
+    scoring: PaperScoring,
     run: Run,
 ) -> shared.Printout:
     """Irreducibility of what GCS writes by the policies paper, people and mixed."""
@@ -318,7 +318,7 @@ def regimes(
             "answers that are there are judged (scripts/train_elsewhere.py).",
         ),
     ] = "cpu",
-    scoring: ScoringOptions,
+    scoring: PaperScoring,
     run: Run,
 ) -> shared.Printout:
     """How right the models of each of the paper's five regimes are, by number of records.

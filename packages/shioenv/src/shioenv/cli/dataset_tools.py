@@ -281,7 +281,7 @@ def import_(
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Draws start directories and sub-inputs.")] = 0,
-    scoring: shared.ScoringOptions,
+    scoring: shared.ScoringSettings,
     workers: shared.Workers = None,
     cwd: shared.StartDirectory = None,
     limits: shared.RecordLimits,
@@ -352,7 +352,7 @@ def score(
         ),
     ],
     *,
-    scoring: shared.ScoringOptions,
+    scoring: shared.ScoringSettings,
     workers: shared.Workers = None,
     system: shared.SystemName = None,
 ) -> shared.Printout:

@@ -32,7 +32,7 @@ def generate(
     sampler: shared.SamplerName = "gcs",
     count: Annotated[int, typer.Option(min=1, metavar="N", help="Records wanted.")] = 1000,
     seed: Annotated[int, typer.Option(help="The same seed gives the same dataset.")] = 0,
-    scoring: shared.ScoringOptions,
+    scoring: shared.ScoringSettings,
     compress: Annotated[
         str | None,
         typer.Option(

@@ -29,7 +29,7 @@ def score(
     *,
     cwd: shared.StartDirectory = None,
     system: shared.SystemName = None,
-    scoring: shared.ScoringOptions,
+    scoring: shared.ScoringSettings,
     seed: Annotated[int, typer.Option(help="Draws the sub-inputs where not all are run.")] = 0,
     limits: shared.LimitsOptions,
     grammars: shared.GrammarDirectory = None,

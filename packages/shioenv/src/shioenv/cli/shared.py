@@ -481,7 +481,7 @@ Composites = Annotated[
 
 
 @dataclass(frozen=True, slots=True)
-class ScoringOptions:
+class ScoringSettings:
     """Options of the scoring; None where the user gives no option."""
 
     budget: UsualBudget = None
