@@ -264,7 +264,7 @@ def test_which_sandbox_is_the_default_is_known_to_one_module() -> None:
     ours = "shioenv.sandbox.namespaces"
     for importer, imported in imports():
         if imported.startswith(ours) and not importer.startswith((ours, "shioenv_backends.")):
-            assert importer in ("shioenv.sandbox.default", "shioenv.sandbox.host"), importer
+            assert importer in ("shioenv.sandbox.backends", "shioenv.sandbox.host"), importer
 
 
 def test_signatures_can_be_read() -> None:

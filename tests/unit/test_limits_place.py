@@ -11,11 +11,11 @@ from typer.testing import CliRunner
 
 from shioenv.behavior.observe import open_sandbox
 from shioenv.cli.main import app
-from shioenv.cli.reference import commands
 from shioenv.cli.shared import SLOWER, UNTRIED, LimitsOptions, RecordLimits
 from shioenv.errors import LimitsError, UsageError
 from shioenv.recording.bounds import LIMITS
 from shioenv.sandbox.base import SANDBOXES, Limits, limits_from
+from support.cli_reference import commands
 
 
 def test_an_unknown_sandbox_is_refused_with_the_nearest() -> None:

@@ -27,10 +27,9 @@ from shioenv.dataset.select import Selection, select
 from shioenv.domain.inputs import Role
 from shioenv.errors import ModelError, UnknownDatasetError, did_you_mean
 from shioenv.execution.job import Executor
-from shioenv.files.documents import parse_toml
+from shioenv.files.documents import fault, parse_toml
 from shioenv.files.durable import atomic_write, storage_errors
 from shioenv.files.regular import LARGEST_LIST, lines_of, read_regular
-from shioenv.files.schema import fault
 from shioenv.grammar.library import load_grammars
 from shioenv.irreducibility.scoring import THE_PAPERS, UNSCORED
 from shioenv.synthesis.drawing import Drawing

@@ -91,7 +91,7 @@ def generate(
     from shioenv.dataset.generate import generate as generate_records
     from shioenv.dataset.manifest import scoring_there
     from shioenv.errors import UsageError
-    from shioenv.execution.engines import executor_named
+    from shioenv.execution.local import executor_named
     from shioenv.irreducibility.scoring import UNSCORED
     from shioenv.sandbox.base import MEBIBYTE
 

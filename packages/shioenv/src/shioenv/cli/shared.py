@@ -556,8 +556,8 @@ class LimitsOptions:
         do. UsageError for a `revert` that is not input, never or a number above 0.
         """
         from shioenv.errors import UsageError
+        from shioenv.sandbox.backends import inherited_by_inputs
         from shioenv.sandbox.base import LARGEST, MACHINES, Limits
-        from shioenv.sandbox.default import inherited_by_inputs
 
         most = LARGEST["wall_seconds"]
         if self.timeout is not None and not 0 < self.timeout <= most:

@@ -63,8 +63,7 @@ def build(
     something else is never replaced. Packages come through this host's own package mirror.
     """
     from shioenv.errors import UsageError
-    from shioenv.sandbox.backends import load_backend
-    from shioenv.sandbox.default import prove
+    from shioenv.sandbox.backends import load_backend, prove
     from shioenv.system.store import build_system
 
     if kernel and not microvm:
@@ -109,7 +108,7 @@ def import_(
     It needs Bash and `uname`. What else the shipped grammars name and the system lacks is printed,
     as is what was left out of the tarball. A name that is taken is refused.
     """
-    from shioenv.sandbox.default import prove
+    from shioenv.sandbox.backends import prove
     from shioenv.system.importing import import_system
 
     imported = import_system(name, source, profile=profile, report=printing.note)
@@ -323,8 +322,7 @@ def _facts(system: System) -> dict[str, Any]:
     from contextlib import suppress
     from json import loads
 
-    from shioenv.sandbox.backends import find_backend
-    from shioenv.sandbox.default import lower_layer
+    from shioenv.sandbox.backends import find_backend, lower_layer
 
     backend = find_backend("microvm")
     declaration = system.declaration

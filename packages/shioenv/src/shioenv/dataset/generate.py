@@ -38,8 +38,8 @@ from shioenv.irreducibility.scoring import USUAL, Scoring
 from shioenv.recording.bounds import LIMITS
 from shioenv.recording.effort import Effort
 from shioenv.recording.line import Line
+from shioenv.sandbox.backends import kernel_of
 from shioenv.sandbox.base import Limits
-from shioenv.sandbox.default import kernel_of
 from shioenv.synthesis.drawing import Drawing, DrawingSettings
 from shioenv.synthesis.policy import policy_label
 from shioenv.synthesis.sample import grammars_for, notes_on, sample

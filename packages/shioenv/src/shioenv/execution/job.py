@@ -16,8 +16,8 @@ from shioenv.errors import SystemMismatchError, UsageError
 from shioenv.execution.lanes import Lane
 from shioenv.recording.bounds import LIMITS
 from shioenv.recording.cache import ExecutionCache
+from shioenv.sandbox.backends import kernel_of, layer_of
 from shioenv.sandbox.base import MACHINES, Limits
-from shioenv.sandbox.default import kernel_of, layer_of
 from shioenv.system.store import find_system
 
 T = TypeVar("T")

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from shioenv.errors import SandboxError, ShioenvError
-from shioenv.sandbox.backends import installed_backends
+from shioenv.sandbox.backends import default_sandbox, installed_backends
 from shioenv.sandbox.base import Limits, Request
-from shioenv.sandbox.default import default_sandbox
 from shioenv.sandbox.namespaces.host import host_checks
 from shioenv.system.declare import DEFAULT_SYSTEM
 from shioenv.system.host import HostCheck, building_checks, try_it
