@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from shioenv.bash.normal import InputForms, normal
-from shioenv.dataset.leakage import inputs_of
 from shioenv.domain.inputs import without_start
 from shioenv.domain.predictor import Training
+from shioenv_eval.leakage import inputs_of
 from shioenv_eval.suite import Suite
 
 

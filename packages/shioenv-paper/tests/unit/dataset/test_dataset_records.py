@@ -21,7 +21,6 @@ import zstandard
 
 from shioenv.dataset.export import export
 from shioenv.dataset.external import CommandList, read_list
-from shioenv.dataset.leakage import leakage
 from shioenv.dataset.lines import read_lines
 from shioenv.dataset.manifest import read_manifest
 from shioenv.dataset.read import read_records
@@ -40,6 +39,7 @@ from shioenv.errors import (
 )
 from shioenv.grammar.library import load_grammars
 from shioenv.grammar.parse import InputParser
+from shioenv_eval.leakage import leakage
 from shioenv_paper.released import import_released
 from support.dataset_fakes import contents, make
 

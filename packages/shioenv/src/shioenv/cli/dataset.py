@@ -248,4 +248,3 @@ shared.command(app, "shioenv dataset import inputs.txt --out ./mine --seed 7", "
 )
 shared.command(app, "shioenv dataset score ./executed --out ./scored")(dataset_tools.score)
 shared.command(app, "shioenv dataset repair ./dataset")(dataset_tools.repair)
-shared.command(app, "shioenv dataset leakage ./train ./test --threshold 0.9")(dataset_tools.leakage)

@@ -28,6 +28,8 @@ GROUP = "shioenv.commands"
 KNOWN = {
     "doctor": "",
     "system": "",
+    "system.derive": "eval",
+    "system.remove": "",
     "run": "",
     "shell": "",
     "preview": "agents",
@@ -44,6 +46,7 @@ KNOWN = {
     "sample": "",
     "generate": "",
     "dataset": "",
+    "dataset.leakage": "eval",
     "dataset.report": "eval",
     "tasks": "agents",
     "serve": "serve",

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from shioenv.behavior.nearest import nearest
-from shioenv.dataset import leakage as leakage_module
-from shioenv.dataset.leakage import Leakage, LeakLevel, leakage
 from shioenv.dataset.read import read_records
+from shioenv.dataset.split import Shares, split
 from shioenv.errors import DatasetCorruptError, UnknownDatasetError, UsageError
-from support.dataset_fakes import make
+from shioenv_eval import leakage as leakage_module
+from shioenv_eval.leakage import Leakage, LeakLevel, leakage
+from support.dataset_fakes import alike, make
 
 
 def files(tmp_path: Path, train: list[str], test: list[str]) -> tuple[Path, Path]:
@@ -178,3 +179,11 @@ def test_nearest_agrees_with_comparing_one_by_one() -> None:
             assert scores[one[1]] == pytest.approx(max(scores))
     assert nearest([], ["a"], 0.5) == []
     assert nearest(["a"], [], 0.5) == [None]
+
+
+def test_no_part_of_a_split_gives_another_away(tmp_path: Path) -> None:
+    make(tmp_path / "dataset", 336, stream=alike())
+    split(tmp_path / "dataset", tmp_path / "parts", Shares(test=0.25, validation=0.2))
+    told = leakage(tmp_path / "parts" / "train", tmp_path / "parts" / "test")
+    for level in (LeakLevel.EXACT, LeakLevel.REORDERED, LeakLevel.FORM):
+        assert told.count(level) == 0
