@@ -17,8 +17,8 @@ from shioenv.behavior.observe import open_sandbox
 from shioenv.cli.main import app
 from shioenv.cli.shared import LimitsOptions
 from shioenv.errors import HostError, SandboxError
+from shioenv.sandbox.backends import check_host
 from shioenv.sandbox.base import Request
-from shioenv.sandbox.host import check_host
 from shioenv.system.store import System
 from shioenv_backends.microvm.backend import STARTING_SECONDS
 from shioenv_backends.microvm.boot import build_microvm

@@ -27,8 +27,8 @@ from shioenv.domain.runner import State
 from shioenv.errors import MissingExtraError, ModelError
 from shioenv.files.durable import sha256_of, storage_errors
 from shioenv.files.unfinished import Parts, keep_files, take_files, unfinished
+from shioenv.guests import package_version
 from shioenv.recording.cache import sources_digest
-from shioenv.version import package_version
 from shioenv_model.composition.call import Call
 from shioenv_model.composition.inputs import is_asked_whole
 from shioenv_model.composition.opening import given

@@ -34,6 +34,7 @@ from shioenv.execution.job import Executor
 from shioenv.execution.local import LocalExecutor
 from shioenv.grammar.own import own_grammars
 from shioenv.grammar.symbols import Grammar
+from shioenv.guests import package_version
 from shioenv.irreducibility.scoring import USUAL, Scoring
 from shioenv.recording.bounds import LIMITS
 from shioenv.recording.effort import Effort
@@ -46,7 +47,6 @@ from shioenv.synthesis.sample import grammars_for, notes_on, sample
 from shioenv.synthesis.traces import Sample
 from shioenv.system.catalogue import catalogue
 from shioenv.system.store import System, find_system
-from shioenv.version import package_version
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,9 @@ from shioenv.domain.inputs import Input
 from shioenv.domain.record import SCHEMA_VERSION as RECORD_SCHEMA_VERSION
 from shioenv.errors import DatasetMismatchError, UsageError
 from shioenv.execution.job import Executor
+from shioenv.guests import package_version
 from shioenv.irreducibility.scoring import USUAL, Scoring
 from shioenv.synthesis.traces import Sample
-from shioenv.version import package_version
 
 
 def add_scores(
