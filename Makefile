@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: setup setup-all demo test test-first test-rest test-alone test-skipped test-user test-fronts test-train fresh check docs site committed filter release grammars-report docs-test nightly bench bench-generate bench-serve evaluate scoreboard soak clean help
+.PHONY: setup setup-all demo test test-first test-rest test-alone test-nightly test-skipped test-user test-fronts test-train fresh check docs site committed filter release grammars-report docs-test nightly bench bench-generate bench-serve evaluate scoreboard soak clean help
 
 BIN := .venv/bin
 PYTEST = $(BIN)/pytest -n $$(($$(nproc) + 1)) --dist loadgroup  # much of it waits
@@ -46,6 +46,9 @@ test-rest: setup ## the tests that need a system
 	@$(PYTEST) --layer=rest --skipped-to=$(SKIPPED).rest $(TESTED); status=$$?; \
 	cat $(SKIPPED).[fr]*st > $(SKIPPED); exit $$status
 
+test-nightly: setup ## the tests that are too long for `make test`
+	@$(PYTEST) --layer=nightly --timeout=900 $(TESTED)
+
 # PACKAGE=shioenv-model: that one.
 test-alone: .venv/.native ## the tests of each package, in environments without those that it does not need
 	@$(BIN)/python scripts/alone.py $(PACKAGE)
@@ -59,7 +62,7 @@ test-skipped: setup ## the tests that were skipped; fails where setup-all left o
 # two idle cores, with the system that a user builds first.
 BY_USER := tests/packaging \
 	$(addprefix packages/shioenv-agents/tests/,adversarial/test_preview_attacks.py conformance/test_entered.py \
-	system/test_copies.py system/test_preview.py system/test_preview_terminal.py) \
+	system/test_copies.py system/test_preview.py system/test_preview_terminal.py unit/preview) \
 	$(addprefix packages/shioenv/tests/,spec adversarial/test_hostile_lines.py adversarial/test_sentinels.py \
 	system/test_doctor_refused.py system/test_system_build.py \
 	$(patsubst %,conformance/test_%.py,beside broken_sandboxes host_files killed_from_outside live machine_shown \
@@ -103,7 +106,7 @@ site: .site/.made ## build the documentation site into build/site/html; a broken
 committed: .venv/.native ## compile what becomes part of a system's files, by Debian 12's compiler
 	@$(BIN)/python scripts/committed.py
 
-filter: .venv/.native ## compile the system-call filter from its lists, by libseccomp
+filter: .venv/.native ## compile the system-call filters from their lists, by libseccomp
 	@$(BIN)/python scripts/filter.py
 
 # PEOPLE=FILE: inputs that people wrote, one a line, to be compared with on the same page.
@@ -157,8 +160,8 @@ docs-test: setup ## run the commands and programs of docs/how-to and docs/tutori
 	@$(BIN)/python scripts/docs_test.py $(if $(SINCE),--since $(SINCE)) $(if $(FULL),--full) \
 		$(if $(WITHIN),--within $(WITHIN)) $(if $(HAVE),--have "$(HAVE)") $(PAGES)
 
-nightly: ## as root: what is too long for .ci/run: fresh on all machines, each package alone, all pages with numbers
-	@status=0; for target in fresh test-alone; do $(MAKE) --no-print-directory $$target || status=$$?; done; \
+nightly: ## as root: what is too long for .ci/run: fresh on all machines, long tests, each package alone, all pages
+	@status=0; for target in fresh test-nightly test-alone; do $(MAKE) --no-print-directory $$target || status=$$?; done; \
 	$(MAKE) --no-print-directory docs-test FULL=1 HAVE="$(if $(HAVE),$(HAVE),mirror, an idle machine)" && exit $$status
 
 release: ## build what a package index gets into dist/, try it, and say what to tag

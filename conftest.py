@@ -17,6 +17,7 @@ from hypothesis import settings
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
 from shioenv.system.store import System, build_system
 from support.needs import NEEDS, lacked, told, with_sbin
+from support.nightly import SWITCH
 
 os.environ["PATH"] = with_sbin(os.environ.get("PATH", os.defpath))
 
@@ -54,14 +55,23 @@ def needs_no_system(item: pytest.Item) -> bool:
     return not FIRST.isdisjoint(item.path.parts) and not {"system", "observer"} & {*fixtures}
 
 
+def runs(item: pytest.Item, layer: str | None) -> bool:
+    """Whether a test runs in a layer, or without one by day."""
+    at_night = item.get_closest_marker("nightly") is not None
+    if layer == "nightly":
+        return at_night or item.get_closest_marker("larger") is not None
+    return not at_night and (layer is None or needs_no_system(item) is (layer == "first"))
+
+
 SKIPPED = pytest.StashKey[dict[str, list[str]]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--layer",
-        choices=("first", "rest"),
-        help="first: the tests that need no system, with an empty cache; rest: the others",
+        choices=("first", "rest", "nightly"),
+        help="first: the tests that need no system, with an empty cache; rest: the others that run "
+        "by day; nightly: those that are too long for the day",
     )
     parser.addoption("--skipped-to", type=Path, help="where to write the ids of skipped tests")
     parser.addoption(
@@ -73,17 +83,28 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Hide the built systems from the first layer, so that a test there that needs one fails."""
+    if config.getoption("--layer") == "nightly":
+        os.environ[SWITCH] = "1"
     if config.getoption("--layer") == "first" and not hasattr(config, "workerinput"):
         empty = tempfile.mkdtemp(prefix="shioenv-no-system.")
         os.environ["SHIOENV_CACHE"] = empty
         config.add_cleanup(lambda: shutil.rmtree(empty, ignore_errors=True))
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Keep the first layer from importing what may build a system."""
+    first = config.getoption("--layer") == "first" and collection_path.suffix == ".py"
+    return True if first and FIRST.isdisjoint(collection_path.parts) else None
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if layer := config.getoption("--layer"):
-        left_out = [item for item in items if needs_no_system(item) is not (layer == "first")]
-        items[:] = [item for item in items if needs_no_system(item) is (layer == "first")]
-        config.hook.pytest_deselected(items=left_out)
+    """Keep the tests of a layer, and any test that is named by its id."""
+    layer = config.getoption("--layer")
+    if layer is None and any("::" in argument for argument in config.args):
+        return
+    left_out = [item for item in items if not runs(item, layer)]
+    items[:] = [item for item in items if runs(item, layer)]
+    config.hook.pytest_deselected(items=left_out)
 
 
 @pytest.hookimpl(trylast=True)
@@ -97,6 +118,10 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("".join(f"{name}\n" for name in skipped), encoding="utf-8")
     installable = any(NEEDS[name].package for names in skipped.values() for name in names)
+    built = Path(os.environ.get("SHIOENV_CACHE", ""), "systems")
+    if session.config.getoption("--layer") == "first" and built.exists():
+        print("\na test of the first layer built a system")
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
     if session.config.getoption("--layer") and session.exitstatus == 5:
         session.exitstatus = pytest.ExitCode.OK  # this package has no tests of this layer
     if session.config.getoption("--complete") and installable and session.exitstatus == 0:

@@ -15,7 +15,7 @@ import argparse
 import statistics
 
 from shioenv_eval.evaluate import Evaluation, read_evaluation
-from shioenv_eval.statistics import Resampled
+from shioenv_eval.report.means import Resampled
 
 CONFIDENCES = (0.0, 0.3, 0.5, 0.7, 0.9, 0.95, 0.99, 1.01)
 """The last is more than any answer has: everything is executed, after the model was asked."""

@@ -31,7 +31,7 @@ NEEDED = {
     "shioenv": (
         "capstone", "datasets", "jsonpatch", "openai", "pyarrow", "pyseccomp", "ray", "tomli-w",
     ),
-    "shioenv-agents": ("datasets", "openai"),
+    "shioenv-agents": ("datasets", "openai", "pyseccomp"),
     "shioenv-backends": ("ray",),
     "shioenv-eval": ("altair", "bashkit", "jinja2", "openai", "scipy", "vl-convert-python"),
     "shioenv-model": ("scikit-learn",),

@@ -1,11 +1,13 @@
-"""Compile the system-call filter of every sandbox, into `namespaces/filter.txt` of the core.
+"""Compile the system-call filters: `filter.txt` of every sandbox and `filter.txt` of previews.
 
     make filter
 
-The lists of `shioenv.sandbox.namespaces.seccomp` say what is answered, and libseccomp makes the
-instructions of them. The result is committed, so that no host needs libseccomp. A line is one
-instruction: code, jump if true, jump if false, constant (`struct sock_filter`). The constant of one
-instruction is the word `parent`: it is the number of the shells' parent, which a system declares.
+The lists of `shioenv.sandbox.namespaces.seccomp` and `shioenv_agents.preview.inside` say what is
+answered, and libseccomp makes the instructions of them. The results are committed, so that no host
+needs libseccomp. A line is one instruction: code, jump if true, jump if false, constant
+(`struct sock_filter`). A constant that is known later is a word. In the sandbox's filter `parent`
+is the number of the shells' parent, which a system declares. In that of previews `family` is the
+family of sockets that is refused.
 """
 
 from __future__ import annotations
@@ -15,11 +17,11 @@ import fcntl
 import socket
 import struct
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 
 import pyseccomp
-from pyseccomp import ALLOW, EQ, ERRNO, GT, LE, LT, MASKED_EQ, NE, Arg, Attr
+from pyseccomp import ALLOW, EQ, ERRNO, GT, LE, LT, MASKED_EQ, NE, Arch, Arg, Attr
 
 from shioenv.sandbox.namespaces import seccomp
 
@@ -29,7 +31,7 @@ Rule = tuple[int, str, list[Arg]]
 ABSENT, FORBIDDEN, HOLLOW = ERRNO(errno.ENOSYS), ERRNO(errno.EPERM), ERRNO(0)
 
 HEADER = """\
-# Compiled by libseccomp from the lists in seccomp.py: `make filter` writes it.
+# Compiled by libseccomp from the lists in {}: `make filter` writes it.
 # code, jump if true, jump if false, constant
 """
 
@@ -89,10 +91,32 @@ def compile_filter(parent: int) -> bytes:
     rules = pyseccomp.SyscallFilter(ABSENT)
     rules.set_attr(Attr.ACT_BADARCH, ABSENT)
     rules.set_attr(Attr.CTL_OPTIMIZE, 2)  # a tree by number, not one comparison per call
-    for action, name, conditions in (
-        *group_rules(), *socket_rules(), *pipe_rules(), *kill_rules(parent),
-    ):  # fmt: skip
-        number = pyseccomp.resolve_syscall(pyseccomp.Arch.X86_64, name)
+    groups = (*group_rules(), *socket_rules(), *pipe_rules(), *kill_rules(parent))
+    return exported(rules, groups)
+
+
+def compile_preview_filter(family: int) -> bytes:
+    """The filter of previews, as `compile_filter`; x32 programs are refused the same calls."""
+    from shioenv_agents.preview import inside  # the core's tests do without that package
+
+    rules = pyseccomp.SyscallFilter(ALLOW)
+    rules.set_attr(Attr.ACT_BADARCH, ALLOW)
+    rules.add_arch(Arch.X32)
+    asked = Arg(0, MASKED_EQ, 0xFFFF_FFFF, family)  # the kernel reads 32 bits
+    return exported(
+        rules,
+        [
+            *((FORBIDDEN, name, []) for name in inside.FORBIDDEN),
+            *((ABSENT, name, []) for name in inside.ABSENT),
+            (ERRNO(errno.EAFNOSUPPORT), "socket", [asked]),
+        ],
+    )
+
+
+def exported(rules: pyseccomp.SyscallFilter, groups: Iterable[Rule]) -> bytes:
+    """The instructions of a filter with these rules."""
+    for action, name, conditions in groups:
+        number = pyseccomp.resolve_syscall(Arch.X86_64, name)
         if number == -1:
             raise SystemExit(f"this libseccomp does not know {name}: 2.5.4 or newer is needed")
         rules.add_rule(action, number, *conditions)
@@ -102,8 +126,8 @@ def compile_filter(parent: int) -> bytes:
         return file.read()
 
 
-def written(one: bytes, other: bytes) -> str:
-    """The text of `filter.txt`, by the same filter for the parents 1 and 2."""
+def written(one: bytes, other: bytes, word: str, source: str) -> str:
+    """The text of a `filter.txt`, by the same filter for the values 1 and 2 of its constant."""
     lines = []
     for first, second in zip_longest(
         struct.iter_unpack("=HBBI", one), struct.iter_unpack("=HBBI", other)
@@ -111,13 +135,18 @@ def written(one: bytes, other: bytes) -> str:
         *numbers, constant = first
         if first != second:
             if (first, second) != ((*numbers, 1), (*numbers, 2)):
-                raise SystemExit(f"the parent's number decides more than a constant: {first}")
-            constant = seccomp.PARENT
+                raise SystemExit(f"{word} decides more than a constant: {first}")
+            constant = word
         lines.append(" ".join(map(str, [*numbers, constant])))
-    return HEADER + "\n".join(lines) + "\n"
+    return HEADER.format(source) + "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":
-    text = written(compile_filter(1), compile_filter(2))
-    seccomp.FILTER.write_text(text, encoding="ascii")
-    print(seccomp.FILTER)
+    from shioenv_agents.preview import inside
+
+    for path, compiled, word, source in (
+        (seccomp.FILTER, compile_filter, seccomp.PARENT, "seccomp.py"),
+        (inside.FILTER, compile_preview_filter, inside.FAMILY, "inside.py"),
+    ):
+        path.write_text(written(compiled(1), compiled(2), word, source), encoding="ascii")
+        print(path)

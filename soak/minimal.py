@@ -20,7 +20,7 @@ from common import parser, report
 from shioenv.domain.inputs import REDIRECTIONS, SEPARATORS, Input, Role
 from shioenv.execution.job import processes_here
 from shioenv_eval.asking import Bounds, PredictorPool
-from shioenv_eval.conform.comparison import compare, predictor_of
+from shioenv_eval.conform.comparison import compared, predictor_of
 from shioenv_eval.conform.shrink import Files, Reduced, Sides
 from shioenv_eval.conform.truth import CaseMachine, Choice
 
@@ -67,7 +67,8 @@ def main() -> int:
     options.add_argument("--command", action="append", help="only this command (again: another)")
     chosen = options.parse_args()
     choice = Choice(tuple(chosen.command or ()), chosen.count, chosen.seed)
-    done = compare(chosen.against, system=chosen.system, choice=choice)
+    with compared(chosen.against, system=chosen.system, choice=choice) as done:
+        pass
     recurring = [one for one in done.findings if one.recurs]
     drawn = Random(chosen.seed).sample(recurring, min(chosen.findings, len(recurring)))
     files = Files(done.system)
@@ -83,9 +84,9 @@ def main() -> int:
         sides = Sides(machine, pool, done.level)
         sides.compare(less.whole for _, several in tried for less in several)
         for finding, several in tried:
-            compared = [(less, sides.known[less.whole.key]) for less in several]
+            pairs = [(less, sides.known[less.whole.key]) for less in several]
             still = [
-                less for less, both in compared
+                less for less, both in pairs
                 if both is not None and both.classes and both.classes <= finding.compared.classes
             ]  # fmt: skip
             text = " ; ".join((*finding.reduced.asked.history, finding.reduced.asked.input.text))

@@ -27,7 +27,7 @@ from shioenv.domain.patch import ContextPatch, Operation
 from shioenv.domain.predictor import PatchLevel
 from shioenv.domain.runner import State
 from shioenv.recording.bounds import LIMITS
-from shioenv_eval.conform.comparison import compare
+from shioenv_eval.conform.comparison import compared
 from shioenv_eval.conform.truth import Choice
 
 Change = Callable[[Behavior], Behavior]
@@ -166,12 +166,13 @@ def main() -> int:
     chosen = options.parse_args()
     system = chosen.system or "debian-12"
     program = shlex.join([sys.executable, __file__, "--answer", system])
-    done = compare(
+    with compared(
         f"command:{program}",
         system=system,
         choice=Choice(tuple(chosen.command or ()), chosen.count, chosen.seed),
         level=PatchLevel.FULL,
-    )
+    ) as done:
+        pass
     found = Counter(name for one in done.findings for name in one.compared.said.why.split("; "))
     cases = Counter(name for one in done.verdicts for name in one.said.why.split("; "))
     wrong = [

@@ -11,10 +11,12 @@ import pytest
 
 from shioenv.files.cache import cache_directory
 from shioenv.system.store import System
+from support.nightly import NIGHTLY
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "generate.py"
 
 
+@NIGHTLY
 def test_every_way_is_measured(
     system: System, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from shioenv.system.store import System
 from support.needs import needs
+from support.nightly import NIGHTLY
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
@@ -23,6 +24,7 @@ def printed(script: str, *arguments: str) -> str:
     return done.stdout
 
 
+@NIGHTLY
 def test_bench_measures_every_line(system: System) -> None:
     sizes = ("--pairs", "2", "--aged", "20", "--window", "0.05")
     report: dict[str, Any] = json.loads(printed("bench.py", *sizes, "--json"))
@@ -76,6 +78,7 @@ def test_the_table_has_a_line_for_every_row(
     assert found["nsjail"][1:] == ["not", "installed"]
 
 
+@NIGHTLY
 @needs("root")  # it compares with bare bash in a chroot
 def test_steps_measures_every_step(system: System) -> None:
     report: dict[str, Any] = json.loads(printed("steps.py", "--times", "5", "--json"))
@@ -90,6 +93,7 @@ def test_steps_measures_every_step(system: System) -> None:
         assert {*spent} == {"bare", "Python", "supervisor", "fork server", "input"}
 
 
+@NIGHTLY
 def test_where_splits_all_of_the_time(system: System) -> None:
     report: dict[str, Any] = json.loads(printed("where.py", "--count", "12", "--json"))
     assert system.digest.startswith(report["system"].split()[1])

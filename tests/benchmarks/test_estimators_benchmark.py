@@ -10,10 +10,12 @@ from pathlib import Path
 
 from shioenv.irreducibility.estimators import ESTIMATORS
 from shioenv.system.store import System
+from support.nightly import NIGHTLY
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "estimators.py"
 
 
+@NIGHTLY
 def test_every_estimator_has_its_errors(system: System) -> None:
     sizes = ("--inputs", "2", "--lengths", "4", "5", "--budgets", "4", "32", "--seeds", "2")
     command = [sys.executable, str(SCRIPT), *sizes, "--json"]

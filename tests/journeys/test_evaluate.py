@@ -17,7 +17,7 @@ from shioenv.domain.predictor import BROUGHT_BY, GROUP, make_predictor
 from shioenv.errors import MissingExtraError, PredictorError, SuiteError, UsageError
 from shioenv_eval.evaluate import Evaluation, evaluate, read_evaluation
 from shioenv_eval.metrics import Status
-from shioenv_eval.overlap import trained_on
+from shioenv_eval.results import trained_on
 from shioenv_eval.suite import Suite, read_suite, write_suite
 from shioenv_model.model import Model
 from support.evaluation_fakes import added, case, did, suite_of

@@ -19,6 +19,7 @@ from shioenv.system.store import System
 from shioenv_agents.tasks.task import write_tasks
 from shioenv_eval.suite import Head, Suite, SuiteCase, write_suite
 from support.known_tasks import known_tasks
+from support.nightly import by_day
 from support.waiting import wait_until
 from visiting import name_of
 
@@ -158,7 +159,7 @@ def place(tmp_path: Path, system: System, monkeypatch: pytest.MonkeyPatch) -> Pa
     return tmp_path
 
 
-@pytest.mark.parametrize("name", WORK)
+@pytest.mark.parametrize("name", by_day([*WORK], 5))
 def test_ctrl_c_ends_work_with_one_line_and_leaves_no_process(
     place: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from support.nightly import by_day
+
 SCRIPT = str(Path(sys.executable).with_name("shioenv"))
 
 LOCALES = {
@@ -29,7 +31,7 @@ def ran(locale: str, *words: str) -> subprocess.CompletedProcess[bytes]:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("locale", LOCALES)
+@pytest.mark.parametrize("locale", by_day([*LOCALES], 2))
 @pytest.mark.usefixtures("system")
 def test_a_command_does_the_same_in_every_locale(tmp_path: Path, locale: str) -> None:
     text = "echo žluťoučký"
@@ -78,7 +80,7 @@ JSON: dict[str, tuple[list[str | bytes], dict[str, Any]]] = {
 
 
 @pytest.mark.usefixtures("system")
-@pytest.mark.parametrize("name", JSON)
+@pytest.mark.parametrize("name", by_day([*JSON], 3))
 def test_json_of_what_is_not_utf8_is_valid_with_the_bytes_beside(tmp_path: Path, name: str) -> None:
     words, expected = JSON[name]
     place = tmp_path / os.fsdecode(WORD)

@@ -13,13 +13,12 @@ import pytest
 from shioenv.errors import TaskError
 from shioenv.execution.local import SerialExecutor
 from shioenv.files.journal import sound_lines
-from shioenv_agents.tasks import agents, certify, compose, make, sets
-from shioenv_agents.tasks.agents import attempts, names
+from shioenv_agents.tasks import certify, compose, make, sets
+from shioenv_agents.tasks.agents import attempts, names, results_of
 from shioenv_agents.tasks.certificate import JudgeCertificate
 from shioenv_agents.tasks.certify import judge_digests
-from shioenv_agents.tasks.results import results_of
-from shioenv_agents.tasks.sets import LENGTHS, SetPlan, commands_of, length_of, make_set
-from shioenv_agents.tasks.task import Task, read_tasks
+from shioenv_agents.tasks.sets import SetPlan, commands_of, make_set
+from shioenv_agents.tasks.task import LENGTHS, Task, length_of, read_tasks
 from shioenv_eval.report.solved import draw_results
 
 pytestmark = [pytest.mark.usefixtures("system"), pytest.mark.xdist_group("tasks")]
@@ -38,7 +37,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]
         patch.setattr(certify, "certified_judge", lambda *given: STOOD)
         patch.setattr(certify, "_load", nullcontext)
         patch.setattr(sets, "BARREN", 1)
-        for module in (agents, certify, compose, make, sets):  # no processes: each takes a second
+        for module in (certify, compose, make, sets):  # no processes: each takes a second
             patch.setattr(module, "LocalExecutor", lambda workers: SerialExecutor())
         for step in STEPS:
             with pytest.raises(KeyboardInterrupt):

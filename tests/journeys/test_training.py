@@ -29,7 +29,7 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch
 from shioenv.errors import Abstained, ModelError
 from shioenv_eval.evaluate import read_evaluation
-from shioenv_eval.overlap import trained_on
+from shioenv_eval.results import trained_on
 from shioenv_eval.suite import write_suite
 from shioenv_model.files import load_model, load_seq2seq, opened, pack
 from shioenv_model.model import Model

@@ -18,6 +18,7 @@ import pytest
 from shioenv.dataset.manifest import read_manifest
 from shioenv.dataset.read import read_records
 from shioenv.system.store import System
+from support.nightly import NIGHTLY, by_day
 from support.paths import ROOT
 
 PACKAGE = ROOT / "packages/shioenv/src/shioenv"
@@ -142,6 +143,7 @@ def test_a_dataset_is_refused_unless_told_and_says_so(
     assert "limits.without_shell_state: true in the dataset, false asked for" in said
 
 
+@NIGHTLY
 def test_an_import_is_refused_unless_told_and_says_so(broken: Shioenv, tmp_path: Path) -> None:
     (tmp_path / "list").write_text("cd documents\nls -a\n")
     asked = ("dataset", "import", tmp_path / "list", "--out", tmp_path / "set", *SMALL)
@@ -150,6 +152,7 @@ def test_an_import_is_refused_unless_told_and_says_so(broken: Shioenv, tmp_path:
     assert shell_states(tmp_path / "set") == {False}
 
 
+@NIGHTLY
 def test_an_experiment_is_refused_unless_told(broken: Shioenv, tmp_path: Path) -> None:
     sizes = ("--count", "1", "--longest", "2", "--replays", "1", "--workers", "1")
     asked = ("experiment", "sampling-efficiency", "--out", tmp_path, *sizes)
@@ -188,7 +191,7 @@ for what in (
 """
 
 
-@pytest.mark.parametrize("without", [False, True])
+@pytest.mark.parametrize("without", by_day([False, True], 2))
 def test_in_python_limits_say_it(broken: Shioenv, *, without: bool) -> None:
     said = broken.python("-c", PYTHON.format(without=without)).stdout.splitlines()
     assert said == (["False"] if without else [f"SHIO-H03 {broken.system.name}"]) * 4

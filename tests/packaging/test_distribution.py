@@ -21,6 +21,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import native_build
+from support.nightly import NIGHTLY
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = sorted(path.parent.name for path in ROOT.glob("packages/*/pyproject.toml"))
@@ -199,6 +200,7 @@ def test_every_file_of_the_package_is_in_the_wheel(package: str, distributions: 
     }
 
 
+@NIGHTLY
 @pytest.mark.parametrize("package", PACKAGES)
 def test_two_builds_are_the_same_bytes(package: str, distributions: Path, tmp_path: Path) -> None:
     """The second one by a stricter user, of the source distribution, in another place."""
@@ -332,6 +334,7 @@ print(__import__(sys.argv[1].replace("-", "_")).__file__)
 """
 
 
+@NIGHTLY
 @pytest.mark.parametrize("package", GUESTS)
 def test_a_guest_works_with_its_dependencies_alone(
     package: str, distributions: Path, tmp_path: Path
@@ -346,6 +349,7 @@ def test_a_guest_works_with_its_dependencies_alone(
         assert re.search(rf"^│ {name} ", shown, re.MULTILINE), command
 
 
+@NIGHTLY
 @pytest.mark.usefixtures("system")
 @pytest.mark.parametrize(
     ("page", "commands"),

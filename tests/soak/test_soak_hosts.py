@@ -15,6 +15,7 @@ import hosts
 from shioenv.domain.record import Record
 from shioenv.system.declare import load_declaration
 from support.needs import needs
+from support.nightly import NIGHTLY
 
 
 def record(patch: object, *, known: bool = True, volatile: bool = False) -> Record:
@@ -46,6 +47,7 @@ def test_hosts_differ_by_what_inputs_change_of_their_shell(
     assert [one["what"] for one in hosts.differing(here, there)] == what
 
 
+@NIGHTLY
 def test_tests_count_that_fail_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "test_it.py").write_text(
         "from pathlib import Path\n"

@@ -9,11 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from support.nightly import NIGHTLY
+
 SCRIPT = Path(__file__).parents[2] / "soak" / "minimal.py"
 
 pytestmark = pytest.mark.usefixtures("system")
 
 
+@NIGHTLY
 def test_nothing_can_be_left_out_of_a_finding() -> None:
     words = [sys.executable, str(SCRIPT), "--count", "30", "--command", "wc", "--json"]
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=240)

@@ -19,6 +19,7 @@ from shioenv_agents.tasks.task import write_tasks
 from shioenv_backends.microvm.boot import build_microvm
 from support.known_tasks import known_tasks
 from support.needs import MICROVM, needs
+from support.nightly import NIGHTLY
 
 SOAK = Path(__file__).parents[2] / "soak"
 
@@ -51,6 +52,7 @@ def inputs(fuzz: Any, system: System) -> Any:
     return fuzz.Inputs(system, 5, samples=50)
 
 
+@NIGHTLY
 def test_fuzzing_finds_nothing(system: System, tmp_path: Path) -> None:
     options = ("--count", "60", "--workers", "1", "--seed", "3", "--oracle", "10")
     status, found = soak("fuzz.py", *options, work=tmp_path)
@@ -60,6 +62,7 @@ def test_fuzzing_finds_nothing(system: System, tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+@NIGHTLY
 def test_the_reader_accepts_what_bash_accepts(system: System, tmp_path: Path) -> None:
     status, found = soak("reading.py", "--count", "600", "--seed", "9", work=tmp_path)
     assert status == 0, found["violations"]
@@ -88,6 +91,7 @@ def test_an_input_is_made_of_seed_and_number(system: System, fuzz: Any, inputs: 
     assert [again.make(number) for number in (250, 7)] == [made[250], made[7]]
 
 
+@NIGHTLY
 def test_the_fuzzer_tells_what_is_contaminated_and_makes_it_short(
     system: System, fuzz: Any, inputs: Any, tmp_path: Path
 ) -> None:
@@ -136,6 +140,7 @@ def test_what_is_no_argument_is_an_input_error(
     assert tally.outcomes["refused"] == 3
 
 
+@NIGHTLY
 def test_nothing_leaks(system: System, tmp_path: Path) -> None:
     options = ("--count", "100", "--files", "0", "--runs", "0")
     status, found = soak("leaks.py", *options, work=tmp_path)
@@ -146,12 +151,14 @@ def test_nothing_leaks(system: System, tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+@NIGHTLY
 def test_killing_loses_no_line(tmp_path: Path) -> None:
     status, found = soak("lines.py", "--count", "4", "--seed", "5", work=tmp_path)
     assert status == 0, found["faults"]
     assert found["lines told"] > 4
 
 
+@NIGHTLY
 def test_no_reward_is_forged(system: System, tmp_path: Path) -> None:
     file = tmp_path / "tasks.jsonl"
     write_tasks(known_tasks(system), file)
@@ -161,6 +168,7 @@ def test_no_reward_is_forged(system: System, tmp_path: Path) -> None:
     assert (found["tasks"], found["kinds of attacks"] >= 40) == (1, True)
 
 
+@NIGHTLY
 def test_killing_changes_no_record(system: System, tmp_path: Path) -> None:
     options = ("--count", "4", "--kills", "1", "--seed", "2")
     status, found = soak("faults.py", *options, work=tmp_path)

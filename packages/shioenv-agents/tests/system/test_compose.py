@@ -11,7 +11,6 @@ from typer.testing import CliRunner
 
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.cli.main import app
-from shioenv.domain.patch import ContextPatch
 from shioenv.domain.pointer import pointer
 from shioenv.live.terminal import Terminal
 from shioenv.seeding import generator
@@ -150,6 +149,6 @@ def test_what_takes_too_many_lines_is_no_task(tasks: list[Task], observer: Sandb
     wide = replace(one, goal=Goal(patch=patch), solution="chmod -R 777 documents")
     assert repair_of([wide], observer) == "too many lines would undo it"
     before = observer.context(one.cwd).document
-    facts = [("=", pointer("env", f"X{number}"), "1") for number in range(FACTS + 1)]
-    lengths = [len(told(before, ContextPatch(tuple(facts[:n])), {}, bool) or ()) for n in (50, 51)]
+    facts = [["=", pointer("env", f"X{number}"), "1"] for number in range(FACTS + 1)]
+    lengths = [len(told(before, Goal(patch=facts[:n]), [], bool) or ()) for n in (50, 51)]
     assert lengths == [FACTS, 0]

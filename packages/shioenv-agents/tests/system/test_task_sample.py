@@ -12,8 +12,7 @@ from msgspec.structs import replace
 from shioenv.behavior.observe import SandboxRunner
 from shioenv_agents.tasks.agents import SCRIPTS
 from shioenv_agents.tasks.certify import faults_now
-from shioenv_agents.tasks.sets import LENGTHS, length_of
-from shioenv_agents.tasks.task import Task, read_tasks
+from shioenv_agents.tasks.task import LENGTHS, Task, length_of, read_tasks
 from support.paths import ROOT
 
 pytestmark = [pytest.mark.usefixtures("system"), pytest.mark.xdist_group("tasks")]

@@ -26,9 +26,10 @@ from shioenv.recording.text import read_arguments
 from shioenv.sandbox.base import Limits
 from shioenv.synthesis.drawing import Drawing
 from shioenv.system.store import System
+from shioenv_agents.tasks.certify import proof_faults
 from shioenv_agents.tasks.check import Judge, Verdict
-from shioenv_agents.tasks.make import made_of, prove, unsuited
-from shioenv_agents.tasks.rephrase import rephrased
+from shioenv_agents.tasks.make import made_of, unsuited
+from shioenv_agents.tasks.prompt import rephrased
 from shioenv_agents.tasks.task import GoalKind, Task, read_tasks, write_tasks
 from support.chat_endpoint import Endpoint
 
@@ -96,7 +97,7 @@ def test_who_looks_around_first_passes_and_who_leaves_something_behind_fails(
 ) -> None:
     made = task(text)
     assert made.kind == GoalKind.STATE
-    assert prove(made, observer).faults == ()
+    assert proof_faults(made, observer) == ()
     explored = verdict(observer, made, *EXPLORING, made.solution)
     assert explored == Verdict(True, 1.0, (), ())
     idle = verdict(observer, made, *EXPLORING)
@@ -143,7 +144,7 @@ def test_a_goal_on_output_takes_the_last_row(
     assert made.kind == GoalKind.OUTPUT
     assert "the largest first" in made.prompt
     assert "ls" not in made.prompt.split()
-    assert prove(made, observer).faults == ()
+    assert proof_faults(made, observer) == ()
     assert verdict(observer, made, *EXPLORING, "ls -S logs | sed -n 1,3p").passed
     assert not verdict(observer, made, made.solution, "echo done").passed
     assert verdict(observer, made, made.solution, "rm documents/notes.txt").extra
@@ -207,7 +208,7 @@ def test_a_goal_on_both_needs_both(observer: SandboxRunner, task: Callable[[str]
     ):
         made = task(text)
         assert made.kind == GoalKind.BOTH
-        assert prove(made, observer).faults == ()
+        assert proof_faults(made, observer) == ()
         part = verdict(observer, made, other)
         assert not part.passed
         assert part.missing == ("output",)
@@ -492,7 +493,7 @@ def test_a_history_comes_before_the_task(observer: SandboxRunner) -> None:
     made = task_from(observer, "mv made moved", ("echo x > made",))
     assert made is not None
     assert made.history == ["echo x > made"]
-    assert prove(made, observer).faults == ()
+    assert proof_faults(made, observer) == ()
     assert verdict(observer, made, "cp made moved; rm made").passed
 
 

@@ -26,6 +26,7 @@ from shioenv.irreducibility.scoring import Scoring
 from shioenv.sandbox.base import Limits
 from shioenv.synthesis.drawing import Drawing
 from shioenv_backends.ray_executor import RayExecutor
+from support.nightly import NIGHTLY
 from support.paths import ROOT
 from support.waiting import wait_until
 
@@ -153,6 +154,7 @@ generate(sys.argv[1], count={COUNT}, drawing=Drawing(seed={SEED}),
 """
 
 
+@NIGHTLY
 def test_a_killed_node_costs_no_record_and_one_that_comes_later_goes_on(
     whole: Path, tmp_path: Path, cluster: Any
 ) -> None:
@@ -215,6 +217,7 @@ def open_nothing(system: str, limits: Limits) -> Any:
     return nullcontext()
 
 
+@NIGHTLY
 def test_a_task_that_kills_its_node_each_time_is_the_one_that_is_named(cluster: Any) -> None:
     imported = f"{Path(__file__).parent}:{ROOT / 'tests'}"
     node = cluster.add_node(**NODE, env_vars={"PYTHONPATH": imported})

@@ -26,8 +26,14 @@ from shioenv.files.durable import atomic_write, locked, storage_errors
 from shioenv.files.journal import Journal
 from shioenv_eval.asking import Bounds, PredictorPool
 from shioenv_eval.metrics import Said, Status
-from shioenv_eval.overlap import TrainedOn, trained_on
-from shioenv_eval.results import NO_ANSWERS, JudgedPredictor, judged, results
+from shioenv_eval.results import (
+    NO_ANSWERS,
+    JudgedPredictor,
+    TrainedOn,
+    judged,
+    results,
+    trained_on,
+)
 from shioenv_eval.suite import Suite, read_suite, write_suite
 
 RESULTS = "results.json"

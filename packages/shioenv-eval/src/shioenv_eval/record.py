@@ -114,12 +114,6 @@ def recorded_suite(
         yield suite
 
 
-def record_suite(inputs: str | Path, **settings: Any) -> Suite:
-    """The suite of `recorded_suite`, which takes the same settings."""
-    with recorded_suite(inputs, **settings) as suite:
-        return suite
-
-
 @dataclass(frozen=True, slots=True)
 class _Runs:
     """Runs of one input in one sandbox, and the time at their end, in seconds of the Unix epoch."""

@@ -20,6 +20,7 @@ from shioenv.domain.behavior import Behavior
 from shioenv.execution.supervised import ended, supervised
 from shioenv_eval.evaluate import Evaluation, evaluate
 from shioenv_eval.suite import Head, Suite, SuiteCase, write_suite
+from support.nightly import by_day
 from support.waiting import let_time_pass, wait_until
 
 PROGRAM = """
@@ -130,7 +131,7 @@ def stepping(tmp_path: Path) -> str:
     return f"command:{sys.executable} {path}"
 
 
-@pytest.mark.parametrize("name", OUT_OF_STEP)
+@pytest.mark.parametrize("name", by_day([*OUT_OF_STEP], 4))
 def test_no_answer_is_taken_for_that_to_another_question(stepping: str, name: str) -> None:
     texts = ("a", name, "wait", "b", "c", "d")
     done = evaluate(suite(*texts), [stepping], workers=1)
@@ -163,7 +164,7 @@ BANNERS = {
 }
 
 
-@pytest.mark.parametrize("name", BANNERS)
+@pytest.mark.parametrize("name", by_day([*BANNERS], 4))
 def test_a_banner_is_refused_at_the_start(tmp_path: Path, name: str) -> None:
     program = script(tmp_path, f"{BANNERS[name]}\n{ANSWERS}")
     done = evaluate(suite("a", "b"), [program], workers=1)

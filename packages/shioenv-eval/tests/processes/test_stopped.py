@@ -29,6 +29,7 @@ from shioenv.system import stopped
 from shioenv.system.store import System
 from shioenv_eval import asking
 from support.needs import needs
+from support.nightly import by_day
 from support.waiting import let_time_pass, wait_until
 
 PTRACE_ATTACH, PTRACE_DETACH = 16, 17
@@ -114,7 +115,7 @@ with open_sandbox() as sandbox:
 
 @pytest.mark.usefixtures("system")
 @pytest.mark.parametrize("role", [name for name in ROLES if name != "gateway"])
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("number", by_day([signal.SIGKILL, signal.SIGINT], 2))
 def test_nothing_of_a_sandbox_outlives_its_owner(role: str, number: int) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", PROGRAM], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL

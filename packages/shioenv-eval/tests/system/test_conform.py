@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -20,7 +21,7 @@ from shioenv.domain.runner import State
 from shioenv.errors import PredictorError, UsageError
 from shioenv.system.store import System
 from shioenv_eval.asking import Bounds
-from shioenv_eval.conform.comparison import CaseComparison, compare
+from shioenv_eval.conform.comparison import CaseComparison, compared
 from shioenv_eval.conform.truth import AskedCase, CaseMachine, Choice, TruthCase, truth_of
 from shioenv_eval.conform.write import write_comparison
 
@@ -112,7 +113,7 @@ def test_truth_is_executed_once(system: System, tmp_path: Path) -> None:
 
 
 def number_of(line: bytes) -> int:
-    return int(json.loads(line[9:])["number"])
+    return int(json.loads(line[9:])[0])
 
 
 def test_a_hostile_program_loses_its_cases_and_never_the_run(tmp_path: Path) -> None:
@@ -135,7 +136,13 @@ def test_a_hostile_program_loses_its_cases_and_never_the_run(tmp_path: Path) -> 
     assert found >= lost.keys()
 
 
-def compared(tmp_path: Path) -> CaseComparison:
+def compare(against: str, **settings: Any) -> CaseComparison:
+    """A comparison whose answers are not kept."""
+    with compared(against, **settings) as comparison:
+        return comparison
+
+
+def wc_and_mkdir(tmp_path: Path) -> CaseComparison:
     return compare(
         program(tmp_path),
         choice=Choice(
@@ -152,7 +159,7 @@ def compared(tmp_path: Path) -> CaseComparison:
 def test_a_finding_is_minimal_and_its_script_shows_it(
     system: System, observer: SandboxRunner, tmp_path: Path
 ) -> None:
-    done = compared(tmp_path)
+    done = wc_and_mkdir(tmp_path)
     assert done.level is PatchLevel.FILES
     assert sum(one.count for one in done.findings) == sum(not one.right for one in done.verdicts)
     finding = next(
@@ -205,7 +212,7 @@ def test_a_script_holds_the_answer_of_a_side_that_no_shell_calls(
 
 
 def test_a_comparison_is_written_for_programs_and_people(tmp_path: Path) -> None:
-    done = compared(tmp_path)
+    done = wc_and_mkdir(tmp_path)
     write_comparison(done, tmp_path / "out")
     out = tmp_path / "out"
     document = json.loads((out / "results.json").read_text())
@@ -273,7 +280,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from shioenv_eval.conform import truth
-from shioenv_eval.conform.comparison import compare
+from shioenv_eval.conform.comparison import compared
 from shioenv_eval.conform.truth import Choice
 from shioenv.files import unfinished
 program, cache, what, at = sys.argv[1:]
@@ -283,7 +290,8 @@ def progress(doing, done, total):
     seen.append(doing)
     if seen.count(what) == int(at):
         os.kill(os.getpid(), signal.SIGKILL)
-compare(program, choice=Choice(("wc",), 20), workers=1, progress=progress)
+with compared(program, choice=Choice(("wc",), 20), workers=1, progress=progress):
+    pass
 """
 
 

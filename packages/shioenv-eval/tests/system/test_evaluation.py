@@ -16,8 +16,9 @@ from shioenv.cli.main import app
 from shioenv.errors import DatasetStorageError
 from shioenv_eval.ceiling import ceiling
 from shioenv_eval.evaluate import evaluate
-from shioenv_eval.record import record_suite, recorded_suite
+from shioenv_eval.record import recorded_suite
 from shioenv_eval.suite import Suite, read_suite, write_suite
+from support.nightly import NIGHTLY
 
 pytestmark = [
     pytest.mark.usefixtures("system"),
@@ -43,7 +44,8 @@ def suite(tmp_path_factory: pytest.TempPathFactory) -> Suite:
     directory = tmp_path_factory.mktemp("suite")
     inputs = directory / "inputs.jsonl"
     inputs.write_text("".join(json.dumps(line) + "\n" for line in INPUTS))
-    write_suite(record_suite(inputs, seconds_apart=0, workers=1), directory / "suite.jsonl")
+    with recorded_suite(inputs, seconds_apart=0, workers=1) as recorded:
+        write_suite(recorded, directory / "suite.jsonl")
     return read_suite(directory / "suite.jsonl")
 
 
@@ -64,7 +66,9 @@ def test_what_varies_is_found_and_nothing_else(suite: Suite) -> None:
 def test_the_wait_before_the_last_runs_is_told(tmp_path: Path) -> None:
     (tmp_path / "inputs").write_text("date +%s\n")
     told: list[float] = []
-    record_suite(tmp_path / "inputs", seconds_apart=1.5, workers=1, runs=2, waits=told.append)
+    inputs = tmp_path / "inputs"
+    with recorded_suite(inputs, seconds_apart=1.5, workers=1, runs=2, waits=told.append):
+        pass
     assert len(told) == 1
     assert 1 < told[0] <= 1.5
 
@@ -73,17 +77,19 @@ KILLED = """
 import os, signal, sys
 from functools import partial
 from pathlib import Path
-from shioenv_eval.record import record_suite
+from shioenv_eval.record import recorded_suite
 from shioenv.files import unfinished
 inputs, cache, at = sys.argv[1:]
 unfinished.cache_directory = lambda: Path(cache)
 def report(done, total):
     if done == int(at):
         os.kill(os.getpid(), signal.SIGKILL)
-record_suite(inputs, seconds_apart=0, workers=1, runs=3, report=report)
+with recorded_suite(inputs, seconds_apart=0, workers=1, runs=3, report=report):
+    pass
 """
 
 
+@NIGHTLY
 def test_a_recording_that_was_killed_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -98,10 +104,10 @@ def test_a_recording_that_was_killed_goes_on(
 
     def record(name: str) -> bytes:
         told.clear()
-        suite = record_suite(
+        with recorded_suite(
             inputs, seconds_apart=0, workers=1, runs=3, report=lambda *counts: told.append(counts)
-        )
-        write_suite(suite, tmp_path / name)
+        ) as suite:
+            write_suite(suite, tmp_path / name)
         return (tmp_path / name).read_bytes()
 
     went_on = record("went-on")
@@ -150,8 +156,8 @@ def test_a_machine_that_does_something_else_is_found_out(suite: Suite, tmp_path:
     lines = json.dumps({"input": "ls documents", "id": "steady"})
     inputs = tmp_path / "inputs"
     inputs.write_text(lines)
-    other = record_suite(inputs, seconds_apart=0, workers=1, runs=2)
-    (case,) = other.cases
+    with recorded_suite(inputs, seconds_apart=0, workers=1, runs=2) as other:
+        (case,) = other.cases
     changed = type(case)(case.question, tuple(
         type(run)(run.exit_code, run.output.replace(b"notes", b"nodes"), run.patch)
         for run in case.runs

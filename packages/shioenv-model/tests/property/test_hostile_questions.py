@@ -12,6 +12,7 @@ from shioenv.errors import Abstained
 from shioenv_model.files import load_model
 from shioenv_model.memory.memory import Memory
 from shioenv_model.model import Model
+from support.nightly import scaled
 
 pytestmark = pytest.mark.xdist_group("hostile questions")
 """One process opens the model, once."""
@@ -119,7 +120,7 @@ TEXTS = st.lists(
 ).map("".join)  # fmt: skip
 
 
-@settings(derandomize=True, max_examples=150)
+@settings(derandomize=True, max_examples=scaled(40, 150))
 @given(TEXTS)
 def test_every_text_is_answered_or_abstained_from(model: Model, text: str) -> None:
     said(model, text)

@@ -26,6 +26,7 @@ from shioenv_model.files import pack
 from shioenv_model.memory.facts import Tree
 from shioenv_model.predictors.memory import Remembering, memory, plain_memory
 from shioenv_model.worlds import world_called
+from support.nightly import NIGHTLY
 
 pytestmark = pytest.mark.xdist_group("memory")  # one dataset and one model for all
 HOME = "/home/ubuntu"
@@ -86,6 +87,7 @@ train_memory([Path(dataset)], Path(directory), name="small", questions=40, seed=
 """
 
 
+@NIGHTLY
 def test_training_that_was_killed_goes_on(
     dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,23 +5,44 @@ Section 4.3 of the paper. Single commands, every number of arguments equally oft
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from shioenv.irreducibility.scoring import THE_PAPERS, Scoring
 from shioenv.synthesis.drawing import Drawing
-from shioenv.text import rounded
-from shioenv_paper import quoted
+from shioenv.synthesis.policy import LENGTHS
+from shioenv.text import count as counted
+from shioenv.text import fixed, rounded, share
+from shioenv_eval.report.means import MeanDifference, Moments
+from shioenv_eval.report.tables import Table, grouped
 from shioenv_paper.length_groups import (
+    FEW,
+    FEW_OF_A_COMMAND,
     GROUPS,
+    PAPER_GAINS,
+    PAPER_LENGTH,
+    PAPER_MEANS,
+    PAPER_PERFECT,
+    RESCORED,
+    Condition,
     LengthCell,
+    by_place,
     cells_of,
+    gains_by_command,
     gains_of,
     scores_of,
     to_rescore,
 )
-from shioenv_paper.length_tables import tables_of
-from shioenv_paper.reference import rule_columns, scores_by_rule
+from shioenv_paper.reference import (
+    NOTE,
+    RULES,
+    ByRule,
+    Ruled,
+    means_by_rule,
+    rule_columns,
+    scores_by_rule,
+)
 from shioenv_paper.results import Findings, columns, experiment
 from shioenv_paper.scores import COLUMNS, NAMES, ScoredRecord, made, ones, values
 from shioenv_paper.setting import ExperimentSetting
@@ -61,7 +82,7 @@ def run(
     return Findings(
         title="Irreducibility by number of arguments",
         data={"scores": columns(scores, *COLUMNS), "rules": rule_columns(ruled)},
-        tables=list(tables_of(scores, cells, ruled)),
+        tables=list(_tables(scores, cells, ruled)),
         chart=charts.by_length(scores, cells, scoring.budget),
         counts={
             sampler: {
@@ -88,10 +109,197 @@ def _summary(scores: Sequence[ScoredRecord], cells: Sequence[LengthCell]) -> dic
     return {
         "GCS above UCS, least": rounded(min(gains, default=None)),
         "GCS above UCS, most": rounded(max(gains, default=None)),
-        f"means at length {quoted.LENGTH}": {
+        f"means at length {PAPER_LENGTH}": {
             cell.sampler: rounded(cell.moments.mean)
             for cell in cells
-            if (cell.group, cell.n) == ("all inputs", quoted.LENGTH)
+            if (cell.group, cell.n) == ("all inputs", PAPER_LENGTH)
         },
         "share of GCS inputs at exactly 1": rounded(ones(gcs) / max(1, len(gcs))),
     }
+
+
+def _tables(
+    scores: Sequence[ScoredRecord], cells: Sequence[LengthCell], ruled: Sequence[Ruled]
+) -> Iterator[Table]:
+    """All tables, in the order in which they are read."""
+    for group in GROUPS:
+        yield _table(cells, group)
+    yield _gain_table(scores, cells)
+    yield _gain_command_table(scores)
+    yield _distribution_table(scores)
+    yield _operand_table(scores)
+    yield _command_table(scores)
+    yield _rule_table(ruled)
+    yield _rule_length_table(ruled)
+
+
+def _heads(names: Iterable[str], *said: str) -> list[str]:
+    """Headers: for each name a column of counts, then one for each entry of `said`."""
+    return ["arguments", *(f"{name}{what}" for name in names for what in ("", *said))]
+
+
+def _table(cells: Sequence[LengthCell], group: str) -> Table:
+    places = by_place(cells, group)
+    rows = []
+    for n in sorted({n for _, n in places}):
+        row = [str(n)]
+        for name in NAMES.values():
+            cell = places.get((name, n), LengthCell(name, n, group, Moments.of(()), 0))
+            total = cell.moments.count
+            row += [counted(total), cell.moments.text, share(cell.ones, total)]
+        rows.append(row)
+    return Table(
+        f"By number of arguments, {group}",
+        "Number of inputs, mean ± standard deviation, share of those that are exactly 1. With one "
+        "argument the score is whether it matters; with none there is no score.",
+        (*_heads(NAMES.values(), " R*", " at 1"),),
+        rows,
+    )
+
+
+def _gain_table(scores: Sequence[ScoredRecord], cells: Sequence[LengthCell]) -> Table:
+    groups = {**GROUPS, "inputs that are not volatile": lambda score: not score.volatile}
+    means = {place: cell.moments.mean for place, cell in by_place(cells, "all inputs").items()}
+
+    def relative(n: int) -> str:
+        ucs, gcs = means[NAMES["ucs"], n], means[NAMES["gcs"], n]
+        return f"{100 * (gcs / ucs - 1):+.0f}%" if ucs else "-"
+
+    stated, other = PAPER_MEANS["gcs"], PAPER_MEANS["ucs"]
+    gains = [gains_of(scores, holds) for holds in groups.values()]
+    return Table(
+        "GCS above UCS",
+        f"Difference of the means with its 95% interval, where both have {FEW} inputs. The paper "
+        f"says +{PAPER_GAINS[0]} to +{PAPER_GAINS[1]} for lengths from 2 to 12 (about 20% to "
+        f"170%), and {stated} against {other} (+{stated - other:.3f}) at length {PAPER_LENGTH}, "
+        "which may count the command.",
+        ("arguments", *groups, "relative, all inputs"),
+        [(str(n), *texts, relative(n)) for n, texts in _gains(gains)],
+    )
+
+
+def _gain_command_table(scores: Sequence[ScoredRecord]) -> Table:
+    gains = [gains_by_command(scores, holds) for holds in GROUPS.values()]
+    return Table(
+        "GCS above UCS, command by command",
+        "Mean of the commands' differences, weighted by their numbers of UCS inputs, with its 95% "
+        f"interval, of commands with {FEW_OF_A_COMMAND} inputs of both samplers: what succeeds or "
+        "fails is not of the same commands.",
+        ("arguments", *GROUPS),
+        [(str(n), *texts) for n, texts in _gains(gains)],
+    )
+
+
+def _gains(groups: Sequence[Mapping[int, MeanDifference]]) -> Iterator[tuple[int, list[str]]]:
+    """By length, the gain of each group; a dash where a group has none."""
+    for n in sorted(set().union(*groups)):
+        yield n, [group[n].text if n in group else "-" for group in groups]
+
+
+def _distribution_table(scores: Sequence[ScoredRecord]) -> Table:
+    rows = []
+    for sampler, name in NAMES.items():
+        for least, label in ((0, "all with a score"), (2, "2 and more")):
+            for group, holds in GROUPS.items():
+                numbers = values(scores_of(scores, sampler, least), holds)
+                total = len(numbers)
+                below = (sum(number <= bound for number in numbers) for bound in (0, 0.5))
+                shares = (share(part, total) for part in (*below, ones(numbers)))
+                mean = fixed(sum(numbers) / total if total else None)
+                rows.append((name, label, group, counted(total), mean, *shares))
+    return Table(
+        "Distributions",
+        f"The paper says that over {PAPER_PERFECT:.0%} of its GCS inputs are exactly 1. With one "
+        "argument a score is 0 or 1, so shares without those are given too.",
+        ("sampler", "arguments", "inputs", "number", "mean", "exactly 0", "up to 0.5", "exactly 1"),
+        rows,
+    )
+
+
+OPERANDS: Mapping[str, Condition] = {
+    "no operand": lambda score: not score.n_operands,
+    "under half": lambda score: 0 < 2 * score.n_operands < score.n_arguments,
+    "half and more": lambda score: 2 * score.n_operands >= score.n_arguments,
+}
+"""Conditions on inputs: how many of their arguments are operands (begin with no hyphen)."""
+
+
+def _operand_table(scores: Sequence[ScoredRecord]) -> Table:
+    rows = []
+    for n, group in sorted(grouped(scores_of(scores, "gcs", 2), lambda s: s.n_arguments).items()):
+        groups = [Moments.of(values(group, holds)) for holds in OPERANDS.values()]
+        cells = ((counted(moments.count), fixed(moments.mean)) for moments in groups)
+        rows.append((str(n), *chain.from_iterable(cells)))
+    return Table(
+        "GCS by operands",
+        "Number of inputs and mean, by how many of the arguments are operands: those that neither "
+        "begin with a hyphen nor continue a bundle of options. What `find` tests is no operand "
+        "here, what `dd`, `ip` and `ethtool` are told is.",
+        (*_heads(OPERANDS, " R*"),),
+        rows,
+    )
+
+
+def _command_table(scores: Sequence[ScoredRecord]) -> Table:
+    rows = []
+    for command, group in grouped(scores_of(scores, "gcs", 2), lambda s: s.command).items():
+        if numbers := values(group):
+            total = len(numbers)
+            fails = sum(score.exit_code != 0 for score in group)
+            shares = (share(part, total, 0) for part in (ones(numbers), fails))
+            rows.append((command, counted(total), Moments.of(numbers).text, *shares))
+    return Table(
+        "GCS by command",
+        "Inputs with 2 and more arguments: number, mean ± standard deviation, share that is "
+        "exactly 1 and share that fails; the lowest mean first.",
+        ("command", "inputs", "R*", "at 1", "fail"),
+        sorted(rows, key=lambda row: row[2]),
+    )
+
+
+def _rule_table(ruled: Sequence[Ruled]) -> Table:
+    return Table(
+        "By the rules of the reference implementation",
+        f"{NOTE} Of up to {RESCORED} inputs of each sampler and number of arguments, evenly spaced "
+        "among those that are not volatile, executed again.",
+        ("sampler", "arguments", "inputs", *RULES),
+        [
+            (name, f"{least} and more", counted(len(group)), *map(fixed, means_by_rule(group)))
+            for sampler, name in NAMES.items()
+            for least in (1, 2)
+            if (group := _of(ruled, sampler, LENGTHS[least:]))
+        ],
+    )
+
+
+def _rule_length_table(ruled: Sequence[Ruled]) -> Table:
+    rows = []
+    for n in sorted({row.score.n_arguments for row in ruled}):
+        of_sampler = {sampler: _of(ruled, sampler, (n,)) for sampler in NAMES}
+        groups = {  # of R*, and of the score by all rules
+            sampler: [Moments.of([scores[place] for scores in group]) for place in (0, -1)]
+            for sampler, group in of_sampler.items()
+        }
+        row = [str(n)]
+        for pair in groups.values():
+            row += [str(pair[0].count), *(fixed(moments.mean) for moments in pair)]
+        for gcs, ucs in zip(groups["gcs"], groups["ucs"], strict=True):
+            row.append(MeanDifference.of(gcs, ucs).text if gcs.count and ucs.count else "-")
+        rows.append(row)
+    return Table(
+        "By the rules of the reference implementation, by number of arguments",
+        "The same inputs: how many, R*, and the score by all rules; then GCS above UCS by both, "
+        "with 95% intervals.",
+        (
+            *_heads(NAMES.values(), " R*", " by rules"),
+            "GCS above UCS, R*",
+            "GCS above UCS by rules",
+        ),
+        rows,
+    )
+
+
+def _of(ruled: Sequence[Ruled], sampler: str, lengths: Container[int]) -> list[ByRule]:
+    """The scores by rule of a sampler's inputs that have one of these numbers of arguments."""
+    mine = (row for row in ruled if row.score.sampler == sampler)
+    return [row.by_rule for row in mine if row.score.n_arguments in lengths]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import altair as alt
 
@@ -29,11 +29,24 @@ from shioenv_eval.report.panels import (
     styled,
     titled,
 )
-from shioenv_paper import quoted
-from shioenv_paper.length_groups import FEW, GROUPS, LengthCell, gains_of, scores_of
+from shioenv_paper.length_groups import (
+    FEW,
+    GROUPS,
+    PAPER_GAINS,
+    PAPER_LENGTH,
+    PAPER_MEANS,
+    PAPER_PERFECT,
+    LengthCell,
+    gains_of,
+    scores_of,
+)
 from shioenv_paper.repeats import REASONS, RepeatVerdict
-from shioenv_paper.replay import Cell, Cells
-from shioenv_paper.scores import NAMES, ScoredRecord, ones, values
+from shioenv_paper.replay import PAPER_ERRORS, Cell, Cells
+from shioenv_paper.scores import NAMES, PAPER_TRAINING, ScoredRecord, ones, values
+
+if TYPE_CHECKING:
+    from shioenv_paper.learners import PolicyEpisode
+    from shioenv_paper.regimes import RegimeRow
 
 REASON_COLOURS = dict(zip(REASONS, ("#cfe2f2", RAMP[1], INK, ACCENT), strict=True))
 
@@ -42,6 +55,9 @@ SAMPLERS = dict(zip(NAMES.values(), (STYLES[3], STYLES[0], STYLES[1]), strict=Tr
 
 DODGE = 0.07
 """Distance between the intervals of two budgets, in arguments, so that all intervals are seen."""
+
+POINTS = 25
+"""A learning curve has 25 to 49 points, or one an episode where there are fewer."""
 
 _SHARED: dict[str, Any] = {"color": "shared", "shape": "shared", "strokeDash": "shared"}
 
@@ -99,7 +115,7 @@ def estimators(
     series = styled("estimator", tuple(ESTIMATORS), "estimator")
     stated = [
         {"executions": budget, "mean": error, "label": f"paper: {fixed(error, 2)}"}
-        for budget, error in quoted.ERRORS.items()
+        for budget, error in PAPER_ERRORS.items()
     ]
     panels = []
     for label, group in groups.items():
@@ -152,7 +168,7 @@ def sampling_efficiency(
     for name in ESTIMATORS:
         mine = [row for row in rows if row["estimator"] == name]
         panel = means(mine, x, y, series, interval="rule")
-        if max(by_length) >= quoted.LENGTH:
+        if max(by_length) >= PAPER_LENGTH:
             panel = alt.LayerChart(layer=[panel, *_said_errors(x, y("mean"), max(by_length))])
         panels.append(sized(panel, f"estimator: {name}", 350, 230))
     return titled(
@@ -168,9 +184,9 @@ def sampling_efficiency(
 
 def _said_errors(x: alt.X, y: alt.Y, longest: int) -> Iterator[alt.Chart | alt.LayerChart]:
     """The paper's errors, as lines from 11 to 12 arguments."""
-    last = min(longest, quoted.LENGTH + 1)
-    for (budget, error), dy in zip(quoted.ERRORS.items(), (-5, 6), strict=True):
-        row = {"arguments": last, "from": quoted.LENGTH, "mean": error, "label": f"M={budget}"}
+    last = min(longest, PAPER_LENGTH + 1)
+    for (budget, error), dy in zip(PAPER_ERRORS.items(), (-5, 6), strict=True):
+        row = {"arguments": last, "from": PAPER_LENGTH, "mean": error, "label": f"M={budget}"}
         rule = chart([row]).mark_rule(strokeWidth=2, color=PAPER)
         yield rule.encode(x=x, x2="from:Q", y=y)
         yield said([row], x, y, align="left", dx=9, dy=dy, fontSize=10)
@@ -239,11 +255,11 @@ def _means_panel(
     """All samplers' means of one group of inputs, with the paper's means where they belong."""
     x = lengths_axis(lengths)
     panel = means(_means(cells, group), x, _score, {**series, "detail": "run:N"})
-    if group != "all inputs" or max(lengths) < quoted.LENGTH:
+    if group != "all inputs" or max(lengths) < PAPER_LENGTH:
         return panel
     rows = [
-        {"arguments": quoted.LENGTH, "mean": mean, "label": f"{sampler.upper()} {fixed(mean)}"}
-        for sampler, mean in quoted.MEANS.items()
+        {"arguments": PAPER_LENGTH, "mean": mean, "label": f"{sampler.upper()} {fixed(mean)}"}
+        for sampler, mean in PAPER_MEANS.items()
     ]
     place = {"align": "right", "dx": 6, "dy": 16}
     return alt.LayerChart(layer=[panel, said(rows, x, _score("mean"), **place)])
@@ -260,7 +276,7 @@ def _gain_panel(scores: Sequence[ScoredRecord], lengths: Sequence[int]) -> alt.L
         axis = alt.Axis(tickCount=6, format="+.2f")
         return alt.Y(f"{field}:Q", title="difference of means", axis=axis)
 
-    low, high = quoted.GAINS
+    low, high = PAPER_GAINS
     last = max(2, min(12, max(lengths)))
     stated = chart([{"arguments": 2, "last": last, "low": low, "high": high}])
     x = lengths_axis(lengths)
@@ -279,25 +295,37 @@ def _distribution_panel(
     scores: Sequence[ScoredRecord], least: int, series: Mapping[str, Any]
 ) -> alt.LayerChart:
     """The share of inputs up to each score; above a rule is the paper's share at exactly 1."""
-    rows = [
-        {"sampler": name, "score": place, "share": part}
-        for sampler, name in NAMES.items()
-        for place, part in cumulative(values(scores_of(scores, sampler, least)))
-    ]
-    y = alt.Y(**score("share", "share of inputs up to it"))
-    stated = chart([{"share": 1 - quoted.PERFECT, "label": "paper, GCS: > 20% at 1"}]).encode(y=y)
+    found = {name: values(scores_of(scores, sampler, least)) for sampler, name in NAMES.items()}
+    y = _share_axis()
+    stated = chart([{"share": 1 - PAPER_PERFECT, "label": "paper, GCS: > 20% at 1"}]).encode(y=y)
     label = stated.mark_text(
         color=PAPER, align="left", baseline="bottom", dx=4, dy=-2, x=0, fontSize=10
     )
-    steps = chart(rows).mark_line(strokeWidth=2, interpolate="step-after")
-    styles = {name: series[name] for name in ("color", "strokeDash")}
     return alt.LayerChart(
         layer=[
             stated.mark_rule(color=PAPER, strokeDash=[2, 2], strokeWidth=1.6),
             label.encode(text="label:N"),
-            steps.encode(x=alt.X(**score("score")), y=y, **styles),
+            _distributions(found, "sampler", series),
         ]
     )
+
+
+def _distributions(
+    found: Mapping[str, Sequence[float]], field: str, series: Mapping[str, Any]
+) -> alt.Chart:
+    """The distribution function of each name's scores; `field` holds the names."""
+    rows = [
+        {field: name, "score": place, "share": part}
+        for name, numbers in found.items()
+        for place, part in cumulative(numbers)
+    ]
+    steps = chart(rows).mark_line(strokeWidth=2, interpolate="step-after")
+    styles = {name: series[name] for name in ("color", "strokeDash")}
+    return steps.encode(x=alt.X(**score("score")), y=_share_axis(), **styles)
+
+
+def _share_axis() -> alt.Y:
+    return alt.Y(**score("share", "share of inputs up to it"))
 
 
 # ---- policies ----
@@ -314,21 +342,8 @@ def policies(scores: Mapping[str, Sequence[ScoredRecord]], budget: int) -> alt.H
         for n in lengths
         if len(numbers := values(found, lambda one, n=n: one.n_arguments == n)) >= FEW  # type: ignore[misc]
     ]
-    steps = [
-        {"policy": policy, "score": place, "share": part}
-        for policy, found in scores.items()
-        for place, part in cumulative(values(found))
-    ]
-    lines = {name: series[name] for name in ("color", "strokeDash")}
-    distribution = (
-        chart(steps)
-        .mark_line(strokeWidth=2, interpolate="step-after")
-        .encode(
-            x=alt.X(**score("score")),
-            y=alt.Y(**score("share", "share of inputs up to it")),
-            **lines,
-        )
-    )
+    found = {policy: values(records) for policy, records in scores.items()}
+    distribution = _distributions(found, "policy", series)
     panels = (
         sized(means(rows, lengths_axis(lengths), _score, series), "mean", 330, 240),
         sized(distribution, "distribution, all with a score", 330, 240),
@@ -367,7 +382,7 @@ def _sets_panel(sets: Mapping[str, Sequence[float]]) -> alt.LayerChart:
     for name, numbers in sets.items():
         for who, moments in (
             ("ours", Moments.of(numbers)),
-            ("paper", Moments(0, *quoted.TRAINING.get(name, (math.nan, math.nan)))),
+            ("paper", Moments(0, *PAPER_TRAINING.get(name, (math.nan, math.nan)))),
         ):
             if not math.isnan(moments.mean):
                 label = f"{moments.mean:.2f} ± {moments.sd:.2f}"
@@ -403,3 +418,89 @@ def _histogram(name: str, numbers: Sequence[float], x_title: str | None) -> alt.
     colour = alt.condition("datum.from >= 0.5", alt.value(MAIN), alt.value(SOFT))
     title = f"{name}: {share(ones(numbers), len(numbers), 0)} are exactly 1"
     return sized(histogram(shares, x_title, y).encode(color=colour), title, 330, 118)
+
+
+# ---- learners, regimes ----
+
+
+def learning(training: Sequence[PolicyEpisode]) -> alt.Chart:
+    """Mean reward (0 to 1) by inputs executed, a line for each regime and seed."""
+    rows = list(_points(training))
+    drawn = (
+        chart(rows)
+        .mark_line(strokeWidth=1.5)
+        .encode(
+            x=alt.X("inputs:Q", title="inputs executed"),
+            y=alt.Y("reward:Q", title="mean reward"),
+            color=alt.Color("regime:N", title="regime"),
+            detail="seed:N",
+        )
+        .properties(width=420, height=240)
+    )
+    return titled(
+        drawn,
+        "What networks earn while they learn",
+        "A line for each seed. The reward is the share of 12 arguments that are necessary, 0 for "
+        "inputs that fail, are volatile, or were written before.",
+    )
+
+
+def _points(training: Sequence[PolicyEpisode]) -> Iterator[dict[str, Any]]:
+    for regime, seed in dict.fromkeys((one.regime, one.seed) for one in training):
+        own = [one for one in training if (one.regime, one.seed) == (regime, seed)]
+        size = max(1, len(own) // POINTS)
+        for first in range(0, len(own) - size + 1, size):
+            group = own[first : first + size]
+            mean = sum(one.reward for one in group) / size
+            yield {
+                "regime": regime,
+                "seed": str(seed),
+                "inputs": group[-1].number,
+                "reward": mean,
+            }
+
+
+def regimes(rows: Sequence[RegimeRow]) -> alt.TopLevelMixin:
+    """EM (exact match, 0 to 1) by the number of a model's records.
+
+    A line for each model and regime goes through the means of its draws. Each draw is a point. A
+    panel shows the single or the multi inputs of one suite.
+    """
+    draws: dict[tuple[str, ...], dict[int, list[RegimeRow]]] = {}
+    for row in rows:
+        key = (row.model, row.regime, f"{row.suite}, {row.steps}")
+        draws.setdefault(key, {}).setdefault(row.size, []).append(row)
+    points = [
+        {
+            "model": model,
+            "regime": regime,
+            "records": sum(row.records for row in found) / len(found),
+            "em": one.em,
+            "mean": sum(row.em for row in found) / len(found),
+            "asked": asked,
+        }
+        for (model, regime, asked), sizes in draws.items()
+        for found in sizes.values()
+        for one in found
+    ]
+    encoded = chart(points).encode(
+        x=alt.X("records:Q", title="records", scale=alt.Scale(type="log", nice=False)),
+        color=alt.Color("regime:N", title="regime", sort=None),
+    )
+    line = encoded.mark_line(strokeWidth=1.5).encode(
+        y=alt.Y("mean:Q", title="exact match", scale=alt.Scale(zero=True)),
+        strokeDash=alt.StrokeDash("model:N", title="model"),
+    )
+    each = encoded.mark_point(filled=True, size=18, opacity=0.6).encode(y=alt.Y("em:Q"))
+    drawn: alt.FacetChart = (
+        alt.layer(line, each)
+        .properties(width=240, height=200)
+        .facet(facet=alt.Facet("asked:N", title=None), columns=2)
+    )
+    made: alt.TopLevelMixin = titled(
+        drawn,
+        "What models of each regime answer right",
+        "Output and the whole patch, strictly. Each regime has equally many inputs; a line through "
+        "the means, a point for each draw.",
+    )
+    return made

@@ -22,6 +22,7 @@ from shioenv.files.durable import locked, storage_errors
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.traces import Sample
 from shioenv_eval.report.tables import Table, grouped
+from shioenv_paper.journal import agree
 from shioenv_paper.repeats import (
     NO_CAUSE,
     REASONS,
@@ -39,7 +40,6 @@ from shioenv_paper.repeats import (
 )
 from shioenv_paper.results import (
     Findings,
-    agree,
     columns,
     experiment,
     read_columns,

@@ -12,8 +12,8 @@ from itertools import product
 from shioenv.irreducibility.estimators import ESTIMATORS
 from shioenv.text import fixed, rounded
 from shioenv_eval.report.tables import Table
-from shioenv_paper import quoted
 from shioenv_paper.exact import collect, wanted
+from shioenv_paper.length_groups import PAPER_LENGTH
 from shioenv_paper.replay import Cells, cells, replayed
 from shioenv_paper.results import Findings, experiment
 from shioenv_paper.sampling_efficiency import COUNT, LONGEST, REPLAYS, counts, error_columns
@@ -56,7 +56,7 @@ def run(
             *(_budget_table(label, group) for label, group in groups.items()),
         ],
         chart=charts.estimators(
-            groups, longest_label if longest >= quoted.LENGTH else None, len(inputs), replays
+            groups, longest_label if longest >= PAPER_LENGTH else None, len(inputs), replays
         ),
         counts={**counts(collected), "inputs replayed": len(inputs)},
         parameters={

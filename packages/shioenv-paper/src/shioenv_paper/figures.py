@@ -12,7 +12,7 @@ from __future__ import annotations
 import posixpath
 import re
 import stat
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
@@ -25,7 +25,6 @@ from shioenv.domain.inputs import Input
 from shioenv.domain.patch import Operation
 from shioenv.domain.runner import State
 from shioenv.errors import SamplesExhaustedError
-from shioenv.files.durable import atomic_write
 from shioenv.grammar.bind import bind
 from shioenv.grammar.library import load_grammar
 from shioenv.grammar.symbols import Grammar, Nonterminal, show_argument
@@ -39,7 +38,7 @@ from shioenv.synthesis.policy import WeightedPolicy
 from shioenv.synthesis.samplers import gcs
 from shioenv.system.catalogue import catalogue
 from shioenv.system.store import System
-from shioenv_eval.report.drawing import ACCENT, DARK, GRID, INK, MAIN, MUTED, SOFT
+from shioenv_eval.report.drawing import ACCENT, GRID, INK, MAIN, MUTED, SOFT, write_pictures
 
 COMMAND: Final = "df"
 """The command one of whose options is shown, as in Section 3.2."""
@@ -131,11 +130,12 @@ class Picture:
         path = " ".join(f"{x:g},{y:g}" for x, y in points)
         self.parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}"/>')
 
-    def svg(self, *, dark: bool = False) -> str:
-        """The picture as SVG. With `dark`, its colours are those for a dark page."""
+    @property
+    def svg(self) -> str:
+        """The picture as SVG, in colours for a light page."""
         height = self.bottom + 12
         body = "\n".join(self.parts)
-        page = (
+        return (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.width} {height:g}" '
             f'width="{self.width}" height="{height:g}" role="img">\n'
             f"<title>{escape(self.title)}</title>\n"
@@ -144,10 +144,6 @@ class Picture:
             ".code{font:12px DejaVu Sans Mono,Menlo,Consolas,monospace}</style>\n"
             f"{body}\n</svg>\n"
         )
-        if dark:
-            for light, other in DARK.items():
-                page = page.replace(light, other)
-        return page
 
 
 @dataclass(frozen=True, slots=True)
@@ -366,12 +362,8 @@ def draw(out: Path, *, seed: int = 0, system: str | None = None) -> list[Path]:
             "tree": tree(machine.system),
         }
     out.mkdir(parents=True, exist_ok=True)
-    return list(_written(out, pictures.items()))
-
-
-def _written(out: Path, pictures: Iterable[tuple[str, Picture]]) -> Iterator[Path]:
-    for name, picture in pictures:
-        for suffix, dark in (("", False), ("-dark", True)):
-            path = out / f"{name}{suffix}.svg"
-            atomic_write(path, picture.svg(dark=dark).encode("utf-8", "replace"))
-            yield path
+    return [
+        path
+        for name, picture in pictures.items()
+        for path in write_pictures(out / f"{name}.svg", picture.svg)
+    ]

@@ -1,4 +1,4 @@
-"""What was executed so far, one line for each input: a call after a stopped one goes on there."""
+"""What an experiment executed so far, and its plan: a call after a stopped one goes on there."""
 
 from __future__ import annotations
 
@@ -11,16 +11,49 @@ from typing import Any, Generic, Self, TypeVar
 import msgspec
 from msgspec import Struct
 
-from shioenv.errors import InputError
+from shioenv.errors import DatasetCorruptError, DatasetMismatchError, InputError
 from shioenv.files import journal as files
-from shioenv.files.durable import locked, storage_errors
-from shioenv_paper.results import compare, unreadable
+from shioenv.files.durable import atomic_write, locked, storage_errors
 
 JOURNAL = "inputs.ndjson"
 """One line for every input that was tried, in the order in which inputs were finished."""
 
 _PLAN = -1
 """The plan's line holds no number: it is kept under this one."""
+
+
+def compare(path: Path, there: Any, plan: Mapping[str, Any]) -> None:
+    """Holds the plan that is there against the plan that is asked for.
+
+    Errors: DatasetCorruptError where `there` is no plan. DatasetMismatchError where it has another
+    value for a name in `plan`, with a line for each; other names are not looked at.
+    """
+    if not isinstance(there, Mapping):
+        raise unreadable(path, "it holds no plan")
+    different = [
+        f"{name}: {there.get(name)!r} there, {value!r} asked for"
+        for name, value in plan.items()
+        if there.get(name) != value
+    ]
+    if different:
+        raise DatasetMismatchError(str(path.parent), different)
+
+
+def unreadable(path: Path, why: object) -> DatasetCorruptError:
+    """The error for a file that holds something else than it should."""
+    return DatasetCorruptError(f"{path} cannot be read: {why}", hint="choose another directory")
+
+
+def agree(path: Path, plan: Mapping[str, Any]) -> None:
+    """Keeps a plan in a file, or compares it with the plan that is there. Errors: as `compare`."""
+    if not path.exists():
+        atomic_write(path, json.dumps(plan, indent=2).encode() + b"\n")
+        return
+    try:
+        there = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise unreadable(path, error) from None
+    compare(path, there, plan)
 
 
 class Tried(Struct, frozen=True):

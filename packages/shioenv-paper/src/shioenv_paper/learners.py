@@ -32,6 +32,8 @@ EVALUATED = 300
 
 ENVS: Final = 32
 """Inputs that are written side by side."""
+ROLLOUT: Final = 1024
+"""Steps of all environments between two updates, as in the paper's first version."""
 
 USEFUL_ARGUMENTS, USEFUL_SCORE = 3, 0.7
 
@@ -94,8 +96,7 @@ def run(
     MissingExtraError without the extra `rl`.
     """
     require_libraries("this experiment", "rl", "sb3_contrib", "torch")
-    from shioenv_paper import learner_charts
-    from shioenv_paper.training import train
+    from shioenv_paper import charts
 
     played: list[Played] = []
     training: list[PolicyEpisode] = []
@@ -124,7 +125,7 @@ def run(
         title="What random and learned policies write",
         data={"training": columns(training, *names), "evaluation": columns(everything, *names)},
         tables=(table(played, episodes),),
-        chart=learner_charts.curves(training),
+        chart=charts.learning(training),
         counts={
             "inputs trained on": len(training),
             "inputs judged": len(everything),
@@ -191,6 +192,44 @@ def _vector(
         noise_runs=2,
         wall_seconds=0.5,
     )
+
+
+def train(
+    vector: GrammarVectorEnv,
+    seed: int,
+    episodes: int,
+    told: Callable[[Sequence[EndedEpisode]], int],
+) -> Choose:
+    """Trains a policy; gives what chooses actions for observations and masks. Closes `vector`.
+
+    `told` is given the executed episodes of each rollout, and says how many there are of all
+    rollouts. Training ends with the rollout in which they are at least `episodes`.
+
+    Batches, epochs, discount and entropy are those of the paper's first version. The network is
+    smaller: two layers of 64 behind an embedding. The learning rate is the library's.
+    """
+    from sb3_contrib import MaskablePPO
+
+    from shioenv.env.stable_baselines import DeferredRewards, StableVecEnv, TokenEmbedding
+
+    env = StableVecEnv(vector)
+    try:
+        model = MaskablePPO(
+            "MlpPolicy",
+            env,
+            n_steps=max(ROLLOUT // vector.num_envs, 2),
+            batch_size=128,
+            n_epochs=4,
+            gamma=1.0,
+            ent_coef=0.01,
+            seed=seed,
+            policy_kwargs={"features_extractor_class": TokenEmbedding},
+        )
+        callback = DeferredRewards(lambda ended: told(ended) < episodes)
+        model.learn(total_timesteps=1 << 40, callback=callback)
+    finally:
+        env.close()
+    return lambda observations, masks: model.predict(observations, action_masks=masks)[0]
 
 
 def _judged(

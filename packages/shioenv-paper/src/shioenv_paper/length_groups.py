@@ -23,6 +23,15 @@ FEW_OF_A_COMMAND = 5
 RESCORED = 100
 """Inputs of each sampler and length, at most, that the reference implementation's rules score."""
 
+PAPER_LENGTH = 11
+"""The number of arguments at which the paper names means (Section 4.3)."""
+PAPER_MEANS = {"gcs": 0.346, "ucs": 0.129}
+"""The paper's mean irreducibility at `PAPER_LENGTH`, by sampler."""
+PAPER_GAINS = (0.11, 0.25)
+"""By how much the paper's mean of GCS is above that of UCS, at least and at most, for 2 to 12."""
+PAPER_PERFECT = 0.2
+"""The paper's share of GCS inputs that are exactly 1: "over 20%"."""
+
 Condition: TypeAlias = Callable[[ScoredRecord], bool]
 
 GROUPS: Mapping[str, Condition] = {

@@ -28,6 +28,7 @@ from shioenv.domain.runner import Executing, Runner, State
 from shioenv.execution.job import Executor
 from shioenv.execution.local import LocalExecutor, SerialExecutor
 from shioenv.grammar.library import shipped_headers
+from shioenv.grammar.traits import PROCESSES
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.recording.session import SessionRecorder
 from shioenv.synthesis.traces import Sample
@@ -38,7 +39,7 @@ from shioenv_paper.setting import ExperimentSetting, answers
 def show_present() -> frozenset[str]:
     """Commands that print the present: the time, or the state of the machine."""
     headers = shipped_headers().items()
-    return frozenset(name for name, one in headers if one.clock or one.traits.shows)
+    return frozenset(name for name, one in headers if one.clock or one.traits.shows == PROCESSES)
 
 
 _MONTH = rb"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*"

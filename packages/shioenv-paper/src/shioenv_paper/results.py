@@ -15,7 +15,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeAlias
 
-from shioenv.errors import DatasetCorruptError, DatasetMismatchError
+from shioenv.errors import DatasetCorruptError
 from shioenv.files.durable import atomic_write, replacing, storage_errors
 from shioenv.guests import package_version
 from shioenv_eval.report.drawing import picture, require_libraries
@@ -154,40 +154,6 @@ def read_columns(path: Path) -> dict[str, list[Any]]:
         raise DatasetCorruptError(
             f"{path} cannot be read: {error}", hint="remove it, then run the same command again"
         ) from None
-
-
-def compare(path: Path, there: Any, plan: Mapping[str, Any]) -> None:
-    """Holds the plan that is there against the plan that is asked for.
-
-    Errors: DatasetCorruptError where `there` is no plan. DatasetMismatchError where it has another
-    value for a name in `plan`, with a line for each; other names are not looked at.
-    """
-    if not isinstance(there, Mapping):
-        raise unreadable(path, "it holds no plan")
-    different = [
-        f"{name}: {there.get(name)!r} there, {value!r} asked for"
-        for name, value in plan.items()
-        if there.get(name) != value
-    ]
-    if different:
-        raise DatasetMismatchError(str(path.parent), different)
-
-
-def unreadable(path: Path, why: object) -> DatasetCorruptError:
-    """The error for a file that holds something else than it should."""
-    return DatasetCorruptError(f"{path} cannot be read: {why}", hint="choose another directory")
-
-
-def agree(path: Path, plan: Mapping[str, Any]) -> None:
-    """Keeps a plan in a file, or compares it with the plan that is there. Errors: as `compare`."""
-    if not path.exists():
-        atomic_write(path, json.dumps(plan, indent=2).encode() + b"\n")
-        return
-    try:
-        there = json.loads(path.read_bytes())
-    except ValueError as error:
-        raise unreadable(path, error) from None
-    compare(path, there, plan)
 
 
 def shown_command() -> str:

@@ -24,7 +24,6 @@ from shioenv.synthesis.policy import STOP_PROBABILITY
 from shioenv.text import share
 from shioenv_eval.report.means import Moments
 from shioenv_eval.report.tables import Table
-from shioenv_paper import quoted
 from shioenv_paper.reference import (
     NOTE,
     RULES,
@@ -37,6 +36,7 @@ from shioenv_paper.results import Findings, columns, experiment
 from shioenv_paper.scores import (
     COLUMNS,
     NAMES,
+    PAPER_TRAINING,
     ScoredDataset,
     ScoredRecord,
     made,
@@ -184,8 +184,8 @@ def _table(
                 name,
                 f"{len(numbers):,}",
                 Moments.of(numbers).text,
-                f"{quoted.TRAINING[name][0]:.2f} ± {quoted.TRAINING[name][1]:.2f}"
-                if name in quoted.TRAINING
+                f"{PAPER_TRAINING[name][0]:.2f} ± {PAPER_TRAINING[name][1]:.2f}"
+                if name in PAPER_TRAINING
                 else "-",
                 Moments.of(list(filter(holds, several))).text,
                 share(ones(numbers), len(numbers)),

@@ -21,7 +21,7 @@ from shioenv.execution.lanes import Lane
 from shioenv.execution.local import LocalExecutor
 from shioenv.irreducibility.scoring import THE_PAPERS
 from shioenv.synthesis.drawing import Drawing
-from shioenv_eval.record import record_suite
+from shioenv_eval.record import recorded_suite
 from shioenv_eval.suite import write_suite
 from shioenv_paper import regimes
 from shioenv_paper.journal import JOURNAL
@@ -30,6 +30,7 @@ from shioenv_paper.results import read_columns
 from shioenv_paper.setting import ExperimentSetting
 from shioenv_paper.training_sets import COMPOSITES
 from support.needs import needs
+from support.nightly import NIGHTLY
 from support.waiting import wait_until
 
 pytestmark = [
@@ -96,6 +97,7 @@ def assert_scored_alike(directory: Path, least: int) -> None:
     assert has == {key: pytest.approx(had[key]) for key in has}
 
 
+@NIGHTLY
 def test_irreducibility_by_length(out: Path) -> None:
     size = ("--count", "26", "--budget", "3", "--workers", "1")
     found = answer("irreducibility-by-length", out, *size)
@@ -118,6 +120,7 @@ def test_training_sets(out: Path) -> None:
     assert_scored_alike(out / "training-sets", 12)
 
 
+@NIGHTLY
 def test_policies(out: Path) -> None:
     found = answer("policies", out, "--count", "12", "--budget", "4", "--workers", "1")
     assert list(found["counts"]) == ["paper", "people", "mixed"]
@@ -134,12 +137,14 @@ def asked_and_pool(out: Path, texts: dict[str, str], count: int) -> tuple[Path, 
     lines, suite, pool = out / "asked.jsonl", out / "asked.suite", out / "pool"
     inputs = [{"input": text, "steps": steps} for text, steps in texts.items()]
     lines.write_text("".join(f"{json.dumps(each)}\n" for each in inputs))
-    write_suite(record_suite(lines, seconds_apart=0, workers=1, runs=2), suite)
+    with recorded_suite(lines, seconds_apart=0, workers=1, runs=2) as recorded:
+        write_suite(recorded, suite)
     drawing = Drawing(policy="paper", composite_share=COMPOSITES)
     generate(pool, count=count, drawing=drawing, scoring=replace(THE_PAPERS, budget=2))
     return suite, pool
 
 
+@NIGHTLY
 def test_regimes(out: Path) -> None:
     asked = {"ls": "single", "cat README.md": "single", "ls | wc -l": "multi"}
     suite, pool = asked_and_pool(out, asked, 45)
@@ -201,6 +206,7 @@ def test_determinism(out: Path) -> None:
     assert sum(inputs["identical"]) >= 30
 
 
+@NIGHTLY
 def test_a_killed_experiment_goes_on(tmp_path: Path) -> None:
     size = ("--count", "1", "--longest", "5", "--replays", "1", "--workers", "1")
     process = subprocess.Popen(

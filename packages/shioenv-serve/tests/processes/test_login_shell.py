@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from shioenv_serve.ssh.programs import ssh_programs
+from shioenv_serve.ssh.daemon import ssh_programs
 
 SERVER = """\
 import os, signal, socket, subprocess, sys

@@ -28,6 +28,7 @@ from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.sample import sample
 from shioenv.system.store import System
 from support.case_files import DIRECTORY
+from support.nightly import LARGER, by_day, scaled
 from support.paths import ROOT
 
 WRITING = ROOT / "soak" / "writing.txt"
@@ -162,7 +163,7 @@ def test_patches_of_inputs_that_write_give_the_contexts_that_follow(runner: Sand
     assert changed > 150
 
 
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", by_day(range(4), 4))
 def test_patches_of_hostile_inputs_give_the_contexts_that_follow(
     runner: SandboxRunner, part: int
 ) -> None:
@@ -172,8 +173,9 @@ def test_patches_of_hostile_inputs_give_the_contexts_that_follow(
     assert compared > len(texts) // 2
 
 
+@LARGER
 def test_patches_of_drawn_inputs_give_the_contexts_that_follow(runner: SandboxRunner) -> None:
-    for drawn in islice(sample(Drawing(seed=9), system=runner.system), 150):
+    for drawn in islice(sample(Drawing(seed=9), system=runner.system), scaled(50, 150)):
         check(runner, drawn.input.text)
 
 

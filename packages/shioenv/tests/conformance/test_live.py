@@ -40,6 +40,7 @@ from shioenv.sandbox.namespaces.probe import ServingVerdict, proven_shell
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.sample import sample
 from shioenv.system.store import System
+from support.nightly import by_day
 from support.waiting import let_time_pass, wait_until
 
 HOME = "/home/ubuntu"
@@ -58,7 +59,7 @@ def shell(runner: SandboxRunner) -> Iterator[ResidentShell]:
         yield opened
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=range(len(SCRIPTS)))
+@pytest.mark.parametrize("script", by_day(SCRIPTS, 6, range(len(SCRIPTS))))
 def test_a_shell_that_stays_does_what_a_repeated_one_does(
     runner: SandboxRunner, script: tuple[str, ...]
 ) -> None:
@@ -115,7 +116,7 @@ MANY = "mkdir /var/tmp/many && cd /var/tmp/many && touch $(seq 1500) && cd ~- &&
 """Changes so much that the layer is frozen, and the lines after it find what is not in its own."""
 
 
-@pytest.mark.parametrize("script", SCRIPTS[::4], ids=range(0, len(SCRIPTS), 4))
+@pytest.mark.parametrize("script", by_day(SCRIPTS[::4], 10, range(0, len(SCRIPTS), 4)))
 def test_what_is_frozen_is_as_it_was(runner: SandboxRunner, script: tuple[str, ...]) -> None:
     edit = ("rm d/notes.txt; echo x >> d/todo.txt; mv d/poem.txt .; rm -r documents", "ls -lR d")
     lines = (MANY, *edit, *script)
@@ -179,7 +180,7 @@ def test_nothing_is_frozen_where_there_is_no_room(system: System) -> None:
             assert shell.run("cd ..; rm -r d; echo $?").output == b"0\n"
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", by_day(range(12), 4))
 def test_drawn_inputs_do_the_same_in_both(runner: SandboxRunner, seed: int) -> None:
     drawn = sample(Drawing(seed=seed, start_directories=(HOME,)), system=runner.system, count=6)
     recorder = SessionRecorder(scoring=UNSCORED)

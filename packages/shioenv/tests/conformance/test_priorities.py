@@ -10,6 +10,7 @@ import pytest
 
 from shioenv.system.store import System
 from support.needs import needs
+from support.nightly import by_day
 
 ASK = """
 from shioenv.behavior.observe import open_sandbox
@@ -73,7 +74,7 @@ def plain(system: System) -> str:
     return shown(system, SHOWN)
 
 
-@pytest.mark.parametrize("how", CALLERS)
+@pytest.mark.parametrize("how", by_day([*CALLERS], 5))
 def test_inputs_show_nothing_of_their_caller(system: System, plain: str, how: str) -> None:
     change = "import ctypes, os, resource, signal, sys; libc = ctypes.CDLL(None); "
     change += f"{CALLERS[how]}; os.execv(sys.argv[1], sys.argv[1:])"

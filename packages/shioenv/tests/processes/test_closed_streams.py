@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from support.nightly import LARGER, scaled
+
 SCRIPT = shlex.quote(str(Path(sys.executable).with_name("shioenv")))
 
 ALL = ["".join(each) for each in product(("", "<&- "), (">&- ", ""), ("2>&- ", ""))]
@@ -26,7 +28,8 @@ COMMANDS = [
 ]
 
 
-@pytest.mark.parametrize(("command", "closed"), COMMANDS)
+@LARGER
+@pytest.mark.parametrize(("command", "closed"), COMMANDS[:: scaled(3, 1)])
 @pytest.mark.usefixtures("system")
 def test_a_command_works_whichever_standard_streams_are_closed(
     tmp_path: Path, command: str, closed: str

@@ -35,6 +35,7 @@ from support.dataset_fakes import (
     open_nothing,
     sample,
 )
+from support.nightly import NIGHTLY
 from support.paths import ROOT
 from support.waiting import let_time_pass, wait_until
 
@@ -314,6 +315,7 @@ def assert_gone(pids: list[int]) -> None:
     )
 
 
+@NIGHTLY
 def test_killed_at_any_point_and_run_again_gives_the_same_bytes(tmp_path: Path) -> None:
     count = 1150
     whole = start(tmp_path / "whole", count)
@@ -337,6 +339,7 @@ def test_killed_at_any_point_and_run_again_gives_the_same_bytes(tmp_path: Path) 
     assert contents(tmp_path / "a") == contents(tmp_path / "whole")
 
 
+@NIGHTLY
 def test_killed_workers_are_replaced(tmp_path: Path) -> None:
     process = start(tmp_path / "a", 300)
     assert process.stdout is not None

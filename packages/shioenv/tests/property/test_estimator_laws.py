@@ -17,6 +17,7 @@ from shioenv.irreducibility.score import Behave, Score, estimate_irreducibility
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.irreducibility.spread import pooled
 from shioenv.irreducibility.subsets import Kept, proper_subsets, total_weight
+from support.nightly import scaled
 
 UNBIASED = [name for name in ESTIMATORS if name != "paper"]
 
@@ -145,7 +146,7 @@ def test_it_is_exact_once_the_budget_covers_all(
 
 
 @given(names, differing(), st.integers(1, 140), st.integers(0))
-@settings(max_examples=200)
+@settings(max_examples=scaled(60, 200))
 def test_a_score_keeps_to_its_budget_and_repeats(
     name: str, case: tuple[int, set[Kept]], budget: int, seed: int
 ) -> None:

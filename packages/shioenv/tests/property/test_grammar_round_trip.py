@@ -15,6 +15,7 @@ from shioenv.grammar.parse import InputParser, parse_input
 from shioenv.grammar.recognise import Recogniser
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.sample import draw_samples
+from support.nightly import LARGER, scaled
 
 CATALOGUE = {
     **stand_in_catalogue(),
@@ -22,6 +23,7 @@ CATALOGUE = {
 }
 
 
+@LARGER
 @pytest.mark.parametrize("policy", ["paper", "people"])
 @pytest.mark.parametrize("name", names_of_grammars())
 def test_single_inputs_parse_back_and_are_derived(name: str, policy: str) -> None:
@@ -34,7 +36,7 @@ def test_single_inputs_parse_back_and_are_derived(name: str, policy: str) -> Non
     stream = draw_samples(drawing, catalogue=catalogue, grammars=[grammar])
     drawn = 0
     try:
-        for one in islice(stream, 200 if policy == "paper" else 60):
+        for one in islice(stream, scaled(40, 200) if policy == "paper" else scaled(15, 60)):
             drawn += 1
             assert parser.parse(one.input.text) == one.input
             if policy == "paper":
@@ -45,6 +47,7 @@ def test_single_inputs_parse_back_and_are_derived(name: str, policy: str) -> Non
         assert drawn > 0  # `hostid` takes next to nothing
 
 
+@LARGER
 @pytest.mark.parametrize("policy", ["paper", "mixed"])
 def test_composite_inputs_parse_back(policy: str) -> None:
     grammars = load_grammars()
@@ -52,7 +55,7 @@ def test_composite_inputs_parse_back(policy: str) -> None:
     drawing = Drawing(
         policy=policy, seed=11, start_directories=("/home/ubuntu",), composite_share=1
     )
-    stream = draw_samples(drawing, count=600, catalogue=CATALOGUE, grammars=grammars)
+    stream = draw_samples(drawing, count=scaled(200, 600), catalogue=CATALOGUE, grammars=grammars)
     for one in stream:
         assert parser.parse(one.input.text) == one.input
 

@@ -32,6 +32,7 @@ from shioenv.files.cache import cache_directory
 from shioenv.irreducibility.scoring import UNSCORED, Scoring
 from shioenv.recording.cache import CACHE_BYTES
 from shioenv.synthesis.drawing import Drawing
+from support.nightly import NIGHTLY
 from support.waiting import wait_until
 
 COUNT, SEED, BUDGET = 20, 11, 8
@@ -213,6 +214,7 @@ def alive(pid: int) -> bool:
         return False
 
 
+@NIGHTLY
 def test_killed_and_run_again(whole: Path, tmp_path: Path) -> None:
     killed = 0
     for done in (1, 6, 11):
@@ -258,6 +260,7 @@ def shared(directory: Path, workers: int) -> Summary:
     )
 
 
+@NIGHTLY
 def test_what_is_recorded_does_not_depend_on_shared_executions(
     whole: Path, tmp_path: Path, own_cache: Path
 ) -> None:

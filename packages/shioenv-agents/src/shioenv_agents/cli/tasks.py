@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -78,7 +78,7 @@ def make(
     from shioenv.errors import TaskError, UsageError
     from shioenv.files.durable import refuse_existing
     from shioenv_agents.tasks.make import make_tasks
-    from shioenv_agents.tasks.rephrase import asked, rephrased
+    from shioenv_agents.tasks.prompt import asked, rephrased
     from shioenv_agents.tasks.task import write_tasks
 
     if prompt_url and not prompt_model:
@@ -131,17 +131,13 @@ def verify(
 
     The exit status is 0 where all are proved, else 1.
     """
-    from shioenv_agents.tasks.make import prove_tasks
+    from shioenv_agents.tasks.certify import verify_tasks
     from shioenv_agents.tasks.task import read_tasks
 
     tasks = read_tasks(file)
     with counting("tasks") as report:
-        proofs = prove_tasks(tasks, system=system, workers=workers, report=report)
-    faults = [
-        {"id": task.id, "solution": task.solution, "faults": list(proof.faults)}
-        for task, proof in zip(tasks, proofs, strict=True)
-        if proof.faults
-    ]
+        found = verify_tasks(tasks, system=system, workers=workers, report=report)
+    faults = _faults(tasks, found)
     lines = list(_faulty(faults))
     lines.append(f"{len(tasks) - len(faults)} of {len(tasks)} tasks are proved")
     document = {"tasks": len(tasks), "proved": len(tasks) - len(faults), "faulty": faults}
@@ -270,11 +266,7 @@ def certify(
             else:
                 tasks = read_tasks(file)
                 found = again(tasks)
-    faulty = [
-        {"id": task.id, "solution": task.solution, "faults": list(faults)}
-        for task, faults in zip(tasks, found, strict=True)
-        if faults
-    ]
+    faulty = _faults(tasks, found)
     lines = list(_faulty(faulty))
     lines.append(f"{len(tasks) - len(faulty):,} of {len(tasks):,} tasks are certified")
     document = {"tasks": len(tasks), "certified": len(tasks) - len(faulty), "faulty": faulty}
@@ -298,6 +290,15 @@ def _agents(model: str | None, url: str | None) -> dict[str, Agent]:
             hint="--model takes a name that the model's endpoint knows",
         )
     return {**AGENTS, **({model: prompted(model, url or "")} if model else {})}
+
+
+def _faults(tasks: Sequence[Task], found: Sequence[tuple[str, ...]]) -> list[dict[str, Any]]:
+    """The tasks that have faults, with these."""
+    return [
+        {"id": task.id, "solution": task.solution, "faults": list(faults)}
+        for task, faults in zip(tasks, found, strict=True)
+        if faults
+    ]
 
 
 def _faulty(faulty: list[dict[str, Any]]) -> Iterator[str]:
@@ -426,8 +427,7 @@ def evaluate(
     endpoint that speaks OpenAI's protocol.
     """
     from shioenv.errors import UsageError, did_you_mean
-    from shioenv_agents.tasks.agents import AGENTS, SCRIPTS, attempts
-    from shioenv_agents.tasks.results import results_of
+    from shioenv_agents.tasks.agents import AGENTS, SCRIPTS, attempts, results_of
     from shioenv_agents.tasks.task import read_tasks
     from shioenv_eval.report.drawing import require_libraries
 

@@ -29,10 +29,17 @@ from shioenv_agents.preview.plan import LONGEST, PreviewPlan
 _KEPT = (0, 1, 3, 4, 5, 6, 7, 8, 10, 13, 18, 31)
 """Capabilities that root keeps: chown, dac_override, fowner, fsetid, kill, setgid, setuid, setpcap,
 net_bind_service, net_raw, sys_chroot, setfcap."""
-_FORBIDDEN = ("add_key", "keyctl", "request_key", "bpf", "perf_event_open", "userfaultfd")
-"""What reaches past every namespace."""
-_ABSENT = ("memfd_create", "memfd_secret", "io_uring_setup")
-"""Memory that no process shows as its own, and calls that no filter sees."""
+FORBIDDEN = ("add_key", "keyctl", "request_key", "bpf", "perf_event_open", "userfaultfd")
+"""Calls that reach past every namespace. They give EPERM."""
+ABSENT = ("memfd_create", "memfd_secret", "io_uring_setup")
+"""Calls for memory that no process shows as its own, or that no filter sees. They give ENOSYS."""
+FILTER = Path(__file__).with_name("filter.txt")
+"""The instructions that refuse these calls, and sockets of one family (`scripts/filter.py`).
+
+Programs of another architecture are not refused: 32-bit ones make any call."""
+FAMILY = "family"
+"""The word in `filter.txt` for the family of sockets that is refused."""
+_NO_FAMILY = 0xFFFF_FFFF
 _SMALLEST_PID_MAX = 302
 _CANNOT_RUN, _NOT_FOUND = 126, 127
 CUT_OFF = 3
@@ -136,6 +143,8 @@ def _first(plan: PreviewPlan, keeper: socket.socket, control: socket.socket) -> 
     if not plan.network:
         kernel.unshare(kernel.CLONE_NEWNET)
         kernel.raise_loopback()
+    family = _NO_FAMILY if plan.network else socket.AF_VSOCK  # no network namespace has it
+    program = native.read_filter(FILTER, {FAMILY: family})  # before what it lies in may be hidden
     kernel.private_mounts()
     arranged = arrange(plan)
     proc = kernel.clone_mount("/proc")
@@ -161,7 +170,7 @@ def _first(plan: PreviewPlan, keeper: socket.socket, control: socket.socket) -> 
     _write("sys/user/max_user_namespaces", "0", proc)
     command = os.fork()
     if command == 0:
-        _execute(plan)
+        _execute(plan, program)
     signal.signal(signal.SIGWINCH, lambda *_: _resize(command))
     done, status = os.wait()
     while done != command:
@@ -192,8 +201,11 @@ def _write(name: str, value: str, proc: int | None = None) -> None:
     os.close(file)
 
 
-def _execute(plan: PreviewPlan) -> NoReturn:
-    """The command. Where it cannot be executed: 127 where it is not found, else 126."""
+def _execute(plan: PreviewPlan, program: bytes) -> NoReturn:
+    """Execute the command behind a filter of calls.
+
+    Where it cannot be executed, the status is 127 where it is not found, else 126.
+    """
     try:
         os.setsid()
         for number in set(signal.Signals) - {signal.SIGKILL, signal.SIGSTOP}:
@@ -204,17 +216,23 @@ def _execute(plan: PreviewPlan) -> NoReturn:
         os.closerange(3, plan.open_files[1] if plan.open_files[1] > 0 else 1 << 20)
         kernel.drop_capabilities(_KEPT if plan.uid == 0 else ())
         kernel.no_new_privileges()
-        kernel.refuse_calls(
-            dict.fromkeys(_FORBIDDEN, errno.EPERM) | dict.fromkeys(_ABSENT, errno.ENOSYS),
-            families=() if plan.network else (socket.AF_VSOCK,),  # no network namespace has it
-        )
+        kernel.filter_calls(program)
         os.execvp(plan.command[0], plan.command)
     except OSError as error:
+        why = _found_error(plan.command[0], error.errno or 0)
         name = plan.command[0].encode("utf-8", "surrogateescape")
-        os.write(2, b"%s: %s\n" % (name, os.strerror(error.errno or 0).encode()))
-        os._exit(_NOT_FOUND if error.errno == errno.ENOENT else _CANNOT_RUN)
+        os.write(2, b"%s: %s\n" % (name, os.strerror(why).encode()))
+        os._exit(_NOT_FOUND if why == errno.ENOENT else _CANNOT_RUN)
     finally:
         os._exit(_CANNOT_RUN)
+
+
+def _found_error(name: str, number: int) -> int:
+    """The error of a command: a search that a directory refuses has found nothing."""
+    if number == errno.EACCES and "/" not in name:
+        places = (os.path.join(place, name) for place in os.get_exec_path())  # noqa: PTH118 - plain
+        return number if any(map(os.path.lexists, places)) else errno.ENOENT
+    return number
 
 
 def _has_others_after(seconds: float) -> bool:

@@ -6,13 +6,12 @@ Every function raises OSError with the step as its text where the kernel refuses
 from __future__ import annotations
 
 import ctypes
-import errno
 import fcntl
 import os
 import signal
 import socket
 import struct
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from pathlib import Path
 
 CLONE_NEWNS = 0x0002_0000
@@ -25,23 +24,12 @@ CLONE_NEWNET = 0x4000_0000
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1, 2, 4, 8
 _MS_REC, _MS_PRIVATE, _MNT_DETACH = 0x4000, 1 << 18, 2
 _OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442  # on every processor
-_PIVOT_ROOT = 155  # on x86-64, as in CALLS
+_PIVOT_ROOT = 155  # on x86-64, as the filter
 _OPEN_TREE_CLONE, _AT_EMPTY_PATH, _AT_RECURSIVE = 1, 0x1000, 0x8000
 _MOVE_MOUNT_F_EMPTY_PATH, _MOUNT_ATTR_RDONLY, _MOUNT_ATTR_NODEV = 4, 1, 4
 _PR_SET_PDEATHSIG, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS = 1, 24, 38
 _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER = 22, 2
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
-
-CALLS = {
-    "add_key": 248, "request_key": 249, "keyctl": 250, "perf_event_open": 298, "memfd_create": 319,
-    "bpf": 321, "userfaultfd": 323, "io_uring_setup": 425, "memfd_secret": 447,
-}  # fmt: skip
-"""Numbers of system calls on x86-64 (`asm/unistd_64.h`)."""
-_SOCKET = 41  # on x86-64, as in CALLS
-
-_LOAD, _IF_EQUAL, _IF_AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06  # linux/bpf_common.h
-_X86_64, _X32_CALLS = 0xC000_003E, 0x4000_0000  # linux/audit.h, asm/unistd.h
-_ALLOW, _ERROR = 0x7FFF_0000, 0x0005_0000  # linux/seccomp.h
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -81,27 +69,10 @@ def no_new_privileges() -> None:
     _checked(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "give up new privileges")
 
 
-def refuse_calls(errors: Mapping[str, int], families: Collection[int] = ()) -> None:
-    """Have system calls of `CALLS` fail with these numbers of errors from now on.
-
-    There are no sockets of these families (EAFNOSUPPORT).
-    Programs of another architecture than x86-64 are not refused. The calls of x32 are not there.
-    """
-    refusals = [(CALLS[name], number) for name, number in errors.items()]
-    program = [(_LOAD, 0, 0, 4), (_IF_EQUAL, 1, 0, _X86_64), (_RETURN, 0, 0, _ALLOW)]
-    program += [(_LOAD, 0, 0, 0), (_IF_AT_LEAST, 0, 1, _X32_CALLS)]
-    program += [(_RETURN, 0, 0, _ERROR | errno.ENOSYS)]
-    for call, number in refusals:
-        program += [(_IF_EQUAL, 0, 1, call), (_RETURN, 0, 0, _ERROR | number)]
-    program += [(_IF_EQUAL, 1, 0, _SOCKET), (_RETURN, 0, 0, _ALLOW)]
-    program += [(_LOAD, 0, 0, 16)]  # the low half of the first argument, which is an int
-    for family in families:
-        program += [(_IF_EQUAL, 0, 1, family), (_RETURN, 0, 0, _ERROR | errno.EAFNOSUPPORT)]
-    program += [(_RETURN, 0, 0, _ALLOW)]
-    instructions = ctypes.create_string_buffer(
-        b"".join(struct.pack("=HBBI", *one) for one in program)
-    )
-    filtered = struct.pack("@HP", len(program), ctypes.addressof(instructions))
+def filter_calls(program: bytes) -> None:
+    """Judge every call from now on by a filter, which is given as its instructions."""
+    instructions = ctypes.create_string_buffer(program)
+    filtered = struct.pack("@HP", len(program) // 8, ctypes.addressof(instructions))
     _checked(_libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, filtered, 0, 0), "filter calls")
 
 

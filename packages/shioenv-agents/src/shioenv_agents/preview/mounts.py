@@ -12,6 +12,7 @@ import stat
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NamedTuple
 
 from shioenv_agents.preview import kernel
@@ -144,13 +145,15 @@ def _mounts() -> Iterator[_Mount]:
 
 def _mount_points() -> Iterator[tuple[bytes, str, bool]]:
     """The path and file system of each mount of this process, and whether it can be written to."""
-    with open("/proc/self/mountinfo", "rb") as file:
-        lines = file.read().splitlines()
-    for line in lines:
-        before, _, after = line.partition(b" - ")
-        fields = before.split()
-        path = re.sub(rb"\\([0-7]{3})", lambda octal: bytes([int(octal[1], 8)]), fields[4])
-        yield path, after.split()[0].decode(), b"rw" in fields[5].split(b",")
+    return map(_parse_mount, Path("/proc/self/mountinfo").read_bytes().splitlines())
+
+
+def _parse_mount(line: bytes) -> tuple[bytes, str, bool]:
+    """One line of mountinfo; see `_mount_points`."""
+    before, _, after = line.partition(b" - ")
+    fields = before.split()
+    path = re.sub(rb"\\([0-7]{3})", lambda octal: bytes([int(octal[1], 8)]), fields[4])
+    return path, after.split()[0].decode(), b"rw" in fields[5].split(b",")
 
 
 def _special(path: bytes) -> int | None:

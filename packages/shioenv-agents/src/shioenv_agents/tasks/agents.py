@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -23,18 +23,15 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import State
 from shioenv.endpoint import Endpoint
 from shioenv.errors import Abstained
-from shioenv.execution.job import NumberedJob
 from shioenv.execution.lanes import Lane
-from shioenv.execution.local import LocalExecutor
 from shioenv.files.unfinished import Parts, digest_of
 from shioenv.live.answerer import Answerer, answerer_package, load_model
-from shioenv.live.terminal import for_rows
 from shioenv.protocols import EXECUTION
 from shioenv.recording.cache import sources_digest
 from shioenv_agents.tasks.episode import Episode
-from shioenv_agents.tasks.make import Report, sandbox_of
+from shioenv_agents.tasks.make import Report, on_machines, sandbox_of
 from shioenv_agents.tasks.prompt import CHANGED, MADE, REMOVED
-from shioenv_agents.tasks.task import Task
+from shioenv_agents.tasks.task import LENGTHS, GoalKind, Task, length_of
 from shioenv_agents.tasks.variants import octal
 
 TURNS: Final = 8
@@ -93,22 +90,12 @@ def attempts(
     `agent` is the one of that name by default (`AGENTS`). `kept` is as for `make_tasks`. Errors:
     TaskError for a task of another build of its system; those of sandboxes, and of the agent.
     """
-    found: dict[int, Attempt] = {}
     do = partial(_attempted, name=name, agent=agent or AGENTS[name], turns=turns)
     who = description_of(do.keywords["agent"])
     plan = [msgspec.to_builtins(list(tasks)), name, who, turns, EXECUTION]
     digest = digest_of([plan, sources_digest(*_SOURCES)])
-    with (
-        LocalExecutor(workers) as executor,
-        Parts(kept, f"tried-{digest[:24]}", msgspec.to_builtins, _attempt) as parts,
-    ):
-        for one in dict.fromkeys(system or task.system for task in tasks):
-            own = [(n, task) for n, task in enumerate(tasks) if (system or task.system) == one]
-            job = NumberedJob(do, system=one, limits=for_rows(None))
-            for number, attempt in parts.completed(partial(executor.map, job), own):
-                found[number] = attempt
-                report(len(found), len(tasks))
-    return [found[number] for number in range(len(tasks))]
+    with Parts(kept, f"tried-{digest[:24]}", msgspec.to_builtins, _attempt) as parts:
+        return on_machines(do, tasks, system=system, workers=workers, report=report, parts=parts)
 
 
 def description_of(agent: Agent) -> str:
@@ -137,6 +124,41 @@ def _attempted(
     lane: Lane, task: tuple[int, Task], *, name: str, agent: Agent, turns: int
 ) -> Attempt:
     return attempted(task[1], sandbox_of(lane), name, agent, turns)
+
+
+def results_of(
+    tasks: Sequence[Task], tried: Mapping[str, Sequence[Attempt]]
+) -> list[dict[str, Any]]:
+    """A row for each agent and each group of tasks: by kind, by length, and all together.
+
+    A row holds `agent`, `by`, `group`, `tasks`, `solved`, the mean `progress` and mean `turns`.
+    """
+    groups: dict[str, tuple[Callable[[Task], str], Sequence[str]]] = {
+        "kind": (lambda task: task.kind.value, [kind.value for kind in GoalKind]),
+        "length": (length_of, LENGTHS),
+        "all": (lambda task: "all", ["all"]),
+    }
+    rows = []
+    for agent, attempts in tried.items():
+        pairs = list(zip(tasks, attempts, strict=True))
+        for by, (key, names) in groups.items():
+            found: dict[str, list[Attempt]] = {}
+            for task, attempt in pairs:
+                found.setdefault(key(task), []).append(attempt)
+            for name in names:
+                if of := found.get(name):
+                    rows.append(
+                        {
+                            "agent": agent,
+                            "by": by,
+                            "group": name,
+                            "tasks": len(of),
+                            "solved": sum(one.solved for one in of),
+                            "progress": round(sum(one.progress for one in of) / len(of), 3),
+                            "turns": round(sum(one.turns for one in of) / len(of), 2),
+                        }
+                    )
+    return rows
 
 
 # ---- the scripts

@@ -34,9 +34,9 @@ from shioenv.system.store import System, find_system
 from shioenv_agents.protocols import JUDGE
 from shioenv_agents.tasks.attacks import ATTACKS, forgeries, kinds
 from shioenv_agents.tasks.certificate import Certificate, JudgeCertificate, digest_of
-from shioenv_agents.tasks.check import Judge, refuse_other
+from shioenv_agents.tasks.check import Judge, Verdict, refuse_other
 from shioenv_agents.tasks.determined import leaks, lines_of, untold
-from shioenv_agents.tasks.make import Report, sandbox_of
+from shioenv_agents.tasks.make import Report, on_machines, sandbox_of
 from shioenv_agents.tasks.task import Task, bare, read_tasks, write_tasks
 from shioenv_agents.tasks.variants import ALTERNATIVES, candidates, near_misses, neighbours, reaches
 
@@ -86,7 +86,11 @@ class Trial:
 
     def passes(self, text: str) -> bool:
         """Whether an input passes the check."""
-        return self.tried(text)[0]
+        return self.verdict(text).passed
+
+    def verdict(self, text: str) -> Verdict:
+        """The verdict on an input."""
+        return self._judge.judge(self.typed(text)[0])
 
     def tried(self, text: str) -> tuple[bool, bool]:
         """Whether an input passes the check, and whether it does just what the goal says."""
@@ -300,23 +304,40 @@ def recheck_tasks(
     task without a certificate has that fault. Errors: as `certify_tasks` raises them.
     """
     tasks = list(tasks)
-    built = _system_of(tasks, system)
-    faults: dict[int, tuple[str, ...]] = {}
-    name = system or built.name
-    loaded = _job(partial(_loaded, court=court), name, built)
-    with LocalExecutor(workers) as executor, LocalExecutor(workers) as second:
-        job = _job(partial(_rechecked, court=court, k=k), name, built)
-        for done, (number, found) in enumerate(executor.map(job, enumerate(tasks)), 1):
-            faults[number] = found
-            report(done, len(tasks))
-        left = [(number, task) for number, task in enumerate(tasks) if not faults[number]]
-        if left:
-            with _load():
-                for number, passed in second.map(loaded, left):
-                    known = tasks[number].certificate
-                    assert known is not None
-                    faults[number] = replace(known, loaded=passed).faults
-    return [faults[number] for number in range(len(tasks))]
+    where = partial(on_machines, system=system, workers=workers)
+    faults = where(partial(_rechecked, court=court, k=k), tasks, report=report)
+    left = [number for number, found in enumerate(faults) if not found]
+    if left:
+        with _load():
+            loaded = where(partial(_loaded, court=court), [tasks[number] for number in left])
+        for number, passed in zip(left, loaded, strict=True):
+            known = tasks[number].certificate
+            assert known is not None
+            faults[number] = replace(known, loaded=passed).faults
+    return faults
+
+
+def verify_tasks(tasks: Iterable[Task], **where: Any) -> list[tuple[str, ...]]:
+    """What is wrong with the proof of each task, in order; empty for nothing.
+
+    Options and errors are those of `on_machines`.
+    """
+    return on_machines(_verified, list(tasks), **where)
+
+
+def proof_faults(task: Task, machine: SandboxRunner) -> tuple[str, ...]:
+    """What is wrong with a task's proof; empty where the task is proved. Errors: `Judge`'s."""
+    trial = Trial(task, machine)
+    solved = trial.verdict(task.solution)
+    lines = (
+        (
+            not solved.passed,
+            f"the recorded solution fails: {', '.join((*solved.missing, *solved.extra))}",
+        ),
+        (trial.passes(NOTHING), "doing nothing passes"),
+        (trial.passes(task.reduced), "a part of the solution passes"),
+    )
+    return tuple(text for wrong, text in lines if wrong)
 
 
 def certified_judge(
@@ -497,6 +518,10 @@ def _certified(
 def _loaded(lane: Lane, task: tuple[int, Task], *, court: Court) -> int:
     trial = court.trial(task[1], sandbox_of(lane))
     return sum(trial.passes(task[1].solution) for _ in range(2))
+
+
+def _verified(lane: Lane, task: tuple[int, Task]) -> tuple[str, ...]:
+    return proof_faults(task[1], sandbox_of(lane))
 
 
 def _rechecked(lane: Lane, task: tuple[int, Task], *, court: Court, k: int) -> tuple[str, ...]:

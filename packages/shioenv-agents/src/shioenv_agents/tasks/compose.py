@@ -19,8 +19,6 @@ from msgspec.structs import replace
 
 from shioenv.bash.words import plain_words, quoted
 from shioenv.behavior.observe import SandboxRunner
-from shioenv.domain.patch import Operation
-from shioenv.domain.pointer import keys
 from shioenv.errors import TaskError
 from shioenv.execution.job import NumberedJob
 from shioenv.execution.lanes import Lane
@@ -38,17 +36,15 @@ from shioenv_agents.tasks.make import (
     UNTELLABLE,
     MadeTasks,
     Report,
-    digests_of,
-    made_files,
+    goal_of,
     parts_of,
     prompt_of,
     proved_with_part,
     sandbox_of,
-    wanted,
 )
-from shioenv_agents.tasks.prompt import LONGEST, gives_away
-from shioenv_agents.tasks.task import Goal, GoalKind, Task
-from shioenv_agents.tasks.variants import octal
+from shioenv_agents.tasks.prompt import KINDS, LONGEST, gives_away
+from shioenv_agents.tasks.task import Fact, GoalKind, Task
+from shioenv_agents.tasks.variants import changing, octal
 
 LINES: Final = (2, 3, 4)
 """How many lines a task of several has; each number as often as the others."""
@@ -58,12 +54,6 @@ ATTEMPTS: Final = 6
 
 UNDOING: Final = 12
 """Most lines that a broken machine may need. Each is left out once, to see that it is needed."""
-
-SEVERAL: Final = "Several things have to be done."
-"""What kind of work a task of several lines is."""
-
-UNDONE: Final = "The machine is broken: what somebody did here has to be undone."
-"""What kind of work it is to repair a machine."""
 
 
 def composed_tasks(
@@ -138,12 +128,12 @@ def of_lines(tasks: Sequence[Task], random: Random, machine: SandboxRunner) -> T
         rows = []
         for task in drawn:
             rows.append(_taken_up(task, new, random, machine) if new else task.solution)
-            new += made_files(task.patch)
+            new += task.goal.made
         if any("\n" in row for row in rows):
             found = "a row of it has several lines"
             continue
         commands = [name for task in drawn for name in task.commands]
-        found = _made(machine, first, (), rows, commands, kind=SEVERAL)
+        found = _made(machine, first, (), rows, commands, kind=KINDS["several"])
         if isinstance(found, Task):
             return found
     return found
@@ -160,8 +150,8 @@ def repair_of(harms: Sequence[Task], machine: SandboxRunner) -> Task | str:
     for name in [name for task in harms for name in task.goal.digests]:
         if name in pristine["fs"]:
             rows.append(_content(name, cwd, machine))
-    for operation in [one for task in harms for one in task.patch.operations]:
-        rows.append(_undone(operation, pristine, cwd, machine))
+    for fact in [one for task in harms for one in task.goal.facts]:
+        rows.append(_undone(fact, pristine, cwd, machine))
     if any(row is None for row in rows):
         return "nobody could undo it by its prompt"
     needed = [row for row in dict.fromkeys(rows) if row]
@@ -169,14 +159,13 @@ def repair_of(harms: Sequence[Task], machine: SandboxRunner) -> Task | str:
         return "too many lines would undo it"
     commands = list(dict.fromkeys(row.split()[0] for row in needed))
     typed = [task.solution for task in harms]
-    return _made(machine, harms[0], typed, needed, commands, kind=UNDONE)
+    return _made(machine, harms[0], typed, needed, commands, kind=KINDS["undone"])
 
 
 def _harms(task: Task) -> bool:
     """Whether a task's solution takes away or changes something that was there."""
     return any(
-        operation[0] != "a" and keys(operation[1])[-1] not in DATES
-        for operation in task.patch.operations
+        fact.code != "a" and set(DATES).isdisjoint(fact.names[-1:]) for fact in task.goal.facts
     )
 
 
@@ -214,20 +203,15 @@ def _made(
     behavior = terminal.run(solution)
     if behavior.exit_code or behavior.timed_out or behavior.patch_truncated or behavior.limits_hit:
         return "its lines fail"
-    patch = wanted(behavior.patch, before)
-    goal = Goal(
-        patch=[list(operation) for operation in patch.operations],
-        digests=digests_of(machine, base.cwd, history, patch, terminal.done().content_digests),
-    )
     draft = replace(
         base,
         history=list(history),
-        goal=goal,
+        goal=goal_of(terminal, behavior.patch, terminal.done().content_digests, before),
         solution=solution,
         commands=commands,
         certificate=None,
     )
-    prompt = prompt_of(draft, terminal, machine, before, kind=kind)
+    prompt = prompt_of(draft, terminal, before, kind=kind)
     if prompt is None:
         return UNTELLABLE
     if gives_away(prompt, solution, rows):
@@ -255,29 +239,29 @@ def _made(
 
 
 def _undone(
-    operation: Operation, pristine: Mapping[str, Any], cwd: str, machine: SandboxRunner
+    fact: Fact, pristine: Mapping[str, Any], cwd: str, machine: SandboxRunner
 ) -> str | None:
-    """The row that undoes one operation; empty where another row does, None where none can."""
-    code, (area, *parts) = operation[0], keys(operation[1])
-    if code == "m" and area == "fs":
-        return f"mv {quoted(keys(operation[2])[1])} {quoted(parts[0])}"
-    if area == "env" and len(parts) == 1:
-        if code == "a":
-            return f"unset {parts[0]}"
-        return f"export {parts[0]}={quoted(str(pristine['env'][parts[0]]), always=True)}"
-    if area != "fs" or parts[0].startswith("-"):
+    """The row that undoes one fact; empty where another row does, None where none can."""
+    if fact.area == "env" and len(fact.names) == 1 and fact.code != "m":
+        name = fact.names[0]
+        if fact.code == "a":
+            return f"unset {name}"
+        return f"export {name}={quoted(str(pristine['env'][name]), always=True)}"
+    if fact.file is None:
         return None
-    file = quoted(parts[0])
-    if len(parts) == 1 and code == "a":
+    file = quoted(fact.file)
+    if fact.moved_to is not None:
+        return f"mv {quoted(fact.moved_to)} {file}"
+    if fact.file.startswith("-"):
+        return None
+    if fact.of_whole_file and fact.code == "a":
         return f"rm -rf {file}"
-    was = pristine["fs"][parts[0]]
-    if len(parts) == 1:
-        return _made_again(file, parts[0], was, cwd, machine)
-    if parts[1] == "perms":
-        return f"chmod {octal(was['perms'])} {file}"
-    if parts[1] in ("owner", "group"):
-        return f"ch{'own' if parts[1] == 'owner' else 'grp'} -h {was[parts[1]]} {file}"
-    return "" if parts[1] in (*DATES, "size", "links") else None
+    was = pristine["fs"][fact.file]
+    if fact.attribute is None:
+        return _made_again(file, fact.file, was, cwd, machine)
+    if fact.attribute in (*DATES, "size", "links"):
+        return ""
+    return changing(file, fact.attribute, was[fact.attribute])
 
 
 def _made_again(

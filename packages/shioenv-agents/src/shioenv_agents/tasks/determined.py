@@ -16,14 +16,11 @@ from typing import Any, Final
 
 from shioenv.bash.words import plain_words
 from shioenv.domain.behavior import NOTHING
-from shioenv.domain.patch import Operation
-from shioenv.domain.pointer import keys
 from shioenv.recording.text import read_arguments
 from shioenv.system.store import System
 from shioenv_agents.tasks.check import DATES, date_of, is_now
-from shioenv_agents.tasks.prompt import gives_away, shows_output
-from shioenv_agents.tasks.rephrase import tells_how
-from shioenv_agents.tasks.task import Task
+from shioenv_agents.tasks.prompt import gives_away, shows_output, tells_how
+from shioenv_agents.tasks.task import Fact, Task
 
 LARGEST: Final = 1 << 18
 """Bytes of a file of the machine in which a solution is looked for, at most."""
@@ -42,17 +39,16 @@ def untold(task: Task, before: Mapping[str, Any], read: Read, instant: datetime)
 
     `before` is the context that the task begins in, and `instant` the system's present.
     """
-    changed: dict[str, dict[str, Any]] = {}
-    for code, place, *values in task.patch.operations:
-        area, *parts = keys(place)
-        if area == "fs" and len(parts) == 2 and code != "m":
-            changed.setdefault(parts[0], {})[parts[1]] = values[0] if values else None
-    for operation in task.patch.operations:
-        if not _told(task.prompt, operation, before, changed, instant):
-            yield str(operation[1])
-    moved = {keys(one[2])[1] for one in task.patch.operations if one[0] == "m"}
+    changed = task.goal.attributes
+    for fact in task.goal.facts:
+        if fact.area != "fs":
+            told = _told_outside(task.prompt, fact, before)
+        else:
+            told = _told(task.prompt, fact, before, changed, instant)
+        if not told:
+            yield fact.place
     for name, digest in task.goal.digests.items():
-        if name not in moved and not _holds(task, name, digest, read):
+        if name not in task.goal.moved and not _holds(task, name, digest, read):
             yield f"content of {name}"
     if task.goal.output is not None:
         asked = re.search(r"^(?:Print|And the last command you run prints) (.+)", task.prompt, re.M)
@@ -62,29 +58,27 @@ def untold(task: Task, before: Mapping[str, Any], read: Read, instant: datetime)
 
 def _told(
     prompt: str,
-    operation: Operation,
+    fact: Fact,
     before: Mapping[str, Any],
     changed: Mapping[str, Mapping[str, Any]],
     instant: datetime,
 ) -> bool:
-    code, place = operation[0], operation[1]
-    area, *parts = keys(place)
-    if area != "fs":
-        return _told_outside(prompt, operation, before)
-    about = "\n".join(line for line in prompt.splitlines() if f"`{parts[0]}`" in line)
-    if code == "m":
-        return f"`{parts[0]}` is called `{keys(operation[2])[1]}`" in about
-    if len(parts) == 1 and code == "r":
-        return f"`{parts[0]}` is gone" in about
-    if len(parts) == 1:
-        return all(_stands(value, about) for value in _needed(operation[2], instant))
-    old = before["fs"].get(parts[0], {})
-    key, value = parts[1], None if code == "r" else operation[2]
-    if key in DATES:
-        is_of_session = is_now(date_of({**old, **changed[parts[0]]}), instant)
-        return _stands(value, about) or (is_of_session and bool(about))
+    """Whether a fact about a file is told."""
+    name = fact.names[0]
+    about = "\n".join(line for line in prompt.splitlines() if f"`{name}`" in line)
+    if fact.moved_to is not None:
+        return f"`{name}` is called `{fact.moved_to}`" in about
+    if fact.attribute is None and fact.code == "r":
+        return f"`{name}` is gone" in about
+    if fact.attribute is None:
+        return all(_stands(value, about) for value in _needed(fact.value, instant))
+    if _stands(fact.value, about):
+        return True
+    old = before["fs"].get(name, {})
+    if fact.attribute in DATES:
+        return is_now(date_of({**old, **changed[name]}), instant) and bool(about)
     is_file = str(old.get("perms", "-")).startswith("-")
-    return _stands(value, about) or (key in ("size", "links") and not is_file and bool(about))
+    return fact.attribute in ("size", "links") and not is_file and bool(about)
 
 
 def _needed(entry: Mapping[str, Any], instant: datetime) -> Iterator[object]:
@@ -102,20 +96,15 @@ def _needed(entry: Mapping[str, Any], instant: datetime) -> Iterator[object]:
         yield from date_of(entry)
 
 
-def _told_outside(prompt: str, operation: Operation, before: Mapping[str, Any]) -> bool:
-    """Whether an operation that is about no file is told."""
-    names = [
-        name for name in keys(operation[1]) if name not in ("settings", "env", "shell_options")
-    ]
-    if operation[0] == "r":
-        return _stands(names[-1], prompt)
-    value = operation[2]
+def _told_outside(prompt: str, fact: Fact, before: Mapping[str, Any]) -> bool:
+    """Whether a fact that is about no file is told."""
+    if fact.code == "r":
+        return _stands((fact.area, *fact.names)[-1], prompt)
+    value = fact.value
     if not isinstance(value, list):
         shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         return _stands(shown, prompt)
-    old: Any = before
-    for name in keys(operation[1]):
-        old = old.get(name, {}) if isinstance(old, Mapping) else {}
+    old = fact.before(before)
     before_it = old if isinstance(old, list) else []
     changed = [one for one in (*before_it, *value) if (one in before_it) != (one in value)]
     return bool(changed) and all(json.dumps(one) in prompt for one in changed)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.domain.context import Context
@@ -23,7 +24,7 @@ from shioenv.execution.job import NumberedJob
 from shioenv.execution.lanes import Lane
 from shioenv.execution.local import LocalExecutor
 from shioenv.files.unfinished import Parts, digest_of
-from shioenv.live.terminal import Terminal, contents
+from shioenv.live.terminal import Terminal, contents, for_rows
 from shioenv.protocols import EXECUTION
 from shioenv.recording.cache import sources_digest
 from shioenv.recording.session import ROW_END
@@ -33,18 +34,19 @@ from shioenv_agents.tasks.asking import asks
 from shioenv_agents.tasks.check import (
     DATES,
     Judge,
-    Verdict,
-    date_of,
     digest_in,
     is_directory,
     is_now,
     refuse_other,
 )
 from shioenv_agents.tasks.prompt import (
+    ENGLISH,
     MADE,
     Content,
     family,
     gives_away,
+    like,
+    shown,
     shows_output,
     told,
     written,
@@ -67,35 +69,8 @@ IDLE: Final = "doing nothing passes"
 REDUCED: Final = "a part of its solution passes"
 """Why something makes no task."""
 
-ZEROS: Final = "zero bytes alone"
-"""How the content of a file is told that holds nothing else."""
-
 Report = Callable[[int, int], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Proof:
-    """The three verdicts that prove a task, or show what is wrong with it."""
-
-    solved: Verdict
-    """The verdict on the recorded solution."""
-    idle: Verdict
-    """The verdict on doing nothing."""
-    reduced: Verdict
-    """The verdict on the solution without one of its arguments."""
-
-    @property
-    def faults(self) -> tuple[str, ...]:
-        """What is wrong with the task; empty where the task is proved."""
-        faults = []
-        if not self.solved.passed:
-            left = ", ".join((*self.solved.missing, *self.solved.extra))
-            faults.append(f"the recorded solution fails: {left}")
-        if self.idle.passed:
-            faults.append("doing nothing passes")
-        if self.reduced.passed:
-            faults.append("a part of the solution passes")
-        return tuple(faults)
+A = TypeVar("A")
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,32 +146,36 @@ def parts_of(kept: Path | None, name: str, plan: object) -> Parts[Task | str]:
     )
 
 
-def prove_tasks(
-    tasks: Iterable[Task],
+def on_machines(
+    do: Callable[[Lane, tuple[int, Task]], A],
+    tasks: Sequence[Task],
     *,
     system: str | None = None,
     workers: int | None = None,
     report: Report = lambda done, total: None,
-) -> list[Proof]:
-    """The proof of each task, in order, on the system that the task names.
+    parts: Parts[A] | None = None,
+) -> list[A]:
+    """What is found about each task, in order, on the system that the task names.
 
-    `system` is another name of that system. Errors: TaskError for a task of another build of the
-    system; those of `find_system` and sandboxes.
+    `system` is another name of that system. What `parts` holds is not found again. Errors:
+    TaskError for a task of another build of the system; those of `find_system`, sandboxes and `do`.
     """
-    tasks = list(tasks)
-    systems = {name: find_system(name) for name in {system or task.system for task in tasks}}
-    for task in tasks:
-        refuse_other(task, systems[system or task.system])
-    proofs: dict[int, Proof] = {}
-    done = 0
+    names = [system or task.system for task in tasks]
+    systems = {name: find_system(name) for name in names}
+    for name, task in zip(names, tasks, strict=True):
+        refuse_other(task, systems[name])
+    found: dict[int, A] = {}
     with LocalExecutor(workers) as executor:
-        for name in dict.fromkeys(system or task.system for task in tasks):
-            own = [(i, one) for i, one in enumerate(tasks) if (system or one.system) == name]
-            for number, proof in executor.map(NumberedJob(_proved, system=name, what="task"), own):
-                proofs[number] = proof
-                done += 1
-                report(done, len(tasks))
-    return [proofs[number] for number in range(len(tasks))]
+        for name, built in systems.items():
+            job = NumberedJob(
+                do, system=name, limits=for_rows(None), digest=built.digest, what="task"
+            )
+            run = partial(executor.map, job)
+            own = ((n, task) for n, task in enumerate(tasks) if names[n] == name)
+            for number, one in parts.completed(run, own) if parts else run(own):
+                found[number] = one
+                report(len(found), len(tasks))
+    return [found[number] for number in range(len(tasks))]
 
 
 def unsuited(record: Record, system: str, min_irreducibility: float) -> str | None:
@@ -220,25 +199,11 @@ def unsuited(record: Record, system: str, min_irreducibility: float) -> str | No
     return next((why for wrong, why in reasons if wrong), None)
 
 
-def prove(task: Task, machine: SandboxRunner) -> Proof:
-    """The proof of a task on a machine. Errors: those of `Judge` and sandboxes."""
-    judge = Judge(task, machine)
-    return Proof(*(judge.judge(_done(task, machine, rows)) for rows in _attempts(task)))
-
-
-def _attempts(task: Task) -> Iterator[list[str]]:
-    yield from ([task.solution], [], [task.reduced])
-
-
 def _done(task: Task, machine: SandboxRunner, rows: Iterable[str]) -> Terminal:
     terminal = Terminal(machine, task.cwd, task.history)
     for row in rows:
         terminal.run(row)
     return terminal
-
-
-def _proved(lane: Lane, task: tuple[int, Task]) -> Proof:
-    return prove(task[1], sandbox_of(lane))
 
 
 def _made(lane: Lane, task: tuple[int, Record], digest: str) -> Task | str:
@@ -262,25 +227,20 @@ def made_of(record: Record, machine: SandboxRunner, digest: str = "") -> Task | 
     terminal = Terminal(machine, record.cwd, record.history)
     before = terminal.before()
     behavior = terminal.run(solution)
-    patch = wanted(behavior.patch, before)
-    if any(set("*?[") & set(name) for name in made_files(patch)):
+    goal = goal_of(terminal, behavior.patch, behavior.content_digests, before)
+    if any(set("*?[") & set(name) for name in goal.made):
         return "a pattern that matched nothing names its file"
     if (behavior.exit_code, behavior.output) != (record.exit_code, record.output_bytes):
         return "its input does something else in a shell that stays"
-    digests = digests_of(machine, record.cwd, record.history, patch, behavior.content_digests)
-    output = _output(shell_input, terminal, digests)
-    if not patch and not behavior.content_digests and output is None:
+    output = _output(shell_input, terminal, goal.digests)
+    if not goal.patch and not behavior.content_digests and output is None:
         return "it changes nothing, and no template asks for its output"
     draft = Task(
         id=f"{record.session_id:06}",
         prompt="",
         cwd=record.cwd,
         history=list(record.history),
-        goal=Goal(
-            patch=[list(operation) for operation in patch.operations],
-            digests=digests,
-            output=None if output is None else behavior.text,
-        ),
+        goal=goal if output is None else replace(goal, output=behavior.text),
         solution=solution,
         reduced="",
         commands=[segment.command for segment in shell_input.segments],
@@ -291,7 +251,7 @@ def made_of(record: Record, machine: SandboxRunner, digest: str = "") -> Task | 
         system=machine.system.name,
         system_digest=digest or machine.system.digest,
     )
-    prompt = prompt_of(draft, terminal, machine, before, output)
+    prompt = prompt_of(draft, terminal, before, output)
     parts = [Input(shell_input.tokens[a:b]).text for a, b in shell_input.spans()]
     if prompt is None:
         return UNTELLABLE
@@ -317,15 +277,8 @@ def proved_with_part(
     for left_out in everything:
         reduced = shell_input.keep(index for index in everything if index != left_out).text
         if not judge.judge(_done(draft, machine, [reduced])).passed:
-            fields = {name: getattr(draft, name) for name in Task.__struct_fields__}
-            return Task(**{**fields, "prompt": prompt, "reduced": reduced})
+            return replace(draft, prompt=prompt, reduced=reduced)
     return REDUCED
-
-
-def made_files(patch: ContextPatch) -> list[str]:
-    """The names in `fs` of the files that a patch adds."""
-    added = (keys(one[1]) for one in patch.operations if one[0] == "a")
-    return [parts[1] for parts in added if parts[0] == "fs" and len(parts) == 2]
 
 
 def wanted(patch: ContextPatch, before: Context) -> ContextPatch:
@@ -361,7 +314,7 @@ def _output(shell_input: Input, terminal: Terminal, digests: Mapping[str, str]) 
         return None
     written_to = [name for name, one in digests.items() if one == sha256(printed).hexdigest()]
     if written_to:
-        return f"what `{written_to[0]}` holds then."
+        return str(ENGLISH["prompt"]["of_file"].format(name=written_to[0]))
     spans = list(shell_input.spans())
     begin = 0
     for number, (start, _) in enumerate(spans):
@@ -375,30 +328,27 @@ def _output(shell_input: Input, terminal: Terminal, digests: Mapping[str, str]) 
     return asks(Input(shell_input.tokens[begin:]))
 
 
-def digests_of(
-    machine: SandboxRunner,
-    cwd: str,
-    history: Sequence[str],
-    patch: ContextPatch,
-    changed: Mapping[str, str],
-) -> dict[str, str]:
-    """Digests of the files whose content a goal says, by name; `changed` are those of a behavior.
+def goal_of(
+    terminal: Terminal, patch: ContextPatch, changed: Mapping[str, str], before: Context
+) -> Goal:
+    """The goal to do what a terminal's rows did to the machine, which was `before` before.
 
-    A moved file is among them only where there is no history and the file can be read.
+    They did `patch`, and `changed` has the digests of contents that are new. A moved file has a
+    digest only where there is no history and the file can be read.
     """
+    goal = Goal(patch=[list(operation) for operation in wanted(patch, before).operations])
     digests = dict(changed)
-    for operation in patch.operations:
-        if operation[0] == "m" and not history:
-            known = digest_in(machine, cwd, keys(operation[1])[1])
+    for fact in goal.facts:
+        if fact.moved_to is not None and not terminal.start.history:
+            known = digest_in(terminal.machine, terminal.start.cwd, fact.names[0])
             if known is not None:
-                digests[keys(operation[2])[1]] = known
-    return dict(sorted(digests.items()))
+                digests[fact.moved_to] = known
+    return replace(goal, digests=dict(sorted(digests.items())))
 
 
 def prompt_of(
     draft: Task,
     terminal: Terminal,
-    machine: SandboxRunner,
     before: Context,
     output: str | None = None,
     kind: str | None = None,
@@ -408,19 +358,21 @@ def prompt_of(
     The terminal has reached the goal, and began in the context `before`. `output` is the output
     that is asked for, in words. `kind` is the sentence for the kind of work (None: `family`).
     """
-    instant = machine.system.declaration.instant
-    patch = draft.patch
-    held = contents(terminal, draft.goal.digests)
-    described = {}
-    moved = {keys(one[2])[1] for one in patch.operations if one[0] == "m"}
-    for name in draft.goal.digests:
-        if name not in moved:
-            described[name] = _content(draft, terminal, name, held.get(name))
-    lines = told(before.document, patch, described, lambda one: is_now(date_of(one), instant))
+    instant = terminal.machine.system.declaration.instant
+    goal = draft.goal
+    held = contents(terminal, goal.digests)
+    described = {
+        name: _content(draft, terminal, name, held.get(name))
+        for name in goal.digests
+        if name not in goal.moved
+    }
+    lines = told(before.document, goal, [*described.values()], lambda date: is_now(date, instant))
     if lines is None or (not lines and output is None):
         return None
-    kind = kind or family(draft.commands, {keys(one[1])[0] for one in patch.operations})
-    if kind == MADE["archive"] and any(one.like == ZEROS for one in described.values()):
+    kind = kind or family(draft.commands, {fact.area for fact in goal.facts})
+    if kind == MADE["archive"] and any(
+        one == like("zeros", name) for name, one in described.items()
+    ):
         return None  # an archive of nothing, which no prompt tells as one
     return written(
         user=str(before.document["user"]),
@@ -431,26 +383,26 @@ def prompt_of(
     )
 
 
-def _content(draft: Task, terminal: Terminal, name: str, content: bytes | None) -> Content:
-    """How a file's content is told: by another file, by what it held, as text, or not at all."""
+def _content(draft: Task, terminal: Terminal, name: str, content: bytes | None) -> Content | None:
+    """How a file's content is told: by another file, by what it held, as text; None: not at all."""
     machine, cwd = terminal.machine, draft.cwd
     for word in () if draft.history else draft.solution.split():
         if word != name and digest_in(machine, cwd, word) == draft.goal.digests[name]:
-            return Content(like=f"what `{word}` held")
+            return like("copy", name, other=word)
     if content is None or sha256(content).hexdigest() != draft.goal.digests[name]:
-        return Content()
+        return None
     path = name if name.startswith("/") else f"{cwd.rstrip('/')}/{name}"
     old = None if draft.history else machine.read(path)
     if old and old.startswith(content):
-        return Content(like=f"the first {len(content)} bytes of what it held")
+        return like("first", name, count=len(content))
     if len(content) > len(old or b"") and content.strip(b"\0") == (old or b""):
-        return Content(like="what it held, then zero bytes" if old else ZEROS)
+        return like("longer" if old else "zeros", name)
     try:
         text = content.decode()
     except UnicodeDecodeError:
-        return Content()
+        return None
     if not all(line.isprintable() for line in text.replace("\t", " ").split("\n")):
-        return Content()
+        return None
     if old and content.startswith(old) and old.endswith(b"\n"):
-        return Content(text=content[len(old) :].decode(), added=True)
-    return Content(text=text)
+        return shown(name, content[len(old) :].decode(), added=True)
+    return shown(name, text)

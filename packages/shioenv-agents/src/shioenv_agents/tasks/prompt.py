@@ -1,24 +1,30 @@
 """What an agent is told: the goal in plain English, and never how to reach it.
 
-A sentence for the family of commands says what kind of work the task is. The goal's operations
-follow, each as a fact about the end. An output is described by `asking`, never shown.
+A sentence for the family of commands says what kind of work the task is. The goal's facts follow,
+each as a line about the end. An output is described by `asking`, never shown. The words are those
+of `english.toml`.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from importlib.resources import files
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
-from shioenv.domain.patch import ContextPatch
-from shioenv.domain.pointer import keys
+from msgspec.structs import replace
+
+from shioenv.endpoint import Endpoint, ReplyFile
+from shioenv.files.cache import cache_directory
+from shioenv.files.documents import parse_toml
 from shioenv.grammar.arguments import on_files
 from shioenv.grammar.library import load_grammar, shipped_headers
 from shioenv.grammar.traits import OF_FILES
-from shioenv_agents.tasks.check import is_directory
-from shioenv_agents.tasks.task import Goal, GoalKind
+from shioenv_agents.tasks.check import date_of, is_directory
+from shioenv_agents.tasks.task import Fact, Goal, GoalKind, Task
 
 LONGEST: Final = 2000
 """Most characters of all contents together that a prompt shows."""
@@ -26,60 +32,31 @@ LONGEST: Final = 2000
 FACTS: Final = 50
 """Most facts that a prompt tells; ours, because nobody reads more, and judging takes the square."""
 
-MADE: Final[Mapping[str, str]] = {
-    "archive": "Something has to be packed or unpacked.",
-    "copy": "Something has to be copied.",
-    "directory": "Directories are wanted.",
-    "download": "Something has to be fetched from a web server.",
-    "fifo": "A named pipe is wanted.",
-    "file": "Something has to be written to a file.",
-    "link": "A link has to be made.",
-    "pieces": "A file has to be cut into pieces.",
-}
-CHANGED: Final[Mapping[str, str]] = {
-    "content": "Files have to hold something else.",
-    "mode": "Who may do what with some files has to change.",
-    "name": "Something has to be moved or renamed.",
-    "owner": "Some files have to belong to somebody else.",
-    "size": "Files have to be of another size.",
-    "time": "Files are wanted, or have to be of another time.",
-    "cwd": "The shell has to be somewhere else.",
-    "env": "The shell's environment has to change.",
-    "limits": "The shell's limits have to change.",
-    "network": "The network has to be set up otherwise.",
-}
-REMOVED: Final = "Something has to go."
-FOUND: Final = "Some files have to be found, and something done about them."
-"""`MADE`, `CHANGED`, `REMOVED` and `FOUND`: what kind of work a task is, by what its command makes,
-changes, removes or runs."""
+ENGLISH: Final[Mapping[str, Any]] = parse_toml(
+    files(__package__).joinpath("english.toml").read_bytes()
+)
+"""The English of prompts."""
 
-ELSE: Final = "Files have to be written."
-"""The kind of work of all other commands, which change files by way of a redirection."""
+KINDS: Final[Mapping[str, Any]] = ENGLISH["kinds"]
+MADE: Final[Mapping[str, str]] = KINDS["made"]
+CHANGED: Final[Mapping[str, str]] = KINDS["changed"]
+REMOVED: Final[str] = KINDS["removed"]
+"""`MADE`, `CHANGED` and `REMOVED`: what kind of work a task is, by what its command makes, changes
+or removes."""
 
-_KINDS = {
-    "-": "file", "d": "directory", "l": "symbolic link", "p": "named pipe", "s": "socket",
-    "c": "device", "b": "device",
-}  # fmt: skip
-_AREAS = {
-    "env": "the exported variable {0} of the shell",
-    "settings": "the variable or setting {0} of the shell",
-    "shell_options": "the shell option {0}",
-    "functions": "the function {0} of the shell",
-    "aliases": "the alias {0} of the shell",
-    "limits": "the shell's limit of {0}",
-}
+_FILES: Final[Mapping[str, str]] = ENGLISH["files"]
+_PROMPT: Final[Mapping[str, str]] = ENGLISH["prompt"]
+
+IsNow = Callable[[tuple[Any, ...]], bool]
+"""Whether a time of a file, as `date_of` gives it, is the session's own."""
 
 
-@dataclass(frozen=True, slots=True)
-class Content:
-    """The content of a file in the end, as a prompt can tell it."""
+class Content(NamedTuple):
+    """How a prompt tells what a file holds in the end."""
 
-    text: str | None = None
-    """The whole content, where it is text; None where it is not."""
-    like: str | None = None
-    """The content in words, such as "what `x` held"; comes before `text`."""
-    added: bool = False
-    """`text` is only the part behind the content before."""
+    line: str
+    shown: int = 0
+    """How many characters of the content the line shows."""
 
 
 def family(commands: Sequence[str], areas: Collection[str]) -> str:
@@ -92,7 +69,7 @@ def family(commands: Sequence[str], areas: Collection[str]) -> str:
         if area in areas:
             return CHANGED[area]
     of_files = [said for name in commands if (said := _of_files(name))]
-    return of_files[-1] if of_files else ELSE
+    return of_files[-1] if of_files else str(KINDS["else"])
 
 
 def _of_files(name: str) -> str | None:
@@ -106,58 +83,29 @@ def _of_files(name: str) -> str | None:
         return MADE[traits.makes]
     if traits.changes in OF_FILES:
         return CHANGED[traits.changes]
-    return FOUND if on_files(load_grammar(name)) else None
+    return KINDS["found"] if on_files(load_grammar(name)) else None
 
 
 def told(
-    before: Mapping[str, Any],
-    patch: ContextPatch,
-    contents: Mapping[str, Content],
-    is_now: Callable[[Mapping[str, Any]], bool],
+    before: Mapping[str, Any], goal: Goal, contents: Sequence[Content | None], is_now: IsNow
 ) -> list[str] | None:
-    """What a goal says about the machine: a line or more for each operation and content.
+    """What a goal says about the machine: a line or more for each fact and each content.
 
-    None where the goal cannot be told. A content that is no text, or is too long, cannot be told.
-    Nor can an operation that no sentence fits, nor more than `FACTS`. `is_now` says whether a
-    file's time is the session's own.
+    None where the goal cannot be told: where a content or a fact has no line, where contents are
+    too long, and where there are more than `FACTS`.
     """
-    changed: dict[str, dict[str, Any]] = {}
-    lines: list[str] = []
-    for operation in patch.operations:
-        area, *parts = keys(operation[1])
-        if area != "fs":
-            line = _outside(before, operation[0], area, parts, operation)
-            if line is None:
-                return None
-            lines.append(line)
-        elif operation[0] == "m":
-            lines.append(f"`{parts[0]}` is called `{keys(operation[2])[1]}`")
-        elif operation[0] == "r" and len(parts) == 1:
-            lines.append(f"`{parts[0]}` is gone")
-        elif len(parts) == 1:
-            lines.append(f"`{parts[0]}` is {_entry(operation[2], is_now)}")
-        else:
-            changed.setdefault(parts[0], {})[parts[1]] = (
-                None if operation[0] == "r" else operation[2]
-            )
-    for name, attributes in changed.items():
-        was = before["fs"].get(name, {})
-        now = is_now({**was, **attributes})
-        lines.extend(_changes(name, attributes, was, now=now))
-    if sum(len(content.text or "") for content in contents.values()) > LONGEST:
-        return None
-    for name, content in contents.items():
-        line = _holds(name, content)
-        if line is None:
-            return None
-        lines.append(line)
-    return lines if len(lines) <= FACTS else None
-
-
-_PRINT: Final = "Print "
-_AND_PRINTS: Final = "And the last command you run prints "
-_ALONE: Final = "The last command you run prints that and nothing else."
-_NOTHING: Final = " Nothing on the machine changes."
+    lines: list[str | None] = []
+    for fact in goal.facts:
+        if fact.area != "fs":
+            lines.append(_outside(before, fact))
+        elif fact.attribute is None or fact.code == "m":
+            lines.append(_whole_file(fact, is_now))
+    for name, attributes in goal.attributes.items():
+        lines.extend(_changes(name, attributes, before["fs"].get(name, {}), is_now))
+    lines.extend(content and content.line for content in contents)
+    known = [line for line in lines if line is not None]
+    shown = sum(content.shown for content in contents if content)
+    return known if len(known) == len(lines) <= FACTS and shown <= LONGEST else None
 
 
 def in_file(prompt: str, file: str) -> str | None:
@@ -166,17 +114,15 @@ def in_file(prompt: str, file: str) -> str | None:
     For who is judged by files alone. None where the prompt asks for no output in the words of
     `written`.
     """
-    before, both, after = prompt.rpartition(f"\n\n{_AND_PRINTS}")
+    before, both, after = prompt.rpartition(f"\n\n{_PROMPT['and_prints']}")
     if both:
-        return f"{before}\n\nAnd `{file}` holds {after}"
-    before, alone, after = prompt.rpartition(_ALONE)
-    if not alone or f"\n\n{_PRINT}" not in before:
+        return f"{before}\n\n{_PROMPT['and_in_file'].format(file=file, asked=after)}"
+    before, alone, after = prompt.rpartition(_PROMPT["alone"])
+    begin, found, asked = before.rpartition(f"\n\n{_PROMPT['print']}")
+    if not (alone and found):
         return None
-    begin, _, asked = before.rpartition(f"\n\n{_PRINT}")
-    return (
-        f"{begin}\n\nWrite into the file `{file}` {asked}The file holds that and nothing else. "
-        f"But for the file, nothing on the machine changes.{after.removeprefix(_NOTHING)}"
-    )
+    told = _PROMPT["in_file"].format(file=file, asked=asked)
+    return f"{begin}\n\n{told}{after.removeprefix(_PROMPT['nothing'])}"
 
 
 def written(*, user: str, cwd: str, kind: str, state: Sequence[str], asked: str | None) -> str:
@@ -185,113 +131,97 @@ def written(*, user: str, cwd: str, kind: str, state: Sequence[str], asked: str 
     `kind` is the sentence of `family`, `state` are the lines of `told`, and `asked` is the output
     to print (None: any).
     """
-    parts = [f"You are {user}, in a shell in `{cwd}`."]
+    parts = [_PROMPT["begin"].format(user=user, cwd=cwd)]
     if state:
         parts[0] += f" {kind}"
-        parts.append("In the end this is so, and everything else as it was:")
+        parts.append(_PROMPT["state"])
         parts.append("\n".join(f"- {line}" for line in state))
         if asked is not None:
-            parts.append(f"{_AND_PRINTS}{asked}")
+            parts.append(f"{_PROMPT['and_prints']}{asked}")
     elif asked is not None:
-        parts.append(f"{_PRINT}{asked}")
-        parts.append(f"{_ALONE}{_NOTHING}")
+        parts.append(f"{_PROMPT['print']}{asked}")
+        parts.append(f"{_PROMPT['alone']}{_PROMPT['nothing']}")
     if any("`" in line for line in (*state, asked or "")):
-        parts.append(f"Names that do not begin with a slash are relative to `{cwd}`.")
+        parts.append(_PROMPT["relative"].format(cwd=cwd))
     return "\n\n".join(parts)
 
 
-def _entry(entry: Mapping[str, Any], is_now: Callable[[Mapping[str, Any]], bool]) -> str:
-    kind = _KINDS.get(str(entry["perms"])[:1], "file")
+def like(how: str, name: str, **values: object) -> Content:
+    """A content that is told without being shown; `how` is a sentence of `contents`."""
+    return Content(ENGLISH["contents"][how].format(name=name, **values))
+
+
+def shown(name: str, text: str, *, added: bool = False) -> Content:
+    """A content that is shown; with `added` it is only the part behind the content before."""
+    if not text:
+        return like("empty", name)
+    end = "" if text.endswith("\n") else ENGLISH["contents"]["no_newline"]
+    fence = "````" if "```" in text else "```"
+    told = like(
+        "added" if added else "whole", name, end=end, fence=fence, text=text.removesuffix("\n")
+    )
+    return Content(told.line, len(text))
+
+
+def _whole_file(fact: Fact, is_now: IsNow) -> str:
+    name = fact.names[0]
+    if fact.code == "m":
+        return _FILES["moved"].format(name=name, moved_to=fact.moved_to)
+    if fact.code == "r":
+        return _FILES["gone"].format(name=name)
+    entry = fact.value
+    kind = ENGLISH["types"].get(str(entry["perms"])[:1], "file")
     if kind == "symbolic link":
-        return f"a symbolic link to `{entry.get('target', '')}`"
-    said = f"a {kind}, {entry['perms']}, of {entry['owner']} and the group {entry['group']}"
+        return _FILES["link"].format(name=name, target=entry.get("target", ""))
+    said = _FILES["new"].format(**{**entry, "name": name, "kind": kind})
     if kind == "file":
-        said += f", {entry['size']} bytes"
+        said += _FILES["new_size"].format(**entry)
         if entry["links"] > 1:
-            said += f", with {entry['links']} hard links"
-    return said if is_directory(entry) or is_now(entry) else f"{said}, {_date(entry)}"
-
-
-def _date(entry: Mapping[str, Any]) -> str:
-    moment = "{day} {month} {year}, {time} (UTC)".format(**entry)
-    return f"last changed on {moment}"
+            said += _FILES["new_links"].format(**entry)
+    if not (is_directory(entry) or is_now(date_of(entry))):
+        said += _FILES["new_date"].format(date=_FILES["moment"].format(**entry))
+    return said
 
 
 def _changes(
-    name: str, attributes: Mapping[str, Any], was: Mapping[str, Any], *, now: bool
+    name: str, attributes: Mapping[str, Any], was: Mapping[str, Any], is_now: IsNow
 ) -> Iterator[str]:
-    """Lines for what changed of a file that was there before; `now`: its time is the session's."""
-    kind = str({**was, **attributes}.get("perms", "-"))[:1]
-    if "perms" in attributes:
-        yield f"`{name}` has the permissions {attributes['perms']}"
-    for key, word in (("owner", "owner"), ("group", "group")):
-        if key in attributes:
-            yield f"the {word} of `{name}` is {attributes[key]}"
-    if "target" in attributes:
-        yield f"`{name}` leads to `{attributes['target']}`"
-    if "links" in attributes and kind != "d":
-        yield f"`{name}` has {attributes['links']} hard links"
-    if "size" in attributes and kind != "l":
-        yield f"`{name}` has {attributes['size']} bytes"
+    """Lines for what changed of a file that was there before."""
+    entry = {**was, **attributes}
+    kind = str(entry.get("perms", "-"))[:1]
+    untold = {"links"} if kind == "d" else {"size"} if kind == "l" else set()
+    for key in ("perms", "owner", "group", "target", "links", "size"):
+        if key in attributes and key not in untold:
+            yield _FILES[key].format(name=name, value=attributes[key])
     dates = {"month", "day", "year", "time"} & set(attributes)
-    if dates and not now:
-        yield f"`{name}` was {_date({**was, **attributes})}"
+    if dates and not is_now(date_of(entry)):
+        yield _FILES["date"].format(name=name, date=_FILES["moment"].format(**entry))
     elif dates == set(attributes):
-        yield f"`{name}` was last changed just now"
+        yield _FILES["now"].format(name=name)
 
 
-def _holds(name: str, content: Content) -> str | None:
-    if content.like is not None:
-        return f"`{name}` holds {content.like}"
-    if content.text is None:
+def _outside(before: Mapping[str, Any], fact: Fact) -> str | None:
+    """The line for a fact that is about no file; None where it cannot be told."""
+    if fact.code == "m":
         return None
-    if not content.text:
-        return f"`{name}` is empty"
-    missing = "" if content.text.endswith("\n") else " (without a newline at its end)"
-    what = "ends with these lines, behind what it held" if content.added else "holds this"
-    fence = "````" if "```" in content.text else "```"
-    return f"`{name}` {what}{missing}:\n{fence}\n{content.text.removesuffix(chr(10))}\n{fence}"
-
-
-def _outside(
-    before: Mapping[str, Any], code: str, area: str, parts: Sequence[str], operation: Sequence[Any]
-) -> str | None:
-    """The line for an operation of a goal that is about no file; None where it cannot be told."""
-    if code == "m":
-        return None
-    value = None if code == "r" else operation[2]
-    if area == "cwd":
-        return f"the shell's working directory is `{value}`"
-    if area == "umask":
-        return f"the shell's umask is {value}"
-    if area == "hostname":
-        return f"the host is called {value}"
-    if area in _AREAS and len(parts) == 1:
-        what = _AREAS[area].format(f"`{parts[0]}`" if area != "limits" else parts[0])
-        if code == "r":
+    value = fact.value
+    if fact.area in ENGLISH["areas"]:
+        return str(ENGLISH["areas"][fact.area].format(value=value))
+    if fact.area in ENGLISH["named"] and len(fact.names) == 1:
+        what = ENGLISH["named"][fact.area].format(fact.names[0])
+        if fact.code == "r":
             return f"{what} is unset"
-        shown = f"`{value}`" if isinstance(value, str) else json.dumps(value)
-        return f"{what} is {shown}"
-    place = " ".join([area, *parts])
-    if code == "r":
+        return f"{what} is {f'`{value}`' if isinstance(value, str) else json.dumps(value)}"
+    place = " ".join([fact.area, *fact.names])
+    if fact.code == "r":
         return f"of {place} nothing is left"
-    if isinstance(value, list):
-        old = _at(before, [area, *parts])
-        lost = [line for line in old if line not in value] if isinstance(old, list) else []
-        new = [line for line in value if not isinstance(old, list) or line not in old]
-        said = [f"lacks {json.dumps(line)}" for line in lost]
-        said += [f"has {json.dumps(line)}" for line in new]
-        return f"{place}: {', '.join(said)}" if said else None
-    return f"{place} is {json.dumps(value, ensure_ascii=False)}"
-
-
-def _at(document: Mapping[str, Any], names: Sequence[str]) -> Any:
-    found: Any = document
-    for name in names:
-        if not isinstance(found, Mapping) or name not in found:
-            return None
-        found = found[name]
-    return found
+    if not isinstance(value, list):
+        return f"{place} is {json.dumps(value, ensure_ascii=False)}"
+    old = fact.before(before)
+    was = old if isinstance(old, list) else []
+    said = [f"lacks {json.dumps(line)}" for line in was if line not in value]
+    said += [f"has {json.dumps(line)}" for line in value if line not in was]
+    return f"{place}: {', '.join(said)}" if said else None
 
 
 def gives_away(prompt: str, solution: str, segments: Sequence[str]) -> bool:
@@ -308,3 +238,68 @@ def shows_output(prompt: str, goal: Goal) -> bool:
         return False
     lines = {" ".join(line.split()) for line in goal.output.splitlines()} - {""}
     return all(re.search(rf"(?<!\w){re.escape(line)}(?!\w)", prompt) for line in lines)
+
+
+# ---- prompts as a language model would put them, by any endpoint of OpenAI's protocol
+
+TOKENS: Final = 400
+"""Most tokens of a reply."""
+
+INSTRUCTIONS: Final = """\
+You will be shown what has to be done on a Linux machine. Say it as a colleague would who wants \
+it done: plain English, one to three sentences, what for if that is easy to guess. Name no \
+command, no option and no flag. Contents of files are listed elsewhere: do not repeat them. Reply \
+with these sentences alone.
+"""
+
+
+def rephrased(
+    tasks: Iterable[Task],
+    model: str,
+    *,
+    url: str = "",
+    replay: Path | None = None,
+    report: Callable[[int, int], None] = lambda done, total: None,
+) -> list[Task]:
+    """The tasks, each with the model's words before its prompt, which stays: it holds the facts.
+
+    A reply that is empty or tells how the task is done (`tells_how`) is left out. Replies are kept
+    in the file `replay` (None: a file in the user's cache directory), and taken from there the next
+    time. `url` is the endpoint's address. Errors: those of `asked` and `Endpoint.reply`.
+    """
+    tasks = list(tasks)
+    kept = ReplyFile(replay or cache_directory() / "prompts.jsonl")
+    endpoint = asked(url)
+    done = []
+    for number, task in enumerate(tasks, 1):
+        request = {
+            "model": model,
+            "messages": [
+                {"role": "system", "content": INSTRUCTIONS},
+                {"role": "user", "content": task.prompt},
+            ],
+            "temperature": 0,
+            "seed": 0,
+            "max_tokens": TOKENS,
+        }
+        reply = kept.get(request) or kept.keep(request, endpoint.reply(request))
+        said = " ".join(reply["text"].split())
+        tells = not said or tells_how(said, task.solution)
+        done.append(task if tells else replace(task, prompt=f"{said}\n\n{task.prompt}"))
+        report(number, len(tasks))
+    return done
+
+
+def asked(url: str) -> Endpoint:
+    """The endpoint that `rephrased` asks, checked. Errors: those of `Endpoint.check`."""
+    endpoint = Endpoint("writing prompts", url)
+    endpoint.check()
+    return endpoint
+
+
+def tells_how(said: str, solution: str) -> bool:
+    """Whether a text holds an option of the solution, or two words of the solution in a row."""
+    words = {word.strip("`'\"().,;:") for word in said.split()}
+    given = solution.split()
+    options = {word for word in given if word.startswith("-") and len(word) > 1}
+    return bool(options & words) or any(f"{one} {next_}" in said for one, next_ in pairwise(given))

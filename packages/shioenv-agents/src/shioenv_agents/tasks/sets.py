@@ -37,10 +37,7 @@ from shioenv_agents.tasks.certify import certify_tasks
 from shioenv_agents.tasks.compose import composed_tasks
 from shioenv_agents.tasks.harbor.export import export_tasks, name_of, refusal
 from shioenv_agents.tasks.make import MadeTasks, make_tasks
-from shioenv_agents.tasks.task import GoalKind, Task, bare, decode, encode
-
-LENGTHS: Final = ("one line", "several lines", "broken machine")
-"""How long tasks are; each length is a third of a set."""
+from shioenv_agents.tasks.task import LENGTHS, GoalKind, Task, bare, decode, encode, length_of
 
 RECORDS: Final = 2000
 """Records of a round at most."""
@@ -261,13 +258,6 @@ def make_set(
         if not gathered.tasks:
             raise TaskError("no task could be made", hint="another --seed, or a larger --count")
         return MadeSet(directory, _finished(directory, gathered, counted, exported, built))
-
-
-def length_of(task: Task) -> str:
-    """The length of a task, one of `LENGTHS`."""
-    if task.history:
-        return LENGTHS[2]
-    return LENGTHS[1] if "\n" in task.solution else LENGTHS[0]
 
 
 def commands_of(task: Task) -> set[str]:

@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec import Meta, Struct, field
 
-from shioenv.domain.patch import ContextPatch
+from shioenv.domain.patch import ContextPatch, Operation
+from shioenv.domain.pointer import keys
 from shioenv.errors import PatchError, TaskError
 from shioenv.files.documents import fault
 from shioenv.files.durable import new_file
@@ -38,7 +41,67 @@ class GoalKind(StrEnum):
     BOTH = "both"
 
 
-class Goal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One operation of a goal's patch, taken apart."""
+
+    operation: Operation
+    area: str
+    """The area of the context: `fs` for files, `env` for exported variables, and so on."""
+    names: tuple[str, ...]
+    """The keys below the area. In `fs` they are a file's name, and one of its attributes or none.
+    """
+    moved_to: str | None = None
+    """The new name of a file that is moved."""
+
+    @classmethod
+    def of(cls, operation: Operation) -> Fact:
+        """Take an operation apart."""
+        area, *names = keys(operation[1]) or [""]
+        moved_to = keys(operation[2])[-1] if operation[0] == "m" else None
+        return cls(operation, area, tuple(names), moved_to)
+
+    @property
+    def code(self) -> str:
+        """`a`, `=`, `r` or `m`, as in the patch."""
+        return str(self.operation[0])
+
+    @property
+    def place(self) -> str:
+        """The JSON Pointer of what changes."""
+        return str(self.operation[1])
+
+    @property
+    def value(self) -> Any:
+        """The value in the end; None for what is removed or moved."""
+        return self.operation[2] if self.code in "a=" else None
+
+    def before(self, document: Mapping[str, Any]) -> Any:
+        """The value that a context holds at this place; None for none."""
+        found: Any = document
+        for name in (self.area, *self.names):
+            if not isinstance(found, Mapping) or name not in found:
+                return None
+            found = found[name]
+        return found
+
+    @property
+    def file(self) -> str | None:
+        """The name in `fs` of the file that the fact is about; None for a fact about none."""
+        return self.names[0] if self.area == "fs" and self.names else None
+
+    @property
+    def attribute(self) -> str | None:
+        """The attribute of the file; None where the fact is about the file as a whole."""
+        return self.names[1] if self.area == "fs" and len(self.names) == 2 else None
+
+    @property
+    def of_whole_file(self) -> bool:
+        """Whether a file is made, replaced, removed or moved."""
+        return self.area == "fs" and len(self.names) == 1
+
+
+class Goal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
     """What has to be the case in the end."""
 
     patch: list[list[Any]] = field(default_factory=list)
@@ -55,6 +118,30 @@ class Goal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         if self.output is None:
             return GoalKind.STATE
         return GoalKind.BOTH if self.patch or self.digests else GoalKind.OUTPUT
+
+    @cached_property
+    def facts(self) -> tuple[Fact, ...]:
+        """The operations of the patch, taken apart once. Errors: PatchError where it is none."""
+        return tuple(map(Fact.of, ContextPatch.from_json(self.patch).operations))
+
+    @property
+    def made(self) -> list[str]:
+        """The names in `fs` of the files that are new."""
+        return [one.names[0] for one in self.facts if one.of_whole_file and one.code == "a"]
+
+    @property
+    def moved(self) -> frozenset[str]:
+        """The new names of the files that are moved."""
+        return frozenset(one.moved_to for one in self.facts if one.moved_to is not None)
+
+    @property
+    def attributes(self) -> dict[str, dict[str, Any]]:
+        """For each file of which only attributes change, the attributes with their values."""
+        changed: dict[str, dict[str, Any]] = {}
+        for one in self.facts:
+            if one.attribute is not None and one.moved_to is None:
+                changed.setdefault(one.names[0], {})[one.attribute] = one.value
+        return changed
 
 
 class Task(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -119,7 +206,7 @@ def decode(line: bytes | str, place: str = "a line") -> Task:
     """The task that `encode` wrote. Errors: TaskError, which names the `place` of the line."""
     try:
         task = _TASK.decode(line)
-        task.patch  # noqa: B018 - one that is none shows here, not in an episode
+        task.goal.facts  # noqa: B018 - a patch that is none shows here, not in an episode
     except (ValueError, RecursionError, msgspec.DecodeError) as error:
         raise TaskError(f"{place} is no task: {fault(error)}") from None
     except PatchError as error:
@@ -137,6 +224,17 @@ def decode(line: bytes | str, place: str = "a line") -> Task:
     if not task.cwd.startswith("/"):
         raise TaskError(f"{place} is no task: {task.cwd!r:.60} is no start directory")
     return task
+
+
+LENGTHS: Final = ("one line", "several lines", "broken machine")
+"""How long tasks are; each length is a third of a set."""
+
+
+def length_of(task: Task) -> str:
+    """The length of a task, one of `LENGTHS`."""
+    if task.history:
+        return LENGTHS[2]
+    return LENGTHS[1] if "\n" in task.solution else LENGTHS[0]
 
 
 def bare(task: Task) -> Task:

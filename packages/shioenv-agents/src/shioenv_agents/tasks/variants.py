@@ -22,15 +22,13 @@ from shioenv.domain.context import Context
 from shioenv.domain.inputs import Input, Role, Token
 from shioenv.domain.modes import mode_of
 from shioenv.domain.names import name_bytes
-from shioenv.domain.patch import Operation
-from shioenv.domain.pointer import keys
 from shioenv.grammar.arguments import ArgumentSplitter
 from shioenv.grammar.library import load_grammar, names_of_grammars
 from shioenv.recording.text import read_arguments
 from shioenv.system.store import System
 from shioenv_agents.tasks.check import OWN
 from shioenv_agents.tasks.make import wanted
-from shioenv_agents.tasks.task import GoalKind, Task
+from shioenv_agents.tasks.task import Fact, GoalKind, Task
 
 NEAR_MISSES: Final = 20
 """Most near misses of a task."""
@@ -54,14 +52,14 @@ def reaches(task: Task, behavior: Behavior, before: Context) -> bool:
     Each operation, content and line of the output has to be the goal's. What ends with the shell
     counts only where the goal names it.
     """
-    named = {operation[1] for operation in task.patch.operations}
+    named = {fact.place for fact in task.goal.facts}
 
-    def counted(operations: Iterable[Operation]) -> list[str]:
-        kept = (one for one in operations if keys(one[1])[0] not in OWN or one[1] in named)
-        return sorted(json.dumps(one) for one in kept)
+    def counted(facts: Iterable[Fact]) -> list[str]:
+        kept = (one for one in facts if one.area not in OWN or one.place in named)
+        return sorted(json.dumps(one.operation) for one in kept)
 
-    done = wanted(behavior.patch, before)
-    if behavior.timed_out or counted(done.operations) != counted(task.patch.operations):
+    done = map(Fact.of, wanted(behavior.patch, before).operations)
+    if behavior.timed_out or counted(done) != counted(task.goal.facts):
         return False
     digests = task.goal.digests
     if any(digests.get(name) != digest for name, digest in behavior.content_digests.items()):
@@ -91,13 +89,11 @@ def near_misses(task: Task, neighbours: Iterable[str], system: System) -> list[s
 
 def _spoiled(task: Task) -> Iterator[str]:
     """The solution, and then another first byte in a file that it made; of one file at most."""
-    for operation in task.patch.operations:
-        area, *parts = keys(operation[1])
-        entry = operation[-1]
-        if operation[0] != "a" or area != "fs" or len(parts) != 1 or entry["perms"][0] != "-":
+    for fact in task.goal.facts:
+        if fact.code != "a" or not fact.of_whole_file or fact.value["perms"][0] != "-":
             continue
-        file = _word(parts[0])
-        if file is not None and entry["size"]:
+        file = _word(fact.names[0])
+        if file is not None and fact.value["size"]:
             spoiling = f"dd status=none conv=notrunc bs=1 count=1 if=/dev/zero of={file}"
             yield f"{task.solution}\n{spoiling}"
             return
@@ -262,37 +258,33 @@ def _called_otherwise(task: Task) -> Iterator[str]:
 
 def _by_facts(task: Task) -> Iterator[str]:
     """What brings the goal about by its facts alone, with other tools; nothing for some facts."""
-    if task.goal.output is not None or not task.patch.operations:
+    if task.goal.output is not None or not task.goal.facts:
         return
     for second in (False, True):
-        lines = [_done(task, operation, second=second) for operation in task.patch.operations]
+        lines = [_done(task, fact, second=second) for fact in task.goal.facts]
         if all(line is not None for line in lines):
             yield "\n".join(line for line in lines if line)
 
 
-def _done(task: Task, operation: Operation, *, second: bool) -> str | None:
-    """What brings about one operation of a goal; empty for what follows from others, or None."""
-    code, place = operation[0], operation[1]
-    area, *parts = keys(place)
-    if area == "env" and len(parts) == 1 and code != "m":
-        if code == "r":
-            return f"unset {parts[0]}"
-        return f"declare -x {parts[0]}={quoted(str(operation[2]), always=True)}"
-    if area == "cwd":
-        return f"cd {quoted(str(operation[2]))}"
-    if area != "fs":
+def _done(task: Task, fact: Fact, *, second: bool) -> str | None:
+    """What brings about one fact of a goal; empty for what follows from others, or None."""
+    if fact.area == "env" and len(fact.names) == 1 and fact.code != "m":
+        if fact.code == "r":
+            return f"unset {fact.names[0]}"
+        return f"declare -x {fact.names[0]}={quoted(str(fact.value), always=True)}"
+    if fact.area == "cwd":
+        return f"cd {quoted(str(fact.value))}"
+    file = None if fact.file is None else _word(fact.file)
+    if file is None or fact.file is None:
         return None
-    file = _word(parts[0])
-    if file is None:
-        return None
-    if code == "m":
-        target = _word(keys(operation[2])[1])
+    if fact.moved_to is not None:
+        target = _word(fact.moved_to)
         return None if target is None else f"cp -a {file} {target} && rm -r {file}"
-    if len(parts) == 2:
-        return _changed(file, parts[1], operation[2] if code != "r" else None)
-    if code == "r":
+    if fact.attribute is not None:
+        return changing(file, fact.attribute, fact.value)
+    if fact.code == "r":
         return f"rm -rf {file}"
-    entry = operation[2]
+    entry = fact.value
     kind, mode = entry["perms"][0], octal(entry["perms"])
     if second and kind == "d":
         return f"install -d -m {mode} -o {entry['owner']} -g {entry['group']} {file}"
@@ -303,13 +295,13 @@ def _done(task: Task, operation: Operation, *, second: bool) -> str | None:
         return f"mkdir {file}; {own}; chmod {mode} {file}"
     if kind == "p":
         return f"mkfifo {file}; {own}; chmod {mode} {file}"
-    if kind != "-" or entry["links"] > 1 or parts[0] not in task.goal.digests:
+    if kind != "-" or entry["links"] > 1 or fact.file not in task.goal.digests:
         return None
-    return _written(task, parts[0], file, f"{own}; chmod {mode} {file}", second=second)
+    return _written(task, fact.file, file, f"{own}; chmod {mode} {file}", second=second)
 
 
-def _changed(file: str, key: str, value: object) -> str | None:
-    """What gives a file another attribute."""
+def changing(file: str, key: str, value: object) -> str | None:
+    """The command that gives a file, named by a word of Bash, another attribute; None for none."""
     if key == "perms":
         return f"chmod {octal(str(value))} {file}"
     if key in ("owner", "group"):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from shioenv_agents.tasks.sets import LENGTHS, SetPlan, _Gathered, length_of
-from shioenv_agents.tasks.task import Goal, Task
+from shioenv_agents.tasks.sets import SetPlan, _Gathered
+from shioenv_agents.tasks.task import LENGTHS, Goal, Task, length_of
 
 LENGTH = "there are enough of its length"
 COMMAND = "there are enough of its command"

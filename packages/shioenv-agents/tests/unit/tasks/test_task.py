@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from shioenv.errors import OutputExistsError, TaskError
-from shioenv_agents.tasks.rephrase import tells_how
+from shioenv_agents.tasks.prompt import tells_how
 from shioenv_agents.tasks.task import Goal, GoalKind, Task, decode, encode, read_tasks, write_tasks
 
 

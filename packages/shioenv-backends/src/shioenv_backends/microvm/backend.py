@@ -20,12 +20,11 @@ from shioenv.sandbox.namespaces.backend import Connection, NamespaceSandbox, Sup
 from shioenv.sandbox.namespaces.configuration import ShownKernel, configuration
 from shioenv.sandbox.namespaces.lower import LowerForm, opening_failed
 from shioenv.system.store import System
-from shioenv_backends.microvm.accelerator import accelerator
 from shioenv_backends.microvm.boot import find_microvm
 from shioenv_backends.microvm.channel import FrameKind, GuestChannel, SupervisorStream
 from shioenv_backends.microvm.firecracker import FirecrackerTemplate
 from shioenv_backends.microvm.firecracker import version as firecracker_version
-from shioenv_backends.microvm.qemu import Hardware, MachineTemplate
+from shioenv_backends.microvm.qemu import Hardware, MachineTemplate, accelerator
 
 _OWN_MEMORY = 192 * MEBIBYTE
 """Memory that the guest needs beside a run's: for its kernel, and for the tree of names."""

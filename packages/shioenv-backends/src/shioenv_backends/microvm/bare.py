@@ -20,10 +20,9 @@ from shioenv.sandbox.namespaces.wire import Ask
 from shioenv.system.contents import read_contents
 from shioenv.system.declare import Machine
 from shioenv.system.store import System
-from shioenv_backends.microvm.accelerator import accelerator
 from shioenv_backends.microvm.backend import STARTING_SECONDS, MicrovmSandbox
 from shioenv_backends.microvm.channel import SupervisorStream
-from shioenv_backends.microvm.qemu import Hardware
+from shioenv_backends.microvm.qemu import Hardware, accelerator
 
 _LEAST_MEMORY = 192 * MEBIBYTE
 """With less, the guest's kernel has no room for itself."""

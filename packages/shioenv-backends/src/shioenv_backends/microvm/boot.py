@@ -31,12 +31,14 @@ from uuid import UUID
 from shioenv.errors import BuildToolError, HostError, SystemBuildError, SystemNotBuiltError
 from shioenv.files.cache import cache_directory
 from shioenv.files.durable import atomic_write, sha256_of
+from shioenv.native import built
 from shioenv.system import build as building
 from shioenv.system.bootstrap import Progress
 from shioenv.system.declare import Machine
 from shioenv.system.idmap import find_idmap, run_mapped
 from shioenv.system.store import System
-from shioenv_backends.microvm.programs import guest_agent, guest_sandbox
+
+_PROGRAMS = Path(__file__).parents[1] / "native" / "bin"
 
 _LAYOUT = 3
 _BESIDE = ("proc", "processes", "web")
@@ -493,3 +495,13 @@ def _run_mapped(command: list[str], system: System, instant: int, **options: Any
             raise BuildToolError(f"a disk: {said}", hint="apt-get install e2fsprogs tar")
         raise HostError(f"{command[0]}: {said}", hint="a disk was not made")
     return bytes(done.stdout)
+
+
+def guest_agent() -> Path:
+    """Process 1 of a microVM. Errors: HostError where it is missing."""
+    return built(_PROGRAMS, "shioenv-guest", "shioenv-backends")
+
+
+def guest_sandbox() -> Path:
+    """The supervisor of a sandbox in a microVM. Errors: HostError where it is missing."""
+    return built(_PROGRAMS, "shioenv-guest-sandbox", "shioenv-backends")

@@ -27,10 +27,10 @@ from typing import Any
 
 from shioenv.errors import HostError, SandboxError
 from shioenv.sandbox.base import MEBIBYTE
-from shioenv_backends.microvm.accelerator import KVM, may_open_kvm
 from shioenv_backends.microvm.boot import Microvm
 from shioenv_backends.microvm.channel import FrameKind, GuestChannel
 from shioenv_backends.microvm.kept import NAMES, keep, open_kept
+from shioenv_backends.microvm.qemu import KVM, may_open_kvm
 
 PROGRAM = "firecracker"
 PORT = 52

@@ -21,11 +21,18 @@ from pathlib import Path
 from typing import Any
 
 from shioenv.errors import HostError, SandboxError
+from shioenv.files.cache import cache_directory
+from shioenv.files.durable import atomic_write
+from shioenv.sandbox.base import MEBIBYTE
 from shioenv_backends.microvm.boot import Microvm
 from shioenv_backends.microvm.channel import FrameKind, GuestChannel
 from shioenv_backends.microvm.kept import copy, keep, open_kept
 
 PROGRAM = "qemu-system-x86_64"
+KVM = "/dev/kvm"
+_TRIED_MEMORY = 256 * MEBIBYTE
+_TRIED_SECONDS = 20.0
+"""A kernel takes one or two seconds to boot where the processor runs it."""
 BOOT_SECONDS = 240.0
 """How long booting may take, on a simulated processor too."""
 _QEMU_SECONDS = 60.0
@@ -302,3 +309,41 @@ def _command(
 
 def _date(seconds: int) -> str:
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}"
+
+
+def accelerator(microvm: Microvm) -> str:
+    """`kvm` where KVM can be opened and a guest boots with it, else `tcg`, the simulated processor.
+
+    A `/dev/kvm` that can be opened says little. Under some, no kernel of a distribution gets to its
+    first process: for one, in virtual machines on a host that rewrites its guests' kernels.
+    The guest is booted once after each start of this host. The result is kept in the cache
+    directory.
+    """
+    if not may_open_kvm():
+        return "tcg"
+    kept = cache_directory() / "accelerator.json"
+    host = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    with suppress(OSError, ValueError, KeyError):
+        verdict = json.loads(kept.read_text())
+        if verdict["host"] == host:
+            return "kvm" if verdict["kvm"] else "tcg"
+    works = _boots(microvm)
+    with suppress(OSError):
+        atomic_write(kept, f"{json.dumps({'host': host, 'kvm': works})}\n".encode())
+    return "kvm" if works else "tcg"
+
+
+def may_open_kvm() -> bool:
+    """Whether this user can open `/dev/kvm`, which says little about what runs there."""
+    return os.access(KVM, os.R_OK | os.W_OK)
+
+
+def _boots(microvm: Microvm) -> bool:
+    template = MachineTemplate(Hardware(microvm, _TRIED_MEMORY, "kvm"))
+    try:
+        QemuMachine(template, restored=False, boot_seconds=_TRIED_SECONDS).close()
+    except SandboxError:
+        return False
+    finally:
+        template.close()
+    return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shioenv_backends.microvm.programs import guest_agent, guest_sandbox
+from shioenv_backends.microvm.boot import guest_agent, guest_sandbox
 
 
 def test_they_are_compiled_with_the_package() -> None:

@@ -1,4 +1,4 @@
-"""What this package adds to `shioenv dataset`: a page of a dataset, leakage between two."""
+"""`shioenv dataset report` and `shioenv grammar report`: what datasets hold, how grammars do."""
 
 from __future__ import annotations
 
@@ -10,19 +10,16 @@ import typer
 
 from shioenv.cli import printing, shared
 from shioenv.cli.progress import counting
-from shioenv.text import share
 
 if TYPE_CHECKING:
-    from rich.table import Table
-    from rich.text import Text
+    from shioenv_eval.report.grammar_report import GrammarReport
 
-    from shioenv_eval.leakage import Leakage
-
-app = typer.Typer()
+of_dataset, of_grammars = typer.Typer(), typer.Typer()
+"""The command of the group `dataset`, and the command of the group `grammar`."""
 
 
-@shared.command(app, "shioenv dataset report ./dataset --out report.html")
-def report(
+@shared.command(of_dataset, "shioenv dataset report ./dataset --out report.html", "report")
+def report_dataset(
     directory: shared.Directory,
     out: Annotated[
         Path | None,
@@ -38,7 +35,8 @@ def report(
     is written only where --out asks for it.
     """
     from shioenv.dataset.manifest import read_manifest
-    from shioenv_eval.report.page import FILE, collect, write_report
+    from shioenv_eval.report.page import collect, write_report
+    from shioenv_eval.report.template import FILE
 
     printing.note_unfinished(directory, read_manifest(directory))
     path = directory / FILE if out is None else out
@@ -52,77 +50,95 @@ def report(
     return shared.Printout(statistics.to_json(), [line], indent=2)
 
 
-SHOWN = 10
-"""Leaks printed at most; `--json` has all of them."""
-
-
-@shared.command(app, "shioenv dataset leakage ./train ./test --threshold 0.9")
-def leakage(
-    train: Annotated[
-        Path,
-        typer.Argument(
-            metavar="TRAIN",
-            help="A dataset, or a file with an input (or a record) on each line (- is stdin).",
-        ),
-    ],
-    test: Annotated[
-        Path,
-        typer.Argument(
-            metavar="TEST",
-            help="The test set: a dataset, or a file with an input (or a record) on each line.",
-        ),
-    ],
-    threshold: Annotated[
-        float,
+@shared.command(
+    of_grammars,
+    "shioenv grammar report --count 1000 --ucs-count 500 --round-trip 5000",
+    "report",
+)
+def report_grammars(
+    count: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Inputs of gcs that are executed.")
+    ] = 20_000,
+    ucs_count: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Inputs of ucs that are executed.")
+    ] = 5_000,
+    round_trip: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Inputs of gcs that are parsed back.")
+    ] = 100_000,
+    seed: shared.Seed = 0,
+    workers: Annotated[int, typer.Option(min=1, metavar="W", help="Processes.")] = 2,
+    system: shared.SystemName = None,
+    against: Annotated[
+        Path | None,
         typer.Option(
-            min=0.01, max=1, metavar="X", help="Similarity from which an input is a near duplicate."
+            "--against",
+            metavar="INPUTS",
+            help="Instead, compare what each policy draws with the inputs in this file, one a "
+            "line (- is stdin).",
         ),
-    ] = 0.9,
+    ] = None,
+    draws: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Inputs drawn by each policy, for --against.")
+    ] = 5000,
+    markdown: Annotated[
+        bool,
+        typer.Option(
+            "--markdown", help="Print the page docs/grammars.md, or with --against its last part."
+        ),
+    ] = False,
 ) -> shared.Printout:
-    """Tell how many inputs of a test set a training set gives away.
+    """Measure the grammars on a system: size, options covered, misuse, exit codes, speed.
 
-    There are four levels. exact: the same line in the same start directory, where both are known.
-    reordered: the same arguments in another order, or elsewhere. near: the same commands and a
-    similar line. form: the same but for numbers and names. Each test input counts once, for the
-    strongest level. The exit status is 1 where an input is exact, else 0.
+    Single commands are sampled, and each is executed once, which takes a few minutes. Misuse is a
+    failure that the program blames on the command line as typed. The exit status is 1 where a
+    number is not what it must be.
+
+    With --against nothing is executed. The report then says which of people's inputs the grammars
+    derive on the system. It compares what the policies mixed, people and paper draw with those
+    inputs, and with a table of usage.
     """
-    from shioenv.errors import UsageError
-    from shioenv_eval.leakage import leakage as find_leakage
+    if against is not None:
+        return _against(against, draws, seed, system, markdown=markdown)
+    from shioenv.execution.local import LocalExecutor
+    from shioenv_eval.report.grammar_report import grammar_report, page
 
-    if str(train) == str(test) == "-":
-        raise UsageError("both sets cannot be standard input", hint="name a file for one of them")
-    train, test = shared.given(train), shared.given(test)
-    with counting("training inputs") as report:
-        leaking = find_leakage(train, test, threshold=threshold, report=report)
-    status = 0 if leaking.ok else 1
-    return shared.Printout(leaking.to_json(), _leaking(leaking), indent=2, status=status)
-
-
-def _leaking(leaking: Leakage) -> Iterator[Text | Table]:
-    from rich.text import Text
-
-    from shioenv_eval.leakage import LeakLevel
-
-    table = printing.table(("test inputs", "count", "share"), min_width=24)
-    rows = {level.value: leaking.count(level) for level in LeakLevel}
-    rows[f"near ({leaking.threshold:g} and above)"] = rows.pop("near")
-    rows["not given away"] = leaking.test - len(leaking.leaks)
-    rows["all"] = leaking.test
-    for name, count in rows.items():
-        table.add_row(name, f"{count:,}", share(count, leaking.test))
-    yield table
-    known = share(leaking.known_commands, leaking.test)
-    yield Text(
-        f"{leaking.train:,} training inputs; the commands of {known} of the test inputs occur "
-        "among them"
+    made = grammar_report(
+        inputs=count,
+        ucs_inputs=ucs_count,
+        round_trip=round_trip,
+        seed=seed,
+        system=system,
+        executor=LocalExecutor(workers),
+        tell=printing.note,
     )
-    order = list(LeakLevel)
-    worst = sorted(leaking.leaks, key=lambda leak: (order.index(leak.level), -leak.similarity))
-    for leak in worst[:SHOWN]:
-        yield Text(
-            f"{leak.level.value:9} {leak.similarity:.2f}  {printing.printable(leak.test_input)}"
-        )
-        if leak.level is not LeakLevel.EXACT:
-            yield Text(f"{'':16}{printing.printable(leak.train_input)}", style="dim")
-    if len(worst) > SHOWN:
-        yield Text(f"and {len(worst) - SHOWN} more (--json)", style="dim")
+    parts = [page(made).encode()] if markdown else _goals(made)
+    return shared.Printout(made.to_json(), parts, indent=2, status=0 if made.reached else 1)
+
+
+def _against(
+    file: Path, draws: int, seed: int, system: str | None, *, markdown: bool
+) -> shared.Printout:
+    from shioenv_eval.report.likeness import compare
+
+    texts = shared.given_lines(file)
+    made = compare(texts, draws=draws, seed=seed, system=system)
+    if markdown:
+        made_by = f"`shioenv grammar report --against INPUTS --draws {draws} --seed {seed}`"
+        source = f"Made by {made_by}, of {len(texts):,} inputs that people wrote."
+        return shared.Printout(made.to_json(), [made.markdown(source).encode()], indent=2)
+    table = printing.table(("", *made.policies))
+    for label, cells in made.rows():
+        table.add_row(label, *cells)
+    lines = [
+        f"{label:10} {share.part:6} of {share.whole:6} derived  {share.share:.1%}"
+        for label, share in made.shares()
+    ]
+    return shared.Printout(made.to_json(), [*lines, table], indent=2)
+
+
+def _goals(made: GrammarReport) -> Iterator[str]:
+    for what, must, measured, reached in made.goals():
+        yield f"{'  ' if reached else '! '}{what.replace('`', '')}: {measured} ({must})"
+    for name, outcome in (("gcs", made.gcs), ("ucs", made.ucs)):
+        worst = (f"{command} {of.misuse_share:.1%}" for command, of in outcome.worst())
+        yield f"most misuse, {name}: {', '.join(worst)}"

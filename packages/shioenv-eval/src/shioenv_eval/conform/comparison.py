@@ -233,12 +233,6 @@ def compared(
                 )  # fmt: skip
 
 
-def compare(against: str, **settings: Any) -> CaseComparison:
-    """The comparison of `compared`, which takes the same settings."""
-    with compared(against, **settings) as comparison:
-        return comparison
-
-
 def _verdicts(
     truth: Sequence[TruthCase], sides: Sides, level: PatchLevel, progress: Progress
 ) -> Iterator[CaseVerdict]:

@@ -11,6 +11,7 @@ import re
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,8 @@ from shioenv.dataset.generate import grammar_digest
 from shioenv.domain.behavior import Behavior, output_text
 from shioenv.domain.pointer import keys
 from shioenv.files.durable import atomic_write, new_directory
-from shioenv.grammar.library import chosen_grammars, load_grammars
+from shioenv.grammar.library import chosen_grammars, load_grammars, shipped_headers
+from shioenv.grammar.traits import MACHINE
 from shioenv.system.catalogue import catalogue
 from shioenv.system.store import System, find_system
 from shioenv_eval.conform.truth import AskedCase, CaseMachine, Choice, TruthCase, truth_of
@@ -48,43 +50,25 @@ ANOTHER_MACHINE = (
 The home tree lies elsewhere, and the host has another name. There are no users, no processes and no
 settings of the system."""
 
-NOT_PORTABLE = frozenset(
-    [
-        "arch",
-        "date",
-        "df",
-        "du",
-        "getconf",
-        "hostid",
-        "id",
-        "nproc",
-        "stat",
-        "ulimit",
-        "uname",
-        "curl",
-        "dig",
-        "ethtool",
-        "host",
-        "hostname",
-        "ifconfig",
-        "ip",
-        "iptables",
-        "nc",
-        "netstat",
-        "nslookup",
-        "ping",
-        "ss",
-        "ssh",
+_WITHOUT_GRAMMAR = frozenset(
+    {
+        "HOSTNAME", "dig", "getconf", "host", "ifconfig", "ip", "nc", "nslookup", "ssh",
         "traceroute",
-        "wget",
-        "find",
-        "dmesg",
-        "HOSTNAME",
-    ]
-)
-"""Words that tell of what `ANOTHER_MACHINE` leaves as it is (ours).
+    }
+)  # fmt: skip
 
-They tell of the kernel, the file system, limits, the network, or the order of directories."""
+
+@cache
+def not_portable() -> frozenset[str]:
+    """Words that tell of what `ANOTHER_MACHINE` leaves as it is.
+
+    They tell of the kernel, the file system, limits, the network, or the order of directories.
+    Headers of grammars name such commands (`shows machine`); words without a grammar are ours.
+    """
+    headers = shipped_headers().items()
+    named = (name for name, header in headers if header.traits.shows == MACHINE)
+    return _WITHOUT_GRAMMAR.union(named)
+
 
 _OF_THE_FILE_SYSTEM = re.compile(
     r"\b(?:ls|v?dir)\b[^|;&\n]*\s(?:-[a-zA-Z\d]*[cfgnouU]|--sort[= ]none|--time)"
@@ -190,11 +174,11 @@ def _names_of(system: System) -> re.Pattern[str]:
 
 
 def _tells(case: TruthCase, behavior: Behavior, names: re.Pattern[str]) -> bool:
-    """Whether a case names what lies outside the home tree, or a word of `NOT_PORTABLE`."""
+    """Whether a case names what lies outside the home tree, or a word of `not_portable`."""
     text = "\n".join((*case.drawn.history, case.drawn.input.text))
     words = set(re.split(r"[^\w.-]+", text))
     return bool(
-        words & NOT_PORTABLE
+        words & not_portable()
         or _OF_THE_FILE_SYSTEM.search(text)
         or names.search(f"{text}\n{behavior.text}")
     )

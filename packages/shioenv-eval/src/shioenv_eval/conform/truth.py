@@ -16,13 +16,13 @@ from shioenv.domain.answers import behavior_json, behavior_of
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import Input, Session
 from shioenv.domain.runner import State
-from shioenv.errors import ShioenvError, UsageError
+from shioenv.errors import UsageError
 from shioenv.execution.job import NumberedJob
 from shioenv.execution.lanes import LANES, Lane
 from shioenv.execution.local import LocalExecutor
 from shioenv.files.cache import cache_directory
 from shioenv.files.durable import storage_errors, waiting
-from shioenv.files.journal import Journal
+from shioenv.files.unfinished import Parts
 from shioenv.irreducibility.scoring import Scoring
 from shioenv.protocols import EXECUTION
 from shioenv.recording.bounds import LIMITS
@@ -34,7 +34,7 @@ from shioenv.system.store import System
 RUNS = Scoring(budget=0, noise_runs=2)
 """Each case runs twice at least, once of these with two pipes, and no sub-input of it is scored."""
 
-FORMAT = 2
+FORMAT = 3
 """The version of the lines that are kept; lines of another version are not read."""
 
 Report = Callable[[int, int], None]
@@ -166,40 +166,33 @@ def truth_of(
     kept there. Cases are kept for a system, the code that draws and executes, the commands and the
     seed. Errors: those of `CaseStream` and executors; DatasetStorageError.
     """
-    path = _kept(machine.system, choice)
-    with storage_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with waiting(path.parent):
-            journal = Journal(path, _decoded)
-            try:
-                return _completed(journal, machine, choice, report)
-            finally:
-                journal.close()
+    directory = _directory(machine.system, choice)
+    with storage_errors(directory):
+        directory.mkdir(parents=True, exist_ok=True)
+        with waiting(directory), Parts(directory, "cases", _encoded, _decoded) as parts:
+            return _completed(parts, machine, choice, report)
 
 
 def _completed(
-    journal: Journal[TruthCase], machine: CaseMachine, choice: Choice, report: Report
+    parts: Parts[TruthCase], machine: CaseMachine, choice: Choice, report: Report
 ) -> list[TruthCase]:
-    known, count = journal.values, choice.count
-    if any(number not in known for number in range(count)):
-        drawn = list(islice(CaseStream(machine.system, choice.commands, choice.seed), count))
-        count = len(drawn)
-        missing = [number for number in range(count) if number not in known]
+    known, names = parts.values, [str(number) for number in range(choice.count)]
+    if any(name not in known for name in names):
+        drawn = list(islice(CaseStream(machine.system, choice.commands, choice.seed), len(names)))
+        names = names[: len(drawn)]
+        missing = [number for number, name in enumerate(names) if name not in known]
         tasks = ((number, TruthCase(drawn[number], None).asked) for number in missing)
         for done, (number, behavior) in enumerate(machine.behaviors(tasks), 1):
-            line = _encoded(number, TruthCase(drawn[number], behavior))
-            kept = _decoded(line)  # what another run reads, which says less than an execution
-            assert kept is not None
-            journal.append(number, kept[1], line)
-            report(count - len(missing) + done, count)
-    return [known[number] for number in range(count)]
+            parts.add(names[number], TruthCase(drawn[number], behavior))
+            report(len(names) - len(missing) + done, len(names))
+    return [known[name] for name in names]
 
 
-def _kept(system: System, choice: Choice) -> Path:
+def _directory(system: System, choice: Choice) -> Path:
     drawing = [choice.commands, choice.seed, sources_digest("shioenv.grammar", "shioenv.synthesis")]
     about = [FORMAT, system.digest, asdict(LIMITS), asdict(RUNS), EXECUTION, drawing]
     digest = hashlib.sha256(json.dumps(about).encode()).hexdigest()
-    return cache_directory() / "truths" / digest[:24] / "cases.ndjson"
+    return cache_directory() / "truths" / digest[:24]
 
 
 def truth_json(behavior: Behavior | None) -> dict[str, Any]:
@@ -221,10 +214,9 @@ def behavior_of_truth(document: Mapping[str, Any]) -> Behavior | None:
     return behavior
 
 
-def _encoded(number: int, case: TruthCase) -> bytes:
+def _encoded(case: TruthCase) -> dict[str, Any]:
     drawn, behavior = case.drawn, case.behavior
-    document: dict[str, Any] = {
-        "number": number,
+    return {
         "kind": drawn.kind,
         "command": drawn.command,
         "input_args": drawn.input.input_args,
@@ -233,22 +225,16 @@ def _encoded(number: int, case: TruthCase) -> bytes:
         "history": drawn.history,
         **truth_json(behavior),
     }
-    return json.dumps(document).encode()
 
 
-def _decoded(line: bytes) -> tuple[int, TruthCase] | None:
-    """The case of a journal's line; None for a line that holds none."""
-    try:
-        document = json.loads(line)
-        behavior = behavior_of_truth(document)
-        drawn = DrawnCase(
-            document["kind"],
-            document["command"],
-            Input.from_marked(document["input_args"]),
-            document["cwd"],
-            tuple(document["options"]),
-            tuple(document["history"]),
-        )
-        return document["number"], TruthCase(drawn, behavior)
-    except (ValueError, KeyError, TypeError, ShioenvError):
-        return None
+def _decoded(document: Mapping[str, Any]) -> TruthCase:
+    """The case that `_encoded` wrote. Errors: ValueError, KeyError, TypeError, ShioenvError."""
+    drawn = DrawnCase(
+        document["kind"],
+        document["command"],
+        Input.from_marked(document["input_args"]),
+        document["cwd"],
+        tuple(document["options"]),
+        tuple(document["history"]),
+    )
+    return TruthCase(drawn, behavior_of_truth(document))

@@ -27,15 +27,14 @@ from shioenv.bash.words import quoted
 from shioenv.behavior.observe import SandboxRunner, open_sandbox
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.inputs import started
-from shioenv.domain.names import file_key
 from shioenv.domain.patch import ContextPatch, Operation
-from shioenv.domain.pointer import escape
 from shioenv.domain.predictor import PatchLevel, Setting
 from shioenv.domain.runner import State
 from shioenv.errors import AnswerError
 from shioenv.grammar.library import names_of_grammars
 from shioenv.system.store import System, find_system
 from shioenv_eval.predictors.lines import LineProcess, installed, told
+from shioenv_eval.predictors.tree import changed_file
 
 VERSION = "3.1.4"
 """The version that is installed and named in every result.
@@ -185,12 +184,7 @@ def _operations(before: dict[str, Any], after: dict[str, Any], cwd: str) -> Iter
         elif old is not None and new is not None:
             was, is_there = old[0] != "removed", new[0] != "removed"
             verb = "changed" if was and is_there else "added" if is_there else "removed"
-        name = file_key(path.encode("utf-8", "surrogateescape"), cwd.encode())
-        pointer = f"/fs/{escape(name)}"
-        if verb == "removed":
-            yield ("r", pointer)
-        else:
-            yield ("a", pointer, {}) if verb == "added" else ("=", f"{pointer}/content", True)
+        yield changed_file(verb, path, cwd)
 
 
 def interpreter() -> Path:

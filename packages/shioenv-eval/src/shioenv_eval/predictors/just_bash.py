@@ -9,15 +9,13 @@ from importlib.resources import files
 from pathlib import Path
 
 from shioenv.domain.behavior import Behavior
-from shioenv.domain.names import file_key
-from shioenv.domain.patch import ContextPatch, Operation
-from shioenv.domain.pointer import escape
+from shioenv.domain.patch import ContextPatch
 from shioenv.domain.predictor import PatchLevel, Setting
 from shioenv.domain.runner import State
 from shioenv.errors import HostError
 from shioenv.system.store import System, find_system
 from shioenv_eval.predictors.lines import LineProcess, installed, told
-from shioenv_eval.predictors.tree import is_program, loaded
+from shioenv_eval.predictors.tree import changed_file, is_program, loaded
 
 VERSION = "3.4.2"
 """The version that npm installs into the user's cache directory on first use."""
@@ -53,7 +51,7 @@ class JustBash:
         cwd = state.cwd if state else self._start
         history = list(state.history) if state else []
         said = self._process.ask({"input": shell_input, "cwd": cwd, "history": history}, dict)
-        operations = [_operation(verb, path, cwd) for verb, path in said["changes"]]
+        operations = [changed_file(verb, path, cwd) for verb, path in said["changes"]]
         output = base64.b64decode(said["output_b64"])
         return Behavior(said["exit_code"], output, ContextPatch(tuple(operations)))
 
@@ -92,11 +90,3 @@ def _described(system: System) -> dict[str, object]:
     for path, content in system.shown_in_proc().items():
         found.append([path, "file", 0o444, 0, base64.b64encode(content).decode()])
     return {"files": found, "environment": dict(system.declaration.session.environment)}
-
-
-def _operation(verb: str, path: str, cwd: str) -> Operation:
-    name = file_key(path.encode("utf-8", "surrogateescape"), cwd.encode())
-    pointer = f"/fs/{escape(name)}"
-    if verb == "removed":
-        return ("r", pointer)
-    return ("a", pointer, {}) if verb == "added" else ("=", f"{pointer}/content", True)

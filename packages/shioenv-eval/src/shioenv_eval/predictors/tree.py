@@ -88,6 +88,19 @@ def _lay_out(system: System, top: Path) -> None:
         os.utime(path, (entry.mtime, entry.mtime), follow_symlinks=False)
 
 
+def file_pointer(path: str, start: str) -> str:
+    """The pointer of the file at an absolute path, as patches of a start directory have it."""
+    return f"/fs/{escape(file_key(path.encode('utf-8', 'surrogateescape'), start.encode()))}"
+
+
+def changed_file(verb: str, path: str, start: str) -> Operation:
+    """The operation for a file that was `added`, `removed` or `changed`, without its facts."""
+    pointer = file_pointer(path, start)
+    if verb == "removed":
+        return ("r", pointer)
+    return ("a", pointer, {}) if verb == "added" else ("=", f"{pointer}/content", True)
+
+
 def changes(before: Tree, after: Tree, start: str) -> ContextPatch:
     """The patch at the level of files: what was added, removed or changed, and how.
 
@@ -98,7 +111,7 @@ def changes(before: Tree, after: Tree, start: str) -> ContextPatch:
         old, new = before.get(path), after.get(path)
         if old == new:
             continue
-        pointer = f"/fs/{escape(file_key(path.encode('utf-8', 'surrogateescape'), start.encode()))}"
+        pointer = file_pointer(path, start)
         if new is None:
             operations.append(("r", pointer))
         elif old is None:

@@ -11,9 +11,11 @@ import re
 from dataclasses import dataclass
 from html import escape
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shioenv.errors import MissingExtraError
+from shioenv.files.durable import atomic_write, storage_errors
 
 if TYPE_CHECKING:
     import altair as alt
@@ -122,6 +124,21 @@ def require_libraries(feature: str, extra: str, *modules: str) -> None:
     """Raises MissingExtraError where one of the modules is missing, which `extra` installs."""
     if not all(map(find_spec, modules)):
         raise MissingExtraError(feature, extra, *(name.replace("_", "-") for name in modules))
+
+
+def write_pictures(file: Path, light: str) -> list[Path]:
+    """Writes an SVG for light pages and, its name ending in `-dark`, for dark ones.
+
+    Returned are both paths. Errors: DatasetStorageError.
+    """
+    dark = light.replace(PICTURE["background"], "none")
+    for ours, theirs in DARK.items():
+        dark = dark.replace(ours, theirs)
+    paths = [file, file.with_name(f"{file.stem}-dark{file.suffix}")]
+    for path, text in zip(paths, (light, dark), strict=True):
+        with storage_errors(path):
+            atomic_write(path, text.encode("utf-8", "replace"))
+    return paths
 
 
 def picture(chart: alt.TopLevelMixin) -> tuple[bytes, bytes]:

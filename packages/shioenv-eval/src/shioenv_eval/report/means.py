@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from shioenv.text import fixed
 
-RESAMPLES = 2000
-"""How many resamples a bootstrap takes."""
-
 Z = NormalDist().inv_cdf(0.975)
 """Half the width of a 95% interval, in standard errors (about 1.96)."""
+
+BOOTSTRAPPED = 2000
+"""Resamples that `bootstrapped` takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ def bootstrapped(values: Sequence[float]) -> Mean:
     array = np.asarray(values, dtype=float)
     mean, low, high = (float(array.mean()),) * 3
     if np.ptp(array) > 1e-12:
-        resampled = bootstrap((array,), np.mean, n_resamples=RESAMPLES, method="BCa", rng=0)
+        resampled = bootstrap((array,), np.mean, n_resamples=BOOTSTRAPPED, method="BCa", rng=0)
         low, high = map(float, resampled.confidence_interval)
     return Mean(mean, low, high, len(array))
 
@@ -126,3 +127,97 @@ def cumulative(values: Sequence[float], steps: int = 200) -> list[tuple[float, f
         return []
     reached = np.searchsorted(array, np.asarray(places) + 1e-12, side="right") / len(array)
     return list(zip(places, reached.tolist(), strict=True))
+
+
+RESAMPLES = 1000
+"""Resamples of the inputs, with replacement; the middle 95% of their means is the interval."""
+
+SEED = 20_251_016
+
+Estimate = list[float | None]
+"""Value, low and high end of the 95% interval; all None where nothing can be averaged."""
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnMeans:
+    """A mean over inputs, and the mean over each resample of these inputs."""
+
+    value: float | None
+    """None where there is nothing to take a mean of."""
+    means: Array
+    """One for each resample; NaN where a resample has nothing to take a mean of."""
+
+    @property
+    def estimate(self) -> Estimate:
+        """The mean with its interval."""
+        return _estimate(self.value, self.means)
+
+    def less(self, other: DrawnMeans) -> Estimate:
+        """The difference to another mean over the same resamples, with its interval."""
+        if self.value is None or other.value is None:
+            return [None, None, None]
+        return _estimate(self.value - other.value, self.means - other.means)
+
+
+class Resampled:
+    """`RESAMPLES` resamples of `n` inputs: means that are compared use the same resamples."""
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+        rng = np.random.default_rng(SEED)
+        self._chosen = rng.integers(n, size=(RESAMPLES, n)) if n else np.zeros((0, 0), int)
+        counts = [np.bincount(row, minlength=n) for row in self._chosen]
+        self._counts: Array = np.array(counts, dtype=np.float32).reshape(len(counts), n)
+
+    def drawn(self, values: Sequence[float | None]) -> DrawnMeans:
+        """The mean over the inputs that have a value: in the whole and in each resample."""
+        value, known = _split(values)
+        whole = float(value.sum() / known.sum()) if known.any() else None
+        return DrawnMeans(whole, _divided(self._counts @ value, self._counts @ known))
+
+    def macro(
+        self, values: Sequence[float | None], groups: Mapping[str, Sequence[int]]
+    ) -> Estimate:
+        """The mean over groups of the mean in each group.
+
+        `groups` are places of inputs by name; an input may be in several groups.
+        """
+        value, known = _split(values)
+        member = np.zeros((self.n, len(groups)), dtype=np.float32)
+        for column, places in enumerate(groups.values()):
+            member[list(places), column] = 1
+        top, bottom = value[:, None] * member, known[:, None] * member
+        if not bottom.sum():
+            return [None, None, None]
+        whole = np.nanmean(_divided(top.sum(0), bottom.sum(0)))
+        drawn = np.nanmean(_divided(self._counts @ top, self._counts @ bottom), axis=1)
+        return _estimate(float(whole), drawn)
+
+    def percentile(self, values: Sequence[float], percent: float) -> Estimate:
+        """The value below which `percent` (0 to 100) percent of all values lie."""
+        if not self.n:
+            return [None, None, None]
+        whole = np.asarray(values, dtype=np.float64)
+        drawn = np.percentile(whole[self._chosen], percent, axis=1)
+        return _estimate(float(np.percentile(whole, percent)), drawn)
+
+
+def _split(values: Sequence[float | None]) -> tuple[Array, Array]:
+    """Two arrays: the values, 0 for None; and 1 for a value, 0 for None."""
+    known = np.array([value is not None for value in values], dtype=np.float32)
+    return np.array([value or 0.0 for value in values], dtype=np.float32), known
+
+
+def _divided(top: Array, bottom: Array) -> Array:
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray(np.where(bottom > 0, top / bottom, np.nan))
+
+
+def _estimate(value: float | None, drawn: Array) -> Estimate:
+    if value is None:
+        return [None, None, None]
+    kept = drawn[~np.isnan(drawn)]
+    low, high = np.percentile(kept, [2.5, 97.5]) if kept.size else (value, value)
+    return [round(float(one), 4) for one in (value, low, high)]

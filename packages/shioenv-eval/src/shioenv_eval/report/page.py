@@ -11,13 +11,12 @@ from shioenv.dataset.manifest import Manifest, read_manifest
 from shioenv.dataset.read import read_records
 from shioenv.dataset.stats import Statistics, statistics_of
 from shioenv.domain.record import Record
-from shioenv.errors import UsageError
 from shioenv.files.durable import atomic_write, storage_errors
 from shioenv.text import count
-from shioenv_eval.report.drawing import DARK, require_libraries
+from shioenv_eval.report.drawing import DARK
 from shioenv_eval.report.samples import SAID_BY_FLAGS, Samples
 from shioenv_eval.report.tables import Table
-from shioenv_eval.report.template import rendered
+from shioenv_eval.report.template import page_file, rendered
 
 ORIGINS = {
     "generate": "Each was written by the grammars, executed on a pristine system, and scored.",
@@ -28,12 +27,6 @@ ORIGINS = {
     "released": "They were executed and scored elsewhere, and are shown as they were released.",
 }
 """Sentences about how a dataset came about, by the kind of its origin."""
-
-FILE = "report.html"
-"""What the page is called in the dataset's directory."""
-
-LIBRARIES = ("altair", "jinja2", "vl_convert")
-"""The libraries that the page is made with, from the extra `report`."""
 
 
 def write_report(
@@ -48,13 +41,10 @@ def write_report(
     written whole or not at all. Equal datasets give equal bytes with the same versions of the
     libraries and the same fonts. `report` is told how many records are read, and of how many.
 
-    Errors: those of `collect`. MissingExtraError where the extra is not installed. UsageError for a
-    directory in the file's place. DatasetStorageError where the file cannot be written.
+    Errors: those of `page_file` and `collect`. DatasetStorageError where the file cannot be
+    written.
     """
-    require_libraries("a report", "report", *LIBRARIES)
-    path = Path(directory) / FILE if file is None else Path(file)
-    if path.is_dir():
-        raise UsageError(f"{path} is a directory", hint=f"name the page: {path / FILE}")
+    path = page_file(directory, file, "altair", "vl_convert")
     manifest, statistics, samples = collect(directory, report=report)
     content = page(manifest, statistics, samples).encode()
     with storage_errors(path):

@@ -23,6 +23,7 @@ from shioenv.domain.record import Effect, Record, ScoredSegment
 from shioenv.errors import InputError
 from shioenv.recording.session import rows_of
 from shioenv.text import visible
+from shioenv_eval.report.template import script_json
 
 RECORDS = 2000
 """Records in the page at most."""
@@ -99,12 +100,6 @@ class Samples:
             size += len(text) + 2
         every_pair = self._room and len(kept) >= len(self._strata)
         return Chosen(tuple(text for _, text in sorted(kept)), every_pair)
-
-
-def script_json(document: Any) -> str:
-    """JSON in ASCII without `<`, `>` and `&`: nothing in it ends a script or begins a tag."""
-    text = json.dumps(document, separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def sample(record: Record) -> dict[str, Any]:

@@ -8,8 +8,7 @@ from typing import Any
 
 import altair as alt
 
-from shioenv.files.durable import atomic_write, storage_errors
-from shioenv_eval.report.drawing import DARK, picture
+from shioenv_eval.report.drawing import picture, write_pictures
 from shioenv_eval.report.panels import chart, score, sized, styled
 
 
@@ -45,12 +44,4 @@ def draw_results(rows: Sequence[Mapping[str, Any]], file: Path) -> list[Path]:
                 26 * len({r["label"] for r in shown}),
             )
         )
-    light = picture(alt.vconcat(*panels))[0].decode()
-    dark = light.replace("#ffffff", "none")
-    for ours, theirs in DARK.items():
-        dark = dark.replace(ours, theirs)
-    paths = [file, file.with_name(f"{file.stem}-dark{file.suffix}")]
-    for path, text in zip(paths, (light, dark), strict=True):
-        with storage_errors(path):
-            atomic_write(path, text.encode())
-    return paths
+    return write_pictures(file, picture(alt.vconcat(*panels))[0].decode())

@@ -4,14 +4,33 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
+from shioenv.errors import UsageError
 from shioenv.text import count, fixed, share, visible
+from shioenv_eval.report.drawing import require_libraries
 
 LIBRARIES = ("jinja2",)
 """The libraries that pages are made with, from the extra `report`."""
+
+FILE = "report.html"
+"""What a page is called in the directory of what it shows."""
+
+
+def page_file(directory: str | Path, file: str | Path | None, *drawing: str) -> Path:
+    """The path of a page: `file`; None: `report.html` in `directory`.
+
+    `drawing` are libraries that the page needs beside `LIBRARIES`. Errors: MissingExtraError where
+    one is not installed; UsageError for a directory in the page's place.
+    """
+    require_libraries("a report", "report", *sorted((*drawing, *LIBRARIES)))
+    path = Path(directory) / FILE if file is None else Path(file)
+    if path.is_dir():
+        raise UsageError(f"{path} is a directory", hint=f"name the page: {path / FILE}")
+    return path
 
 
 def rendered(package: str, *, style: str = "", **values: Any) -> str:
@@ -53,6 +72,12 @@ def rendered(package: str, *, style: str = "", **values: Any) -> str:
         share=share,
         **values,
     )
+
+
+def script_json(document: Any) -> str:
+    """JSON in ASCII without `<`, `>` and `&`: nothing in it ends a script or begins a tag."""
+    text = json.dumps(document, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def _hash(text: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shioenv_eval.statistics import Resampled
+from shioenv_eval.report.means import Resampled
 
 
 def test_a_mean_is_over_those_that_have_a_value() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from shioenv.domain.predictor import PatchLevel
 from shioenv_eval.evaluate import Evaluation
 from shioenv_eval.metrics import Said
+from shioenv_eval.page import PAPER, markdown
 from shioenv_eval.results import judged
-from shioenv_eval.table import PAPER, markdown
 from support.evaluation_fakes import case, did, suite_of
 
 

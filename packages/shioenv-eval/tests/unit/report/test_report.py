@@ -37,8 +37,9 @@ from shioenv.text import visible
 from shioenv_eval.report import drawing
 from shioenv_eval.report import samples as samples_module
 from shioenv_eval.report.charts import RANKED, figures
-from shioenv_eval.report.page import FILE, collect, write_report
+from shioenv_eval.report.page import collect, write_report
 from shioenv_eval.report.samples import argument_levels, changes
+from shioenv_eval.report.template import FILE
 from support.dataset_fakes import HOME, plan
 
 FILE_ENTRY = {

@@ -166,11 +166,15 @@ class _Expression:
         if _is_name(name) and operator in _ASSIGNING:
             self._next()
             self._next()
+            old = 0 if operator == "=" else self._read(name)
             value = self._assignment()
             if operator != "=":
-                value = self._apply(operator[:-1], self._read(name), value)
+                value = self._apply(operator[:-1], old, value)
             return self._write(name, value)
-        return self._conditional()
+        value = self._conditional()
+        if self._peek() in _ASSIGNING:
+            raise self._complaint("attempted assignment to non-variable")
+        return value
 
     def _conditional(self) -> int:
         condition = self._binary(0)
@@ -179,11 +183,11 @@ class _Expression:
         self._next()
         if not self._peek():
             raise self._complaint("expression expected")
-        yes = self._skipped(not condition, self._assignment)
+        yes = self._skipped(not condition, self._comma)
         if self._peek() != ":":
             raise self._complaint("`:' expected for conditional expression")
         self._next()
-        no = self._skipped(bool(condition), self._assignment)
+        no = self._skipped(bool(condition), lambda: self._deeper(self._conditional))
         return yes if condition else no
 
     def _skipped(self, skip: bool, read: Callable[[], int]) -> int:

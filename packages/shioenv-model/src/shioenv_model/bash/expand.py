@@ -27,6 +27,8 @@ _ALL = re.compile(r"\$(?:@|\{!?(?:@|[A-Za-z_]\w*\[@\])[^}]*\})")
 """What stands in double quotes for any number of words, none included."""
 _DEFAULT = re.compile(r"(:?)([-=+?])")
 _CASE = re.compile(r"(\^\^?|,,?|~~?)(.*)", re.DOTALL)
+_ASSIGNS = re.compile(r"[A-Za-z_]\w*(?:\[[^][]*\])?\+?=", re.ASCII)
+"""What an argument begins with in which tildes are expanded as in an assignment."""
 _TILDE = re.compile(r"~([\w.+-]*)(?=/|$)", re.ASCII)
 _PLAIN_UNQUOTED = re.compile(r"[^\\'\"`$<>~:]+")
 _PLAIN_QUOTED = re.compile(r"[^\\`$]+")
@@ -135,7 +137,7 @@ class Expander:
         current: list[_Segment] | None = None
         spend(_FIELD)
         ifs = self._separators()
-        for segment in self._word(word):
+        for segment in self._word(word, argument=True):
             if segment.text is None:
                 fields += [] if current is None else [current]
                 current = None
@@ -187,8 +189,13 @@ class Expander:
                 raise Abstained(f"path names are matched under {option}")
         return paths(pattern, self._scope.state) or [text]
 
-    def _word(self, word: str, *, assigned: bool = False, splits: bool = False) -> list[_Segment]:
+    def _word(
+        self, word: str, *, assigned: bool = False, splits: bool = False, argument: bool = False
+    ) -> list[_Segment]:
         spend(len(word) + 1)
+        assigns = _ASSIGNS.match(word) if argument else None
+        value = assigns.end() if assigns else 0
+        assigned = assigned or assigns is not None
         segments: list[_Segment] = []
         reader: Reader | None = None
         place = 0
@@ -197,7 +204,9 @@ class Expander:
                 segments.append(_Segment(plain[0], quoted=False, splits=splits))
                 place = plain.end()
                 continue
-            at_start = place == 0 or (assigned and word[place - 1] == ":")
+            at_start = place in (0, value) or (
+                assigned and place > value and word[place - 1] == ":"
+            )
             tilde = _TILDE.match(word, place) if at_start else None
             if assigned and at_start and not tilde:
                 tilde = re.compile(r"~([\w.+-]*)(?=[/:]|$)").match(word, place)
@@ -292,7 +301,8 @@ class Expander:
     def _plain(self, name: str, *, quoted: bool) -> list[_Segment]:
         if name in ("@", "*"):
             return self._list(name, list(self._scope.arguments), quoted=quoted)
-        return self._result(self._set(name, self._value(name)), quoted=quoted)
+        shown = f"${name}" if name.isdigit() else name
+        return self._result(self._set(shown, self._value(name)), quoted=quoted)
 
     def _list(self, name: str, values: list[str], *, quoted: bool) -> list[_Segment]:
         if quoted and name == "*":

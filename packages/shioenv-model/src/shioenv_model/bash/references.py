@@ -80,5 +80,5 @@ def _refer_expansion(unit: str, names: set[str]) -> bool:
         return False
     if unit.startswith("${"):
         match = _NAMING.match(unit.lstrip("${#!"))
-        names.update([match[1]] if match else ())
+        names.add(match[1] if match else unit[2])  # no name: `${#}` and `${!}` themselves
     return "`" in unit or re.search(r"\$\((?!\()", unit) is not None

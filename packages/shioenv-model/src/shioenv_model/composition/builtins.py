@@ -28,12 +28,16 @@ def become(here: Environment, values: list[str]) -> None:
     raise Exit(here.status)
 
 
-def leave_loop(name: str, rest: list[str]) -> None:
+def leave_loop(here: Environment, name: str, rest: list[str]) -> None:
     """`break` and `continue`. Errors: Loop; Abstained for operands other than one number."""
+    if not here.place.loops:
+        here.complain(f"{name}: only meaningful in a `for', `while', or `until' loop")
+        here.status = 0
+        return
     levels = count(rest[0]) if rest else 1
     if len(rest) > 1 or not levels:
         raise Abstained(f"{name} {' '.join(rest):.20} is beyond it")
-    raise Loop(levels, goes_on=name == "continue")
+    raise Loop(min(levels, here.place.loops), goes_on=name == "continue")
 
 
 def end(here: Environment, name: str, values: list[str]) -> None:

@@ -35,7 +35,6 @@ from shioenv_model.composition.channels import Buffer, OpenFile, Sink, Stdin
 from shioenv_model.composition.frames import (
     Discard,
     Exit,
-    Loop,
     Over,
     Own,
     Position,
@@ -215,7 +214,7 @@ class Environment:
     def function(self, arguments: Sequence[str], file: str) -> Iterator[None]:
         """Inside, a function from `file` runs: it has parameters and variables of its own."""
         saved, place = self.own.carried.arguments, self.place
-        self.place = replace(place, file=file)
+        self.place = replace(place, file=file, loops=0)
         self.carry(arguments=tuple(arguments))
         self.own.frames.append({})
         self.place.calls += 1
@@ -455,18 +454,19 @@ class Environment:
         mark = self.asking.mark()
         saved, self.own = self.own, copied(self.own)
         self.place.level += 1
+        loops, refused = self.place.loops, self.place.refused
+        self.place.loops, self.place.refused = 0, 1
         try:
             yield
         except Exit as ended:
             self.status = ended.status
-        except Loop:
-            self.status = 0
         except Return as returned:
             self.status = returned.status
         except Discard:
             self.status = 1
         finally:
             self.place.level -= 1
+            self.place.loops, self.place.refused = loops, refused
             self.own = saved
         self.asking.leave(mark)
 

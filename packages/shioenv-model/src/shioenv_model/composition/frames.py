@@ -83,6 +83,8 @@ class Position:
     """How many subshells deep."""
     calls: int = 0
     """How many function calls deep."""
+    loops: int = 0
+    """How many loops deep, in the same function and subshell."""
     file: str = "bash"
     """The file that is read, as Bash names it in messages."""
     scripts: int = 0
@@ -91,6 +93,8 @@ class Position:
     """The file is read by `.`, so `return` ends it."""
     is_dash: bool = False
     """The shell is dash."""
+    refused: int = 127
+    """The status with which the shell ends where it refuses an expansion."""
 
 
 @dataclass(slots=True)

@@ -44,6 +44,9 @@ def opening(call: Call, state: State, fresh: Mapping[str, Any]) -> Behavior | No
     path = fields[0]
     entry = state.entry(path) if path else None
     wrong = _why_not(path, state, reads=operator == "<")
+    keeps = operator == ">" and state.before.document["settings"].get("-o noclobber")
+    if keeps and not wrong and entry is not None and entry.perms.startswith("-"):
+        wrong = "cannot overwrite existing file"
     if wrong:
         said = os.fsencode(f"bash: line 1: {path}: {wrong}\n")
         return Behavior(1, said, stdout=b"", stderr=said)

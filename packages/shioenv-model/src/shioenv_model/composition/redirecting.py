@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from shioenv.bash.builtins import BUILTINS
 from shioenv.bash.program import Command, Redirect, Redirected, Simple
 from shioenv.bash.words import quoted
 from shioenv.domain.names import file_key
@@ -77,7 +78,9 @@ class Redirections:
             elif operator == ">&" and redirect.target.isdigit():
                 source = count(redirect.target)
                 if source not in fds:
-                    return self._refused(Call(f": {as_text(redirect, redirect.target)}"), fds)
+                    said = f"{self._here.place_said()}{redirect.target}: Bad file descriptor\n"
+                    self._here.write(fds[2], os.fsencode(said))
+                    return 1
                 fds[1 if descriptor is None else descriptor] = fds[source]
             elif operator == "<" and descriptor in (None, 0):
                 if redirect.target.startswith("<("):
@@ -182,8 +185,10 @@ class Redirections:
         """Whether a command reads the file that its output is appended to.
 
         Programs notice that and refuse the file. A `grep` refuses a file that it overwrites, too,
-        and one in a directory that it names.
+        and one in a directory that it names. Builtins do not look.
         """
+        if command.words and command.words[0] in BUILTINS:
+            return False
         for redirect in command.redirects:
             if redirect.operator not in (">", ">>", "&>>"):
                 continue

@@ -50,6 +50,8 @@ class Script:
     """Options of `set -o` that are on."""
     reads_itself: bool = False
     """The program comes from standard input."""
+    is_argument: bool = False
+    """The program is the argument of `-c`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,7 @@ def _called(here: Environment, words: Sequence[str], stdin: Stdin) -> Script | N
             return None
         text, *rest = rest
         zero, *arguments = rest or [shell]
-        return Script(text, zero, zero, tuple(arguments), dash, options)
+        return Script(text, zero, zero, tuple(arguments), dash, options, is_argument=True)
     if not rest or "s" in letters:
         if stdin.endless or stdin.perhaps or not (stdin.piped or stdin.data):
             return None
@@ -108,7 +110,7 @@ def _called(here: Environment, words: Sequence[str], stdin: Stdin) -> Script | N
             return NotRun(f"{shell}: 0: cannot open {file}: No such file", 2)
         return NotRun(f"{shell}: {file}: No such file or directory", 127)
     if entry is not None and entry.perms.startswith("d"):
-        return None if dash else NotRun(f"{shell}: {file}: Is a directory", 126)
+        return None if dash else NotRun(f"{file}: {file}: Is a directory", 126)
     known = content(here, file)
     if known is None:
         return None

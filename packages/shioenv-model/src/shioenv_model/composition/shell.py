@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -231,9 +231,12 @@ class Walk(SimpleCommands):
             else:
                 value = bool(here.expander.number(command.text[2:-2]))
         except Complaint as wrong:
-            here.complain(wrong.said if command.parts or wrong.ends else f"((: {wrong.said}")
+            said = wrong.said
+            if not wrong.ends:
+                said = f"{'[[' if command.parts else '(('}: {said}"
+            here.complain(said)
             if wrong.ends:
-                raise Exit(127) from None
+                raise Exit(here.place.refused) from None
             here.status = 1
             return True
         except (Abstained, Wrong):
@@ -275,14 +278,18 @@ class Walk(SimpleCommands):
         self._program(command.otherwise)
 
     def _while(self, command: While) -> None:
-        status = 0
-        while self._condition(command.condition) == command.wanted:
-            self._here.asking.count()
-            if not self._once(command.body):
-                status = self._here.status
-                break
+        status, wanted = 0, True
+
+        def turn() -> None:
+            nonlocal wanted
+            wanted = self._condition(command.condition) == command.wanted
+            if wanted:
+                self._here.asking.count()
+                self._program(command.body)
+
+        while self._once(turn) and wanted:
             status = self._here.status
-        self._here.status = status
+        self._here.status = status if not wanted else self._here.status
 
     def _for(self, command: For) -> None:
         words = ['"$@"'] if command.words is None else command.words
@@ -294,7 +301,7 @@ class Walk(SimpleCommands):
             return
         for value in values:
             self._here.assign(command.name, value)
-            if not self._once(command.body):
+            if not self._once(partial(self._program, command.body)):
                 break
 
     def _select(self, command: For, values: Sequence[str]) -> None:
@@ -321,7 +328,7 @@ class Walk(SimpleCommands):
             number = count(reply) or 0
             chosen = values[number - 1] if 1 <= number <= len(values) else ""
             here.assign(command.name, chosen)
-            if not self._once(command.body):
+            if not self._once(partial(self._program, command.body)):
                 return
 
     def _counting(self, command: Counting) -> None:
@@ -330,19 +337,23 @@ class Walk(SimpleCommands):
         self._here.status = 0
         while not condition.strip() or self._here.expander.number(condition):
             self._here.asking.count()
-            if not self._once(command.body):
+            if not self._once(partial(self._program, command.body)):
                 break
             self._here.expander.number(step)
 
-    def _once(self, body: Program) -> bool:
-        """Runs a loop's body. Gives whether the loop goes on."""
+    def _once(self, turn: Callable[[], None]) -> bool:
+        """Runs a turn of a loop. Gives whether the loop goes on."""
+        place = self._here.place
+        place.loops += 1
         try:
-            self._program(body)
+            turn()
         except Loop as loop:
             self._here.status = 0
             if loop.levels > 1:
                 raise Loop(loop.levels - 1, goes_on=loop.goes_on) from None
             return loop.goes_on
+        finally:
+            place.loops -= 1
         return True
 
     def _case(self, command: Case) -> None:

@@ -149,9 +149,9 @@ class SimpleCommands(ABC):
             yield
         except Complaint as wrong:
             self._here.complain(wrong.said)
-            self._here.status = 127 if wrong.ends else 1
+            self._here.status = 1
             if wrong.ends:
-                raise Exit(127) from None
+                raise Exit(self._here.place.refused) from None
             raise Discard from None
 
     def _refuse(self, name: str, command: Simple) -> None:
@@ -287,8 +287,9 @@ class SimpleCommands(ABC):
             carried = Carried(left=here.own.carried.left, arguments=script.arguments)
             here.own = Own(carried, name=script.name)
             here.place = Position(
-                file=script.file, scripts=place.scripts + 1, is_dash=script.is_dash
-            )
+                file=script.file, scripts=place.scripts + 1, is_dash=script.is_dash,
+                refused=127 if script.is_argument else 1,
+            )  # fmt: skip
             here.status, self._conditions, self._has_jobs = 0, 0, False
             try:
                 self._lines(program)
@@ -424,7 +425,7 @@ class SimpleCommands(ABC):
         elif name == "exec":
             builtins.become(self._here, values)
         elif name in ("break", "continue"):
-            builtins.leave_loop(name, rest)
+            builtins.leave_loop(self._here, name, rest)
         elif name == "read":
             builtins.read(self._here, command, rest)
         elif name == "getopts" and not command.assignments:

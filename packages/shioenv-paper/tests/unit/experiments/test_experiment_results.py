@@ -25,9 +25,9 @@ from shioenv_paper import (
     sampling_efficiency,
     training_sets,
 )
+from shioenv_paper.journal import agree
 from shioenv_paper.results import (
     Findings,
-    agree,
     check_libraries,
     read_columns,
     write_columns,

@@ -23,13 +23,18 @@ from shioenv.errors import Abstained
 from shioenv.live.asked import AskedShell
 from shioenv.live.seat import Seat
 from shioenv_serve.ssh.machines import Account
-from shioenv_serve.ssh.uploads import LARGEST, NO_ROOM, NOT_WHOLE, Uploads
+from shioenv_serve.ssh.uploads import (
+    LARGEST,
+    LONGEST_READ,
+    NO_ROOM,
+    NOT_WHOLE,
+    Fields,
+    Packets,
+    Uploads,
+)
 
 HANDLES: Final = 64
 """Files and directories of a session that are open at once; ours."""
-
-LONGEST_READ: Final = 256 * 1024
-"""Bytes that one answer holds at most, as with OpenSSH's server."""
 
 _OK, _EOF, _NO_FILE, _DENIED, _FAILURE, _BAD, _UNSUPPORTED = 0, 1, 2, 3, 4, 5, 8
 _SAID: Final = {
@@ -152,31 +157,22 @@ class SftpAnswers:
     def __init__(self, files: AskedFiles, uploads: Uploads) -> None:
         """`uploads` keeps what comes whole."""
         self._files, self._uploads = files, uploads
-        self._kept = bytearray()
+        self._packets = Packets()
         self._next = 0
         self._reading: dict[bytes, bytes] = {}
         self._writing: dict[bytes, tuple[str, bytearray]] = {}
         self._cut: set[bytes] = set()
         """Handles of files with a part that had no room."""
         self._listing: dict[bytes, tuple[str, list[str]]] = {}
-        self.over = False
+
+    @property
+    def over(self) -> bool:
         """Whether the visitor sent what is no packet."""
+        return self._packets.over
 
     def answer(self, data: bytes) -> bytes:
         """What is said to the bytes that came."""
-        self._kept += data
-        said = b""
-        while len(self._kept) >= 5 and not self.over:
-            (length,) = struct.unpack_from(">I", self._kept)
-            if not 1 <= length <= LONGEST_READ + 1024:
-                self.over = True
-            elif len(self._kept) < 4 + length:
-                break
-            else:
-                kind, body = self._kept[4], bytes(self._kept[5 : 4 + length])
-                del self._kept[: 4 + length]
-                said += _packet(*self._said(kind, body))
-        return said
+        return b"".join(_packet(*self._said(*one)) for one in self._packets.add(data))
 
     def close(self) -> None:
         """Report the files that were not closed: they are not kept."""
@@ -188,9 +184,9 @@ class SftpAnswers:
         if kind == 1:
             return _VERSION, struct.pack(">I", 3)
         if len(body) < 4:
-            self.over = True
+            self._packets.over = True
             return _STATUS, _status(b"\0\0\0\0", _BAD)
-        number, asked = body[:4], _Fields(body[4:])
+        number, asked = body[:4], Fields(body[4:])
         try:
             done = self._HANDLERS[kind](self, asked) if kind in self._HANDLERS else _UNSUPPORTED
         except StatusError as error:
@@ -207,7 +203,7 @@ class SftpAnswers:
         self._next += 1
         return struct.pack(">I", self._next)
 
-    def _open(self, asked: _Fields) -> tuple[int, bytes]:
+    def _open(self, asked: Fields) -> tuple[int, bytes]:
         path, flags = asked.path(), asked.number()
         handle = self._opened()
         if not flags & _WRITES:
@@ -226,7 +222,7 @@ class SftpAnswers:
         self._writing[handle] = path, content
         return _HANDLE, _text(handle)
 
-    def _close(self, asked: _Fields) -> int:
+    def _close(self, asked: Fields) -> int:
         handle = asked.bytes()
         if handle in self._writing:
             path, content = self._writing.pop(handle)
@@ -239,7 +235,7 @@ class SftpAnswers:
         known = self._reading.pop(handle, None), self._listing.pop(handle, None)
         return _FAILURE if known == (None, None) else _OK
 
-    def _read(self, asked: _Fields) -> tuple[int, bytes] | int:
+    def _read(self, asked: Fields) -> tuple[int, bytes] | int:
         handle, offset, length = asked.bytes(), asked.long(), asked.number()
         content = self._reading.get(handle)
         if content is None:
@@ -247,7 +243,7 @@ class SftpAnswers:
         piece = content[offset : offset + min(length, LONGEST_READ)]
         return (_DATA, _text(piece)) if piece else _EOF
 
-    def _write(self, asked: _Fields) -> int:
+    def _write(self, asked: Fields) -> int:
         handle, offset, data = asked.bytes(), asked.long(), asked.bytes()
         if handle not in self._writing:
             return _FAILURE
@@ -262,13 +258,13 @@ class SftpAnswers:
         content[offset : offset + len(data)] = data
         return _OK
 
-    def _stat(self, asked: _Fields) -> tuple[int, bytes]:
+    def _stat(self, asked: Fields) -> tuple[int, bytes]:
         return _ATTRS, self._files.attributes(self._files.entry(asked.path()))
 
-    def _lstat(self, asked: _Fields) -> tuple[int, bytes]:
+    def _lstat(self, asked: Fields) -> tuple[int, bytes]:
         return _ATTRS, self._files.attributes(self._files.entry(asked.path(), follow=False))
 
-    def _fstat(self, asked: _Fields) -> tuple[int, bytes]:
+    def _fstat(self, asked: Fields) -> tuple[int, bytes]:
         handle = asked.bytes()
         if handle in self._writing:
             size = len(self._writing[handle][1])
@@ -278,23 +274,23 @@ class SftpAnswers:
             raise StatusError(_FAILURE)
         return _ATTRS, struct.pack(">IQ", 1, size)
 
-    def _setstat(self, asked: _Fields) -> int:
+    def _setstat(self, asked: Fields) -> int:
         path = asked.path()
         self._files.entry(path)
         if mode := asked.mode():
             self._files.run(f"chmod {mode:o} {quoted(path)}")
         return _OK
 
-    def _fsetstat(self, asked: _Fields) -> int:
+    def _fsetstat(self, asked: Fields) -> int:
         handle = asked.bytes()
         return _OK if handle in self._writing or handle in self._reading else _FAILURE
 
-    def _opendir(self, asked: _Fields) -> tuple[int, bytes]:
+    def _opendir(self, asked: Fields) -> tuple[int, bytes]:
         path, handle = asked.path(), self._opened()
         self._listing[handle] = path, self._files.names(path)
         return _HANDLE, _text(handle)
 
-    def _readdir(self, asked: _Fields) -> tuple[int, bytes] | int:
+    def _readdir(self, asked: Fields) -> tuple[int, bytes] | int:
         handle = asked.bytes()
         if handle not in self._listing:
             return _FAILURE
@@ -308,36 +304,36 @@ class SftpAnswers:
                 told.append(row)
         return (_NAME, struct.pack(">I", len(told)) + b"".join(told)) if told else _EOF
 
-    def _realpath(self, asked: _Fields) -> tuple[int, bytes]:
+    def _realpath(self, asked: Fields) -> tuple[int, bytes]:
         path = self._files.resolve(asked.path() or ".")
         return _NAME, struct.pack(">I", 1) + _text(path) * 2 + struct.pack(">I", 0)
 
-    def _readlink(self, asked: _Fields) -> tuple[int, bytes]:
+    def _readlink(self, asked: Fields) -> tuple[int, bytes]:
         target = self._files.entry(asked.path(), follow=False).target
         if target is None:
             raise StatusError(_FAILURE)
         return _NAME, struct.pack(">I", 1) + _text(target) * 2 + struct.pack(">I", 0)
 
-    def _remove(self, asked: _Fields) -> int:
+    def _remove(self, asked: Fields) -> int:
         self._files.run(f"rm -- {quoted(asked.path())}")
         return _OK
 
-    def _mkdir(self, asked: _Fields) -> int:
+    def _mkdir(self, asked: Fields) -> int:
         self._files.run(f"mkdir -- {quoted(asked.path())}")
         return _OK
 
-    def _rmdir(self, asked: _Fields) -> int:
+    def _rmdir(self, asked: Fields) -> int:
         self._files.run(f"rmdir -- {quoted(asked.path())}")
         return _OK
 
-    def _rename(self, asked: _Fields) -> int:
+    def _rename(self, asked: Fields) -> int:
         old, new = asked.path(), asked.path()
         if self._files.find(new, follow=False) is not None:
             return _FAILURE
         self._files.run(f"mv -- {quoted(old)} {quoted(new)}")
         return _OK
 
-    def _symlink(self, asked: _Fields) -> int:
+    def _symlink(self, asked: Fields) -> int:
         target, link = asked.path(), asked.path()  # in the order that OpenSSH has them
         self._files.run(f"ln -s -- {quoted(target)} {quoted(link)}")
         return _OK
@@ -493,42 +489,6 @@ def _options(command: str) -> tuple[str, list[str]]:
     words = shlex.split(command)[1:]
     flags = [word for word in words if re.fullmatch(r"-[a-z]+", word)]
     return "".join(flags), [word for word in words if word not in flags and word != "--"]
-
-
-class _Fields:
-    """The fields of a request, in their order. Errors of all: struct.error, UnicodeDecodeError."""
-
-    def __init__(self, body: bytes) -> None:
-        self._body, self._at = body, 0
-
-    def number(self) -> int:
-        (number,) = struct.unpack_from(">I", self._body, self._at)
-        self._at += 4
-        return int(number)
-
-    def long(self) -> int:
-        (number,) = struct.unpack_from(">Q", self._body, self._at)
-        self._at += 8
-        return int(number)
-
-    def bytes(self) -> bytes:
-        end = self.number() + self._at
-        if end > len(self._body):
-            raise struct.error
-        data, self._at = self._body[self._at : end], end
-        return data
-
-    def path(self) -> str:
-        path = self.bytes().decode("utf-8", "surrogateescape")
-        if "\0" in path or len(path) > 4096:
-            raise struct.error
-        return path
-
-    def mode(self) -> int | None:
-        """The rights among attributes; None where there are none."""
-        flags = self.number()
-        self._at += 8 * bool(flags & 1) + 8 * bool(flags & 2)
-        return self.number() & 0o7777 if flags & 4 else None
 
 
 def _text(text: str | bytes) -> bytes:

@@ -16,9 +16,18 @@ from typing import Final
 
 from shioenv.errors import HostError, ServingError
 from shioenv.files.durable import new_directory, storage_errors
+from shioenv.native import built
 from shioenv.system.idmap import find_idmap, spawn_mapped
 from shioenv.system.store import System
-from shioenv_serve.ssh.programs import ssh_programs
+
+_PROGRAMS = Path(__file__).parents[1] / "native" / "bin"
+_FILES = {
+    "keeper": "ssh-keeper",
+    "session": "ssh-session",
+    "names": "ssh-names.so",
+    "passwords": "ssh-passwords.so",
+}
+"""Programs beside the sshd, compiled when the package is built."""
 
 SSHD: Final = "/usr/sbin/sshd"
 _HELPERS = ("/usr/lib/openssh/sshd-session", "/usr/lib/openssh/sshd-auth")
@@ -283,3 +292,13 @@ def _archive(files: Mapping[str, tuple[int, bytes]]) -> bytes:
             member.mode, member.size = mode, len(content)
             tar.addfile(member, io.BytesIO(content))
     return kept.getvalue()
+
+
+def ssh_programs() -> dict[str, bytes]:
+    """Contents of the programs `keeper` and `session` and the modules `names` and `passwords`.
+
+    Errors: HostError where one is missing.
+    """
+    return {
+        name: built(_PROGRAMS, file, "shioenv-serve").read_bytes() for name, file in _FILES.items()
+    }

@@ -8,6 +8,7 @@ import os
 import random
 import signal
 import socket
+import struct
 import time
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
@@ -28,7 +29,6 @@ from shioenv_serve.ssh import wires
 from shioenv_serve.ssh.asked import AskedChannel
 from shioenv_serve.ssh.calls import Caller, LoginCall
 from shioenv_serve.ssh.daemon import Daemon, make_host_keys
-from shioenv_serve.ssh.greeting import greeting
 from shioenv_serve.ssh.heard import LONGEST_LINE, Heard
 from shioenv_serve.ssh.machines import Machines, accounts
 from shioenv_serve.ssh.policy import PasswordPolicy
@@ -55,6 +55,9 @@ three of a command. A further machine and its terminal have as many as a command
 
 _TOO_MANY = b"Exceeded MaxStartups\r\n"
 _GATE_SECONDS = 5.0
+
+_LAST_LOGIN = struct.Struct("=i32s256s")
+"""`struct lastlog`: when, on which terminal, from where."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +122,7 @@ class SshServer:
             self._daemon.close()
             raise
         known = accounts(system)
-        greetings = {account.uid: greeting(system, account.uid) for account in known.values()}
+        greetings = {account.uid: _greeting(system, account.uid) for account in known.values()}
         opener = ThreadPoolExecutor(max_workers=1, thread_name_prefix="shells")
         self._house = House(
             machines, shells, opener, hostname, self._log, known, greetings, directory, delay
@@ -357,3 +360,18 @@ def _plain(address: str) -> str:
         mapped = getattr(ipaddress.ip_address(address.partition("%")[0]), "ipv4_mapped", None)
         return str(mapped) if mapped else address
     return address
+
+
+def _greeting(system: System, uid: int) -> bytes:
+    """What sshd and pam_motd print before the shell of a user; lines end in a newline alone."""
+    messages = [system.content("/run/motd.dynamic"), system.content("/etc/motd")]
+    text = b"".join(message for message in messages if message)
+    begin = uid * _LAST_LOGIN.size
+    record = (system.content("/var/log/lastlog") or b"")[begin : begin + _LAST_LOGIN.size]
+    if len(record) == _LAST_LOGIN.size:
+        seconds, _, host = _LAST_LOGIN.unpack(record)
+        if seconds:
+            when = time.strftime("%a %b %e %H:%M:%S %Y", time.gmtime(seconds)).encode()
+            text += b"Last login: " + when
+            text += b" from " + host.rstrip(b"\0") + b"\n" if host.rstrip(b"\0") else b"\n"
+    return text

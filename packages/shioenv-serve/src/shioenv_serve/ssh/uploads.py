@@ -9,7 +9,7 @@ import re
 import struct
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -256,7 +256,9 @@ class ScpSink:
 
 _OPEN, _CLOSE, _WRITE, _HANDLE = 3, 4, 6, 102
 _WRITES = 2
-_LONGEST_PACKET = 256 * 1024 + 1024
+LONGEST_READ: Final = 256 * 1024
+"""Bytes of a file that one answer holds at most, as with OpenSSH's server."""
+_LONGEST_PACKET = LONGEST_READ + 1024
 
 MOST_REQUESTS: Final = 65_536
 """Requests of a session of SFTP that may lack their answer at once; ours."""
@@ -279,7 +281,7 @@ class SftpServer:
 
     def __init__(self, uploads: Uploads) -> None:
         self._uploads = uploads
-        self._asked, self._told = _Packets(), _Packets()
+        self._asked, self._told = Packets(), Packets()
         self._unanswered: deque[bytes | None] = deque()
         """For each request without an answer, the name of the file that it opens to write."""
         self._opening = 0
@@ -302,8 +304,8 @@ class SftpServer:
             if name is not None:
                 handle = None
                 if kind == _HANDLE:
-                    with suppress(struct.error, IndexError):
-                        handle, _ = _text(body, 4)
+                    with suppress(struct.error):
+                        handle = Fields(body[4:]).bytes()
                 self._settle(name, handle)
 
     def ended(self) -> None:
@@ -329,8 +331,8 @@ class SftpServer:
         for kind, body in self._held:
             if kind == _OPEN:
                 break
-            with suppress(struct.error, IndexError):
-                handle, _ = _text(body, 4)
+            with suppress(struct.error):
+                handle = Fields(body[4:]).bytes()
                 if handle not in self._open:
                     return handle
         return None
@@ -380,15 +382,15 @@ class SftpServer:
     def _do(self, kind: int, body: bytes) -> None:
         """Follow a request; a malformed one changes nothing."""
         if kind in {_CLOSE, _WRITE}:
-            with suppress(struct.error, IndexError):
-                handle, at = _text(body, 4)
+            with suppress(struct.error):
+                fields = Fields(body[4:])
+                handle = fields.bytes()
                 if handle not in self._open:
                     return
                 if kind == _CLOSE:
                     self._uploads.keep(*self._open.pop(handle))
                 else:
-                    (offset,) = struct.unpack_from(">Q", body, at)
-                    self._write(handle, offset, _text(body, at + 8)[0])
+                    self._write(handle, fields.long(), fields.bytes())
 
     def _write(self, handle: bytes, offset: int, data: bytes) -> None:
         content = self._open[handle][1]
@@ -422,41 +424,73 @@ class SftpServer:
 
 def _opened(body: bytes) -> bytes | None:
     """The name of the file that a request opens to write; None where it does not."""
-    with suppress(struct.error, IndexError):
-        name, at = _text(body, 4)
-        (flags,) = struct.unpack_from(">I", body, at)
-        return name if flags & _WRITES else None
+    with suppress(struct.error):
+        fields = Fields(body[4:])
+        name = fields.bytes()
+        return name if fields.number() & _WRITES else None
     return None
 
 
-class _Packets:
-    """Packets of a stream; after one that is too long there are no more."""
+class Packets:
+    """Packets of SFTP in a stream; after one that is too long there are no more."""
 
     def __init__(self) -> None:
         self._kept = bytearray()
-        self._over = False
+        self.over = False
+        """Whether something came that is no packet."""
 
-    def add(self, data: bytes) -> list[tuple[int, bytes]]:
-        found: list[tuple[int, bytes]] = []
-        if self._over:
-            return found
+    def add(self, data: bytes) -> Iterator[tuple[int, bytes]]:
+        """Yield the kind and body of each packet that the data end; stop where `over` is set."""
         self._kept += data
-        while len(self._kept) >= 5:
+        while len(self._kept) >= 5 and not self.over:
             (length,) = struct.unpack_from(">I", self._kept)
             if not 1 <= length <= _LONGEST_PACKET:
-                self._over = True
-                self._kept.clear()
+                self.over = True
+            elif len(self._kept) < 4 + length:
                 break
-            if len(self._kept) < 4 + length:
-                break
-            found.append((self._kept[4], bytes(self._kept[5 : 4 + length])))
-            del self._kept[: 4 + length]
-        return found
+            else:
+                kind, body = self._kept[4], bytes(self._kept[5 : 4 + length])
+                del self._kept[: 4 + length]
+                yield kind, body
+        if self.over:
+            self._kept.clear()
 
 
-def _text(body: bytes, at: int) -> tuple[bytes, int]:
-    (length,) = struct.unpack_from(">I", body, at)
-    end = at + 4 + length
-    if end > len(body):
-        raise IndexError("a text that goes past its packet")
-    return body[at + 4 : end], end
+class Fields:
+    """The fields behind a packet's number, in their order. Errors of all: struct.error."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body, self._at = body, 0
+
+    def number(self) -> int:
+        """The next field, of 32 bits."""
+        (number,) = struct.unpack_from(">I", self._body, self._at)
+        self._at += 4
+        return int(number)
+
+    def long(self) -> int:
+        """The next field, of 64 bits."""
+        (number,) = struct.unpack_from(">Q", self._body, self._at)
+        self._at += 8
+        return int(number)
+
+    def bytes(self) -> bytes:
+        """The next field, a length and so many bytes."""
+        end = self.number() + self._at
+        if end > len(self._body):
+            raise struct.error
+        data, self._at = self._body[self._at : end], end
+        return data
+
+    def path(self) -> str:
+        """The next field as a path."""
+        path = self.bytes().decode("utf-8", "surrogateescape")
+        if "\0" in path or len(path) > 4096:
+            raise struct.error
+        return path
+
+    def mode(self) -> int | None:
+        """The rights in the attributes that are next; None where there are none."""
+        flags = self.number()
+        self._at += 8 * bool(flags & 1) + 8 * bool(flags & 2)
+        return self.number() & 0o7777 if flags & 4 else None

@@ -28,7 +28,6 @@ from shioenv_serve.ssh.daemon import settings
 from shioenv_serve.ssh.heard import Heard
 from shioenv_serve.ssh.machines import Account, login_words
 from shioenv_serve.ssh.policy import REMEMBERED, AtTry, policy_of
-from shioenv_serve.ssh.typed import Typed
 from shioenv_serve.ssh.uploads import (
     LARGEST,
     MOST_OPEN,
@@ -39,7 +38,7 @@ from shioenv_serve.ssh.uploads import (
     Uploads,
     tap_of,
 )
-from shioenv_serve.ssh.watch import Front, PromptWatch
+from shioenv_serve.ssh.watch import Front, PromptWatch, Typed
 from support.waiting import next_turn
 
 # ---- policies ----

@@ -22,14 +22,13 @@ from shioenv.live.asked import AskedShell
 from shioenv.live.seat import Seat
 from shioenv_serve.ssh.asked_files import (
     HANDLES,
-    LONGEST_READ,
     AskedFiles,
     ScpAnswers,
     SftpAnswers,
     file_mode,
 )
 from shioenv_serve.ssh.machines import Account
-from shioenv_serve.ssh.uploads import Room, Uploads
+from shioenv_serve.ssh.uploads import LONGEST_READ, Room, Uploads
 
 WHEN = {"month": "Oct", "day": 16, "year": 2025, "time": "19:43"}
 

@@ -12,7 +12,7 @@ from shioenv.grammar.faults import Fault, FaultKind
 from shioenv.grammar.kinds import TOKEN_KINDS
 from shioenv.grammar.notation import NO_SPACE
 from shioenv.grammar.symbols import Grammar, Nonterminal, Symbol, TerminalText, show_argument
-from shioenv.grammar.traits import OF_FILES, PATHS, VALUE
+from shioenv.grammar.traits import OF_FILES, PATHS, PROCESSES, VALUE
 
 _PATH_KINDS = frozenset({"path", "name"})
 """The kinds of value that a path can be."""
@@ -57,7 +57,7 @@ def check_traits(grammar: Grammar) -> Iterator[Fault]:
     for keyword, said in about_files.items():
         if said and not named:
             yield fault(keyword, f"{keyword} is about files, and no operand is a path")
-    if traits.shows and not grammar.header.volatile:
+    if traits.shows == PROCESSES and not grammar.header.volatile:
         yield fault("shows", f"what shows {traits.shows} is volatile; say so")
     if traits.operands and not any(operand.many or operand.name for operand in traits.operands):
         most = len(traits.operands)

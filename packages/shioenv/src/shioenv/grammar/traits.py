@@ -59,10 +59,16 @@ CHANGES: Mapping[str, str] = MappingProxyType(
 )
 """The things that commands change, and what they are. The last four are not of files."""
 
+PROCESSES, MACHINE = "processes", "machine"
+"""The keys of `SHOWS`. What shows the first is volatile."""
+
 SHOWS: Mapping[str, str] = MappingProxyType(
-    {"processes": "what runs, with its numbers, times and memory"}
+    {
+        PROCESSES: "what runs, with its numbers, times and memory",
+        MACHINE: "the kernel, the file system, limits or the network, whatever the files are",
+    }
 )
-"""The things that commands show which differ in every run, and what they are."""
+"""The things that commands show which no file holds, and what they are."""
 
 OF_FILES = frozenset({"content", "mode", "name", "owner", "size", "time"})
 """The keys of `CHANGES` that are of files."""

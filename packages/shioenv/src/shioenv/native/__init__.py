@@ -8,11 +8,14 @@ and the libraries run on the system's.
 
 `committed/answers.so` and `committed/processor.so` hold the code that the build of a system writes
 into its C library and into its loader. Inputs can see this code, so it was compiled once, by one
-compiler, and committed (`scripts/committed.py`).
+compiler, and committed (`scripts/committed.py`). Filters of system calls are compiled and committed
+as well (`scripts/filter.py`); they lie beside their lists.
 """
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -59,3 +62,17 @@ def processor_code() -> bytes:
     It looks up what the processor would answer, in rows that begin at its end.
     """
     return (_HERE / "committed" / "processor.so").read_bytes()
+
+
+def read_filter(file: Path, constants: Mapping[str, int]) -> bytes:
+    """Return a filter of system calls as BPF instructions, with the values of its named constants.
+
+    A line of the file is one instruction: code, jump if true, jump if false, constant.
+    """
+    program = b""
+    for line in file.read_text(encoding="ascii").splitlines():
+        if not line.startswith("#"):
+            *numbers, constant = line.split()
+            value = constants[constant] if constant in constants else int(constant)
+            program += struct.pack("=HBBI", *map(int, numbers), value)
+    return program

@@ -20,6 +20,7 @@ from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.rows import CHANGE, ENTER, LOOK, MAKE, OTHER, REMOVE, TypedSoFar
 from shioenv.synthesis.sample import LONGEST_HISTORY, draw_samples
 from shioenv.synthesis.traces import Sample
+from support.nightly import LARGER, scaled
 
 HERE = ("/home/ubuntu", "/etc")
 NAMES = {"File": ["a.txt", "docs/b.txt", "/etc/passwd"], "Directory": ["docs", "/tmp"]}
@@ -135,20 +136,25 @@ def test_only_what_names_something_made_fits_after_it() -> None:
     assert not empty.fits(Input.from_marked(["cat", "a.txt"]), MAKE)
 
 
+@LARGER
 def test_each_of_a_row_has_those_before_it_as_its_history() -> None:
-    drawn = draw(200, 4)
-    assert [len(one.history) for one in drawn] == [0, 1, 2, 3] * 50
+    count = scaled(80, 200)
+    drawn = draw(count, 4)
+    assert [len(one.history) for one in drawn] == [0, 1, 2, 3] * (count // 4)
     for one, after in pairwise(drawn):
         if after.history:
             assert after.history == (*one.history, one.input.text)
             assert (after.cwd, after.volatile) == (one.cwd, one.volatile or after.volatile)
     assert {one.cwd for one in drawn} == {*HERE}
-    assert len({(one.cwd, one.history, one.input.text) for one in drawn}) == 200
-    assert draw(50, 4) == drawn[:50]
+    assert len({(one.cwd, one.history, one.input.text) for one in drawn}) == count
+    assert draw(20, 4) == drawn[:20]
 
 
+@LARGER
 def test_most_rows_make_something_and_come_back_to_it() -> None:
-    rows = [[*row] for _, row in groupby(enumerate(draw(400, 5)), lambda one: one[0] // 5)]
+    rows = [
+        [*row] for _, row in groupby(enumerate(draw(scaled(100, 400), 5)), lambda one: one[0] // 5)
+    ]
     back = 0
     for row in rows:
         names = [
@@ -170,11 +176,12 @@ def test_one_in_a_row_is_the_stream_as_it_is() -> None:
     assert not any(one.history for one in alone)
 
 
+@LARGER
 def test_mistakes_stay_as_they_were_made() -> None:
-    drawn = draw(200, 3, mistakes=0.3)
-    alone = {one.input.text for one in draw(3000, 1, mistakes=0.3) if one.mistake}
+    drawn = draw(scaled(60, 200), 3, mistakes=0.3)
+    alone = {one.input.text for one in draw(scaled(900, 3000), 1, mistakes=0.3) if one.mistake}
     wrong = [one for one in drawn if one.mistake]
-    assert len(wrong) > 20
+    assert len(wrong) > scaled(6, 20)
     assert sum(one.input.text in alone for one in wrong) > len(wrong) * 0.9
 
 

@@ -18,7 +18,6 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from shioenv.domain.names import name_bytes
-from shioenv.domain.pointer import keys
 from shioenv.errors import TaskError, UsageError
 from shioenv.files.durable import new_directory
 from shioenv.live.entered import Command, EnteredMachine, Finished, Running
@@ -163,20 +162,19 @@ class FolderRefused(Exception):  # noqa: N818 - it says what became of a task, n
 def refusal(task: Task, system: System) -> str | None:
     """Why a goal cannot be told by files, in a machine that begins as its image; else None."""
     instant = system.declaration.instant
-    for operation in task.patch.operations:
-        area, *parts = keys(operation[-1] if operation[0] == "m" else operation[1])
-        if area == "hostname":
+    for fact in task.goal.facts:
+        if fact.area == "hostname":
             return "the host's name"
-        if area in _NETWORK:
+        if fact.area in _NETWORK:
             return "the network"
-        if area != "fs":
+        if fact.file is None:
             return "the state of the shell"
-        path = _path(task, parts[0])
+        path = _path(task, fact.moved_to or fact.file)
         if check.is_below(path, (*check.HARNESS, *check.CONTAINER)):
             return "a file where Harbor or a container has its own"
-        if len(parts) == 2 and parts[1] in DATES and not _has_others(task, parts[0]):
+        if fact.attribute in DATES and not _has_others(task, fact.file):
             return "times of files"
-        if operation[0] == "a" and len(parts) == 1 and not is_now(date_of(operation[2]), instant):
+        if fact.code == "a" and fact.of_whole_file and not is_now(date_of(fact.value), instant):
             return "times of files"
     if task.kind is not GoalKind.STATE and in_file(task.prompt, ANSWER) is None:
         return "an output that its prompt asks for in other words than ours"
@@ -325,21 +323,14 @@ def _path(task: Task, name: str) -> str:
 
 def _names(task: Task) -> set[str]:
     """The files that a goal names, by their names in `fs`."""
-    places = [
-        place
-        for one in task.patch.operations
-        for place in (one[1:3] if one[0] == "m" else one[1:2])
-    ]
-    return {keys(place)[1] for place in places} | set(task.goal.digests)
+    named = {fact.file for fact in task.goal.facts if fact.file is not None}
+    return named | task.goal.moved | set(task.goal.digests)
 
 
 def _has_others(task: Task, name: str) -> bool:
     """Whether a goal says more of a file than its times."""
-    told = [keys(one[1]) for one in task.patch.operations]
     return name in task.goal.digests or any(
-        parts[1] == name and (len(parts) == 2 or parts[2] not in DATES)
-        for parts in told
-        if parts[0] == "fs"
+        fact.file == name and fact.attribute not in DATES for fact in task.goal.facts
     )
 
 

@@ -14,10 +14,9 @@
 
 #include "common.h"
 #include "configuration.h"
+#include "filters.h"
 #include "forkserver.h"
-#include "mounts.h"
 #include "namespaces.h"
-#include "notices.h"
 #include "processes.h"
 
 static pid_t server_process;

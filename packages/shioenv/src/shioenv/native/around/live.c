@@ -18,6 +18,7 @@
 
 #include "common.h"
 #include "configuration.h"
+#include "filters.h"
 #include "forkserver.h"
 #include "mounts.h"
 #include "namespaces.h"

@@ -28,8 +28,8 @@
 #include "../library/kept_limits.h"
 #include "common.h"
 #include "configuration.h"
+#include "filters.h"
 #include "namespaces.h"
-#include "notices.h"
 #include "processes.h"
 
 #define STARTER 999  /* the number of a process that is gone when the first input runs */

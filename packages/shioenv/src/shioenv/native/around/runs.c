@@ -16,6 +16,7 @@
 #include "../inside/rows.h"
 #include "common.h"
 #include "configuration.h"
+#include "filters.h"
 #include "forkserver.h"
 #include "mounts.h"
 #include "namespaces.h"

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "common.h"
-#include "notices.h"
+#include "filters.h"
 #include "protocol.h"
 #include "sockets.h"
 #include "terminal.h"

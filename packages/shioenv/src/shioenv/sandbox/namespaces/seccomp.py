@@ -26,10 +26,11 @@ namespaces are off by their count.
 from __future__ import annotations
 
 import socket
-import struct
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
+
+from shioenv import native
 
 
 class CallGroup(NamedTuple):
@@ -217,10 +218,4 @@ def filter_program(parent: int) -> bytes:
 
     Calls of another architecture (32-bit, x32) give ENOSYS, as on a kernel without it.
     """
-    program = b""
-    for line in FILTER.read_text(encoding="ascii").splitlines():
-        if not line.startswith("#"):
-            *numbers, constant = line.split()
-            constant = str(parent) if constant == PARENT else constant
-            program += struct.pack("=HBBI", *map(int, numbers), int(constant))
-    return program
+    return native.read_filter(FILTER, {PARENT: parent})

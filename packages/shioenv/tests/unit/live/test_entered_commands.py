@@ -1,0 +1,367 @@
+"""Commands that enter a machine from outside: their words, ends, outputs and groups.
+
+The host's bash runs what a machine would run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shioenv.errors import InputError, SandboxError, UsageError
+from shioenv.live import entered as entering
+from shioenv.live.entered import (
+    Command,
+    EnteredMachine,
+    Finished,
+    Running,
+    end_group,
+    group_of,
+    send_first,
+    start,
+    told,
+)
+from shioenv.live.seat import CommandTimeoutError, Seat, finished, runner_seat, started
+from shioenv.sandbox.base import LONGEST_INPUT, Entered, Execution, Limits
+from support.scripted_machine import ScriptedMachine
+from support.waiting import next_turn
+
+
+@pytest.fixture
+def machine() -> Iterator[ScriptedMachine]:
+    machine = ScriptedMachine()
+    yield machine
+    machine.close()
+
+
+def run(machine: ScriptedMachine, command: Command, **options: Any) -> Finished:
+    entered = start(command, machine.system, machine.enter)
+    return asyncio.run(_finish(entered, options))
+
+
+async def _finish(entered: Entered, options: dict[str, Any]) -> Finished:
+    return await Running(entered).finish(**options)
+
+
+def test_a_command_has_its_directory_variables_and_words(
+    machine: ScriptedMachine, tmp_path: Path
+) -> None:
+    text = 'pwd; echo "$A" >&2; echo "${OLDPWD-unset}"; read x || echo end; exit 7'
+    done = run(machine, Command(text=text, cwd=str(tmp_path), env={"A": "b  c'"}))
+    assert done == Finished(7, f"{tmp_path}\nunset\nend\n".encode(), b"b  c'\n", True, True)
+    words = Command(program=["printf", "%s|", "a b", "", "$HOME", "é\udcff"])
+    assert run(machine, words).output == b"a b||$HOME|\xc3\xa9\xff|"
+
+
+@settings(max_examples=10)
+@given(st.lists(st.text("ab '\"\\$\n`!é", max_size=8), max_size=4))
+def test_words_arrive_as_they_are(words: list[str]) -> None:
+    machine = ScriptedMachine()
+    done = run(machine, Command(program=["printf", "%s\\0", "first", *words]))
+    machine.close()
+    assert done.output == b"".join(f"{word}\0".encode() for word in ("first", *words))
+
+
+def test_words_longer_than_an_input_are_sent_behind_it(machine: ScriptedMachine) -> None:
+    word = "x" * (LONGEST_INPUT - 64)
+    done = run(machine, Command(text=f": {word}; echo $#; cat", fed=True), given=io.BytesIO(b"in"))
+    assert done.output == b"0\nin"
+    with pytest.raises(InputError):
+        start(Command(text="a\0b"), machine.system, machine.enter)
+
+
+def test_a_directory_that_is_missing_fails_the_command(machine: ScriptedMachine) -> None:
+    done = run(machine, Command(text="echo never", cwd="/no such place"))
+    assert (done.exit_code, done.output) == (1, b"")
+    assert b"/no such place" in done.errors
+
+
+@pytest.mark.parametrize(
+    ("user", "words"),
+    [
+        (None, ""),
+        ("root", ""),
+        ("0", ""),
+        ("ann", "/usr/bin/env HOME=~ann /usr/sbin/runuser -u ann -- "),
+        ("1000", "/usr/bin/env HOME=~ann /usr/sbin/runuser -u ann -- "),
+        ("7", "/usr/bin/setpriv --reuid=7 --regid=7 --clear-groups "),
+        ("a; rm", "/usr/sbin/runuser -u 'a; rm' -- "),
+    ],
+)
+def test_users_go_by_name_and_number(user: str | None, words: str) -> None:
+    texts: list[str] = []
+
+    def enter(text: str) -> Entered:
+        texts.append(text)
+        return Entered(-1, -1, -1)
+
+    start(Command(program=["id"], user=user), ScriptedMachine().system, enter)
+    assert f"set -- {words}/usr/bin/env id\n" in texts[0]
+    assert "</dev/null" in texts[0]
+
+
+def test_output_is_kept_up_to_its_bound(machine: ScriptedMachine) -> None:
+    done = run(machine, Command(text="printf 12345; printf ab >&2"), most=3)
+    assert (done.output, done.whole, done.errors, done.errors_whole) == (b"123", False, b"ab", True)
+    exact = run(machine, Command(text="printf 123; printf abcd >&2"), most=3)
+    assert (exact.output, exact.whole, exact.errors_whole) == (b"123", True, False)
+    file = io.BytesIO()
+    filed = run(machine, Command(text="yes; echo never"), most=5, into=file)
+    assert (filed.output, filed.whole, file.getvalue()) == (b"", False, b"y\ny\ny")
+
+
+def test_what_a_killed_command_and_its_words_say_is_no_status(machine: ScriptedMachine) -> None:
+    done = run(machine, Command(text="echo; : 'status 3'; kill -9 $$"))
+    assert done.exit_code == 137
+    gone = run(machine, Command(text="kill -9 0"))
+    assert (gone.exit_code, gone.output) == (137, b"")
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (b"group 12\n", ("group", 12)),
+        (b"status 0", ("status", 0)),
+        (b"status 12345678901", None),
+        (b"status -1", None),
+        (b" status 1", None),
+        (b"status 1 of bash", None),
+        (b"", None),
+    ],
+)
+def test_a_line_of_the_talk_is_a_word_and_a_number(
+    line: bytes, expected: tuple[str, int] | None
+) -> None:
+    assert told(line) == expected
+
+
+@pytest.mark.parametrize(
+    ("said", "exit_code", "group"),
+    [
+        (b"odd\ngroup 5\nstatus 258\n", 2, 5),
+        (b"group 5\n", 137, 5),
+        (b"x" * 70_000 + b"\n", 137, None),
+        (b"", 137, None),
+    ],
+)
+def test_the_talk_is_read_to_its_status(said: bytes, exit_code: int, group: int | None) -> None:
+    async def finish() -> tuple[int, int | None]:
+        ours, theirs = socket.socketpair()
+        ends = [os.pipe() for _ in range(2)]
+        for _, writing in ends:
+            os.close(writing)
+        running = Running(Entered(ours.detach(), ends[0][0], ends[1][0]))
+        sending = asyncio.get_running_loop().run_in_executor(None, theirs.sendall, said)
+        sending.add_done_callback(lambda _: theirs.close())
+        return (await running.finish()).exit_code, running.group
+
+    assert asyncio.run(finish()) == (exit_code, group)
+
+
+def ends_of(said: bytes) -> tuple[Entered, socket.socket]:
+    ours, theirs = socket.socketpair()
+    theirs.sendall(said)
+    return Entered(ours.detach(), *os.pipe()), theirs
+
+
+def test_a_group_is_read_and_no_byte_more() -> None:
+    entered, theirs = ends_of(b"group 31\nstatus 0\n")
+    with theirs:
+        assert group_of(entered) == 31
+        assert os.read(entered.talk, 99) == b"status 0\n"
+        running = Running(entered, 31)
+        running.close()
+        running.close()
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(entered.talk)
+    other, theirs = ends_of(b"status 1\n")
+    theirs.close()
+    assert group_of(other) is None
+    entering.close(other)
+
+
+def test_words_that_cannot_be_sent_close_all_ends() -> None:
+    entered, theirs = ends_of(b"")
+    theirs.close()
+    with pytest.raises(SandboxError, match="could not be started"):
+        send_first(entered, b"words")
+    for end in (entered.talk, entered.output, entered.errors):
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(end)
+
+
+class Seated:
+    """A machine that commands enter, which closes."""
+
+    def __init__(self) -> None:
+        self.machine = ScriptedMachine()
+        self.ended: list[int] = []
+        self.closed = 0
+
+    def start(self, command: Command) -> Entered:
+        return start(command, self.machine.system, self.machine.enter)
+
+    def end_group(self, group: int) -> None:
+        self.ended.append(group)
+        end_group(group, self.machine.enter)
+
+    def close(self) -> None:
+        self.closed += 1
+        self.machine.close()
+
+
+def test_a_seats_machine_is_opened_once_and_closed_once() -> None:
+    machine, opened = Seated(), []
+
+    def open_it() -> Seated:
+        opened.append(machine)
+        return machine
+
+    async def use() -> None:
+        seat = Seat(open_it)
+        assert (await finished(seat, Command(text="echo a"))).output == b"a\n"
+        assert await seat.do(lambda one: one is machine)
+        await seat.close()
+        await seat.close()
+        with pytest.raises(SandboxError, match="the machine is closed"):
+            await seat.do(lambda _: None)
+        at = Seat.at(machine, lambda _: None)
+        assert await at.do(lambda one: one.closed) == 1
+        await at.close()
+        await Seat(Seated).close()  # never opened
+
+    asyncio.run(use())
+    assert (len(opened), machine.closed) == (1, 2)
+
+
+def test_a_command_that_runs_out_of_time_is_ended_with_what_it_printed() -> None:
+    machine = Seated()
+
+    async def use() -> CommandTimeoutError:
+        seat = Seat(lambda: machine)
+        with pytest.raises(CommandTimeoutError, match=r"after 0\.5 seconds") as caught:
+            await finished(seat, Command(text="echo a; sleep 600"), seconds=0.5)
+        await seat.close()
+        return caught.value
+
+    error = asyncio.run(use())
+    assert len(machine.ended) == 1
+    assert error.errors == b""
+
+
+def test_a_caller_that_is_cancelled_ends_the_command_that_just_started() -> None:
+    machine = Seated()
+
+    async def use() -> None:
+        seat = Seat(lambda: machine)
+        task = asyncio.ensure_future(started(seat, Command(text="sleep 600")))
+        await next_turn()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await seat.close()
+
+    asyncio.run(use())
+    assert len(machine.ended) == 1
+
+
+def test_a_close_interrupts_the_call_that_goes_on() -> None:
+    machine = Seated()
+    reading, writing = os.pipe()
+
+    async def use() -> None:
+        seat = Seat(lambda: machine, lambda _: os.write(writing, b"x"))
+        await seat.do(lambda _: None)
+        waiting = asyncio.ensure_future(seat.do(lambda _: os.read(reading, 1)))
+        await next_turn()
+        await seat.close()
+        assert await waiting == b"x"
+
+    asyncio.run(use())
+    assert machine.closed == 1
+
+
+def test_a_seat_of_a_runner_opens_it_with_the_limits_of_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    opened: list[Any] = []
+    runner = SimpleNamespace(close=lambda: None)
+
+    def open_sandbox(*given: Any) -> Any:
+        opened.append(given)
+        return runner
+
+    monkeypatch.setattr("shioenv.live.seat.open_sandbox", open_sandbox)
+
+    async def use() -> None:
+        seat: Any = runner_seat("one", Limits(cpu_seconds=1))
+        assert await seat.do(lambda one: one is runner)
+        await seat.close()
+
+    asyncio.run(use())
+    assert (opened[0][0], opened[0][1].cpu_seconds) == ("one", 100)
+
+
+class Sandboxed:
+    """A sandbox as `EnteredMachine` uses it."""
+
+    def __init__(self, network: bytes | None) -> None:
+        self._network = network
+        self.calls: list[Any] = []
+
+    def enter(self, request: Any, *, idle_seconds: float) -> Entered:
+        self.calls.append((request.text, request.cwd, idle_seconds))
+        return ends_of(b"")[0]
+
+    def look(self) -> Execution:
+        return Execution(exit_code=0, output=b"", network=self._network)
+
+    def network(self) -> bytes:
+        return b"{}"
+
+    def end_shell(self) -> None:
+        self.calls.append("end")
+
+    def close(self) -> None:
+        self.calls.append("close")
+
+    def __enter__(self) -> Sandboxed:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+@pytest.mark.parametrize(
+    ("network", "told_network"), [(None, None), (b"{}", None), (b'{"x":[]}', b'{"x":[]}')]
+)
+def test_an_entered_machine_tells_a_network_that_is_not_pristine(
+    monkeypatch: pytest.MonkeyPatch, network: bytes | None, told_network: bytes | None
+) -> None:
+    sandbox = Sandboxed(network)
+    monkeypatch.setattr(entering, "default_sandbox", lambda *_: sandbox)
+    monkeypatch.setattr(entering, "network_fields", lambda document: document)
+    with EnteredMachine(ScriptedMachine().system, Limits(), idle_seconds=5) as machine:
+        entering.close(machine.start(Command(program=["id"])))
+        machine.end_group(31)
+        assert machine.changes().network == told_network
+        machine.renew()
+    assert sandbox.calls[0][0].endswith("printf 'group %d\\n' $! >&9")
+    assert sandbox.calls[1] == ("kill -KILL -- -31 2> /dev/null", "/", 5)
+    assert sandbox.calls[-2:] == ["end", "close"]
+
+
+@pytest.mark.parametrize("limits", [Limits(sandbox="microvm"), Limits(without_shell_state=True)])
+def test_a_machine_is_entered_in_namespaces_alone(limits: Limits) -> None:
+    with pytest.raises(UsageError, match="in namespaces alone"):
+        EnteredMachine(ScriptedMachine().system, limits)

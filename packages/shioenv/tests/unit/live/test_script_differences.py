@@ -1,0 +1,73 @@
+"""What counts as a difference between two shells that run one script."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from shioenv.domain.behavior import Behavior
+from shioenv.domain.patch import ContextPatch
+from shioenv.live.asked import RepeatedShell
+from shioenv.live.conformance import OTHERWISE, SCRIPTS, _changes, differences, refuses_lines
+from shioenv.live.resident import ResidentShell
+from support.scripted_machine import ScriptedMachine
+
+SCRIPT = ("put a one", "echo $x", "put b two", "rm a", "rm a", "exit 2", "echo never")
+
+
+def both() -> tuple[ResidentShell, RepeatedShell]:
+    machines: Any = ScriptedMachine(), ScriptedMachine(keeps_shells=False)
+    return ResidentShell(machines[0], "/start"), RepeatedShell(machines[1], "/start")
+
+
+def test_equal_shells_have_no_difference_and_a_script_ends_with_its_shell() -> None:
+    one, other = both()
+    assert list(differences(one, other, SCRIPT)) == []
+    assert one.ended
+    assert refuses_lines(one)
+    assert not refuses_lines(other)
+
+
+def test_each_difference_is_named_with_its_line() -> None:
+    one, other = both()
+    one.run("put a text")
+    one.run("set x y")
+    told = list(differences(one, other, ("echo $x", "rm a")))
+    assert [(each.number, each.what) for each in told] == [
+        (1, "output"), (2, "exit_code"), (2, "patch"),
+    ]  # fmt: skip
+    assert (told[0].line, told[0].one, told[0].other) == ("echo $x", b"y\n", b"$x\n")
+
+
+def test_a_shell_that_ends_alone_is_a_difference() -> None:
+    one, other = both()
+    other.ended = True
+    (told,) = differences(one, other, ("echo",))
+    assert (told.what, told.one, told.other) == ("ended", False, True)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ([("m", "/fs/a", "/fs/b")], [("r", "/fs/a"), ("a", "/fs/b", {})], True),
+        ([("=", "/fs/d/links", 3)], [], True),
+        ([("=", "/fs/f/links", 3)], [], False),
+        ([("=", "/fs/d/perms", "drwx------")], [], False),
+        ([("=", "/cwd", "/x")], [], False),
+        ([("r", "/fs/a")], [("a", "/fs/a", {})], False),
+    ],
+)
+def test_a_move_is_a_file_gone_and_another_one(one: Any, other: Any, same: bool) -> None:
+    files = {"d": {"perms": "drwxr-xr-x"}, "f": {"perms": "-rw-r--r--"}}
+    told = [
+        _changes(Behavior(0, b"", ContextPatch(tuple(operations))), files)
+        for operations in (one, other)
+    ]
+    assert (told[0] == told[1]) is same
+
+
+def test_every_exception_is_a_script_with_a_reason() -> None:
+    assert set(OTHERWISE) <= set(SCRIPTS)
+    assert all(OTHERWISE.values())
+    assert len(set(SCRIPTS)) == len(SCRIPTS)

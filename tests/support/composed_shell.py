@@ -1,0 +1,333 @@
+"""A small machine for Bash's interpreter: a directory of the host, and a runner of a few programs.
+
+Nothing is built and no sandbox is opened. `composed` has the interpreter run lines on the machine,
+`executed` has the Bash of the host run them in the directory. Both give what was printed, the exit
+status, and the files that are there afterwards.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import posixpath
+import stat
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from shioenv.bash.builtins import BUILTINS
+from shioenv.bash.scan import Refused
+from shioenv.bash.words import n_assignments
+from shioenv.domain.behavior import NOTHING, Behavior
+from shioenv.domain.context import Context
+from shioenv.domain.names import file_key
+from shioenv.domain.patch import ContextPatch, Operation
+from shioenv.domain.pointer import pointer
+from shioenv.domain.runner import Answer, State
+from shioenv.domain.scripted import ScriptedRunner
+from shioenv.errors import Abstained
+from shioenv_model.bash.expand import Expander
+from shioenv_model.composition.call import Call
+from shioenv_model.composition.opening import given, opening, umask_of
+from shioenv_model.composition.reading import read_program, refusal
+from shioenv_model.composition.ruled import ruled
+from shioenv_model.composition.shell import Walk
+from shioenv_model.composition.variables import Variables
+from shioenv_model.composition.working_directory import changed_directory, printed_directory
+from shioenv_model.memory.world import World
+
+FILES: Mapping[str, bytes] = {
+    "a.txt": b"one\ntwo\nthree\n",
+    "b c.txt": b"x y\n",
+    "empty": b"",
+    "numbers": b"3\n1\n2\n",
+    "users.csv": b"id,name\n1,ann\n2,bob\n",
+    "d/e.txt": b"inner\n",
+    "d/f/g.md": b"deep\n",
+}
+"""The files of the machine; each directory above one is there as well."""
+
+DATE = {"month": "Oct", "day": 16, "year": 2025, "time": "19:43"}
+FILTERS = frozenset(
+    {"cut", "grep", "head", "rev", "sed", "sort", "tac", "tail", "tr", "uniq", "wc"}
+)
+"""Programs of the host that read standard input and nothing else."""
+ON = ("braceexpand", "hashall", "interactive-comments")
+OFF = ("allexport", "errexit", "monitor", "noclobber", "noglob", "nounset", "physical", "pipefail")
+PATH = "/usr/bin:/bin"
+WHOLE = ("/", "/bin", "/dev", "/etc", "/tmp", "/usr", "/usr/bin")
+_LANG = "C.UTF-8"
+
+
+@dataclass(frozen=True)
+class Done:
+    """What lines did."""
+
+    output: str
+    status: int
+    files: Mapping[str, tuple[str, bytes | None]]
+    """The permissions of each file, and its content; None for what is no file, or not known."""
+
+
+def make_files(directory: Path) -> None:
+    """Puts the machine's files into an empty directory."""
+    for name, content in FILES.items():
+        file = directory / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
+        file.chmod(0o644)
+    for each in directory.rglob("*"):
+        if each.is_dir():
+            each.chmod(0o755)
+
+
+def environment(directory: Path) -> dict[str, str]:
+    """The variables that the shell gets from outside."""
+    return {"HOME": str(directory), "LANG": _LANG, "PATH": PATH}
+
+
+def machine(directory: Path) -> World:
+    """The machine whose only files are those of a directory, and a few directories beside it."""
+    start = os.fsencode(directory)
+    made = entry(0o100644, 0)
+    files = {name: entry(0o40755, 4096) for name in WHOLE}
+    files |= {
+        file_key(os.fsencode(each), start): entry(0o40755, 4096)
+        for each in (directory, *directory.parents)
+    }
+    files["/bin/sh"] = files["/bin/bash"] = entry(0o100755, 9)
+    files["/dev/null"] = entry(0o20666, 0)
+    contents: dict[str, bytes] = {}
+    for file in directory.rglob("*"):
+        what = file.lstat()
+        size = what.st_size if file.is_file() else 4096
+        files[file_key(os.fsencode(file), start)] = entry(what.st_mode, size)
+        if file.is_file():
+            contents[str(file)] = file.read_bytes()
+    document: dict[str, Any] = dict(ScriptedRunner().context(str(directory)).document)
+    document |= {
+        "fs": files,
+        "umask": "0022",
+        "env": environment(directory) | {"PWD": str(directory), "SHLVL": "0"},
+        "settings": {
+            "EUID": 'declare -ir EUID="0"', "IFS": " \t\n", "OPTIND": "1", "OPTERR": "1",
+            **{f"-o {name}": name in ON for name in (*ON, *OFF)},
+        },
+        "shell_options": {"globskipdots": True, "patsub_replacement": True},
+    }  # fmt: skip
+    return World(Context(document), contents, made)
+
+
+def entry(mode: int, size: int) -> dict[str, Any]:
+    return {
+        "perms": stat.filemode(mode), "links": 1, "owner": "root", "group": "root", "size": size,
+        **DATE,
+    }  # fmt: skip
+
+
+class Programs:
+    """A runner of single commands: Bash's own rules, and a few programs that are written here.
+
+    `asked` lists the commands in order.
+    """
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def run(self, shell_input: str, state: State | None = None) -> Behavior:
+        assert state is not None
+        return self.answer_call(Call.parse(shell_input), state).behavior
+
+    def answer_call(self, call: Call, state: State) -> Answer:
+        """What a command does. Errors: Abstained."""
+        self.asked.append(call.text)
+        return Answer(self._answered(call, state))
+
+    def _answered(self, call: Call, state: State) -> Behavior:
+        opened = opening(call, state, entry(0o100644, 0))
+        if opened is not None:
+            return opened
+        fed = given(call, state)
+        if fed is not None:
+            return self._answered(*fed)
+        for rule in (printed_directory, changed_directory, ruled):
+            found = rule(call, state)
+            if found is not None:
+                return found
+        expander = Expander(Variables(state))
+        first = n_assignments(call.words)
+        words = [field for word in call.words[first:] for field in expander.fields(word)]
+        replaces = words[:1] == ["exec"]
+        name, *operands = words[1:] if replaces else words
+        if name in FILTERS:
+            return filtered((name, *operands), state.stdin)
+        if name == "env":
+            return _env([*call.words[:first]], state)
+        if name in PROGRAMS:
+            return PROGRAMS[name](operands, state)
+        found = ruled(Call.of([name, *operands]), state) if first else None
+        if found is not None:
+            return found
+        if name in BUILTINS or "/" in name:
+            raise Abstained(f"the machine has no {call.text!r:.60}")
+        reason = "not found" if replaces else "command not found"
+        return wrong(127, f"bash: line 1: {'exec: ' * replaces}{name}: {reason}\n")
+
+
+@lru_cache(maxsize=1000)
+def filtered(words: Sequence[str], stdin: bytes) -> Behavior:
+    """What a program of the host makes of its standard input."""
+    done = subprocess.run(
+        [*words], input=stdin, capture_output=True, check=False, env={"PATH": PATH, "LANG": _LANG}
+    )
+    return Behavior(
+        done.returncode, done.stdout + done.stderr, stdout=done.stdout, stderr=done.stderr
+    )
+
+
+def said(text: bytes | str, *operations: Operation) -> Behavior:
+    data = text if isinstance(text, bytes) else os.fsencode(text)
+    return Behavior(0, data, ContextPatch(operations), stdout=data, stderr=b"")
+
+
+def wrong(status: int, text: str) -> Behavior:
+    data = os.fsencode(text)
+    return Behavior(status, data, stdout=b"", stderr=data)
+
+
+def _key(state: State, path: str) -> str:
+    return file_key(os.fsencode(state.resolve(path)), os.fsencode(state.cwd))
+
+
+def _cat(words: Sequence[str], state: State) -> Behavior:
+    if not words:
+        return said(state.stdin)
+    pipes = {word: state.written.get(word) for word in words if word.startswith("/dev/fd/")}
+    contents = [pipes.get(word) or state.read(word) for word in words]
+    if words == ["nofile"]:
+        return wrong(1, "cat: nofile: No such file or directory\n")
+    if None in contents:
+        raise Abstained("a file that the machine cannot read")
+    return said(b"".join(each or b"" for each in contents))
+
+
+def _touch(words: Sequence[str], state: State) -> Behavior:
+    mode = stat.S_IFREG | 0o666 & ~umask_of(state)
+    new = [_key(state, word) for word in words if not state.entry(word)]
+    made = said(b"", *(("a", pointer("fs", name), entry(mode, 0)) for name in new))
+    return replace(made, content_digests=dict.fromkeys(new, NOTHING))
+
+
+def _mkdir(words: Sequence[str], state: State) -> Behavior:
+    mode = stat.S_IFDIR | 0o777 & ~umask_of(state)
+    return said(b"", *(("a", pointer("fs", _key(state, w)), entry(mode, 4096)) for w in words))
+
+
+def _rm(words: Sequence[str], state: State) -> Behavior:
+    names = [_key(state, word) for word in words if not word.startswith("-")]
+    gone = [
+        name
+        for name in state.before.document["fs"]
+        if any(name == each or name.startswith(f"{each}/") for each in names)
+    ]
+    return said(b"", *(("r", pointer("fs", name)) for name in gone))
+
+
+def _mv(words: Sequence[str], state: State) -> Behavior:
+    old, new = (_key(state, word) for word in words)
+    moved = [
+        (name, new + name.removeprefix(old))
+        for name in state.before.document["fs"]
+        if name == old or name.startswith(f"{old}/")
+    ]
+    return said(b"", *(("m", pointer("fs", one), pointer("fs", two)) for one, two in moved))
+
+
+def _ls(words: Sequence[str], state: State) -> Behavior:
+    return said("".join(f"{name}\n" for name in state.names(*words) if name[0] != "."))
+
+
+def _find(words: Sequence[str], state: State) -> Behavior:
+    """`find PLACE [-type T] [-name PATTERN] [-print0]`."""
+    place, *tests = words
+    above = state.resolve(place)
+    files = {
+        posixpath.normpath(posixpath.join(state.cwd, n)): n for n in state.before.document["fs"]
+    }
+    found = []
+    for path in sorted(files):
+        kind = state.before.document["fs"][files[path]]["perms"][0]
+        rest = path[len(above) :] if path == above or path.startswith(f"{above}/") else None
+        pairs = zip(tests[::2], tests[1::2], strict=False)
+        if rest is not None and all(
+            fnmatch.fnmatchcase(posixpath.basename(path), value)
+            if test == "-name"
+            else {"f": "-", "d": "d"}[value] == kind
+            for test, value in pairs
+        ):
+            found.append(place + rest)
+    end = "\0" if tests[-1:] == ["-print0"] else "\n"
+    return said("".join(f"{each}{end}" for each in found))
+
+
+def _env(assignments: Sequence[str], state: State) -> Behavior:
+    variables = dict(state.before.document["env"])
+    variables |= dict(each.split("=", 1) for each in assignments)
+    return said("".join(f"{name}={value}\n" for name, value in sorted(variables.items())))
+
+
+PROGRAMS: Mapping[str, Callable[[Sequence[str], State], Behavior]] = {
+    "cat": _cat, "touch": _touch, "mkdir": _mkdir, "rm": _rm, "rmdir": _rm, "mv": _mv, "ls": _ls,
+    "find": _find, "wait": lambda words, state: said(b""),
+    "mktemp": lambda words, state: _touch(["made.tmp"], state),
+}  # fmt: skip
+
+
+def composed(lines: Sequence[str], directory: Path, runner: Programs | None = None) -> Done:
+    """What the interpreter says of lines typed one after the other. Errors: Abstained."""
+    state, runner = machine(directory).state(), runner or Programs()
+    output = b""
+    for line in lines:
+        if state.carried.ended:
+            break
+        answer = composed_line(line, state, runner)
+        output += answer.behavior.output
+        state = state.after(line, answer.behavior, answer.written, answer.carried)
+    files = {
+        name: (value["perms"], state.read(posixpath.join(state.cwd, name)))
+        for name, value in state.before.document["fs"].items()
+        if name != "." and not name.startswith(("/", "../"))
+    }
+    return Done(output.decode("utf-8", "surrogateescape"), state.status, files)
+
+
+def composed_line(line: str, state: State, runner: Programs) -> Answer:
+    """What the interpreter says of one line in a state. Errors: Abstained; Refused."""
+    try:
+        program = read_program(line)
+    except Refused as refused:
+        answer = refusal(refused, line, state)
+        if answer is None:
+            raise
+        return answer
+    return Walk(runner, state, line).answer(program)
+
+
+def executed(lines: Sequence[str], directory: Path) -> Done:
+    """What the Bash of this host does with the lines in the directory."""
+    done = subprocess.run(
+        ["bash", "--norc", "--noprofile", "-c", "\n".join(lines)],
+        cwd=directory, env=environment(directory), stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, umask=0o022,
+    )  # fmt: skip
+    files = {
+        str(file.relative_to(directory)): (
+            stat.filemode(file.lstat().st_mode),
+            file.read_bytes() if file.is_file() else None,
+        )
+        for file in directory.rglob("*")
+    }
+    return Done(done.stdout.decode("utf-8", "surrogateescape"), done.returncode, files)
