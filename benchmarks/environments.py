@@ -20,8 +20,8 @@ import gymnasium
 import numpy as np
 
 from shioenv import registration
-from shioenv.env.grammar_wrappers import LocalActions
 from shioenv.env.vector import GrammarVectorEnv
+from shioenv.env.wrappers import LocalActions
 
 NATIVE: dict[str, Any] = {"record": False, "noise_runs": 2, "wall_seconds": 0.5}
 

@@ -16,8 +16,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
 
+from shioenv.sandbox.backends import default_sandbox
 from shioenv.sandbox.base import Limits, Request
-from shioenv.sandbox.default import default_sandbox
 from shioenv.system.store import find_system
 from shioenv_backends.microvm.backend import MicrovmSandbox
 

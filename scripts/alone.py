@@ -28,14 +28,16 @@ DISTRIBUTED = ("-n", str((os.cpu_count() or 1) + 1), "--dist", "loadgroup")
 """As `make test` does. An option that is given replaces one of these."""
 
 NEEDED = {
-    "shioenv": ("capstone", "datasets", "jsonpatch", "openai", "pyarrow", "pyseccomp", "ray"),
+    "shioenv": (
+        "capstone", "datasets", "jsonpatch", "openai", "pyarrow", "pyseccomp", "ray", "tomli-w",
+    ),
     "shioenv-agents": ("datasets", "openai", "pyseccomp"),
     "shioenv-backends": ("ray",),
     "shioenv-eval": ("altair", "bashkit", "jinja2", "openai", "scipy", "vl-convert-python"),
     "shioenv-model": ("scikit-learn",),
     "shioenv-paper": ("altair", "jinja2", "pyarrow", "scipy", "vl-convert-python"),
     "shioenv-serve": ("openai",),
-}
+}  # fmt: skip
 """What the tests of a package need besides, by the names of the development tools."""
 
 

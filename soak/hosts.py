@@ -40,7 +40,7 @@ from shioenv.domain.record import Record, different_fields
 from shioenv.errors import ShioenvError, SystemBuildError
 from shioenv.files.cache import cache_directory
 from shioenv.sandbox import conformance
-from shioenv.sandbox.default import default_sandbox
+from shioenv.sandbox.backends import default_sandbox
 from shioenv.system.store import build_system
 
 ROOT = Path(__file__).parents[1]

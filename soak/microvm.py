@@ -40,8 +40,8 @@ from machine import Answer, Answers, Verdict, judge
 from shioenv.behavior.observe import open_sandbox
 from shioenv.errors import ShioenvError
 from shioenv.sandbox import conformance
+from shioenv.sandbox.backends import default_sandbox
 from shioenv.sandbox.base import Limits, Request
-from shioenv.sandbox.default import default_sandbox
 from shioenv.system.store import System, find_system
 from shioenv_backends.microvm.boot import build_microvm
 from shioenv_backends.microvm.qemu import PROGRAM

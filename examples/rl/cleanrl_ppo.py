@@ -22,8 +22,8 @@ from torch import nn
 from torch.distributions import Categorical
 
 import shioenv  # noqa: F401 - registers the environments
-from shioenv.env.grammar_wrappers import LocalActions, ProductionHistory
 from shioenv.env.rewards import SEES_ALONE, Gate, necessary
+from shioenv.env.wrappers import LocalActions, ProductionHistory
 
 COLUMNS = ("episode", "seconds", "reward", "irreducibility", "n_arguments", "exit_code", "input")
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from sb3_contrib import MaskablePPO
 
-from shioenv.env.grammar_wrappers import LocalActions, ProductionHistory
 from shioenv.env.rewards import necessary
 from shioenv.env.vector import EndedEpisode, GrammarVectorEnv
+from shioenv.env.wrappers import LocalActions, ProductionHistory
 
 Choose = Callable[[Any, Any], Any]
 

@@ -20,10 +20,10 @@ from pathlib import Path
 from sb3_contrib import MaskablePPO
 from stable_baselines3.common.callbacks import CheckpointCallback
 
-from shioenv.env.grammar_wrappers import LocalActions, ProductionHistory
 from shioenv.env.rewards import SEES_ALONE, Gate, necessary
 from shioenv.env.stable_baselines import DeferredRewards, StableVecEnv, TokenEmbedding
 from shioenv.env.vector import EndedEpisode, GrammarVectorEnv
+from shioenv.env.wrappers import LocalActions, ProductionHistory
 
 COLUMNS = ("episode", "seconds", "reward", "irreducibility", "n_arguments", "exit_code",
            "input")  # fmt: skip

@@ -9,7 +9,7 @@ from pathlib import Path
 import typer
 
 from shioenv.cli.main import app
-from shioenv.cli.reference import commands, reference
+from support.cli_reference import commands, reference
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = DOCS / "reference" / "cli.md"

@@ -10,7 +10,7 @@ import pytest
 import typer
 
 from shioenv.cli.main import app
-from shioenv.cli.reference import commands
+from support.cli_reference import commands
 from support.paths import ROOT
 from support.sentences import LONGEST, paragraphs, too_long
 from support.sources import DISTRIBUTIONS

@@ -13,7 +13,7 @@ import pytest
 import typer
 
 from shioenv.cli.main import app
-from shioenv.cli.reference import commands
+from support.cli_reference import commands
 from support.sources import FILES
 from transcripts import ROOT, fences
 

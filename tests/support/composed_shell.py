@@ -29,7 +29,6 @@ from shioenv.domain.pointer import pointer
 from shioenv.domain.runner import Answer, State
 from shioenv.domain.scripted import ScriptedRunner
 from shioenv.errors import Abstained
-from shioenv.system.world import World
 from shioenv_model.bash.expand import Expander
 from shioenv_model.composition.call import Call
 from shioenv_model.composition.directories import changed_directory, printed_directory
@@ -38,6 +37,7 @@ from shioenv_model.composition.reading import read_program, refusal
 from shioenv_model.composition.ruled import ruled
 from shioenv_model.composition.shell import Walk
 from shioenv_model.composition.variables import Variables
+from shioenv_model.memory.world import World
 
 FILES: Mapping[str, bytes] = {
     "a.txt": b"one\ntwo\nthree\n",

@@ -133,6 +133,17 @@ def sample(*input_args: str) -> Sample:
     return Sample(Input.from_marked(input_args), HOME, False, ())
 
 
+WORDS = ("sort", "head", "wc", "uniq", "touch", "echo", "ls", "cat")
+
+
+def alike() -> Iterator[Sample]:
+    """Inputs of 56 kinds, of which each comes six times with other names and numbers."""
+    for number in range(6):
+        for word in WORDS:
+            for letters in ("-a", "-b", "-ab", "-ba", "-c", "-d", "-e"):
+                yield sample(word, letters, f"file{number}.txt", str(number))
+
+
 def samples(seed: int = 7) -> Iterator[Sample]:
     """A stream without end."""
     random = generator(seed, "fake-samples")

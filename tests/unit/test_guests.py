@@ -10,11 +10,18 @@ from typer.testing import CliRunner
 
 from shioenv.cli.main import app
 from shioenv.errors import LimitsError, MissingExtraError
-from shioenv.execution.engines import executor_named
+from shioenv.execution.local import executor_named
 from shioenv.guests import find_guest, installed_points, load_guest
-from shioenv.sandbox.backends import GROUP, installed_backends, load_backend
+from shioenv.sandbox.backends import (
+    GROUP,
+    default_sandbox,
+    inherited_by_inputs,
+    installed_backends,
+    kernel_of,
+    layer_of,
+    load_backend,
+)
 from shioenv.sandbox.base import MACHINES, Limits, ShellMode
-from shioenv.sandbox.default import default_sandbox, inherited_by_inputs, kernel_of, layer_of
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from support.sources import FILES, PACKAGES, dependencies, module_name, package_
 
 LAYERS = {
     "shioenv": (
-        "errors", "guests", "protocols", "registration", "seeding", "version", "text", "endpoint",
+        "errors", "guests", "protocols", "registration", "seeding", "text", "endpoint",
         "native", "files", "domain", "bash", "system", "grammar", "synthesis", "sandbox",
         "behavior", "live", "irreducibility", "recording", "execution", "env", "dataset", "cli",
     ),
@@ -264,7 +264,7 @@ def test_which_sandbox_is_the_default_is_known_to_one_module() -> None:
     ours = "shioenv.sandbox.namespaces"
     for importer, imported in imports():
         if imported.startswith(ours) and not importer.startswith((ours, "shioenv_backends.")):
-            assert importer in ("shioenv.sandbox.default", "shioenv.sandbox.host"), importer
+            assert importer == "shioenv.sandbox.backends", importer
 
 
 def test_signatures_can_be_read() -> None:

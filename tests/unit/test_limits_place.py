@@ -11,10 +11,10 @@ from typer.testing import CliRunner
 
 from shioenv.behavior.observe import open_sandbox
 from shioenv.cli.main import app
-from shioenv.cli.reference import commands
-from shioenv.cli.shared import SLOWER, UNTRIED, limits_of, record_limits
+from shioenv.cli.shared import SLOWER, UNTRIED, LimitsOptions, RecordLimits
 from shioenv.errors import LimitsError, UsageError
 from shioenv.sandbox.base import LIMITS, SANDBOXES, Limits, limits_from
+from support.cli_reference import commands
 
 
 def test_an_unknown_sandbox_is_refused_with_the_nearest() -> None:
@@ -25,19 +25,19 @@ def test_an_unknown_sandbox_is_refused_with_the_nearest() -> None:
 
 @pytest.mark.parametrize(("said", "runs"), [("input", 1), ("never", 0), ("7", 7)])
 def test_how_often_a_machine_is_restored(said: str, runs: int) -> None:
-    assert limits_of(sandbox="microvm", revert=said).revert == runs
+    assert LimitsOptions(sandbox="microvm", revert=said).limits().revert == runs
 
 
 @pytest.mark.parametrize("said", ["0", "-1", "often", "1.5", ""])
 def test_what_says_no_such_thing_is_refused(said: str) -> None:
     with pytest.raises(UsageError):
-        limits_of(sandbox="microvm", revert=said)
+        LimitsOptions(sandbox="microvm", revert=said).limits()
 
 
 def test_walls_are_longer_where_the_processor_may_be_simulated() -> None:
-    assert limits_of() == Limits()
-    assert record_limits(sandbox="microvm").wall_seconds == LIMITS.wall_seconds * SLOWER
-    assert limits_of(3.0, sandbox="microvm").wall_seconds == 3.0
+    assert LimitsOptions().limits() == Limits()
+    assert RecordLimits(sandbox="microvm").limits().wall_seconds == LIMITS.wall_seconds * SLOWER
+    assert LimitsOptions(3.0, sandbox="microvm").limits().wall_seconds == 3.0
 
 
 def test_one_value_says_where_inputs_run() -> None:
@@ -53,10 +53,10 @@ def test_one_value_says_where_inputs_run() -> None:
     assert taking >= 10
 
 
-@pytest.mark.parametrize("make", [limits_of, record_limits])
-def test_a_bare_machine_implies_that_no_shell_state_is_read(make: type[Limits]) -> None:
-    assert make(sandbox="microvm-bare").without_shell_state
-    assert not make(sandbox="microvm").without_shell_state
+@pytest.mark.parametrize("options", [LimitsOptions, RecordLimits])
+def test_a_bare_machine_implies_that_no_shell_state_is_read(options: type[LimitsOptions]) -> None:
+    assert options(sandbox="microvm-bare").limits().without_shell_state
+    assert not options(sandbox="microvm").limits().without_shell_state
     assert Limits(sandbox="microvm-bare") == Limits(
         sandbox="microvm-bare", without_shell_state=True
     )
@@ -66,7 +66,7 @@ def test_a_bare_machine_implies_that_no_shell_state_is_read(make: type[Limits]) 
 @pytest.mark.parametrize("revert", ["never", "2"])
 def test_a_bare_machine_is_restored_before_every_input(revert: str) -> None:
     with pytest.raises(LimitsError, match="microvm-bare") as caught:
-        limits_of(sandbox="microvm-bare", revert=revert)
+        LimitsOptions(sandbox="microvm-bare", revert=revert).limits()
     assert "revert" in (caught.value.hint or "")
 
 

@@ -27,8 +27,8 @@ from shioenv.errors import GenerationError, HostError, MissingExtraError, Shioen
 from shioenv.execution.job import NumberedJob, Opener, Tell, processes, silent, surroundings_of
 from shioenv.execution.local import Crew
 from shioenv.execution.schedule import STARTS, WINDOW, Failure, Schedule
+from shioenv.guests import package_version
 from shioenv.system.store import find_system
-from shioenv.version import package_version
 
 T = TypeVar("T")
 A = TypeVar("A")

@@ -15,10 +15,10 @@ from typer.testing import CliRunner
 
 from shioenv.behavior.observe import open_sandbox
 from shioenv.cli.main import app
-from shioenv.cli.shared import limits_of
+from shioenv.cli.shared import LimitsOptions
 from shioenv.errors import HostError, SandboxError
+from shioenv.sandbox.backends import check_host
 from shioenv.sandbox.base import Request
-from shioenv.sandbox.host import check_host
 from shioenv.system.store import System
 from shioenv_backends.microvm.backend import STARTING_SECONDS
 from shioenv_backends.microvm.boot import build_microvm
@@ -60,7 +60,7 @@ def test_a_command_runs_inputs_in_it(kept: Path) -> None:
     outputs = [json.loads(result.stdout)["output"]]
     (place,) = (state.parent for state in kept.glob("*/state") if state.read_bytes()[:2] == b"[{")
     began = place.stat().st_mtime_ns
-    with open_sandbox(None, limits_of(200, sandbox="firecracker")) as opened:
+    with open_sandbox(None, LimitsOptions(200, sandbox="firecracker").limits()) as opened:
         assert opened.limits.revert == 1
         outputs += [opened.run(text).text for _ in range(2)]
         started = opened._sandbox.run(Request("true")).started - INSTANT

@@ -19,7 +19,6 @@ from shioenv.domain.patch import ContextPatch, Operation
 from shioenv.domain.pointer import keys, pointer
 from shioenv.domain.runner import Answer, Guesser, Runner, State, answer_of
 from shioenv.errors import Abstained
-from shioenv.system.world import World
 from shioenv_model.bash.expand import Expander
 from shioenv_model.composition.call import Call
 from shioenv_model.composition.changes import attributes
@@ -30,6 +29,7 @@ from shioenv_model.composition.variables import Variables
 from shioenv_model.memory.memory import Memory
 from shioenv_model.memory.rewrite import Taken
 from shioenv_model.memory.sources import ALL, Sources
+from shioenv_model.memory.world import World
 from shioenv_model.rules.registry import AFTER_RECORDS, BEFORE_RECORDS, EFFECT, Rule, Step
 
 GUESSED = "guessed"

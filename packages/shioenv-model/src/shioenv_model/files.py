@@ -19,14 +19,14 @@ from shioenv.domain.runner import Runner
 from shioenv.errors import MissingExtraError, ModelError, did_you_mean
 from shioenv.files.cache import cache_directory
 from shioenv.files.durable import atomic_write, storage_errors
-from shioenv.files.members import json_member, judged
 from shioenv.files.regular import read_regular
-from shioenv.files.sealed import is_sealed, keep_private, seal
-from shioenv.system.world import World
 from shioenv_model.memory.index import COLUMNS, ROWS, columns_of, write_rows
+from shioenv_model.memory.members import json_member, judged
 from shioenv_model.memory.memory import Memory
 from shioenv_model.memory.sources import without as sources_without
+from shioenv_model.memory.world import World
 from shioenv_model.model import Model
+from shioenv_model.sealed import is_sealed, keep_private, seal
 
 if TYPE_CHECKING:
     from shioenv_model.sequence.compact import Now

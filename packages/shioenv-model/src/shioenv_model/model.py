@@ -21,7 +21,6 @@ from shioenv.domain.patch import with_contents
 from shioenv.domain.runner import Answer, Carried, Runner, State
 from shioenv.domain.work import answering, aside
 from shioenv.errors import Abstained, ContextError, PatchError
-from shioenv.system.world import World
 from shioenv_model.commands import EXACT, GUESSED, Commands, VersionedGuesser, nothing
 from shioenv_model.composition.call import Call
 from shioenv_model.composition.inputs import asks_of_start, is_asked_whole
@@ -30,6 +29,7 @@ from shioenv_model.composition.shell import Walk
 from shioenv_model.composition.simple import CARRYING, is_walked
 from shioenv_model.memory.memory import Memory
 from shioenv_model.memory.sources import ALL, Sources
+from shioenv_model.memory.world import World
 from shioenv_model.rules.registry import Step
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from shioenv.behavior.observe import open_sandbox
 from shioenv.system.store import find_system
-from shioenv.system.world import World, world_of
+from shioenv_model.memory.world import World, world_of
 
 
 def world_called(name: str, start: str | None = None) -> World:

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from shioenv.behavior.observe import SandboxRunner
-from shioenv.system.world import World
 from shioenv_model.composition.call import Call
 from shioenv_model.composition.changes import composed
+from shioenv_model.memory.world import World
 from shioenv_model.rules.unreachable_hosts import outside
 from shioenv_model.worlds import world_called
 

@@ -8,8 +8,8 @@ from random import Random
 import pytest
 
 from shioenv.behavior.observe import SandboxRunner
-from shioenv.system.world import World
 from shioenv_model.composition.call import Call
+from shioenv_model.memory.world import World
 from shioenv_model.rules.programs import printed
 from shioenv_model.worlds import world_called
 

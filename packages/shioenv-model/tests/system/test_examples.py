@@ -14,7 +14,7 @@ from shioenv.domain.inputs import without_start
 from shioenv.domain.record import Record
 from shioenv.execution.local import SerialExecutor
 from shioenv.system.store import System
-from shioenv.system.world import World
+from shioenv_model.memory.world import World
 from shioenv_model.sequence.codec import Codec
 from shioenv_model.sequence.compact import DocumentNames
 from shioenv_model.training.examples import Examples

@@ -14,9 +14,9 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from shioenv.env.grammar_wrappers import LocalActions, ProductionHistory
 from shioenv.env.rewards import SEES_ALONE, Gate, necessary
 from shioenv.env.vector import EndedEpisode, GrammarVectorEnv
+from shioenv.env.wrappers import LocalActions, ProductionHistory
 from shioenv_eval.report.drawing import require_libraries
 from shioenv_eval.report.means import half_interval
 from shioenv_eval.report.tables import Table

@@ -41,11 +41,11 @@ from shioenv.domain.inputs import Input, Role, session_text, without_start
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.record import Record, ScoredSegment
 from shioenv.errors import ImportFileError, InputError, PatchError, RecordError
+from shioenv.files.documents import fault
 from shioenv.files.durable import new_directory
 from shioenv.files.regular import is_directory
-from shioenv.files.schema import fault
+from shioenv.guests import package_version
 from shioenv.synthesis.drawing import Drawing
-from shioenv.version import package_version
 
 _FAILED = re.compile(
     r"invalid option|unrecognized option|command not found|missing operand|"

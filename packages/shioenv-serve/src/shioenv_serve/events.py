@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
 
+from shioenv.dataset.sessions import TYPED
 from shioenv.domain.answers import behavior_json
 from shioenv.domain.behavior import Behavior
 from shioenv.errors import DatasetStorageError
 from shioenv.files.durable import storage_errors
-from shioenv.files.events import TYPED
 from shioenv.live.shell import Closing
 
 LONGEST: Final = 16_384

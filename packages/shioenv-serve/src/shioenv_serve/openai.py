@@ -20,14 +20,14 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from shioenv.dataset.sessions import TYPED
 from shioenv.errors import (
     ConversationTooLongError,
     InputError,
     OverloadedError,
     ShioenvError,
 )
-from shioenv.files.events import TYPED
-from shioenv.files.schema import fault
+from shioenv.files.documents import fault
 from shioenv_serve.conversations import ChatRequest, Conversation, conversation_of
 from shioenv_serve.events import EventLog, Origin, duration
 from shioenv_serve.visits import Answered, Visits

@@ -1,8 +1,11 @@
-"""Guests: packages that extend this one by entry points, such as `shioenv-backends`."""
+"""Installed packages: guests that extend this one by entry points, this one's own version.
+
+A guest is a package such as `shioenv-backends`.
+"""
 
 from __future__ import annotations
 
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
 from typing import Any
 
 from shioenv.errors import missing_guest
@@ -33,3 +36,11 @@ def load_guest(group: str, name: str, *, feature: str, extra: str) -> Any:
     if found is None:
         raise missing_guest(feature, extra)
     return found
+
+
+def package_version() -> str:
+    """The package's version; `unknown` where the package was never installed."""
+    try:
+        return version("shioenv")
+    except PackageNotFoundError:
+        return "unknown"

@@ -34,7 +34,7 @@ from shioenv.live.asked import HybridShell, RepeatedShell
 from shioenv.live.conformance import OTHERWISE, SCRIPTS, differences, refuses_lines
 from shioenv.live.resident import ResidentShell, open_shell, restore, shell_of
 from shioenv.recording.session import SessionRecorder
-from shioenv.sandbox import default
+from shioenv.sandbox import backends as default
 from shioenv.sandbox.base import Limits, ShellMode
 from shioenv.sandbox.namespaces.probe import ServingVerdict, proven_shell
 from shioenv.synthesis.drawing import Drawing

@@ -12,8 +12,6 @@ from shioenv.domain.conformance import CHECKS, run_checks
 from shioenv.domain.runner import Answer, State, answer_of
 from shioenv.domain.scripted import ScriptedRunner
 from shioenv.errors import Abstained, StartDirectoryError
-from shioenv.system.store import System
-from shioenv.system.world import World, world_of
 
 
 def test_the_sandbox_passes_every_check(observer: SandboxRunner) -> None:
@@ -145,12 +143,3 @@ def test_the_processes_of_a_run_are_counted(
     observer: SandboxRunner, text: str, processes: int
 ) -> None:
     assert [observer.run(text).processes for _ in range(3)] == [processes] * 3
-
-
-def test_a_world_knows_what_a_file_looks_like_that_is_made_now(
-    observer: SandboxRunner, system: System
-) -> None:
-    world = world_of(system, observer.context())
-    ((_, path, entry),) = observer.run("touch a-new-file").patch.operations
-    assert (path, entry) == ("/fs/a-new-file", world.made)
-    assert World.from_json(world.to_json()).made == world.made

@@ -25,8 +25,8 @@ from ray.rllib.examples.rl_modules.classes.action_masking_rlm import (  # noqa: 
 from ray.tune.registry import register_env  # noqa: E402
 
 from shioenv.env.grammar_env import ActionFault  # noqa: E402
-from shioenv.env.grammar_wrappers import LocalActions, MaskedObservation  # noqa: E402
 from shioenv.env.rewards import Gate, necessary  # noqa: E402
+from shioenv.env.wrappers import LocalActions, MaskedObservation  # noqa: E402
 
 pytestmark = [pytest.mark.usefixtures("system"), pytest.mark.timeout(600)]
 

@@ -128,7 +128,7 @@ def test_the_examples_in_the_help_work(tmp_path: Path) -> None:
     import typer
 
     from shioenv.cli.main import app
-    from shioenv.cli.reference import commands
+    from support.cli_reference import commands
 
     tried = 0
     for path, command in commands("shioenv", typer.main.get_command(app)):

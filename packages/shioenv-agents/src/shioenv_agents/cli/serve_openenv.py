@@ -57,7 +57,7 @@ def openenv(
         raise MissingExtraError("shioenv serve openenv", "openenv", "openenv") from None
     with stoppable():
         served = application(
-            tasks, max_turns=max_turns, sessions=sessions, idle_seconds=idle, limits=limits
+            tasks, max_turns=max_turns, sessions=sessions, idle_seconds=idle, limits=limits.limits()
         )
         printing.note(f"{len(tasks)} tasks, {sessions} sessions at most")
         serve(served, Door(host, port), printing.note)

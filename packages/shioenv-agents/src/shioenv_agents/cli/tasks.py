@@ -87,13 +87,13 @@ def make(
         asked(prompt_url or "")
     refuse_existing(out)
     manifest = read_manifest(directory)
-    shared.note_unfinished(directory, manifest)
+    printing.note_unfinished(directory, manifest)
     with counting("records") as report:
         made = make_tasks(
             read_records(directory, unfinished=True),
             min_irreducibility=min_irreducibility,
             system=system,
-            limits=limits,
+            limits=limits.limits(),
             workers=workers,
             report=report,
         )

@@ -26,12 +26,12 @@ from shioenv.errors import TaskError, UsageError
 from shioenv.execution.local import LocalExecutor
 from shioenv.files.durable import atomic_write, locked, storage_errors
 from shioenv.grammar.library import shipped_headers
+from shioenv.guests import package_version
 from shioenv.recording.text import read_arguments
 from shioenv.seeding import generator
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.sample import grammars_for
 from shioenv.system.store import System, find_system
-from shioenv.version import package_version
 from shioenv_agents.tasks.agents import AGENTS, SCRIPTS, Agent, Attempt, attempts, description_of
 from shioenv_agents.tasks.certify import certify_tasks
 from shioenv_agents.tasks.compose import composed_tasks

@@ -20,9 +20,9 @@ from msgspec import Meta, Struct, field
 from shioenv.domain.patch import ContextPatch, Operation
 from shioenv.domain.pointer import keys
 from shioenv.errors import PatchError, TaskError
+from shioenv.files.documents import fault
 from shioenv.files.durable import new_file
 from shioenv.files.regular import LARGEST_LIST, read_regular
-from shioenv.files.schema import fault
 from shioenv_agents.tasks.certificate import Certificate
 
 SCHEMA_VERSION: Final = 1

@@ -9,7 +9,7 @@ import pytest
 
 from shioenv.dataset.generate import run
 from shioenv.errors import HostError, MissingExtraError, UsageError
-from shioenv.execution.engines import executor_named
+from shioenv.execution.local import executor_named
 from shioenv_backends.ray_executor import Priority, spread
 from support.dataset_fakes import plan, samples
 

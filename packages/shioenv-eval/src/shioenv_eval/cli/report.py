@@ -46,7 +46,7 @@ def report_dataset(
     from shioenv_eval.report.page import collect, write_report
     from shioenv_eval.report.template import FILE
 
-    shared.note_unfinished(directory, read_manifest(directory))
+    printing.note_unfinished(directory, read_manifest(directory))
     path = directory / FILE if out is None else out
     with counting("records") as progress:
         if json and out is None:

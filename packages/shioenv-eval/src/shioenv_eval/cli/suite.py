@@ -69,7 +69,7 @@ def record(
         with recorded_suite(
             inputs,
             system=system,
-            limits=limits,
+            limits=limits.limits(),
             runs=runs,
             workers=workers,
             report=partial(meter.tell, "runs"),

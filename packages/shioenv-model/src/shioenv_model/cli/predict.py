@@ -12,7 +12,7 @@ from shioenv.cli import printing, shared
 
 if TYPE_CHECKING:
     from shioenv.domain.runner import Answer, Runner
-    from shioenv.system.world import World
+    from shioenv_model.memory.world import World
     from shioenv_model.model import Model
     from shioenv_model.rules.registry import Step
 

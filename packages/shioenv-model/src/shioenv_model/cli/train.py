@@ -59,7 +59,7 @@ def material(
     inputs were drawn.
     """
     from shioenv.dataset.questions import PUBLIC
-    from shioenv.execution.engines import executor_named
+    from shioenv.execution.local import executor_named
     from shioenv_model.training.material import make_material
 
     lists = [str(shared.given(each)) for each in against or ()]
@@ -352,7 +352,7 @@ def _prepare(
     datasets: list[Path] = []
     for name in material:
         if beside and not Path(name).is_dir() and (_is_recipe(name) or name in recipe_names()):
-            from shioenv.execution.engines import executor_named
+            from shioenv.execution.local import executor_named
             from shioenv_model.training.material import make_material
 
             made = make_material(name, beside / "material", executor_named("local", None))

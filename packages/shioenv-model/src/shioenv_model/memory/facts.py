@@ -17,9 +17,9 @@ from shioenv.domain.names import file_key, name_bytes, place_in_directory
 from shioenv.domain.runner import State
 from shioenv.domain.work import spend
 from shioenv.grammar.traits import PATHS
-from shioenv.system.world import World
 from shioenv_model.composition.opening import NULL
 from shioenv_model.memory.forms import ASSIGNMENT, Form
+from shioenv_model.memory.world import World
 
 CLASSES = "NGUHWmMfdlsx"
 """Classes of operands, a letter each.

@@ -25,11 +25,11 @@ import numpy.typing as npt
 
 from shioenv.bash.normal import InputForms
 from shioenv.errors import ModelError
-from shioenv.files.members import array_member, arrays_member, json_member, judged
 from shioenv.files.regular import open_regular
-from shioenv.system.world import check_patch
 from shioenv_model.memory.facts import CLASSES
+from shioenv_model.memory.members import array_member, arrays_member, json_member, judged
 from shioenv_model.memory.rewrite import Kept, Taken
+from shioenv_model.memory.world import check_patch
 
 SLOTS = 5
 """Operands of which a row holds class and hash."""

@@ -27,7 +27,6 @@ from shioenv.domain.pointer import keys
 from shioenv.domain.runner import Answer, State
 from shioenv.domain.work import answering, spend, uncounted
 from shioenv.errors import Abstained, PatchError
-from shioenv.system.world import World, read_world
 from shioenv_model.composition.call import Call
 from shioenv_model.composition.inputs import asks_of_start
 from shioenv_model.composition.opening import given, umask_of
@@ -58,6 +57,7 @@ from shioenv_model.memory.rewrite import (
 )
 from shioenv_model.memory.sources import ALL, Sources
 from shioenv_model.memory.translation import Translation
+from shioenv_model.memory.world import World, read_world
 
 if TYPE_CHECKING:
     from shioenv_model.memory.explain import Inducer

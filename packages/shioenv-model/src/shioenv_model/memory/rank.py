@@ -23,8 +23,8 @@ import numpy.typing as npt
 from shioenv.domain.runner import State
 from shioenv.domain.work import spend
 from shioenv.errors import ModelError
-from shioenv.files.members import arrays_member, judged
 from shioenv_model.memory.forms import UNKNOWN, UNKNOWN_LONG
+from shioenv_model.memory.members import arrays_member, judged
 from shioenv_model.memory.rewrite import Kept, Taken
 
 Numbers = npt.NDArray[np.float64]

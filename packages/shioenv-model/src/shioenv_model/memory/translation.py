@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 from shioenv.domain.context import MONTHS, OF_DATE, date_of
-from shioenv.system.world import World
+from shioenv_model.memory.world import World
 
 _OWN = timedelta(days=31)
 """How far from a machine's start an instant may be that is the machine's own (ours).

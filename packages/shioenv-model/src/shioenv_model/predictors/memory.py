@@ -18,13 +18,13 @@ from shioenv.domain.runner import Answer, State
 from shioenv.errors import Abstained, PredictorError
 from shioenv.files.cache import cache_directory
 from shioenv.files.durable import locked, storage_errors
-from shioenv.files.sealed import is_sealed, keep_private, seal
-from shioenv.system.world import World
 from shioenv_model.composition.call import Call
 from shioenv_model.files import located, opened, read_card
 from shioenv_model.memory.index import FORMS, holds_index
 from shioenv_model.memory.memory import Memory, behavior_of
 from shioenv_model.memory.rank import difference
+from shioenv_model.memory.world import World
+from shioenv_model.sealed import is_sealed, keep_private, seal
 from shioenv_model.training.material import datasets_in
 from shioenv_model.training.memory import train_memory
 from shioenv_model.worlds import asked_elsewhere

@@ -13,13 +13,13 @@ from typing import Any, Protocol, TypeAlias
 
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import Answer, State
-from shioenv.system.world import World
 from shioenv_model.composition.call import Call
 from shioenv_model.composition.changes import composed
 from shioenv_model.memory.facts import Tree
 from shioenv_model.memory.forms import UNKNOWN, UNKNOWN_LONG
 from shioenv_model.memory.memory import VOLATILE
 from shioenv_model.memory.rewrite import Taken
+from shioenv_model.memory.world import World
 from shioenv_model.rules.chosen_rows import LISTS, WALKS, chosen_rows
 from shioenv_model.rules.effects import effect
 from shioenv_model.rules.file_by_file import SEARCH, edited_in_place, one_by_one, searched

@@ -23,11 +23,11 @@ from shioenv.domain.pointer import keys
 from shioenv.domain.runner import Answer, State
 from shioenv.domain.work import answering
 from shioenv.errors import Abstained, ContextError, MissingExtraError, ModelError, PatchError
-from shioenv.files.members import json_member, judged
 from shioenv.files.regular import open_regular
-from shioenv.system.world import World, read_world
+from shioenv_model.memory.members import json_member, judged
 from shioenv_model.memory.memory import Memory
 from shioenv_model.memory.translation import shift
+from shioenv_model.memory.world import World, read_world
 from shioenv_model.sequence.codec import Codec, Writing
 from shioenv_model.sequence.compact import DocumentNames, Now, Target, operations_of
 from shioenv_model.sequence.prompts import Prompter

@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from shioenv.errors import ModelError
-from shioenv.files.members import array_member, arrays_member, json_member, judged
 from shioenv.files.regular import open_regular
+from shioenv_model.memory.members import array_member, arrays_member, json_member, judged
 
 if TYPE_CHECKING:  # it needs `regex`, and the hashes of `Seen` do not
     from shioenv_model.sequence.codec import Codec

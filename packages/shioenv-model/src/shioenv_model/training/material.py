@@ -26,17 +26,16 @@ from shioenv.dataset.select import Selection, select
 from shioenv.domain.inputs import Role
 from shioenv.errors import ModelError, UnknownDatasetError, did_you_mean
 from shioenv.execution.job import Executor
-from shioenv.files.documents import parse_toml
+from shioenv.files.documents import fault, parse_toml
 from shioenv.files.durable import atomic_write, storage_errors
 from shioenv.files.regular import LARGEST_LIST, lines_of, read_regular
-from shioenv.files.schema import fault
 from shioenv.grammar.library import load_grammars
 from shioenv.irreducibility.scoring import THE_PAPERS, UNSCORED
 from shioenv.synthesis.drawing import Drawing
 from shioenv.synthesis.sample import sample
 from shioenv.synthesis.samplers import HORIZON
 from shioenv.system.store import System, find_system
-from shioenv.system.world import World, world_of
+from shioenv_model.memory.world import World, world_of
 from shioenv_model.training.samplers import CROSSED, PIPED, behind_pipes, crossed, stage_inputs
 
 RECIPES = Path(__file__).parent / "recipes"

@@ -26,9 +26,8 @@ from shioenv.domain.runner import State
 from shioenv.errors import MissingExtraError, ModelError
 from shioenv.files.durable import sha256_of, storage_errors
 from shioenv.files.unfinished import Parts, keep_files, take_files, unfinished
+from shioenv.guests import package_version
 from shioenv.recording.cache import sources_digest
-from shioenv.system.world import World, read_world
-from shioenv.version import package_version
 from shioenv_model.composition.call import Call
 from shioenv_model.composition.inputs import is_asked_whole
 from shioenv_model.composition.opening import given
@@ -38,6 +37,7 @@ from shioenv_model.memory.index import Index, write_index
 from shioenv_model.memory.memory import Memory, kept_of, taken
 from shioenv_model.memory.rank import PAIR, WEIGHTS, Numbers, Ranker, features
 from shioenv_model.memory.rewrite import Kept, Taken
+from shioenv_model.memory.world import World, read_world
 from shioenv_model.training.material import described, world_in
 
 LONGEST = 20_000

@@ -23,9 +23,9 @@ from shioenv.domain.record import Record
 from shioenv.domain.runner import State
 from shioenv.errors import Abstained, ModelError, PatchError
 from shioenv.system.declare import SystemDeclaration
-from shioenv.system.world import World
 from shioenv_model.composition.inputs import is_asked_whole
 from shioenv_model.memory.memory import Memory
+from shioenv_model.memory.world import World
 from shioenv_model.sequence.codec import Codec
 from shioenv_model.sequence.compact import DocumentNames, Now, Target, target_of
 from shioenv_model.sequence.prompts import Prompter

@@ -39,7 +39,7 @@ from transformers.trainer_utils import get_last_checkpoint
 
 from shioenv.errors import ModelError
 from shioenv.files.durable import storage_errors
-from shioenv.version import package_version
+from shioenv.guests import package_version
 from shioenv_model.files import write_card
 from shioenv_model.training.examples import SEEN, Examples
 from shioenv_model.training.passes import ReplayedPasses, fused

@@ -20,7 +20,6 @@ from shioenv.domain.runner import State
 from shioenv.errors import ModelError
 from shioenv.grammar.library import load_grammar, names_of_grammars
 from shioenv.grammar.parse import InputParser
-from shioenv.system.world import World
 from shioenv_model.memory.facts import operand, rounded
 from shioenv_model.memory.forms import UNKNOWN, UNKNOWN_LONG, Form, Forms
 from shioenv_model.memory.index import ROW, Index, write_index
@@ -36,6 +35,7 @@ from shioenv_model.memory.rank import (
     untrained,
 )
 from shioenv_model.memory.rewrite import CONTENTS, Kept, Taken, fillings, replaced
+from shioenv_model.memory.world import World
 from shioenv_model.training.memory import _Asked, arrays_of, learn
 from support.small_world import HOME, entry, small_memory, small_world, taken
 

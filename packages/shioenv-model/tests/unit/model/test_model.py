@@ -17,7 +17,6 @@ from shioenv.domain.context import Context
 from shioenv.domain.runner import State
 from shioenv.errors import Abstained, ModelError
 from shioenv.live.asked import AskedShell
-from shioenv.system.world import World
 from shioenv_model.commands import GUESSED
 from shioenv_model.files import (
     SHIPPED,
@@ -30,6 +29,7 @@ from shioenv_model.files import (
 from shioenv_model.memory.index import sizes, write_index
 from shioenv_model.memory.memory import Memory
 from shioenv_model.memory.rewrite import Kept
+from shioenv_model.memory.world import World
 from shioenv_model.model import Model
 from shioenv_model.rules.spellings import named, unnamed, without_name
 from support.small_world import CONTENTS, HOME, small_memory, small_world

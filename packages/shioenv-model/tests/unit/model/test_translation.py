@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shioenv.domain.context import Context
-from shioenv.system.world import World
 from shioenv_model.memory.index import write_index
 from shioenv_model.memory.memory import Memory
 from shioenv_model.memory.rewrite import Kept, fillings, replaced
 from shioenv_model.memory.translation import Shift, Translation
+from shioenv_model.memory.world import World
 from shioenv_model.model import Model
 from support.small_world import HOME, entry, small_memory, small_world, taken
 

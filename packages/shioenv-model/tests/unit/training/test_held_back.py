@@ -6,7 +6,7 @@ from pathlib import Path
 
 from shioenv.domain.context import Context
 from shioenv.domain.runner import State
-from shioenv.system.world import World
+from shioenv_model.memory.world import World
 from shioenv_model.predictors.memory import Remembering
 from support.small_world import entry, small_memory, small_world
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from functools import partial
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
@@ -59,48 +58,64 @@ Replays = Annotated[
 ]
 
 
-def _scoring(
-    budget: shared.Budget = THE_PAPERS.budget,
-    estimator: shared.EstimatorName = THE_PAPERS.estimator,
-) -> Scoring:
-    return replace(THE_PAPERS, budget=budget, estimator=estimator)
+@dataclass(frozen=True, slots=True)
+class PaperScoring:
+    """Options of the paper's scoring."""
+
+    budget: shared.Budget = THE_PAPERS.budget
+    estimator: shared.EstimatorName = THE_PAPERS.estimator
+
+    def scoring(self) -> Scoring:
+        """The paper's scoring, with these options."""
+        return replace(THE_PAPERS, budget=self.budget, estimator=self.estimator)
 
 
-ScoringOptions = Annotated[Scoring, shared.MadeBy(_scoring)]
+@dataclass(frozen=True, slots=True)
+class ExactOptions:
+    """Options of experiments with exact scores."""
+
+    count: ExactCount = 60
+    longest: Longest = 12
+    replays: Replays = 20
 
 
-def _exact(count: ExactCount = 60, longest: Longest = 12, replays: Replays = 20) -> dict[str, int]:
-    return {"count": count, "longest": longest, "replays": replays}
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Options of every experiment."""
+
+    seed: shared.Seed = 0
+    workers: Workers = None
+    without_shell_state: shared.WithoutShellState = False
+    system: shared.SystemName = None
+    sandbox: shared.SandboxName = "namespaces"
+    revert: shared.Revert = "input"
+
+    def __call__(self, out: Path, experiment: Experiment) -> shared.Printout:
+        """Run the experiment, and return what is printed about it."""
+        limits = shared.RecordLimits(None, self.without_shell_state, self.sandbox, self.revert)
+        return _run(
+            out,
+            experiment,
+            seed=self.seed,
+            workers=self.workers,
+            limits=limits.limits(),
+            system=self.system,
+        )
 
 
-ExactOptions = Annotated[dict[str, int], shared.MadeBy(_exact)]
+@dataclass(frozen=True, slots=True)
+class RunOften:
+    """As `Run`, for experiments that decide themselves how many processes run."""
 
+    seed: shared.Seed = 0
+    without_shell_state: shared.WithoutShellState = False
+    system: shared.SystemName = None
+    sandbox: shared.SandboxName = "namespaces"
+    revert: shared.Revert = "input"
 
-def _running(
-    seed: shared.Seed = 0,
-    workers: Workers = None,
-    without_shell_state: shared.WithoutShellState = False,
-    system: shared.SystemName = None,
-    sandbox: shared.SandboxName = "namespaces",
-    revert: shared.Revert = "input",
-) -> Callable[[Path, Experiment], shared.Printout]:
-    limits = shared.record_limits(None, without_shell_state, sandbox, revert)
-    return partial(_run, seed=seed, workers=workers, limits=limits, system=system)
-
-
-def _running_often(
-    seed: shared.Seed = 0,
-    without_shell_state: shared.WithoutShellState = False,
-    system: shared.SystemName = None,
-    sandbox: shared.SandboxName = "namespaces",
-    revert: shared.Revert = "input",
-) -> Callable[[Path, Experiment], shared.Printout]:
-    return _running(seed, None, without_shell_state, system, sandbox, revert)
-
-
-Run = Annotated[Callable[..., shared.Printout], shared.MadeBy(_running)]
-RunOften = Annotated[Callable[..., shared.Printout], shared.MadeBy(_running_often)]
-"""As `Run`, for experiments that decide themselves how many processes run."""
+    def __call__(self, out: Path, experiment: Experiment) -> shared.Printout:
+        """Run the experiment, and return what is printed about it."""
+        return Run(**asdict(self))(out, experiment)
 
 
 @shared.command(
@@ -113,7 +128,7 @@ def sampling_efficiency(out: Out, exact: ExactOptions, run: Run) -> shared.Print
     """
     from shioenv_paper import sampling_efficiency as experiment
 
-    return run(out, lambda setting: experiment.run(setting, **exact))
+    return run(out, lambda setting: experiment.run(setting, **asdict(exact)))
 
 
 @shared.command(app, "shioenv experiment estimators --out ./experiments --count 5 --longest 9")
@@ -124,7 +139,7 @@ def estimators(out: Out, exact: ExactOptions, run: Run) -> shared.Printout:
     """
     from shioenv_paper import estimators as experiment
 
-    return run(out, lambda setting: experiment.run(setting, **exact))
+    return run(out, lambda setting: experiment.run(setting, **asdict(exact)))
 
 
 @shared.command(app, "shioenv experiment irreducibility-by-length --out ./experiments --count 2000")
@@ -138,7 +153,7 @@ def irreducibility_by_length(
     paper_size: Annotated[
         bool, typer.Option("--paper-size", help="250,000 of each, as in the paper.")
     ] = False,
-    scoring: ScoringOptions,
+    scoring: PaperScoring,
     run: Run,
 ) -> shared.Printout:
     """Irreducibility by number of arguments, of inputs written by GCS, UCS and UCS universal.
@@ -150,7 +165,7 @@ def irreducibility_by_length(
     if paper_size and count is not None:
         raise UsageError("--paper-size and --count exclude each other", hint="give one of them")
     size = experiment.PAPER_COUNT if paper_size else count or experiment.COUNT
-    return run(out, lambda setting: experiment.run(setting, count=size, scoring=scoring))
+    return run(out, lambda setting: experiment.run(setting, count=size, scoring=scoring.scoring()))
 
 
 @shared.command(app, "shioenv experiment training-sets --out ./experiments --count 2000")
@@ -166,7 +181,7 @@ def training_sets(
             metavar="nl2cmd=DIR", help="A dataset of what people wrote, to stand beside the others."
         ),
     ] = None,
-    scoring: ScoringOptions,
+    scoring: PaperScoring,
     run: Run,
 ) -> shared.Printout:
     """Mean and standard deviation of the scores of the paper's four training sets.
@@ -179,7 +194,9 @@ def training_sets(
     nl2cmd = None if pool is None else _pool(pool, [experiment.GIVEN])[1]
     return run(
         out,
-        lambda setting: experiment.run(setting, count=count, scoring=scoring, nl2cmd=nl2cmd),
+        lambda setting: experiment.run(
+            setting, count=count, scoring=scoring.scoring(), nl2cmd=nl2cmd
+        ),
     )
 
 
@@ -188,13 +205,13 @@ def policies(
     out: Out,
     *,
     count: Annotated[int, typer.Option(min=1, metavar="N", help="Inputs of each policy.")] = 2000,
-    scoring: ScoringOptions,
+    scoring: PaperScoring,
     run: Run,
 ) -> shared.Printout:
     """Irreducibility of what GCS writes by the policies paper, people and mixed."""
     from shioenv_paper import policies as experiment
 
-    return run(out, lambda setting: experiment.run(setting, count=count, scoring=scoring))
+    return run(out, lambda setting: experiment.run(setting, count=count, scoring=scoring.scoring()))
 
 
 @shared.command(app, "shioenv experiment determinism --out ./experiments --count 500 --passes 3")
@@ -301,7 +318,7 @@ def regimes(
             "answers that are there are judged (scripts/train_elsewhere.py).",
         ),
     ] = "cpu",
-    scoring: ScoringOptions,
+    scoring: PaperScoring,
     run: Run,
 ) -> shared.Printout:
     """How right the models of each of the paper's five regimes are, by number of records.
@@ -330,7 +347,7 @@ def regimes(
             sizes=numbers,
             seeds=seeds,
             questions=questions,
-            scoring=scoring,
+            scoring=scoring.scoring(),
         ),
     )
 

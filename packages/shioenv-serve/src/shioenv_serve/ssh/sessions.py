@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+from shioenv.dataset.sessions import TYPED
 from shioenv.domain.behavior import Behavior
 from shioenv.errors import SandboxError, ShioenvError
-from shioenv.files.events import TYPED
 from shioenv.live.seat import Seat
 from shioenv.live.shell import Shell
 from shioenv.live.shells import Shells, interrupt

@@ -19,7 +19,6 @@ from shioenv.cli import printing, shared
 from shioenv.cli import run as run_module
 from shioenv.cli.commands import application
 from shioenv.cli.main import app
-from shioenv.cli.reference import commands
 from shioenv.cli.subcommands import KNOWN
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch
@@ -27,6 +26,7 @@ from shioenv.domain.runner import State
 from shioenv.domain.scripted import ScriptedRunner
 from shioenv.errors import SandboxError, StartDirectoryError, UnknownSystemError
 from shioenv.sandbox.base import LIMITS, Limits
+from support.cli_reference import commands
 
 
 class Sandbox(ScriptedRunner):

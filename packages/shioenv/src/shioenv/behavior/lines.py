@@ -22,8 +22,15 @@ from shioenv.errors import (
     ShioenvError,
     StartDirectoryError,
 )
-from shioenv.sandbox.base import Entered, Execution, FileChange, FileStat, Request, ShellSandbox
-from shioenv.sandbox.call_lock import CallLock
+from shioenv.sandbox.base import (
+    CallLock,
+    Entered,
+    Execution,
+    FileChange,
+    FileStat,
+    Request,
+    ShellSandbox,
+)
 
 OF_SHELLS = frozenset({*SHELL_FIELDS, "umask", "groups"})
 """The fields of a context that a shell's dump tells."""

@@ -24,6 +24,7 @@ from shioenv.domain.names import name_bytes
 from shioenv.domain.pointer import keys
 from shioenv.domain.runner import Order, State
 from shioenv.errors import Abstained, SandboxError, StartDirectoryError
+from shioenv.sandbox.backends import default_sandbox
 from shioenv.sandbox.base import (
     Execution,
     FileStat,
@@ -33,7 +34,6 @@ from shioenv.sandbox.base import (
     ShellSandbox,
     Uncopied,
 )
-from shioenv.sandbox.default import default_sandbox
 from shioenv.system.image import device_mode
 from shioenv.system.store import DEVICES, IndexEntry, System, find_system
 

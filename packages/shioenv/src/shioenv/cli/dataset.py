@@ -86,7 +86,7 @@ def stats(directory: shared.Directory) -> shared.Printout:
     from shioenv.dataset.manifest import read_manifest
     from shioenv.dataset.stats import statistics
 
-    shared.note_unfinished(directory, read_manifest(directory))
+    printing.note_unfinished(directory, read_manifest(directory))
     described = statistics(directory)
     return shared.Printout(described.to_json(), _described(described), indent=2)
 
@@ -169,7 +169,7 @@ def show(
     from shioenv.errors import UsageError
 
     manifest = read_manifest(directory)
-    held = shared.note_unfinished(directory, manifest)
+    held = printing.note_unfinished(directory, manifest)
     records = read_records(directory, unfinished=True)
     if number is not None:
         chosen = [record for record in records if record.session_id == number]

@@ -277,7 +277,7 @@ def import_(
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Draws start directories and sub-inputs.")] = 0,
-    scoring: shared.ScoringOptions,
+    scoring: shared.ScoringSettings,
     workers: shared.Workers = None,
     cwd: shared.StartDirectory = None,
     limits: shared.RecordLimits,
@@ -326,9 +326,9 @@ def import_(
                 commands,
                 directory,
                 read=read_list if format_ == "commands" else read_sessions,
-                scoring=scoring(scoring_there(directory)),
+                scoring=scoring.applied_to(scoring_there(directory)),
                 system=system,
-                limits=limits,
+                limits=limits.limits(),
                 executor=LocalExecutor(workers),
                 report=meter.report,
             )
@@ -348,7 +348,7 @@ def score(
         ),
     ],
     *,
-    scoring: shared.ScoringOptions,
+    scoring: shared.ScoringSettings,
     workers: shared.Workers = None,
     system: shared.SystemName = None,
 ) -> shared.Printout:
@@ -367,7 +367,7 @@ def score(
         summary = add_scores(
             source,
             out,
-            scoring=scoring(scoring_there(out)),
+            scoring=scoring.applied_to(scoring_there(out)),
             system=system,
             executor=LocalExecutor(workers),
             report=meter.report,

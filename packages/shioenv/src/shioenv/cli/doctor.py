@@ -26,7 +26,7 @@ def doctor() -> shared.Printout:
     Every line says what was tried. A line about something missing also says why it is needed, and
     the exact fix.
     """
-    from shioenv.sandbox.host import check_host
+    from shioenv.sandbox.backends import check_host
 
     checks = check_host()
     missing = sum(check.needed and not check.ok for check in checks)

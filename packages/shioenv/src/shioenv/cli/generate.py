@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -33,7 +32,7 @@ def generate(
     sampler: shared.SamplerName = "gcs",
     count: Annotated[int, typer.Option(min=1, metavar="N", help="Records wanted.")] = 1000,
     seed: Annotated[int, typer.Option(help="The same seed gives the same dataset.")] = 0,
-    scoring: shared.ScoringOptions,
+    scoring: shared.ScoringSettings,
     compress: Annotated[
         str | None,
         typer.Option(
@@ -92,11 +91,11 @@ def generate(
     from shioenv.dataset.generate import generate as generate_records
     from shioenv.dataset.manifest import scoring_there
     from shioenv.errors import UsageError
-    from shioenv.execution.engines import executor_named
+    from shioenv.execution.local import executor_named
     from shioenv.irreducibility.scoring import UNSCORED
     from shioenv.sandbox.base import MEBIBYTE
 
-    chosen = scoring(UNSCORED if without_scores else scoring_there(directory))
+    chosen = scoring.applied_to(UNSCORED if without_scores else scoring_there(directory))
     if without_scores and chosen.budget:
         raise UsageError(
             "--without-scores and --budget exclude each other", hint="give one of them"
@@ -107,10 +106,10 @@ def generate(
         summary = generate_records(
             Destination(directory, compress),
             count=count,
-            drawing=replace(drawing, sampler=sampler, seed=seed),
+            drawing=drawing.drawing(sampler, seed),
             scoring=chosen,
             system=system,
-            limits=limits,
+            limits=limits.limits(),
             executor=executor_named(engine, workers, address, cache_bytes=cache_bytes),
             report=meter.report,
         )

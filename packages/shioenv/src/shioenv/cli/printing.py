@@ -6,6 +6,7 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -13,6 +14,8 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
+
+    from shioenv.dataset.manifest import Manifest
 
 
 _HALF = re.compile("[\ud800-\udfff]")
@@ -125,6 +128,21 @@ def counted(number: int, noun: str) -> str:
 def note(text: str) -> None:
     """Print a line on standard error: progress, a warning or a remark."""
     print(text, file=sys.stderr, flush=True)
+
+
+def note_unfinished(directory: Path, manifest: Manifest) -> int:
+    """The number of finished records. A note on standard error says so where these are not all."""
+    from shioenv.dataset.read import count_unfinished
+
+    if manifest.complete:
+        return manifest.records
+    waiting = count_unfinished(directory)
+    held, wanted = manifest.records + waiting, manifest.count
+    note(
+        f"{directory} is not finished: this is of {held:,} of its {wanted:,} records, those in "
+        f"finished shards{' and in journals' if waiting else ''}"
+    )
+    return held
 
 
 def remark(text: str, *, dim: bool = True, color: str | None = None) -> None:

@@ -39,7 +39,8 @@ def run(
     status is 0 when the input was observed: the input's own exit code is part of the result. Where
     the shell's state cannot be read, standard error says so, and the patch holds the rest.
     """
-    with _opened(system, shared.limits_of(timeout, False, sandbox, revert)) as opened:
+    limits = shared.LimitsOptions(timeout, False, sandbox, revert).limits()
+    with _opened(system, limits) as opened:
         behavior = opened.execute(shell_input, opened.state(cwd), tty=tty)
         start = cwd or opened.system.declaration.start_directory
         name = opened.system.name

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -21,7 +20,7 @@ def sample(
         int, typer.Option(min=1, metavar="N", help="How many inputs are written.")
     ] = 10,
     seed: shared.Seed = 0,
-    drawing: shared.DrawingOptions,
+    options: shared.DrawingOptions,
     system: shared.SystemName = None,
 ) -> Iterator[shared.Printout]:
     """Write inputs with a sampler, without executing them; one a line."""
@@ -30,7 +29,7 @@ def sample(
     from shioenv.system.store import find_system
 
     built = find_system(system)
-    drawing = replace(drawing, sampler=sampler, seed=seed)
+    drawing = options.drawing(sampler, seed)
     for note in notes_on(built, drawing):
         printing.note(note)
     for drawn in sample(drawing, system=built, count=count):

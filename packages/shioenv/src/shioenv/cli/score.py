@@ -29,7 +29,7 @@ def score(
     *,
     cwd: shared.StartDirectory = None,
     system: shared.SystemName = None,
-    scoring: shared.ScoringOptions,
+    scoring: shared.ScoringSettings,
     seed: Annotated[int, typer.Option(help="Draws the sub-inputs where not all are run.")] = 0,
     limits: shared.LimitsOptions,
     grammars: shared.GrammarDirectory = None,
@@ -47,10 +47,10 @@ def score(
     from shioenv.recording.text import score as score_input
 
     own = own_grammars(grammars)
-    with open_sandbox(system, limits) as sandbox:
+    with open_sandbox(system, limits.limits()) as sandbox:
         reading = read_arguments(shell_input, sandbox.system, own)
         scored = score_input(
-            reading.input, cwd=cwd, scoring=scoring(Scoring()), seed=seed, runner=sandbox
+            reading.input, cwd=cwd, scoring=scoring.applied_to(Scoring()), seed=seed, runner=sandbox
         )
         start = cwd or sandbox.system.declaration.start_directory
         name = sandbox.system.name

@@ -8,25 +8,24 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, is_dataclass, replace
 from functools import wraps
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar, get_type_hints
 
 import typer
 from typer.core import TyperCommand
 
 from shioenv.bash.words import quoted
+from shioenv.cli.printing import note, print_json, show, write
 from shioenv.irreducibility.scoring import USUAL, Scoring
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from shioenv.dataset.manifest import Manifest
     from shioenv.sandbox.base import Limits
     from shioenv.synthesis.drawing import Drawing
-from shioenv.cli.printing import note, print_json, show, write
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,21 +101,14 @@ Printouts: TypeAlias = Printout | Iterable[Printout]
 Function = TypeVar("Function", bound=Callable[..., Printouts | None])
 
 
-@dataclass(frozen=True, slots=True)
-class MadeBy:
-    """Marks a parameter in its annotation: `make` makes the value, from options of its own."""
-
-    make: Callable[..., Any]
-
-
 def command(
     app: typer.Typer, example: str, name: str | None = None, cls: type[TyperCommand] | None = None
 ) -> Callable[[Function], Function]:
     """Make a decorator that adds a function to `app` as a subcommand.
 
     The help is the function's docstring, then the example. The printouts that the function returns
-    are printed. A function that returns printouts has the option `--json`. A parameter that is
-    `MadeBy` another function stands for the options of that other function.
+    are printed. A function that returns printouts has the option `--json`. A parameter whose type
+    is a dataclass stands for an option for each of its fields.
     """
 
     def add(function: Function) -> Function:
@@ -167,16 +159,12 @@ def plain(help_text: str) -> str:
 def _printing(function: Callable[..., Printouts | None]) -> Callable[..., None]:
     """A function that takes all options of `function`, calls it, and prints the printouts."""
     own = parameters_of(function)
-    makers = {
-        parameter.name: mark.make
+    groups = {
+        parameter.name: parameters_of(parameter.annotation)
         for parameter in own
-        for mark in getattr(parameter.annotation, "__metadata__", ())
-        if isinstance(mark, MadeBy)
+        if isinstance(parameter.annotation, type) and is_dataclass(parameter.annotation)
     }
-    options: list[inspect.Parameter] = []
-    for parameter in own:
-        make = makers.get(parameter.name)
-        options += parameters_of(make) if make else [parameter]
+    options = [option for each in own for option in groups.get(each.name, [each])]
     asks_json = any(parameter.name == "json" for parameter in own)
     if not asks_json and function.__annotations__["return"] != "None":
         options += parameters_of(_json)
@@ -184,8 +172,10 @@ def _printing(function: Callable[..., Printouts | None]) -> Callable[..., None]:
     @wraps(function)
     def printing(**given: Any) -> None:
         json = given.get("json", False) if asks_json else given.pop("json", False)
-        for name, make in makers.items():
-            given[name] = make(**{each.name: given.pop(each.name) for each in parameters_of(make)})
+        for each in own:
+            if each.name in groups:
+                fields = {field.name: given.pop(field.name) for field in groups[each.name]}
+                given[each.name] = each.annotation(**fields)
         printouts = function(**given) or ()
         for printout in (printouts,) if isinstance(printouts, Printout) else printouts:
             printout.give(json=json)
@@ -196,16 +186,11 @@ def _printing(function: Callable[..., Printouts | None]) -> Callable[..., None]:
 
 
 def parameters_of(function: Callable[..., Any]) -> list[inspect.Parameter]:
-    """The parameters of a function, keyword-only, with evaluated annotations.
-
-    The return annotation is not evaluated: it may name what only type checkers import.
-    """
-    scope = inspect.unwrap(function).__globals__
+    """The parameters of a function or dataclass, keyword-only, with evaluated annotations."""
+    kinds = get_type_hints(function, include_extras=True)
     return [
-        parameter.replace(
-            annotation=eval(parameter.annotation, scope), kind=inspect.Parameter.KEYWORD_ONLY
-        )
-        for parameter in inspect.signature(function).parameters.values()
+        parameter.replace(annotation=kinds[name], kind=inspect.Parameter.KEYWORD_ONLY)
+        for name, parameter in inspect.signature(function).parameters.items()
     ]
 
 
@@ -495,126 +480,58 @@ Composites = Annotated[
 ]
 
 
-Rescoring: TypeAlias = Callable[[Scoring], Scoring]
-"""Gives the settings, with the options that the user gave in their place."""
+@dataclass(frozen=True, slots=True)
+class ScoringSettings:
+    """Options of the scoring; None where the user gives no option."""
+
+    budget: UsualBudget = None
+    noise_runs: UsualNoiseRuns = None
+    estimator: UsualEstimatorName = None
+    target_se: TargetError = None
+    process_budget: ProcessBudget = None
+
+    def applied_to(self, usual: Scoring) -> Scoring:
+        """The usual settings, with the given options in their place."""
+        given = {name: value for name, value in asdict(self).items() if value is not None}
+        return replace(usual, **given)
 
 
-def _scoring(
-    budget: UsualBudget = None,
-    noise_runs: UsualNoiseRuns = None,
-    estimator: UsualEstimatorName = None,
-    target_se: TargetError = None,
-    process_budget: ProcessBudget = None,
-) -> Rescoring:
-    options = {
-        "budget": budget,
-        "noise_runs": noise_runs,
-        "estimator": estimator,
-        "target_se": target_se,
-        "process_budget": process_budget,
-    }
-    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
-    return lambda usual: replace(usual, **given)
+@dataclass(frozen=True, slots=True)
+class DrawingOptions:
+    """Options of a drawing but for sampler and seed, which the subcommands have themselves."""
 
+    command: CommandNames = None
+    horizon: Horizon = 12
+    composite_share: CompositeShare = 0.25
+    composites: Composites = None
+    policy: PolicyName = "default"
+    mistakes: Mistakes = 0.0
+    session_length: SessionLength = 1
+    grammars: GrammarDirectory = None
 
-ScoringOptions = Annotated[Rescoring, MadeBy(_scoring)]
-"""A function to call with the settings that hold where the user gives no option."""
+    def drawing(self, sampler: str, seed: int) -> Drawing:
+        """The drawing. Errors: UsageError where `--composites` is neither off nor on."""
+        from shioenv.errors import UsageError
+        from shioenv.synthesis.drawing import Drawing
 
-
-def _drawing(
-    command: CommandNames = None,
-    horizon: Horizon = 12,
-    composite_share: CompositeShare = 0.25,
-    composites: Composites = None,
-    policy: PolicyName = "default",
-    mistakes: Mistakes = 0.0,
-    session_length: SessionLength = 1,
-    grammars: GrammarDirectory = None,
-) -> Drawing:
-    from shioenv.errors import UsageError
-    from shioenv.synthesis.drawing import Drawing
-
-    if composites not in {None, "off", "on"}:
-        raise UsageError(f"--composites is off or on, not {composites!r}")
-    return Drawing(
-        commands=tuple(command or ()),
-        own_grammars="" if grammars is None else str(grammars),
-        horizon=horizon,
-        composite_share=0.0 if composites == "off" else composite_share,
-        policy=policy,
-        mistakes=mistakes,
-        session_length=session_length,
-    )
-
-
-DrawingOptions = Annotated["Drawing", MadeBy(_drawing)]
-"""A drawing without sampler and seed, which are parameters of the subcommands themselves."""
-
-
-def limits_of(
-    timeout: Timeout = None,
-    without_shell_state: WithoutShellState = False,
-    sandbox: SandboxName = "namespaces",
-    revert: Revert = "input",
-) -> Limits:
-    """The default limits, with the given options in their place.
-
-    In a virtual machine, the default times are `SLOWER` times as long. Errors: LimitsError for a
-    time that is not above 0 or too long, an unknown sandbox, a `revert` that the sandbox cannot do.
-    UsageError for a `revert` that is not input, never or a number above 0.
-    """
-    from shioenv.sandbox.base import Limits
-
-    return _but_for(Limits(), timeout, without_shell_state, sandbox, revert)
-
-
-def record_limits(
-    timeout: RecordTimeout = None,
-    without_shell_state: WithoutShellState = False,
-    sandbox: SandboxName = "namespaces",
-    revert: Revert = "input",
-) -> Limits:
-    """The limits of subcommands that make datasets. Otherwise as `limits_of`."""
-    from shioenv.sandbox.base import LIMITS
-
-    return _but_for(LIMITS, timeout, without_shell_state, sandbox, revert)
-
-
-def _but_for(
-    limits: Limits,
-    timeout: float | None,
-    without_shell_state: bool,
-    sandbox: str,
-    revert: str,
-) -> Limits:
-    from shioenv.errors import UsageError
-    from shioenv.sandbox.base import LARGEST, MACHINES
-    from shioenv.sandbox.default import inherited_by_inputs
-
-    if timeout is not None and not 0 < timeout <= LARGEST["wall_seconds"]:
-        raise UsageError(
-            f"--timeout is {timeout:g} seconds",
-            hint=f"above 0 and at most {LARGEST['wall_seconds']:,}; leave it out for the default",
+        if self.composites not in {None, "off", "on"}:
+            raise UsageError(f"--composites is off or on, not {self.composites!r}")
+        return Drawing(
+            sampler=sampler,
+            seed=seed,
+            commands=tuple(self.command or ()),
+            own_grammars="" if self.grammars is None else str(self.grammars),
+            horizon=self.horizon,
+            composite_share=0.0 if self.composites == "off" else self.composite_share,
+            policy=self.policy,
+            mistakes=self.mistakes,
+            session_length=self.session_length,
         )
-    runs = {"input": "1", "never": "0"}.get(revert, revert)
-    if not runs.isdecimal() or (runs == "0" and revert != "never"):
-        raise UsageError(f"--revert is input, never or a number above 0, not {revert!r}")
-    if sandbox in MACHINES:  # the processor may be simulated
-        slower = {name: getattr(limits, name) * SLOWER for name in _SECONDS}
-        limits = replace(limits, **slower)
-    limits = replace(
-        limits,
-        wall_seconds=limits.wall_seconds if timeout is None else timeout,
-        without_shell_state=without_shell_state,
-        sandbox=sandbox,
-        revert=int(runs),
-    )
-    if sandbox == "firecracker":
-        note(UNTRIED)
-    for sentence in inherited_by_inputs(limits):
-        note(f"warning: {sentence}")
-    return limits
 
+
+SLOWER = 8
+"""How many times as long the default times are in a microVM: its processor may be simulated."""
+_SECONDS = ("wall_seconds", "cpu_seconds", "background_seconds", "scan_seconds")
 
 UNTRIED = (
     "warning: --sandbox firecracker has never run on Firecracker itself, only on a stand-in for "
@@ -622,24 +539,61 @@ UNTRIED = (
 )
 
 
-SLOWER = 8
-"""How many times as long the default times are in a microVM: its processor may be simulated."""
-_SECONDS = ("wall_seconds", "cpu_seconds", "background_seconds", "scan_seconds")
+@dataclass(frozen=True, slots=True)
+class LimitsOptions:
+    """Options of the limits that bound an execution."""
 
-LimitsOptions = Annotated["Limits", MadeBy(limits_of)]
-RecordLimits = Annotated["Limits", MadeBy(record_limits)]
+    timeout: Timeout = None
+    without_shell_state: WithoutShellState = False
+    sandbox: SandboxName = "namespaces"
+    revert: Revert = "input"
+
+    def limits(self, usual: Limits | None = None) -> Limits:
+        """The usual limits (else the default ones), with the given options in their place.
+
+        In a virtual machine, the usual times are `SLOWER` times as long. Errors: LimitsError for a
+        time that is not above 0 or too long, an unknown sandbox, a `revert` that the sandbox cannot
+        do. UsageError for a `revert` that is not input, never or a number above 0.
+        """
+        from shioenv.errors import UsageError
+        from shioenv.sandbox.backends import inherited_by_inputs
+        from shioenv.sandbox.base import LARGEST, MACHINES, Limits
+
+        most = LARGEST["wall_seconds"]
+        if self.timeout is not None and not 0 < self.timeout <= most:
+            raise UsageError(
+                f"--timeout is {self.timeout:g} seconds",
+                hint=f"above 0 and at most {most:,}; leave it out for the default",
+            )
+        runs = {"input": "1", "never": "0"}.get(self.revert, self.revert)
+        if not runs.isdecimal() or (runs == "0" and self.revert != "never"):
+            raise UsageError(f"--revert is input, never or a number above 0, not {self.revert!r}")
+        usual = usual or Limits()
+        if self.sandbox in MACHINES:  # the processor may be simulated
+            slower = {name: getattr(usual, name) * SLOWER for name in _SECONDS}
+            usual = replace(usual, **slower)
+        limits = replace(
+            usual,
+            wall_seconds=usual.wall_seconds if self.timeout is None else self.timeout,
+            without_shell_state=self.without_shell_state,
+            sandbox=self.sandbox,
+            revert=int(runs),
+        )
+        if self.sandbox == "firecracker":
+            note(UNTRIED)
+        for sentence in inherited_by_inputs(limits):
+            note(f"warning: {sentence}")
+        return limits
 
 
-def note_unfinished(directory: Path, manifest: Manifest) -> int:
-    """The number of finished records. A note on standard error says so where these are not all."""
-    from shioenv.dataset.read import count_unfinished
+@dataclass(frozen=True, slots=True)
+class RecordLimits(LimitsOptions):
+    """Options of the limits in subcommands that make datasets, whose time is shorter."""
 
-    if manifest.complete:
-        return manifest.records
-    waiting = count_unfinished(directory)
-    held, wanted = manifest.records + waiting, manifest.count
-    note(
-        f"{directory} is not finished: this is of {held:,} of its {wanted:,} records, those in "
-        f"finished shards{' and in journals' if waiting else ''}"
-    )
-    return held
+    timeout: RecordTimeout = None
+
+    def limits(self, usual: Limits | None = None) -> Limits:
+        """As `LimitsOptions.limits`; the limits of datasets are the usual ones."""
+        from shioenv.sandbox.base import LIMITS
+
+        return LimitsOptions.limits(self, usual or LIMITS)

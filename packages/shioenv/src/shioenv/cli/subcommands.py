@@ -28,6 +28,8 @@ GROUP = "shioenv.commands"
 KNOWN = {
     "doctor": "",
     "system": "",
+    "system.derive": "eval",
+    "system.remove": "",
     "run": "",
     "shell": "",
     "preview": "agents",

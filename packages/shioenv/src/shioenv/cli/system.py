@@ -63,8 +63,7 @@ def build(
     something else is never replaced. Packages come through this host's own package mirror.
     """
     from shioenv.errors import UsageError
-    from shioenv.sandbox.backends import load_backend
-    from shioenv.sandbox.default import prove
+    from shioenv.sandbox.backends import load_backend, prove
     from shioenv.system.store import build_system
 
     if kernel and not microvm:
@@ -109,7 +108,7 @@ def import_(
     It needs Bash and `uname`. What else the shipped grammars name and the system lacks is printed,
     as is what was left out of the tarball. A name that is taken is refused.
     """
-    from shioenv.sandbox.default import prove
+    from shioenv.sandbox.backends import prove
     from shioenv.system.importing import import_system
 
     imported = import_system(name, source, profile=profile, report=printing.note)
@@ -246,50 +245,6 @@ def verify(name: Name = None) -> shared.Printout:
     return shared.Printout(document, [*lines, hint], status=1)
 
 
-@shared.command(app, "shioenv system derive another --seed 7 --out ./another")
-def derive(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What the new system is called.")],
-    *,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same system.")] = 0,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Made where it is missing.")],
-    base: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            autocompletion=shared.complete_systems,
-            help="The declared system that the new one is drawn from (default: debian-12).",
-        ),
-    ] = None,
-) -> shared.Printout:
-    """Write another system, drawn from a declared one: other users, another tree, other names.
-
-    The programs stay the same, so that a model can be asked about a machine that it never saw.
-    `shioenv system build DIR/NAME.toml` builds the new system.
-    """
-    from shioenv.system.declare import load_declaration
-    from shioenv.system.derive import derive as draw
-
-    file = draw(base, name, seed, out)
-    declaration = load_declaration(str(file))
-    document = {
-        "file": str(file),
-        "name": name,
-        "users": [user.name for user in declaration.users],
-        "hostname": declaration.machine.hostname,
-        "start_directory": declaration.start_directory,
-        "instant": declaration.instant.isoformat(),
-    }
-    lines = printing.rows(
-        {
-            "system": f"{file}; next: shioenv system build {file}",
-            "users": ", ".join(document["users"]),
-            "host": f"{document['hostname']}, in {document['start_directory']}",
-            "instant": document["instant"],
-        }
-    )
-    return shared.Printout(document, lines)
-
-
 @shared.command(app, "shioenv system remove ubuntu-24.04")
 def remove(
     name: Annotated[
@@ -323,8 +278,7 @@ def _facts(system: System) -> dict[str, Any]:
     from contextlib import suppress
     from json import loads
 
-    from shioenv.sandbox.backends import find_backend
-    from shioenv.sandbox.default import lower_layer
+    from shioenv.sandbox.backends import find_backend, lower_layer
 
     backend = find_backend("microvm")
     declaration = system.declaration

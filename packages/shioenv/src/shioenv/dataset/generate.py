@@ -40,11 +40,12 @@ from shioenv.execution.lanes import LANES, Lane
 from shioenv.execution.local import LocalExecutor
 from shioenv.grammar.library import own_grammars
 from shioenv.grammar.symbols import Grammar
+from shioenv.guests import package_version
 from shioenv.irreducibility.scoring import USUAL, Scoring
 from shioenv.recording.effort import Effort, Line
 from shioenv.recording.session import SessionRecorder
+from shioenv.sandbox.backends import kernel_of
 from shioenv.sandbox.base import LIMITS, Limits
-from shioenv.sandbox.default import kernel_of
 from shioenv.seeding import generator
 from shioenv.synthesis.drawing import Drawing, DrawingSettings
 from shioenv.synthesis.policy import policy_label
@@ -52,7 +53,6 @@ from shioenv.synthesis.sample import grammars_for, notes_on, sample
 from shioenv.synthesis.traces import Sample
 from shioenv.system.catalogue import catalogue
 from shioenv.system.store import System, find_system
-from shioenv.version import package_version
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,9 +28,8 @@ from shioenv.errors import (
     UsageError,
 )
 from shioenv.files.compressed import SUFFIX
-from shioenv.files.documents import parse_json
+from shioenv.files.documents import fault, parse_json
 from shioenv.files.regular import is_directory, read_regular
-from shioenv.files.schema import fault
 from shioenv.irreducibility.scoring import USUAL, Scoring
 from shioenv.sandbox.base import Limits, limits_from
 from shioenv.synthesis.drawing import Drawing

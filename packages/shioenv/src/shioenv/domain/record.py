@@ -21,7 +21,7 @@ from shioenv.domain.behavior import Behavior, output_text
 from shioenv.domain.inputs import started
 from shioenv.domain.patch import ContextPatch
 from shioenv.errors import RecordError, did_you_mean
-from shioenv.files.schema import fault
+from shioenv.files.documents import fault
 
 SCHEMA_VERSION: Final = 6
 """Raised whenever a field is added, removed, or changes its meaning."""

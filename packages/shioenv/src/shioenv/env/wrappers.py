@@ -1,15 +1,18 @@
-"""Optional wrappers of `ShIOEnv-v0`."""
+"""Optional wrappers of `ShIOEnv-v0` and `ShIOEnv-Grammar-v0`."""
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, SupportsInt, TypeAlias
 
 import gymnasium
 import numpy as np
+from gymnasium import spaces
 from gymnasium.spaces import Box
 from gymnasium.utils import RecordConstructorArgs
 from numpy.typing import NDArray
 
+from shioenv.env.grammar_env import GrammarEnv, number_of
+from shioenv.env.scorer import require_count
 from shioenv.env.shio_env import Action, Grid
 from shioenv.env.spaces import ShellText, code_points, text_of
 from shioenv.errors import EnvironmentOptionError, did_you_mean
@@ -82,3 +85,179 @@ def texts(grid: IntegerGrid) -> Grid:
     if grid.dtype == np.uint8:
         return tuple(tuple(cell.tobytes().rstrip(b"\0").decode() for cell in row) for row in grid)
     return tuple(tuple(text_of(cell) for cell in row) for row in grid)
+
+
+Tokens: TypeAlias = NDArray[np.int32]
+Wrapped: TypeAlias = gymnasium.Env[Any, Any]
+
+HISTORY: Final = 16
+"""Productions that a `ProductionHistory` shows by default."""
+
+AHEAD: Final = 3
+"""Numbers before these productions: leftmost nonterminal, command, number of arguments."""
+
+ACTION_MASK: Final = "action_mask"
+OBSERVATIONS: Final = "observations"
+
+
+class LocalActions(gymnasium.Wrapper[Any, SupportsInt, Any, SupportsInt], RecordConstructorArgs):
+    """Actions numbered among the permitted ones: a `Discrete` of as many as are ever permitted.
+
+    Action k is the k-th production that the mask permits. With all commands and `gcs` there are at
+    most 96 actions instead of all 18,000. The masks (of the observation, of `info`, and
+    `action_masks()`) have that length, and begin with a 1 for each permitted production. An action
+    from there on is a masked action.
+    """
+
+    def __init__(self, env: Wrapped) -> None:
+        """Wrap a grammar environment. Errors: EnvironmentOptionError for another environment."""
+        RecordConstructorArgs.__init__(self)
+        gymnasium.Wrapper.__init__(self, env)
+        self._inner = grammar_env_of(env)
+        self.most = self._inner.tables.most
+        self.action_space = spaces.Discrete(self.most)
+        inner = env.observation_space
+        if isinstance(inner, spaces.Dict) and ACTION_MASK in inner.spaces:
+            masked = {**inner.spaces, ACTION_MASK: spaces.MultiBinary(self.most)}
+            self.observation_space = spaces.Dict(masked)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        """Reset the environment; observation and info have the shorter mask."""
+        return self._shortened(*self.env.reset(seed=seed, options=options))
+
+    def step(self, action: SupportsInt) -> Any:
+        """Take the permitted action with this number; observation and info have the shorter mask.
+
+        Errors: those of the environment.
+        """
+        number = number_of(action, self.most)
+        permitted = self._inner.permitted
+        if number < len(permitted):
+            taken = int(permitted[number])
+        else:
+            taken = int(np.argmin(self._inner.action_masks()))
+        observation, reward, terminated, truncated, info = self.env.step(taken)
+        return self._shortened(observation, info, (reward, terminated, truncated))
+
+    def action_masks(self) -> NDArray[np.bool_]:
+        """Which actions are permitted now, (actions,); none while no episode is running."""
+        return self._mask().astype(np.bool_)
+
+    def _mask(self) -> NDArray[np.int8]:
+        mask = np.zeros(self.most, np.int8)  # (actions,)
+        mask[: self._inner.n_permitted] = 1
+        return mask
+
+    def _shortened(self, observation: Any, info: dict[str, Any], between: Any = ()) -> Any:
+        info = {**info, ACTION_MASK: self._mask()}
+        if isinstance(observation, dict) and ACTION_MASK in observation:
+            observation = {**observation, ACTION_MASK: self._mask()}
+        return observation, *between, info
+
+
+class ProductionHistory(gymnasium.ObservationWrapper[Tokens, Any, Any], RecordConstructorArgs):
+    """The observation as a few numbers: what is to be expanded, and what was taken last.
+
+    The numbers stand for the leftmost nonterminal, the first production (the command), how many
+    arguments are finished, and the last `length` productions, the newest first. 0 stands where
+    there is none. All numbers come from one vocabulary of `size` numbers. So a network needs only
+    one embedding of that vocabulary, with the rows of an observation put one behind the other. The
+    mask is in `info` and comes from `action_masks()`.
+    """
+
+    def __init__(self, env: Wrapped, length: int = HISTORY) -> None:
+        """Wrap a grammar environment.
+
+        Errors: EnvironmentOptionError for another environment, or a length below 1.
+        """
+        RecordConstructorArgs.__init__(self, length=length)
+        gymnasium.ObservationWrapper.__init__(self, env)
+        self.length = require_count("length", length)
+        self._inner = grammar_env_of(env)
+        self._productions = 1 + self._inner.tables.nonterminals
+        self._counts = self._productions + len(self._inner.productions)
+        self.size = self._counts + self._inner.max_arguments + 2
+        shape = (AHEAD + self.length,)
+        self.observation_space = spaces.Box(0, self.size - 1, shape, np.int32)
+
+    def observation(self, observation: Any) -> Tokens:
+        """The numbers, (3 + length,), read from the environment's state; the argument is unused."""
+        inner = self._inner
+        tokens = np.zeros(AHEAD + self.length, np.int32)  # (3 + length,)
+        leftmost = inner.state.leftmost
+        if leftmost is not None:
+            tokens[0] = inner.tables.number[leftmost] - 1
+        taken = inner.taken
+        if taken:
+            tokens[1] = self._productions + taken[0]
+        arguments = min(inner.state.n_arguments, inner.max_arguments + 1)
+        tokens[2] = self._counts + arguments
+        newest = taken[: -self.length - 1 : -1]
+        tokens[AHEAD : AHEAD + len(newest)] = [self._productions + number for number in newest]
+        return tokens
+
+    def action_masks(self) -> NDArray[np.bool_]:
+        """The mask of the wrapped environment as booleans."""
+        return action_masks_of(self.env)
+
+
+class MaskedObservation(
+    gymnasium.ObservationWrapper[dict[str, NDArray[np.float32]], Any, Any], RecordConstructorArgs
+):
+    """The observation as floats from 0 to 1, with the action mask beside them.
+
+    This is the form that RLlib's `ActionMaskingTorchRLModule` reads. `observations` holds the
+    wrapped observation without its mask, flattened. The number of a `Discrete` is one-hot there,
+    and a number of a `Box` is scaled by its bounds. `action_mask` has a 1 for each permitted
+    action. Wrap other wrappers of this module in this one, not the other way round.
+    """
+
+    def __init__(self, env: Wrapped) -> None:
+        """Wrap a grammar environment.
+
+        Errors: EnvironmentOptionError for another environment, or for observations that have no
+        bounds.
+        """
+        RecordConstructorArgs.__init__(self)
+        gymnasium.ObservationWrapper.__init__(self, env)
+        grammar_env_of(env)
+        self._unmasked = env.observation_space
+        if isinstance(self._unmasked, spaces.Dict):
+            others = {k: v for k, v in self._unmasked.spaces.items() if k != ACTION_MASK}
+            self._unmasked = spaces.Dict(others)
+        flat: Any = spaces.flatten_space(self._unmasked)
+        if not (isinstance(flat, spaces.Box) and flat.is_bounded()):
+            raise EnvironmentOptionError(f"{env} observes what has no bounds")
+        self._low = flat.low.astype(np.float64)  # (numbers,)
+        self._range = np.maximum(flat.high - self._low, 1)
+        actions: Any = env.action_space
+        floats = spaces.Box(0, 1, flat.shape, np.float32)
+        mask = spaces.Box(0, 1, (int(actions.n),), np.float32)
+        masked: Any = spaces.Dict({OBSERVATIONS: floats, ACTION_MASK: mask})
+        self.observation_space = masked
+
+    def observation(self, observation: Any) -> dict[str, NDArray[np.float32]]:
+        """The floats, (numbers,), and the mask, (actions,)."""
+        flat = np.asarray(spaces.flatten(self._unmasked, observation), np.float64)
+        return {
+            OBSERVATIONS: ((flat - self._low) / self._range).astype(np.float32),
+            ACTION_MASK: self.action_masks().astype(np.float32),
+        }
+
+    def action_masks(self) -> NDArray[np.bool_]:
+        """The mask of the wrapped environment as booleans."""
+        return action_masks_of(self.env)
+
+
+def action_masks_of(env: Wrapped) -> NDArray[np.bool_]:
+    """Which actions of a wrapped grammar environment are permitted now, (actions,)."""
+    masks: NDArray[np.bool_] = env.get_wrapper_attr("action_masks")()
+    return masks
+
+
+def grammar_env_of(env: Wrapped) -> GrammarEnv:
+    """The grammar environment inside all wrappers. Errors: EnvironmentOptionError where none is."""
+    inner = env.unwrapped
+    if not isinstance(inner, GrammarEnv):
+        raise EnvironmentOptionError(f"{env} does not write by productions of grammars")
+    return inner

@@ -15,8 +15,8 @@ from shioenv.domain.runner import Installed
 from shioenv.errors import SystemMismatchError, UsageError
 from shioenv.execution.lanes import Lane
 from shioenv.recording.cache import ExecutionCache
+from shioenv.sandbox.backends import kernel_of, layer_of
 from shioenv.sandbox.base import LIMITS, MACHINES, Limits
-from shioenv.sandbox.default import kernel_of, layer_of
 from shioenv.system.store import find_system
 
 T = TypeVar("T")

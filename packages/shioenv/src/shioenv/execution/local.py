@@ -9,12 +9,13 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from multiprocessing.connection import wait
-from typing import Any, Self, TypeVar
+from typing import Any, Final, Self, TypeVar, cast
 
 from shioenv.behavior.observe import open_sandbox
-from shioenv.errors import GenerationError, SandboxError
+from shioenv.errors import GenerationError, SandboxError, UsageError, did_you_mean
 from shioenv.execution.job import (
     STARTING,
+    Executor,
     NumberedJob,
     Opener,
     Tell,
@@ -27,6 +28,7 @@ from shioenv.execution.lanes import Lane
 from shioenv.execution.process import CLOSING_SECONDS, WorkerProcess
 from shioenv.execution.schedule import STARTS, Schedule
 from shioenv.execution.worker import BROKEN, DONE, READY
+from shioenv.guests import load_guest
 from shioenv.system import stopped
 from shioenv.system.host import OPEN_FILES, allow_open_files
 
@@ -284,3 +286,29 @@ class _Worker(WorkerProcess):
         self.tasks: list[int] = []
         self.ready = False
         self.send(given)
+
+
+ENGINES = ("local", "ray")
+"""Names of executors: processes of this machine, or of the nodes of a Ray cluster."""
+
+GROUP: Final = "shioenv.executors"
+"""The group of entry points in which other packages provide the executors except `local`."""
+
+
+def executor_named(
+    name: str, workers: int | None = None, address: str | None = None, *, cache_bytes: int = 0
+) -> Executor:
+    """The executor with a name of `ENGINES`.
+
+    The other arguments are as `LocalExecutor` takes them; `address` is a cluster's. Errors:
+    UsageError for another name, or for an address where the executor is not `ray`.
+    MissingExtraError where no installed package provides the executor. Those of its class.
+    """
+    if name not in ENGINES:
+        raise UsageError(f"no engine is called {name!r}", hint=did_you_mean(name, ENGINES))
+    if name == "ray":
+        kind = load_guest(GROUP, name, feature=f"--engine {name}", extra="backends")
+        return cast("Executor", kind(workers, address=address, cache_bytes=cache_bytes))
+    if address is not None:
+        raise UsageError("an address is a Ray cluster's", hint="--engine ray --address ADDRESS")
+    return LocalExecutor(workers, cache_bytes=cache_bytes)

@@ -5,18 +5,27 @@ from __future__ import annotations
 from collections.abc import Collection
 from importlib.metadata import EntryPoint
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-from shioenv.domain.runner import Guesser, Runner
+from shioenv.domain.runner import Guesser, Runner, State
 from shioenv.errors import MissingExtraError
 from shioenv.guests import find_guest, installed_points
-
-if TYPE_CHECKING:  # asking a model needs none of the code for systems
-    from shioenv.system.world import World
 
 GROUP = "shioenv.answerers"
 """The group of entry points by which a package brings models: `default`, as `load_model` is, and
 `names`, a function that gives the names of models."""
+
+
+class DescribedMachine(Protocol):
+    """The machine that a model is asked about."""
+
+    def has_directory(self, path: str) -> bool:
+        """Whether a path is a directory of the machine, so that an input can start there."""
+        ...
+
+    def state(self, cwd: str | None = None) -> State:
+        """The state that an input starts from, by default in the machine's start directory."""
+        ...
 
 
 class Answerer(Runner, Guesser, Protocol):
@@ -33,7 +42,7 @@ class Answerer(Runner, Guesser, Protocol):
         ...
 
     @property
-    def world(self) -> World:
+    def world(self) -> DescribedMachine:
         """The machine that the model is asked about."""
         ...
 
@@ -45,7 +54,7 @@ def load_model(
     stages: Runner | None = None,
     stages_name: str = "another",
     abstain_below: float = 0.0,
-    world: World | None = None,
+    world: DescribedMachine | None = None,
     without: Collection[str] = (),
 ) -> Answerer:
     """A model, ready to be asked: `load_model().run("ls -l").output`.

@@ -15,6 +15,7 @@ from shioenv.bash.words import quoted
 from shioenv.behavior.capture import network_fields
 from shioenv.errors import SandboxError, UsageError
 from shioenv.live.shell import IDLE_SECONDS, Closing
+from shioenv.sandbox.backends import default_sandbox
 from shioenv.sandbox.base import (
     LONGEST_INPUT,
     MEBIBYTE,
@@ -24,7 +25,6 @@ from shioenv.sandbox.base import (
     Request,
     ShellSandbox,
 )
-from shioenv.sandbox.default import default_sandbox
 from shioenv.system.store import System
 
 START_SECONDS: Final = 60.0

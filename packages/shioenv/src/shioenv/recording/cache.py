@@ -32,8 +32,8 @@ from shioenv.files.cache import cache_directory
 from shioenv.irreducibility.score import Cache
 from shioenv.protocols import EXECUTION
 from shioenv.recording.effort import Effort
+from shioenv.sandbox.backends import lower_layer
 from shioenv.sandbox.base import MEBIBYTE, Limits
-from shioenv.sandbox.default import lower_layer
 
 CACHE_BYTES = 512 * MEBIBYTE
 """Default bound on the bytes of the file: about a million executions (ours)."""

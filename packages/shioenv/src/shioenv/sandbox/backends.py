@@ -1,20 +1,29 @@
-"""The interface of backends that other packages provide, in the entry-point group `GROUP`.
+"""The choice of a sandbox's backend on this host, with the checks of `shioenv doctor`.
 
 The backend `namespaces` belongs to this package. The others give each sandbox a machine with its
-own kernel, and come with `shioenv-backends`.
+own kernel. They come by the entry-point group `GROUP`, with `shioenv-backends`. No other module
+chooses: only tests of one backend open it themselves. Each check tries what it is about.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import platform
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, Protocol, cast
 
+from shioenv.errors import SandboxError, ShellStateError, ShioenvError
+from shioenv.files.cache import cache_directory
 from shioenv.guests import find_guest, load_guest
-from shioenv.sandbox.base import MACHINES, Limits, Sandbox, ShellMode
+from shioenv.sandbox.base import MACHINES, Limits, Request, Sandbox, ShellMode
+from shioenv.sandbox.namespaces.backend import NamespaceSandbox
+from shioenv.sandbox.namespaces.host import host_checks, inherited
+from shioenv.sandbox.namespaces.lower import file_system_of, form_here
+from shioenv.sandbox.namespaces.probe import prove_shell, proven_shell
 from shioenv.system.bootstrap import Progress
-from shioenv.system.host import HostCheck
-from shioenv.system.store import System
+from shioenv.system.declare import DEFAULT_SYSTEM
+from shioenv.system.host import HostCheck, building_checks, try_it
+from shioenv.system.store import System, find_system
 
 GROUP: Final = "shioenv.sandboxes"
 """The group of entry points; each has a name of `MACHINES` and is a `Backend`."""
@@ -78,3 +87,123 @@ def installed_backends() -> Iterator[Backend]:
     for name in MACHINES:
         if backend := find_backend(name):
             yield backend
+
+
+def default_sandbox(system: System, limits: Limits | None = None) -> Sandbox:
+    """An open sandbox of a built system. It serves inputs in the fastest way that its bash bears.
+
+    Errors:
+
+    - HostError (exit status 3, with the fix): this host forbids what isolation needs, or the
+      package with the backend is not installed.
+    - ShellStateError: the system's bash cannot be served, and `without_shell_state` is not set.
+    - SandboxError: the sandbox could not be opened for another reason, as with a damaged system.
+    """
+    limits = limits or Limits()
+    backend = load_backend(limits.sandbox) if limits.sandbox in MACHINES else None
+    mode = ShellMode.FRESH
+    if not limits.without_shell_state:
+        verdict = proven_shell(system)
+        if verdict.mode is ShellMode.FRESH:
+            raise ShellStateError(system.name, verdict.reason)
+        mode = verdict.mode
+    if backend:
+        return backend.open(system, limits, mode)
+    return NamespaceSandbox(system, limits, mode=mode)
+
+
+def lower_layer() -> str:
+    """Where systems' files lie on this host, such as `names over ext4`.
+
+    The first word says how much of a tree is in memory (`LowerForm`), the last which file system
+    the cache directory lies on. `unknown` where no sandbox opens.
+    """
+    try:
+        return f"{form_here()} over {file_system_of(cache_directory())}"
+    except (ShioenvError, OSError):
+        return "unknown"
+
+
+def kernel_of(system: str, limits: Limits) -> str:
+    """The release of the kernel that inputs run under: this host's, or a microVM's."""
+    if limits.sandbox in MACHINES:
+        return load_backend(limits.sandbox).release(find_system(system))
+    return platform.release()
+
+
+def layer_of(limits: Limits) -> str:
+    """Where the systems' files lie for these limits: `lower_layer`, or in a machine."""
+    return load_backend(limits.sandbox).layer if limits.sandbox in MACHINES else lower_layer()
+
+
+def inherited_by_inputs(limits: Limits) -> list[str]:
+    """What inputs inherit of this process and show, in a sentence each."""
+    return [] if limits.sandbox in MACHINES else inherited()
+
+
+def prove(system: System, report: Callable[[str], None], *, anew: bool) -> None:
+    """Finds out how the system's bash can be served, and keeps that verdict beside the system.
+
+    `anew`: the bash is probed even where a verdict is kept. `report` is told the verdict of a probe
+    that is made now. Errors: HostError, as from `default_sandbox`.
+    """
+    find_out = prove_shell if anew else proven_shell
+    find_out(system, report)
+
+
+def check_host() -> list[HostCheck]:
+    """Every check, each after those that it depends on; nothing stays behind.
+
+    A sandbox comes after its parts. Where it fails for the reason that a part failed for, that
+    reason is said once. Where the sandbox opens, further checks follow: whether it can read what
+    inputs change of their shell, and those of installed backends (microVMs, Firecracker).
+    """
+    system = _built()
+    parts = [*host_checks(), *building_checks(needed=system is None)]
+    whole = _sandbox(system)
+    said = {check.detail for check in parts if not check.ok}
+    if whole.detail in said:
+        return parts
+    if system is None or not whole.ok:
+        return [*parts, whole]
+    others = [check for backend in installed_backends() for check in backend.checks(system)]
+    return [*parts, whole, _shell_state(system), *others]
+
+
+def _built() -> System | None:
+    try:
+        return find_system()
+    except ShioenvError:
+        return None
+
+
+def _sandbox(system: System | None) -> HostCheck:
+    if system is None:
+        return HostCheck(
+            name=f"system {DEFAULT_SYSTEM}",
+            ok=False,
+            detail="not built yet",
+            why="inputs run on it",
+            fix="shioenv system build",
+            needed=False,
+            next_step=True,
+        )
+
+    def attempt() -> str:
+        with default_sandbox(system, Limits(without_shell_state=True)) as sandbox:
+            said = sandbox.run(Request("echo ready")).output.decode("utf-8", "replace").strip()
+        return f"{system.name} answers: {said}"
+
+    return try_it("sandbox", attempt, "everything that was tried above, put together")
+
+
+def _shell_state(system: System) -> HostCheck:
+    def attempt() -> str:
+        with default_sandbox(system) as sandbox:
+            state = sandbox.run(Request("")).shell
+        if state is None:
+            raise SandboxError("an empty input did not tell the state of its shell")
+        return f"{len(state)} bytes, from a fork server in the bash of {system.name}"
+
+    why = "what inputs change of their shell is part of their patch, and of their score"
+    return try_it("shell state", attempt, why)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
+from threading import RLock
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
 from shioenv.domain.runner import Order
-from shioenv.errors import EpisodeError, InputError, LimitsError, did_you_mean
+from shioenv.errors import EpisodeError, InputError, LimitsError, SandboxError, did_you_mean
 
 KIBIBYTE = 1024
 MEBIBYTE = 1024 * KIBIBYTE
@@ -465,3 +467,42 @@ LIMITS = Limits(wall_seconds=2.0)
 takes milliseconds or waits for ever (`grep -R x` at a fifo). One score may execute dozens of
 sub-inputs that wait for ever: hence two fifths of the default wall time.
 """
+_CLOSING_SECONDS: Final = 0.05
+"""Seconds for which closing waits for a call of another thread, before it interrupts the call."""
+
+
+class CallLock:
+    """The lock of something that several threads may call, in the process that made it.
+
+    Other processes are refused: a fork has the lock as it was, held perhaps by a thread that the
+    fork does not have.
+    """
+
+    def __init__(self) -> None:
+        self._lock = RLock()
+        self._owner = os.getpid()
+
+    @property
+    def lock(self) -> RLock:
+        """The lock, for a `with` block. Errors: SandboxError in another process."""
+        if os.getpid() != self._owner:
+            raise SandboxError(
+                "the sandbox was opened by another process", hint="open one in each process"
+            )
+        return self._lock
+
+    @contextmanager
+    def last(self, interrupt: Callable[[], object]) -> Iterator[None]:
+        """Hold the lock to close what it protects; in another process the lock is not needed.
+
+        A call of another thread is interrupted until it gives the lock back.
+        """
+        if os.getpid() != self._owner:
+            yield
+            return
+        while not self._lock.acquire(timeout=_CLOSING_SECONDS):
+            interrupt()
+        try:
+            yield
+        finally:
+            self._lock.release()

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from shioenv.cli.main import app
-from shioenv.sandbox import host as doctor
+from shioenv.sandbox import backends as doctor
 from shioenv.sandbox.namespaces import host as namespaces
 from shioenv.system import host as building
 from shioenv.system.host import HostCheck

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,18 +18,7 @@ from shioenv.dataset.verify import verify
 from shioenv.domain.record import Record
 from shioenv.errors import UsageError
 from shioenv.files.compressed import unpacking
-from shioenv.synthesis.traces import Sample
-from support.dataset_fakes import HOME, contents, make, plan, sample
-
-WORDS = ("sort", "head", "wc", "uniq", "touch", "echo", "ls", "cat")
-
-
-def alike() -> Iterator[Sample]:
-    """Inputs of 56 kinds, of which each comes six times with other names and numbers."""
-    for number in range(6):
-        for word in WORDS:
-            for letters in ("-a", "-b", "-ab", "-ba", "-c", "-d", "-e"):
-                yield sample(word, letters, f"file{number}.txt", str(number))
+from support.dataset_fakes import HOME, alike, contents, make, plan
 
 
 @pytest.fixture(scope="module")

@@ -16,9 +16,9 @@ from shioenv import registration
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.scripted import Asked
 from shioenv.env.grammar_env import GrammarEnv
-from shioenv.env.grammar_wrappers import LocalActions, ProductionHistory
 from shioenv.env.rewards import Gate, irreducibility, necessary
 from shioenv.env.vector import GrammarVectorEnv
+from shioenv.env.wrappers import LocalActions, ProductionHistory
 from shioenv.errors import ActionError, EnvironmentOptionError, EpisodeError, SandboxError
 from shioenv.grammar.bind import stand_in_catalogue
 from support.scripted_shell import Opener, ScriptedShell

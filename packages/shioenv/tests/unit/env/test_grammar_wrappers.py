@@ -10,7 +10,8 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from shioenv.env.grammar_env import GrammarEnv
-from shioenv.env.grammar_wrappers import (
+from shioenv.env.shio_env import ShIOEnv
+from shioenv.env.wrappers import (
     ACTION_MASK,
     AHEAD,
     OBSERVATIONS,
@@ -18,7 +19,6 @@ from shioenv.env.grammar_wrappers import (
     MaskedObservation,
     ProductionHistory,
 )
-from shioenv.env.shio_env import ShIOEnv
 from shioenv.errors import ActionError, EnvironmentOptionError
 from shioenv.grammar.bind import stand_in_catalogue
 from support.scripted_shell import ScriptedShell

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shioenv.env.grammar_wrappers import LocalActions, ProductionHistory
 from shioenv.env.rewards import Gate, necessary
 from shioenv.env.vector import EndedEpisode, GrammarVectorEnv
+from shioenv.env.wrappers import LocalActions, ProductionHistory
 from shioenv.grammar.bind import stand_in_catalogue
 from support.needs import needed_module
 from support.scripted_shell import ScriptedShell

@@ -29,7 +29,6 @@ from shioenv.system.declare import (
     parse_declaration,
     read_text,
 )
-from shioenv.system.derive import derive
 from shioenv.system.home import load_home
 from shioenv.system.proc import proc_files
 from shioenv.system.processes import process_files
@@ -394,7 +393,6 @@ def test_a_file_of_an_editor_elsewhere_is_read(newline: str, tmp_path: Path) -> 
     (tmp_path / "theirs.toml").write_text(text, encoding="utf-8", newline=newline)
     found = load_declaration(str(tmp_path / "theirs.toml"))
     assert (found.name, found.machine) == ("theirs", SHIPPED.machine)
-    assert derive(str(tmp_path / "theirs.toml"), "drawn", 1, tmp_path / "drawn").exists()
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-32", "latin-1"])

@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import tomli_w
@@ -15,7 +13,6 @@ import tomli_w
 from shioenv.errors import SystemDeclarationError
 from shioenv.system.build import fingerprint
 from shioenv.system.declare import LARGEST_FILE, SystemDeclaration, parse_declaration, read_text
-from shioenv.system.derive import derive
 from shioenv.system.home import load_home
 
 TIME = "time = 2025-09-01T00:00:00Z"
@@ -264,31 +261,3 @@ def test_archives_in_archives_have_a_bound_and_no_depth_is_too_much(tree: Path) 
         load_home(theirs(tree, "\n".join(compressed)))
     with pytest.raises(SystemDeclarationError, match="at most 10000 entries"):
         load_home(theirs(tree, "\n".join(f'b{n} = {{ text = "", {TIME} }}' for n in range(10_001))))
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda data: data.pop("home"),
-        lambda data: data.update(home=5),
-        lambda data: data["home"].update(source="/etc"),
-        lambda data: data["machine"].pop("interfaces") and data.pop("instant"),
-    ],
-)
-def test_another_system_is_drawn_from_a_sound_one_alone(
-    change: Callable[[dict[str, Any]], Any], tmp_path: Path
-) -> None:
-    data = tomllib.loads(read_text())
-    change(data)
-    (tmp_path / "base.toml").write_text(tomli_w.dumps({**data, "name": "base"}))
-    with pytest.raises(SystemDeclarationError):
-        derive(str(tmp_path / "base.toml"), "another", 1, tmp_path / "out")
-
-
-def test_drawing_another_system_reads_no_file_outside_the_tree(tree: Path, tmp_path: Path) -> None:
-    theirs(tree, f'x = {{ from = "../../secret", {TIME} }}\n')
-    data = tomllib.loads(read_text())
-    data["name"], data["home"]["source"] = "base", str(tree)
-    (tmp_path / "base.toml").write_text(tomli_w.dumps(data))
-    with pytest.raises(SystemDeclarationError, match="beneath files/"):
-        derive(str(tmp_path / "base.toml"), "another", 1, tmp_path / "out")

@@ -25,10 +25,9 @@ from msgspec.structs import replace
 from shioenv.behavior.observe import SandboxRunner
 from shioenv.errors import SandboxError, TaskError
 from shioenv.execution.lanes import Lane
-from shioenv.files.documents import parse_json
+from shioenv.files.documents import fault, parse_json
 from shioenv.files.durable import new_directory, refuse_existing, sha256_of
 from shioenv.files.regular import LARGEST, read_regular
-from shioenv.files.schema import fault
 from shioenv.live.entered import Command, EnteredMachine, Running
 from shioenv.system.store import System
 from shioenv_agents.protocols import HARBOR_JUDGE

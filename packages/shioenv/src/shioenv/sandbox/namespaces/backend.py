@@ -32,10 +32,8 @@ from shioenv.errors import (
     SystemCorruptError,
     SystemNotBuiltError,
 )
-from shioenv.sandbox.base import Entered, Execution, Limits, Request, ShellMode, Uncopied
-from shioenv.sandbox.call_lock import CallLock
+from shioenv.sandbox.base import CallLock, Entered, Execution, Limits, Request, ShellMode, Uncopied
 from shioenv.sandbox.namespaces.configuration import ShownKernel, configuration
-from shioenv.sandbox.namespaces.connection import SupervisorSocket
 from shioenv.sandbox.namespaces.lower import KeptNamespaces, LowerForm, keep, opening_failed
 from shioenv.sandbox.namespaces.wire import (
     LONGEST_PATH,
@@ -43,6 +41,7 @@ from shioenv.sandbox.namespaces.wire import (
     Meaning,
     Reply,
     Stage,
+    SupervisorSocket,
     meaning,
     pack_request,
     read_reply,

@@ -7,7 +7,7 @@ import posixpath
 import re
 import subprocess
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,9 @@ import tomli_w
 
 from shioenv.errors import OutputExistsError, SystemDeclarationError
 from shioenv.system.declare import load_declaration, read_text, systems_directory
-from shioenv.system.derive import derive
 from shioenv.system.home import load_home
 from shioenv.system.home_files import HomeEntry
+from shioenv_eval.derive import derive
 
 
 @pytest.mark.parametrize("base", ["debian-12", "ubuntu-24.04"])
@@ -179,3 +179,46 @@ def test_names_are_changed_where_they_are_meant(seed: int, tmp_path: Path) -> No
     assert drawn.session.start_directories == starts
     assert drawn.session.environment["PATH"] == f"/home/{ours}/{top}:/usr/local/bin:/bin"
     assert drawn.session.environment["OF"] == f"/home/{theirs}/x:/var/mail/{theirs}"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda data: data.pop("home"),
+        lambda data: data.update(home=5),
+        lambda data: data["home"].update(source="/etc"),
+        lambda data: data["machine"].pop("interfaces") and data.pop("instant"),
+    ],
+)
+def test_another_system_is_drawn_from_a_sound_one_alone(
+    change: Callable[[dict[str, Any]], Any], tmp_path: Path
+) -> None:
+    data = tomllib.loads(read_text())
+    change(data)
+    (tmp_path / "base.toml").write_text(tomli_w.dumps({**data, "name": "base"}))
+    with pytest.raises(SystemDeclarationError):
+        derive(str(tmp_path / "base.toml"), "another", 1, tmp_path / "out")
+
+
+def test_no_file_outside_the_tree_is_read(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("of the host")
+    tree = tmp_path / "tree"
+    (tree / "files").mkdir(parents=True)
+    time = "time = 2025-09-01T00:00:00Z"
+    (tree / "tree.toml").write_text(
+        f'[entries]\n"." = {{ kind = "directory", {time} }}\n'
+        f'x = {{ from = "../../secret", {time} }}\n'
+    )
+    data = tomllib.loads(read_text())
+    data["name"], data["home"]["source"] = "base", str(tree)
+    (tmp_path / "base.toml").write_text(tomli_w.dumps(data))
+    with pytest.raises(SystemDeclarationError, match="beneath files/"):
+        derive(str(tmp_path / "base.toml"), "another", 1, tmp_path / "out")
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_it_is_drawn_from_a_file_of_an_editor_elsewhere(newline: str, tmp_path: Path) -> None:
+    """The file begins with a mark of the byte order, or its lines end in CR LF."""
+    text = f"\ufeff{read_text()}".replace('name = "debian-12"', 'name = "theirs"', 1)
+    (tmp_path / "theirs.toml").write_text(text, encoding="utf-8", newline=newline)
+    assert derive(str(tmp_path / "theirs.toml"), "drawn", 1, tmp_path / "drawn").exists()

@@ -22,9 +22,9 @@ from shioenv.domain.names import file_key, name_bytes
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.pointer import keys
 from shioenv.domain.runner import State
-from shioenv.files.members import LARGEST as LARGEST_MEMBER
-from shioenv.files.members import judged, parsed
 from shioenv.files.regular import read_regular
+from shioenv_model.memory.members import LARGEST as LARGEST_MEMBER
+from shioenv_model.memory.members import judged, parsed
 
 if TYPE_CHECKING:  # whoever asks a model needs no built system, and none of the code for one
     from shioenv.system.store import System
