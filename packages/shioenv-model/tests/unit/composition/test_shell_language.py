@@ -196,6 +196,7 @@ test a = a; echo $?; test a != a; [ 2 -gt 1 ] && echo gt
 [ -L a.txt ]; [ d -ef ./d/. ] && echo same
 x=1; [ -v x ] && [ ! -v gone ] && echo v; [ abc \< abd ] && echo lt; [ -o braceexpand ] && echo o
 [[ abc == a*c && ! abc == "a*c" ]] && echo pattern
+[[ -n a || -n ${y:=no} ]]; [[ -z a && ${z:=no} ]]; echo "[$y$z]"
 [[ a < b || $gone ]] && echo or; [[ -n $gone ]]; echo $?
 [[ 3 -gt 2+0 ]] && echo n; [[ (a == a) && -f a.txt ]] && echo g
 x='a b'; [[ $x == "a b" ]] && echo q
