@@ -299,8 +299,8 @@ def page(report: GrammarReport) -> str:
         "line as typed: an unknown or clashing option, a missing or extra operand, an argument",
         "that is not written as the program reads it. A missing file, no permission or a refused",
         "connection is none. The messages are listed in",
-        "`packages/shioenv/src/shioenv/report/grammar_report.py`. Options are compared as the "
-        "[reference](reference/grammar-format.md#coverage) says.",
+        "`packages/shioenv-eval/src/shioenv_eval/report/grammar_report.py`. Options are compared "
+        "as the [reference](reference/grammar-format.md#coverage) says.",
         "",
     ]
     rows = []

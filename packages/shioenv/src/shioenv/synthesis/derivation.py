@@ -40,10 +40,10 @@ Code: TypeAlias = "int | str"
 class Drawn:
     """One command as drawn: its words (command first, marks included) and the choices made.
 
-    `trace` has for each step the index of a production among those permitted in its place,
-    `FINISHED_SHORTEST`, or the text of a value that was drawn anew. Where people's spelling was
-    asked for, its last entry is the seed of the spelling, as text. `volatile` says that a
-    production was taken which the grammar marks `%volatile`.
+    `trace` has for each step the index of a production among those permitted in its place. The text
+    of a value that was drawn anew, or `FINISHED_SHORTEST`, stands in place of an index. Where
+    people's spelling was asked for, its last entry is the seed of the spelling, as text. `volatile`
+    says that a production was taken which the grammar marks `%volatile`.
     """
 
     words: tuple[str, ...]
