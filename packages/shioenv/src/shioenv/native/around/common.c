@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
@@ -90,13 +91,8 @@ void end_with_caller(void)
 /* By a signal. Where a debugger holds a process, its state is `t`. */
 static bool is_stopped(int process)
 {
-    char path[32], text[512];
-    snprintf(path, sizeof path, "%d/stat", process);
-    int fd = openat(host_proc, path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
-    close_fd(&fd);
-    if (n <= 0) return false;
-    text[n] = 0;
+    char text[512];
+    read_proc(text, sizeof text, "%d/stat", process);
     const char *name_end = strrchr(text, ')');  /* a process names itself */
     return name_end && name_end[1] && name_end[2] == 'T';
 }
@@ -118,6 +114,27 @@ void close_fd(int *fd)
 {
     if (*fd >= 0) close(*fd);
     *fd = -1;
+}
+
+void read_proc(char *text, size_t room, const char *format, ...)
+{
+    char path[64];
+    va_list more;
+    va_start(more, format);
+    vsnprintf(path, sizeof path, format, more);
+    va_end(more);
+    int fd = openat(host_proc, path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, room - 1);
+    close_fd(&fd);
+    text[n < 0 ? 0 : n] = 0;
+}
+
+bool is_capable(int process, unsigned capability)
+{
+    char text[4096];
+    read_proc(text, sizeof text, "%d/status", process);
+    const char *effective = strstr(text, "\nCapEff:");
+    return effective && strtoull(effective + 8, NULL, 16) >> capability & 1;
 }
 
 void write_file(int directory, const char *path, const char *text)

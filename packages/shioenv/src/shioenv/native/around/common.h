@@ -27,6 +27,9 @@ void end_with_caller(void);
 bool await_answer(int fd, int process);
 
 void close_fd(int *fd);
+/* Reads a file of the host's /proc as a text, as much as there is room for; an empty one where it cannot be read. */
+void read_proc(char *text, size_t room, const char *format, ...) __attribute__((format(printf, 3, 4)));
+bool is_capable(int process, unsigned capability);  /* one of linux/capability.h */
 void write_file(int directory, const char *path, const char *text);
 void do_mount(const char *source, const char *target, const char *type, unsigned long flags, const char *data);
 void join_namespace(int fd, int kind, const char *name);

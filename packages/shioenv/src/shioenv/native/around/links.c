@@ -25,8 +25,6 @@
 #include "mounts.h"
 #include "scan.h"
 
-enum { STATUS_MAX = 4096 };
-
 /* The two names of a call, as its process gave them. */
 struct names {
     int from_directory, to_directory, flags;
@@ -71,17 +69,6 @@ static int open_of(pid_t process, const char *name, int number)
  * which comes back. */
 static bool go_to(int root, int directory) { return !fchdir(root) && !chroot(".") && !fchdir(directory); }
 
-/* Reads what /proc has about a process; an empty text where it cannot be read. */
-static void read_status(pid_t process, char text[STATUS_MAX])
-{
-    char path[32];
-    snprintf(path, sizeof path, "%d/status", (int)process);
-    int fd = openat(host_proc, path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, text, STATUS_MAX - 1);
-    close_fd(&fd);
-    text[n < 0 ? 0 : n] = 0;
-}
-
 /* Takes a process's right to files, as far as another user than root has it. */
 static bool take_rights(const char *text)
 {
@@ -120,11 +107,9 @@ static bool may(int file, int mode)
  * fs.protected_hardlinks). */
 static bool is_protected(void)
 {
-    char on = '1';
-    int fd = openat(host_proc, "sys/fs/protected_hardlinks", O_RDONLY | O_CLOEXEC);
-    bool known = fd >= 0 && read(fd, &on, 1) == 1;
-    close_fd(&fd);
-    return !known || on != '0';
+    char on[2];
+    read_proc(on, sizeof on, "sys/fs/protected_hardlinks");
+    return *on != '0';
 }
 
 /* Whether Linux lets this user link to the file. */
@@ -428,13 +413,13 @@ static bool is_above(int listener, const struct seccomp_notif *notice, const str
 int prepare_link(int listener, const struct seccomp_notif *notice)
 {
     static struct names names;
-    static char status[STATUS_MAX];
+    static char status[4096];
     pid_t process = (pid_t)notice->pid;
     if (config.plain || !read_names(process, &notice->data, &names) || is_above(listener, notice, &names)) return 0;
     int own[2] = {open("/", O_PATH | O_DIRECTORY | O_CLOEXEC), open(".", O_PATH | O_DIRECTORY | O_CLOEXEC)};
     int its[2] = {open_of(process, "%d/root", 0), open_of(process, "%d/cwd", 0)};
     int file = -1;
-    read_status(process, status);
+    read_proc(status, sizeof status, "%d/status", (int)process);
     if (own[0] >= 0 && own[1] >= 0 && its[0] >= 0 && its[1] >= 0 && is_waiting(listener, notice)) {
         if (go_to(its[0], its[1]) && take_rights(status)) file = find_file(process, &names);
         take_own_rights();

@@ -4,10 +4,10 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/capability.h>
 #include <linux/openat2.h>
 #include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
@@ -140,17 +140,7 @@ static bool is_removed(const char *link)
 /* Whether the shell may enter other mounts. */
 static bool may_enter_mounts(void)
 {
-    enum { SYS_CHROOT = 18, SYS_ADMIN = 21 };  /* linux/capability.h */
-    char path[64], text[4096];
-    snprintf(path, sizeof path, "%d/status", (int)resident.shell);
-    int fd = openat(host_proc, path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
-    close_fd(&fd);
-    if (n <= 0) return false;
-    text[n] = 0;
-    const char *line = strstr(text, "\nCapEff:");
-    unsigned long long capabilities = line ? strtoull(line + 8, NULL, 16) : 0;
-    return capabilities >> SYS_CHROOT & capabilities >> SYS_ADMIN & 1;
+    return is_capable(resident.shell, CAP_SYS_CHROOT) && is_capable(resident.shell, CAP_SYS_ADMIN);
 }
 
 /* Keeps the directory in which the first shell was started, as the shell's mounts have it. */

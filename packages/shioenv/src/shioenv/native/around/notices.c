@@ -1,12 +1,10 @@
 /* Noticed calls of inputs: each is answered before it goes on. */
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <linux/seccomp.h>
 #include <linux/sockios.h>
 #include <net/if_arp.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -18,19 +16,6 @@
 #include "links.h"
 #include "notices.h"
 
-static bool may_configure_networks(pid_t process)
-{
-    enum { NET_ADMIN = 12 };
-    char path[32], text[4096];
-    snprintf(path, sizeof path, "%d/status", (int)process);
-    int fd = openat(host_proc, path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
-    close_fd(&fd);
-    text[n < 0 ? 0 : n] = 0;
-    const char *effective = strstr(text, "\nCapEff:");
-    return effective && strtoull(effective + 8, NULL, 16) >> NET_ADMIN & 1;
-}
-
 /* An address that is to be answered for is one thing with an interface. Without, the kernel would keep it when the
  * network is gone, for whichever network comes next. What is asked stands in memory that another thread can change,
  * so the call goes on with this process's copy of it: an errno. */
@@ -39,7 +24,7 @@ static int set_neighbour(const struct seccomp_notif *notice)
     struct arpreq neighbour;
     struct iovec here = {&neighbour, sizeof neighbour}, there = {(void *)(uintptr_t)notice->data.args[2], sizeof neighbour};
     if (process_vm_readv((pid_t)notice->pid, &here, 1, &there, 1, 0) != sizeof neighbour) return EFAULT;
-    if (!may_configure_networks((pid_t)notice->pid)) return EPERM;
+    if (!is_capable((int)notice->pid, CAP_NET_ADMIN)) return EPERM;
     bool by_hardware = neighbour.arp_flags & ATF_COM;  /* then the kernel looks for the interface, or fails */
     if (neighbour.arp_flags & ATF_PUBL && !by_hardware && !neighbour.arp_dev[0]) return EPERM;
     int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);

@@ -53,11 +53,7 @@ struct usage usage_now(void)
 bool host_is_short_of_memory(void)
 {
     char text[512];
-    int fd = openat(host_proc, "meminfo", O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
-    if (fd >= 0) close(fd);
-    if (n <= 0) return false;
-    text[n] = 0;
+    read_proc(text, sizeof text, "meminfo");
     const char *total = strstr(text, "MemTotal:"), *available = strstr(text, "MemAvailable:");
     if (!total || !available) return false;
     return strtoull(available + 13, NULL, 10) < strtoull(total + 9, NULL, 10) / 20;
