@@ -8,8 +8,8 @@ import capstone
 import pytest
 
 from shioenv.system.elf import sections
+from shioenv.system.processor import instructions
 from shioenv.system.store import System
-from shioenv.system.x86 import instructions
 from support.bases import of_the_c_library
 
 

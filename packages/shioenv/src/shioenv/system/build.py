@@ -51,9 +51,8 @@ from shioenv.system import (
     processes,
     processor,
     profile,
-    web,
-    x86,
-)  # fmt: skip
+    templates,
+)
 from shioenv.system.bootstrap import LAYOUT_VERSION, Progress, bootstrap, os_release
 from shioenv.system.contents import tree_sum, write_contents
 from shioenv.system.declare import SystemDeclaration, declared_names, systems_directory
@@ -104,6 +103,7 @@ def fingerprint(declaration: SystemDeclaration, text: str) -> str:
     for path, content in home.HomeTree(declaration.home.source).used():
         digest.update(path.encode() + b"\0" + content)
     add(systems_directory().joinpath("web"))
+    add(templates.templates_directory())
     add(systems_directory().joinpath("host_keys"))
     made_by = (
         answers,
@@ -116,8 +116,7 @@ def fingerprint(declaration: SystemDeclaration, text: str) -> str:
         processes,
         processor,
         profile,
-        web,
-        x86,
+        templates,
     )
     for module in made_by:
         digest.update(inspect.getsource(module).encode())
@@ -230,7 +229,7 @@ def _build(
         report(f"programs of this system are told the host's time and kernel: {told.why}")
     in_proc = proc.proc_files(declaration, told)
     own = processes.process_files(declaration)
-    site = web.web_files(declaration, tree)
+    site = profile.web_files(declaration, tree)
     digest = _digest(
         declaration, rootfs_digest, in_proc | {f"/{name}": own[name] for name in own}, site, told
     )

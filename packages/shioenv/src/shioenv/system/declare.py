@@ -21,7 +21,6 @@ from msgspec import Meta
 from shioenv.errors import SystemDeclarationError, UnknownSystemError, did_you_mean
 from shioenv.files import documents
 from shioenv.files.regular import read_regular
-from shioenv.system.checking import Keys, checked, like
 from shioenv.system.contradictions import contradictions
 from shioenv.system.values import (
     CONTROL,
@@ -41,6 +40,7 @@ from shioenv.system.values import (
     Frequency,
     HomeSource,
     Keyring,
+    Keys,
     LargeSize,
     Limit,
     Line,
@@ -58,7 +58,9 @@ from shioenv.system.values import (
     SystemName,
     Variable,
     Words,
+    checked,
     host,
+    like,
     logged,
     mask,
     moment,

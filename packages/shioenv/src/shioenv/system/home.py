@@ -24,7 +24,6 @@ from msgspec import Meta
 
 from shioenv.errors import SystemDeclarationError, did_you_mean
 from shioenv.files.regular import read_regular
-from shioenv.system.checking import checked, like, shown
 from shioenv.system.declare import (
     FIXTURE_SPAN,
     LARGEST_FILE,
@@ -34,7 +33,7 @@ from shioenv.system.declare import (
     systems_directory,
 )
 from shioenv.system.home_files import GENERATORS, HomeEntry, HomeRequest, Kind, words_file
-from shioenv.system.values import LONGEST_PATH, AccountName, Moment, too_long
+from shioenv.system.values import LONGEST_PATH, AccountName, Moment, checked, like, shown, too_long
 
 
 class HomeTree:

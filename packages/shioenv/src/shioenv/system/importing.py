@@ -17,7 +17,6 @@ from shioenv.system import build as building
 from shioenv.system import image
 from shioenv.system.bootstrap import Progress, os_release
 from shioenv.system.build import PROGRAMS, TarBase
-from shioenv.system.checking import checked
 from shioenv.system.declare import (
     SystemDeclaration,
     declared_names,
@@ -28,7 +27,7 @@ from shioenv.system.declare import (
 from shioenv.system.home import load_home
 from shioenv.system.oci import MOST_BYTES, find_image, is_layout, parts_of, write_flat
 from shioenv.system.store import System, find_system
-from shioenv.system.values import SystemName
+from shioenv.system.values import SystemName, checked
 
 NEEDED = {"uname": PROGRAMS["uname"]}
 """What an imported system has to have beside bash. Without `ip` and `nft` the network and the

@@ -5,14 +5,17 @@ They are the files of /etc that name the host, login records, the kernel log, wh
 devices in /dev. A tree of ordinary files and links under /sys is among them, of which the sandbox
 makes a read-only copy. `proc_files` lie beside the root filesystem and are bound over entries of
 /proc. `live_proc_files` are those that must agree with the clock or the kernel a run really has.
+`web_files` are the small web site that the system's gateway serves.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import datetime
+from importlib.resources.abc import Traversable
 from socket import inet_aton
+from typing import Any
 
 from shioenv.system.answers import logged_in
 from shioenv.system.declare import (
@@ -23,10 +26,11 @@ from shioenv.system.declare import (
     SystemDeclaration,
     systems_directory,
 )
-from shioenv.system.home_files import text_of
+from shioenv.system.home_files import HomeEntry, text_of
 from shioenv.system.image import Placed, device
 from shioenv.system.proc import disk_statistics
 from shioenv.system.processor import CACHES, LINE
+from shioenv.system.templates import texts
 
 _SECTOR = 512
 
@@ -143,145 +147,110 @@ def _run(declaration: SystemDeclaration) -> Iterator[Placed]:
 
 
 def _sys(machine: Machine) -> Iterator[Placed]:
-    cpus = "0" if machine.cpu.count == 1 else f"0-{machine.cpu.count - 1}"
-    mask = f"{(1 << machine.cpu.count) - 1:x}"
-    safe = ("meltdown", "l1tf", "mds", "tsx_async_abort", "itlb_multihit", "srbds")
-    top = "devices/system/cpu"
-    yield from _values(top, {
-        "online": cpus, "possible": cpus, "present": cpus, "offline": "", "isolated": "",
-        "kernel_max": 8191, "vulnerabilities/spectre_v1": "Mitigation: usercopy/swapgs barriers",
-        "vulnerabilities/spectre_v2": "Mitigation: Retpolines",
-        **{f"vulnerabilities/{name}": "Not affected" for name in safe},
-    })  # fmt: skip
+    """Files, links and directories beneath /sys."""
+    disks = [_disk(machine, disk) for disk in machine.disks]
+    loopback = Interface("lo", "00:00:00:00:00:00", "127.0.0.1", 8, "", 65536)
+    interfaces = [
+        _net(one, number + 1) for number, one in enumerate([loopback, *machine.interfaces])
+    ]
+    values = _processors(machine) | {
+        "memory": machine.memory // 1024, "sector": _SECTOR, "disk": disks,
+        "modelled": [disk for disk in disks if disk["disk"].model], "interface": interfaces,
+        # for /proc/modules, where the host's kernel has none (`native/library/proc.c`)
+        "module": [_module(line) for line in machine.kernel.modules],
+    }  # fmt: skip
+    for path, text in texts("sys", values).items():
+        yield Placed(f"sys/{path}", 0o444, text.encode())
     for number in range(machine.cpu.count):
-        core = f"{top}/cpu{number}"
-        own = f"{1 << number:x}"
-        yield from _values(f"{core}/topology", {
-            "core_id": number, "physical_package_id": 0, "die_id": 0, "cluster_id": 65535,
-            "thread_siblings": own, "thread_siblings_list": number, "core_siblings": mask,
-            "core_siblings_list": cpus, "core_cpus": own, "core_cpus_list": number,
-            "package_cpus": mask, "package_cpus_list": cpus, "die_cpus": mask,
-            "die_cpus_list": cpus,
-        })  # fmt: skip
-        if number:
-            yield from _values(core, {"online": 1})
-        yield Placed(f"sys/{core}/node0", target="../../node/node0")
-        yield from _caches(machine, core, own, mask)
-    nodes = ("online", "possible", "has_cpu", "has_memory", "has_normal_memory")
-    yield from _values("devices/system/node", {
-        **dict.fromkeys(nodes, 0), "node0/cpumap": mask, "node0/cpulist": cpus,
-        "node0/distance": 10,
-        "node0/meminfo": f"Node 0 MemTotal: {machine.memory // 1024:14} kB",
-    })  # fmt: skip
-    yield from _values("", {
-        "kernel/mm/transparent_hugepage/enabled": "always [madvise] never",
-        "class/dmi/id/sys_vendor": "QEMU",
-        "class/dmi/id/product_name": "Standard PC (i440FX + PIIX, 1996)",
-    })  # fmt: skip
-    yield from _values("fs/cgroup", {
-        "cgroup.controllers": "cpuset cpu io memory hugetlb pids rdma misc", "cgroup.procs": 1,
-        "cgroup.max.depth": "max", "cgroup.max.descendants": "max",
-        "cgroup.subtree_control": "cpuset cpu io memory hugetlb pids rdma misc",
-        "cgroup.threads": 1,
-    })  # fmt: skip
+        node = f"sys/devices/system/cpu/cpu{number}/node0"
+        yield Placed(node, target="../../node/node0")
     for name in ("init.scope", "system.slice", "user.slice"):
         yield Placed(f"sys/fs/cgroup/{name}", 0o755)
-    for name in ("firmware", "bus", "power", "hypervisor", "dev/char"):
+    for name in ("firmware", "bus", "power", "hypervisor", "dev/char", "module"):
         yield Placed(f"sys/{name}", 0o755)
-    yield from _modules(machine)
-    for disk in machine.disks:
-        yield from _block(machine, disk)
-    if not machine.disks:
+    if not disks:
         yield Placed("sys/dev/block", 0o755)
-    yield from _net(Interface("lo", "00:00:00:00:00:00", "127.0.0.1", 8, "", 65536), 1)
-    for index, interface in enumerate(machine.interfaces):
-        yield from _net(interface, index + 2)
+    for disk in disks:
+        yield from _block(disk["disk"], disk["where"])
+    for interface in interfaces:
+        name, where = interface["interface"].name, interface["where"]
+        yield Placed(f"sys/class/net/{name}", target=f"../../{where}")
+    yield from _modules(machine)
 
 
 def _modules(machine: Machine) -> Iterator[Placed]:
-    """What /proc/modules says of each module, in files of its own, and where modules would lie."""
-    yield Placed("sys/module", 0o755)
-    # for /proc/modules, where the host's kernel has none (`native/library/proc.c`)
-    yield Placed("sys/kernel/modules", 0o444, text_of(machine.kernel.modules))
-    for module in machine.kernel.modules:
-        name, size, references, users = module.split()[:4]
-        yield from _values(f"module/{name}", {
-            "coresize": size, "initsize": 0, "initstate": "live", "refcnt": references, "taint": "",
-        })  # fmt: skip
-        yield Placed(f"sys/module/{name}/holders", 0o755)
+    """Who uses each module, and where modules would lie."""
+    for module in map(_module, machine.kernel.modules):
+        holders = f"sys/module/{module['name']}/holders"
+        yield Placed(holders, 0o755)
+        users = module["users"]
         for user in users.strip("-,").split(",") if users != "-" else ():
-            yield Placed(f"sys/module/{name}/holders/{user}", target=f"../../{user}")
+            yield Placed(f"{holders}/{user}", target=f"../../{user}")
     top = f"lib/modules/{machine.kernel.release}"
     for name in ("modules.builtin", "modules.dep", "modules.order"):
         yield Placed(f"{top}/{name}", data=b"")
 
 
-def _values(directory: str, values: Mapping[str, object]) -> Iterator[Placed]:
-    """A file for each value, by its path beneath a directory of /sys."""
-    for path, value in values.items():
-        place = f"sys/{directory}/{path}" if directory else f"sys/{path}"
-        yield Placed(place, 0o444, f"{value}\n".encode())
+def _module(line: str) -> dict[str, str]:
+    """What a line of /proc/modules says."""
+    name, size, references, users = line.split()[:4]
+    return {
+        "written": line, "name": name, "size": size, "references": references, "users": users,
+    }  # fmt: skip
 
 
-def _caches(machine: Machine, core: str, own: str, mask: str) -> Iterator[Placed]:
-    for index, (name, level, kind, ways) in enumerate(CACHES):
-        size = machine.cpu.caches[name]
-        yield from _values(f"{core}/cache/index{index}", {
-            "level": level, "type": kind, "size": f"{size // 1024}K", "coherency_line_size": LINE,
-            "ways_of_associativity": ways, "number_of_sets": size // LINE // ways,
-            "physical_line_partition": 1, "shared_cpu_map": mask if level == 3 else own, "id": 0,
-        })  # fmt: skip
+def _processors(machine: Machine) -> dict[str, Any]:
+    """What the template of /sys says of processors and their caches."""
+    count, mask = machine.cpu.count, f"{(1 << machine.cpu.count) - 1:x}"
+    processors = [{"number": number, "own": f"{1 << number:x}"} for number in range(count)]
+    caches = []
+    for processor in processors:
+        for index, (name, level, kind, ways) in enumerate(CACHES):
+            size = machine.cpu.caches[name]
+            caches.append(processor | {
+                "index": index, "level": level, "type": kind, "size": size // 1024, "ways": ways,
+                "sets": size // LINE // ways, "shared": mask if level == 3 else processor["own"],
+            })  # fmt: skip
+    return {
+        "processors": "0" if count == 1 else f"0-{count - 1}", "mask": mask, "line": LINE,
+        "processor": processors, "removable": processors[1:], "cache": caches,
+    }  # fmt: skip
 
 
-def _block(machine: Machine, disk: Disk) -> Iterator[Placed]:
+def _disk(machine: Machine, disk: Disk) -> dict[str, Any]:
+    """What the template of /sys says of a disk."""
     index = machine.disks.index(disk)
     device = f"devices/pci0000:00/0000:00:0{index + 4}.0/virtio{index}"
-    where = f"{device}/block/{disk.name}"
+    return {
+        "disk": disk, "number": index + 1, "device": device,
+        "where": f"{device}/block/{disk.name}", "sectors": disk.size // _SECTOR,
+        "statistics": disk_statistics(disk),
+    }  # fmt: skip
+
+
+def _block(disk: Disk, where: str) -> Iterator[Placed]:
+    """The links and directories of a disk in /sys."""
     up = "../" * (where.count("/") + 1)
     yield Placed(f"sys/block/{disk.name}", target=f"../{where}")
     yield Placed(f"sys/class/block/{disk.name}", target=f"../../{where}")
     yield Placed(f"sys/dev/block/{disk.major}:{disk.minor}", target=f"../../{where}")
     yield Placed(f"sys/{where}/subsystem", target=f"{up}class/block")
     yield Placed(f"sys/{where}/device", target="../..")
-    model = {"model": disk.model} if disk.model else {}
-    yield from _values(device, {"vendor": "0x1af4", "device": "0x0002", **model})
-    yield from _values(where, {
-        "dev": f"{disk.major}:{disk.minor}", "size": disk.size // _SECTOR,
-        "ro": int(disk.read_only), "removable": int(disk.removable), "hidden": 0, "range": 16,
-        "ext_range": 256, "capability": 0, "alignment_offset": 0, "discard_alignment": 0,
-        "diskseq": index + 1, "inflight": "       0        0", "stat": disk_statistics(disk),
-        "uevent": f"MAJOR={disk.major}\nMINOR={disk.minor}\nDEVNAME={disk.name}\nDEVTYPE=disk",
-    })  # fmt: skip
-    yield from _values(f"{where}/queue", {
-        "rotational": 1, "logical_block_size": _SECTOR, "physical_block_size": _SECTOR,
-        "hw_sector_size": _SECTOR, "minimum_io_size": _SECTOR, "optimal_io_size": 0,
-        "read_ahead_kb": 128, "nr_requests": 256, "scheduler": "[mq-deadline] none",
-        "add_random": 0, "discard_granularity": _SECTOR, "discard_max_bytes": 2147483136,
-        "discard_max_hw_bytes": 2147483136, "discard_zeroes_data": 0, "write_same_max_bytes": 0,
-        "max_sectors_kb": 1280, "write_cache": "write back", "zoned": "none", "dax": 0,
-    })  # fmt: skip
     for name in ("bdi", "holders", "slaves"):
         yield Placed(f"sys/{where}/{name}", 0o755)
 
 
-def _net(interface: Interface, index: int) -> Iterator[Placed]:
+def _net(interface: Interface, number: int) -> dict[str, Any]:
+    """What the template of /sys says of a network interface."""
     loopback = interface.name == "lo"
-    parent = (
-        "devices/virtual/net" if loopback else f"devices/pci0000:00/0000:00:03.0/virtio9{index}/net"
-    )
-    where = f"{parent}/{interface.name}"
-    yield Placed(f"sys/class/net/{interface.name}", target=f"../../{where}")
-    yield from _values(where, {
-        "address": interface.mac, "addr_len": 6, "mtu": interface.mtu, "ifindex": index,
-        "iflink": index, "operstate": "unknown" if loopback else "up", "carrier": 1,
-        "type": 772 if loopback else 1, "flags": "0x9" if loopback else "0x1003",
-        "tx_queue_len": 1000, "dev_id": "0x0", "dormant": 0, "link_mode": 0,
+    card = f"devices/pci0000:00/0000:00:03.0/virtio9{number}/net"
+    parent = "devices/virtual/net" if loopback else card
+    return {
+        "interface": interface, "number": number, "where": f"{parent}/{interface.name}",
+        "state": "unknown" if loopback else "up", "type": 772 if loopback else 1,
+        "flags": "0x9" if loopback else "0x1003",
         "broadcast": "00:00:00:00:00:00" if loopback else "ff:ff:ff:ff:ff:ff",
-        "uevent": f"INTERFACE={interface.name}\nIFINDEX={index}",
-    })  # fmt: skip
-    counters = ("bytes", "packets", "errors", "dropped", "fifo_errors", "compressed")
-    names = [f"{way}_{counter}" for way in ("rx", "tx") for counter in counters]
-    yield from _values(f"{where}/statistics", dict.fromkeys(names, 0))
+    }  # fmt: skip
 
 
 # ---------------------------------------------------------------------------------------------
@@ -357,4 +326,25 @@ def kernel_log(machine: Machine) -> bytes:
 
 
 # ---------------------------------------------------------------------------------------------
-# Files bound over /proc
+# The web site of the gateway: ours, something for curl and wget
+
+_ARCHIVE = "archives/backup.tar.gz"
+"""The file of the home tree that the site offers as `files/archive.tar.gz`."""
+
+
+def web_files(declaration: SystemDeclaration, home: tuple[HomeEntry, ...]) -> dict[str, bytes]:
+    """Contents by path; every page ships with the package, the archive is the home tree's own."""
+    files: dict[str, bytes] = {}
+
+    def add(directory: Traversable, prefix: str) -> None:
+        for page in sorted(directory.iterdir(), key=lambda page: page.name):
+            if page.is_dir():
+                add(page, f"{prefix}{page.name}/")
+            else:
+                files[prefix + page.name] = page.read_bytes()
+
+    add(systems_directory().joinpath("web"), "")
+    for entry in home:
+        if entry.path == _ARCHIVE:
+            files["files/archive.tar.gz"] = entry.data
+    return files

@@ -28,7 +28,6 @@ from shioenv.files.cache import cache_directory
 from shioenv.system import build as building
 from shioenv.system.answers import Answers
 from shioenv.system.bootstrap import Progress
-from shioenv.system.checking import checked
 from shioenv.system.contents import read_contents, stored
 from shioenv.system.declare import (
     DEFAULT_SYSTEM,
@@ -41,7 +40,7 @@ from shioenv.system.declare import (
 from shioenv.system.home import load_home
 from shioenv.system.idmap import find_idmap, run_mapped
 from shioenv.system.links import resolve
-from shioenv.system.values import SystemName
+from shioenv.system.values import SystemName, checked
 
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")
 """Files of the image that device nodes are mounted over."""

@@ -21,7 +21,6 @@ from shioenv.errors import SystemDeclarationError
 from shioenv.system import image
 from shioenv.system.answers import Answers
 from shioenv.system.bootstrap import mmdebstrap_command
-from shioenv.system.checking import checked
 from shioenv.system.declare import (
     LARGEST_FILE,
     SystemDeclaration,
@@ -33,6 +32,7 @@ from shioenv.system.home import load_home
 from shioenv.system.proc import proc_files
 from shioenv.system.processes import process_files
 from shioenv.system.profile import root_files
+from shioenv.system.values import checked
 
 SHIPPED = load_declaration()
 
