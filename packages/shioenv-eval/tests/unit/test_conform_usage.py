@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
 from shioenv.cli.main import app
@@ -15,6 +16,7 @@ def printed(*words: str) -> tuple[int, str]:
     return done.exit_code, " ".join(done.output.replace("│", " ").split())
 
 
+@pytest.mark.usefixtures("system")
 def test_a_program_that_is_not_there_ends_with_2(tmp_path: Path) -> None:
     missing = str(tmp_path / "no")
     for against in (missing, f"command:{missing} --quick", "no-such-program"):
@@ -23,6 +25,7 @@ def test_a_program_that_is_not_there_ends_with_2(tmp_path: Path) -> None:
         assert "does not exist" in said or "no program" in said
 
 
+@pytest.mark.usefixtures("system")
 def test_a_program_that_may_not_be_executed(tmp_path: Path) -> None:
     (tmp_path / "my shell").write_text("")
     status, said = printed("conform", "--against", f"'{tmp_path}/my shell'")

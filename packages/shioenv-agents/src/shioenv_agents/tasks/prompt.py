@@ -91,8 +91,8 @@ def told(
 ) -> list[str] | None:
     """What a goal says about the machine: a line or more for each fact and each content.
 
-    None where the goal cannot be told: where a content or a fact has no line, where contents are
-    too long, and where there are more than `FACTS`.
+    None where the goal cannot be told: a content or a fact has no line, contents are too long, or
+    there are more than `FACTS`.
     """
     lines: list[str | None] = []
     for fact in goal.facts:

@@ -45,7 +45,7 @@ def test_make_writes_the_tasks_of_records(
     manifest = SimpleNamespace(records=3)
     monkeypatch.setattr("shioenv.dataset.manifest.read_manifest", lambda path: manifest)
     monkeypatch.setattr("shioenv.dataset.read.read_records", lambda path, **how: records)
-    monkeypatch.setattr("shioenv.cli.shared.note_unfinished", lambda *given: None)
+    monkeypatch.setattr("shioenv.cli.printing.note_unfinished", lambda *given: None)
     out = tmp_path / "out"
     done = run("make", tmp_path, "--out", out, "--json")
     assert done.exit_code == 0, done.output

@@ -416,6 +416,7 @@ def test_no_terminal_obeys_what_an_input_wrote() -> None:
     assert "\x1b" not in call("run", "x", "--system", "\x1b[2J").stderr
 
 
+@pytest.mark.usefixtures("system")
 def test_a_sampler_that_nobody_knows_is_what_is_told() -> None:
     result = call("sample", "--sampler", "gsc", "--count", "1")
     assert result.exit_code == 2
@@ -453,6 +454,7 @@ def test_a_list_of_inputs_may_begin_with_a_mark_of_the_byte_order(tmp_path: Path
     assert (marked.exit_code, marked.stdout) == (0, plain.stdout)
 
 
+@pytest.mark.usefixtures("system")
 @pytest.mark.parametrize(
     ("line", "said"),
     [

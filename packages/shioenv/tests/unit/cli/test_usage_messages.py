@@ -60,6 +60,7 @@ def test_what_is_not_there_ends_with_2(tmp_path: Path) -> None:
     assert "does not exist" in said
 
 
+@pytest.mark.usefixtures("system")
 def test_a_word_that_only_resembles_a_name_is_not_suggested() -> None:
     assert "did you mean" not in printed("sample", "--command", "nosuch")[1]
     assert "did you mean grep?" in printed("sample", "--command", "gerp")[1]
