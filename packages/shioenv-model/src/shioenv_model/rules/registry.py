@@ -25,7 +25,14 @@ from shioenv_model.rules.effects import effect
 from shioenv_model.rules.file_by_file import SEARCH, edited_in_place, one_by_one, searched
 from shioenv_model.rules.programs import printed
 from shioenv_model.rules.refusals import refused
-from shioenv_model.rules.spellings import named, respelled, unnamed, without_name
+from shioenv_model.rules.spellings import (
+    asks_for_usage,
+    is_usage_of,
+    named,
+    respelled,
+    unnamed,
+    without_name,
+)
 from shioenv_model.rules.unreachable_hosts import outside
 
 
@@ -97,6 +104,18 @@ def _other_spelling(call: Call, state: State, respondent: Respondent) -> Step | 
         return None
     step = respondent.ask(replace(call, written=written, parts=None), state)
     return replace(step, input=call.text)
+
+
+def _usage(call: Call, state: State, respondent: Respondent) -> Step | None:
+    """The output of a GNU program behind whose name `--help` or `--version` stands.
+
+    The words behind that option are never read.
+    """
+    if not asks_for_usage(call):
+        return None
+    step = respondent.ask(Call.of(call.words[:2]), state)
+    shown = is_usage_of(call.words[0], step.answer.behavior)
+    return replace(step, input=call.text) if shown else None
 
 
 def _refusal(call: Call, state: State, respondent: Respondent) -> Step | None:
@@ -252,6 +271,7 @@ BEFORE_RECORDS: Mapping[str, Rule] = MappingProxyType({"program": _program})
 AFTER_RECORDS: Mapping[str, Rule] = MappingProxyType(
     {
         "other spelling": _other_spelling,
+        "usage": _usage,
         "refusal": _refusal,
         "refusal of a filter": _refusal_of_a_filter,
         "in place": _in_place,

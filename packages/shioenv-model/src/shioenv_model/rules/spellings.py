@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import replace
 
+from shioenv.bash.builtins import BUILTINS
 from shioenv.bash.words import quoted
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import State
@@ -16,6 +18,11 @@ _BUNDLE = re.compile(r"([ctxru][vzjJpkmhO]*)(?:(f)([vzjJpkmhO]*))?")
 
 _SHORT = {"egrep": ("grep", "-E"), "fgrep": ("grep", "-F"), "rgrep": ("grep", "-r")}
 """Programs that are another one with an option (grep(1))."""
+
+_SHOWN_AT_ONCE = ("--help", "--version")
+
+_READS_ON = ("curl", "expr")
+"""Programs that read the words behind `--help` all the same."""
 
 _ANYWHERE = re.compile(r"(?P<before>\S+(?: -\S+)*)(?: \.)?(?P<after>)")
 _FIRST = re.compile(r"(?P<before>\S+)(?: \.)?(?P<after>(?: -.*)?)", re.DOTALL)
@@ -79,3 +86,18 @@ def respelled(call: Call) -> str | None:
         return None
     letters = "".join(bundle.group(1, 3, 2)) if bundle[2] else bundle[1]
     return " ".join(("tar", f"-{letters}", *words[1:]))
+
+
+def asks_for_usage(call: Call) -> bool:
+    """Whether `--help` or `--version` is the first word of a program, and others follow it."""
+    words = call.words
+    if len(words) < 3 or words[1] not in _SHOWN_AT_ONCE or call.closed:
+        return False
+    name = words[0]
+    plain = not any(set("$`") & set(word) for word in words)
+    return name not in _READS_ON and name not in BUILTINS and plain
+
+
+def is_usage_of(name: str, behavior: Behavior) -> bool:
+    """Whether a program printed its help or its version as GNU programs do."""
+    return behavior.output.startswith((b"Usage:", os.fsencode(f"{name} (")))
