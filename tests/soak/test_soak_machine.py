@@ -11,6 +11,7 @@ from machine import STOPPED, UNKNOWN, Answer, Pair, Verdict, judge, read_inputs
 from shioenv.system.store import System
 from shioenv_backends.microvm.boot import build_microvm
 from support.needs import MICROVM, needs
+from support.nightly import NIGHTLY
 
 FILE = {"perms": "-rw-r--r--", "size": 1, "month": "Oct", "day": 16, "digest": "a"}
 
@@ -120,6 +121,7 @@ def pair(system: System) -> Iterator[Pair]:
         yield Pair(system, stack)
 
 
+@NIGHTLY
 @needs(*MICROVM)
 def test_a_real_machine_does_the_same_and_is_put_right(pair: Pair) -> None:
     home = "/home/ubuntu"
@@ -138,6 +140,7 @@ def test_a_real_machine_does_the_same_and_is_put_right(pair: Pair) -> None:
     assert pair.real("date +%Y-%m-%dT%H:%M", home).output == b"2025-10-16T19:43\n"
 
 
+@NIGHTLY
 @needs(*MICROVM)
 def test_a_machine_that_was_halted_starts_again(pair: Pair) -> None:
     assert pair.real("echo o > /proc/sysrq-trigger; sleep 20", "/home/ubuntu") == STOPPED

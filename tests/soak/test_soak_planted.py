@@ -9,11 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from support.nightly import NIGHTLY
+
 SCRIPT = Path(__file__).parents[2] / "soak" / "planted.py"
 
 pytestmark = pytest.mark.usefixtures("system")
 
 
+@NIGHTLY
 def test_what_is_planted_is_found() -> None:
     words = [sys.executable, str(SCRIPT), "--count", "120", "--command", "mkdir", "--json"]
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=240)

@@ -94,6 +94,7 @@ def test_a_preview_that_changes_the_host_is_noticed(
     assert {each["what"] for each in made.violations} == {"the host changed", "files"}
 
 
+@NIGHTLY
 @needs(*MICROVM)
 @pytest.mark.xdist_group("microvm")
 def test_a_killed_machine_costs_time_and_no_record(system: System, tmp_path: Path) -> None:

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from support.nightly import NIGHTLY
+
 SOAK = Path(__file__).parents[2] / "soak"
 
 
@@ -38,6 +40,7 @@ def test_help_says_what_a_check_shows(name: str) -> None:
     assert "--count" in done.stdout
 
 
+@NIGHTLY
 def test_the_same_inputs_do_the_same_in_four_passes() -> None:
     found = answer("determinism.py", "--count", "40", "--seed", "3", "--passes", "4")
     assert found["inputs"] == 40
@@ -46,6 +49,7 @@ def test_the_same_inputs_do_the_same_in_four_passes() -> None:
     assert unexplained == []
 
 
+@NIGHTLY
 def test_what_was_kept_earlier_is_compared_again(tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     options = ("--count", "8", "--seed", "4", "--passes", "1", "--kept", str(kept))
@@ -55,6 +59,7 @@ def test_what_was_kept_earlier_is_compared_again(tmp_path: Path) -> None:
     assert (first["passes"], again["passes"]) == (1, 2)
 
 
+@NIGHTLY
 def test_patches_say_what_a_search_of_the_whole_system_finds() -> None:
     found = answer("completeness.py", "--count", "15", "--seed", "2", "--workers", "1")
     assert found["files compared"] == 15
@@ -63,6 +68,7 @@ def test_patches_say_what_a_search_of_the_whole_system_finds() -> None:
     assert found["violations"] == []
 
 
+@NIGHTLY
 @pytest.mark.parametrize("kind", [(), ("--programs",)])
 def test_inputs_put_together_do_what_they_do_whole(kind: tuple[str, ...]) -> None:
     done = script("composition.py", "--count", "12", "--seed", "5", "--json", *kind)
@@ -72,6 +78,7 @@ def test_inputs_put_together_do_what_they_do_whole(kind: tuple[str, ...]) -> Non
     assert done.returncode == int(float(found["share"]) < 0.97)
 
 
+@NIGHTLY
 def test_a_flag_is_the_same_in_every_generation() -> None:
     found = answer("flags.py", "--count", "20", "--seed", "5", "--times", "3")
     assert (found["records"], found["generations"]) == (20, 3)

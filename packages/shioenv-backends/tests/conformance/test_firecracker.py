@@ -24,6 +24,7 @@ from shioenv_backends.microvm.backend import STARTING_SECONDS
 from shioenv_backends.microvm.boot import build_microvm
 from shioenv_backends.microvm.firecracker import FirecrackerMachine
 from support.needs import MICROVM, needs
+from support.nightly import NIGHTLY
 
 pytestmark = [needs(*MICROVM), pytest.mark.xdist_group("microvm")]
 INSTANT = 1_760_643_780.0
@@ -49,6 +50,7 @@ def _remove_own(place: Path) -> None:
             shutil.rmtree(state.parent)
 
 
+@NIGHTLY
 def test_a_command_runs_inputs_in_it(kept: Path) -> None:
     """It boots a machine and saves it; whoever comes next continues from what was saved, twice: at
     the declared instant with other entropy, and with the supervisor that was opened before.

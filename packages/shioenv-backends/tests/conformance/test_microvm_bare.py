@@ -20,6 +20,7 @@ from shioenv.system.store import System
 from shioenv_backends.microvm.bare import BareSandbox
 from shioenv_backends.microvm.boot import build_microvm
 from support.needs import MICROVM, needs
+from support.nightly import NIGHTLY, by_day
 
 pytestmark = [needs(*MICROVM), pytest.mark.xdist_group("microvm")]
 
@@ -66,12 +67,12 @@ def machine(runner: SandboxRunner) -> BareSandbox:
     return opened
 
 
-@pytest.mark.parametrize("check", HELD, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("check", by_day(HELD, 4), ids=lambda check: check.__name__)
 def test_contract(check: Check, machine: BareSandbox) -> None:
     check(machine)
 
 
-@pytest.mark.parametrize("check", OTHERWISE, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("check", by_day([*OTHERWISE], 4), ids=lambda check: check.__name__)
 def test_where_a_bare_machine_is_none_of_the_contracts(check: Check, machine: BareSandbox) -> None:
     with pytest.raises(AssertionError):
         check(machine)
@@ -98,7 +99,7 @@ RUINS = (
 )
 
 
-@pytest.mark.parametrize("ruin", RUINS)
+@pytest.mark.parametrize("ruin", by_day(RUINS, 3))
 def test_what_an_input_ruins_the_next_one_finds_whole(machine: BareSandbox, ruin: str) -> None:
     ordinary = Request("ls -lA / /etc /home/ubuntu | md5sum; md5sum /etc/passwd; hostname")
     before = machine.run(ordinary)
@@ -160,6 +161,7 @@ def test_a_terminal(machine: BareSandbox) -> None:
     assert told.output == b"/dev/pts/0\r\n24 80\r\n1\r\n"
 
 
+@NIGHTLY
 @pytest.mark.parametrize(
     ("text", "waited"),
     [

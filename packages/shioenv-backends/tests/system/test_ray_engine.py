@@ -234,6 +234,7 @@ def test_a_task_that_kills_its_node_each_time_is_the_one_that_is_named(cluster: 
     assert DEADLY not in done
 
 
+@NIGHTLY
 def test_ctrl_c_ends_everything_loses_nothing_and_another_engine_goes_on(
     whole: Path, tmp_path: Path
 ) -> None:

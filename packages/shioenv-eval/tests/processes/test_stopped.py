@@ -87,7 +87,7 @@ def of_sandbox(role: str, process: int) -> int:
 INPUT = "echo before; sleep 20 > /dev/null & touch made; ip link set eth0 down; echo after"
 
 
-@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("role", by_day([*ROLES], 2))
 def test_a_stopped_process_of_a_sandbox_changes_no_answer(
     system: System, role: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

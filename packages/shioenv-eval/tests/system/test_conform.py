@@ -24,6 +24,7 @@ from shioenv_eval.asking import Bounds
 from shioenv_eval.conform.comparison import CaseComparison, compared
 from shioenv_eval.conform.truth import AskedCase, CaseMachine, Choice, TruthCase, truth_of
 from shioenv_eval.conform.write import write_comparison
+from support.nightly import LARGER, NIGHTLY, scaled
 
 SHIOENV = Path(sys.executable).with_name("shioenv")
 
@@ -116,6 +117,7 @@ def number_of(line: bytes) -> int:
     return int(json.loads(line[9:])[0])
 
 
+@NIGHTLY
 def test_a_hostile_program_loses_its_cases_and_never_the_run(tmp_path: Path) -> None:
     """It hangs, dies, floods and answers nonsense."""
     done = compare(
@@ -183,12 +185,13 @@ def test_a_finding_is_minimal_and_its_script_shows_it(
     assert did.text.endswith("status 0\n")
 
 
+@LARGER
 @pytest.mark.parametrize(
     ("command", "patch", "right"),
     [
         ("wc", [], "machine"),
         ("mkdir", [["a", "/fs/x", {}], ["r", "/fs/README.md"]], "touch x; rm README.md"),
-    ],
+    ][:: scaled(2, 1)],
 )
 def test_a_script_holds_the_answer_of_a_side_that_no_shell_calls(
     observer: SandboxRunner, tmp_path: Path, command: str, patch: list[object], right: str
@@ -240,6 +243,7 @@ def test_there_is_at_least_one_case() -> None:
         compare("sandbox", choice=Choice(count=0))
 
 
+@NIGHTLY
 def test_the_exit_status_says_whether_enough_is_right(tmp_path: Path) -> None:
     words = [str(SHIOENV), "conform", "--against", program(tmp_path), "--command", "whoami"]
     words += ["--cases", "6", "--workers", "1", "--json"]
@@ -295,6 +299,7 @@ with compared(program, choice=Choice(("wc",), 20), workers=1, progress=progress)
 """
 
 
+@NIGHTLY
 def test_a_comparison_that_was_killed_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

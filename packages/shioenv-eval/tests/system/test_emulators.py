@@ -23,6 +23,7 @@ from shioenv_eval.patches import changed_files, operations
 from shioenv_eval.predictors.bashkit import Bashkit
 from shioenv_eval.predictors.sandbox import InPlace, in_place
 from support.needs import needs
+from support.nightly import LARGER, NIGHTLY, by_day, scaled
 
 pytestmark = pytest.mark.usefixtures("system")
 HOME = "/home/ubuntu"
@@ -140,7 +141,7 @@ def bashkit() -> Bashkit:
     return made
 
 
-@pytest.mark.parametrize("text", CHANGES)
+@pytest.mark.parametrize("text", by_day(CHANGES, 6))
 def test_files_are_put_back_after_an_input(bashkit: Bashkit, text: str) -> None:
     def shown() -> str:
         return bashkit.run(f"{LISTED}; cat README.md documents/notes.txt /etc/motd").output.decode()
@@ -189,6 +190,7 @@ def test_many_questions_at_once_are_answered_as_each_by_itself(pool: PredictorPo
     assert alone[2].behavior.patch.operations
 
 
+@LARGER
 @pytest.mark.parametrize(
     ("texts", "cwd"),
     [
@@ -197,7 +199,7 @@ def test_many_questions_at_once_are_answered_as_each_by_itself(pool: PredictorPo
         (("cd /; cd e*; echo x > zz", "cd ..; cd ../etc; cat zz; rm zz"), HOME),
         (("echo x > /lib/zz", "cat /usr/lib/zz; rm /usr/lib/zz"), HOME),
         (("echo x > zz", "cat zz; rm zz"), "/usr/share"),
-    ],
+    ][:: scaled(5, 1)],
 )
 def test_a_question_does_not_see_what_another_wrote_far_away(
     pool: PredictorPool, texts: tuple[str, str], cwd: str
@@ -210,6 +212,7 @@ def test_a_question_does_not_see_what_another_wrote_far_away(
     assert alone[1].exit_code == 1
 
 
+@NIGHTLY
 def test_a_change_that_no_name_announces_is_found_behind_all_questions() -> None:
     made = make_predictor("bashkit", "debian-12", HOME)
     assert isinstance(made, Bashkit)

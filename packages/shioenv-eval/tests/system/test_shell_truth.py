@@ -21,6 +21,7 @@ from shioenv.sandbox.base import Limits
 from shioenv.system.store import System
 from shioenv_eval.conform.data import CHECKER, FACTS, HOME, SPLITS, TruthData, export_truth
 from shioenv_eval.conform.truth import Choice
+from support.nightly import NIGHTLY
 
 PATIENCE = Limits(wall_seconds=120.0, cpu_seconds=120.0)
 CHOICE = Choice((), 60, 7)
@@ -52,6 +53,7 @@ def checked(system: System, directory: Path, words: str) -> tuple[int, list[str]
     return did.exit_code, did.text.splitlines()
 
 
+@NIGHTLY
 def test_the_systems_bash_does_what_every_portable_case_says(
     system: System, made: TruthData, tmp_path: Path
 ) -> None:
@@ -84,6 +86,7 @@ def test_the_systems_bash_does_what_every_portable_case_says(
     assert lines[-1].startswith(f"{count - 4} of {count} right")
 
 
+@NIGHTLY
 def test_a_shell_that_hangs_or_is_not_there_loses_its_cases(
     system: System, made: TruthData
 ) -> None:
@@ -108,6 +111,7 @@ def test_the_data_says_what_it_was_made_from(system: System, made: TruthData) ->
         assert f"- split: {split}\n    path: data/{split}.jsonl.xz\n" in card
 
 
+@NIGHTLY
 def test_what_needs_the_system_is_not_portable(
     system: System, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,7 +12,7 @@ from shioenv.errors import Abstained
 from shioenv_model.files import load_model
 from shioenv_model.memory.memory import Memory
 from shioenv_model.model import Model
-from support.nightly import scaled
+from support.nightly import by_day, scaled
 
 pytestmark = pytest.mark.xdist_group("hostile questions")
 """One process opens the model, once."""
@@ -84,7 +84,7 @@ def said(model: Model, text: str, state: State | None = None) -> Answer | str:
         return declined.message
 
 
-@pytest.mark.parametrize("text", HOSTILE, ids=lambda text: f"{text[:30]!r}")
+@pytest.mark.parametrize("text", by_day(HOSTILE, 3, [f"{text[:30]!r}" for text in HOSTILE]))
 def test_a_hostile_question_is_answered_or_abstained_from(model: Model, text: str) -> None:
     first = said(model, text)
     assert said(model, text) == first  # whatever is remembered by then

@@ -22,6 +22,7 @@ from shioenv_model.training.material import (
     probes,
 )
 from shioenv_model.training.samplers import OTHERS, PATHS, crossed, variants
+from support.nightly import NIGHTLY
 
 RECIPE = """
 schema = 1
@@ -111,6 +112,7 @@ seed = 3
 """
 
 
+@NIGHTLY
 def test_the_papers_regimes_are_parts_of_a_recipe(tmp_path: Path, system: System) -> None:
     (tmp_path / "recipe.toml").write_text(REGIMES)
     lines = ['{"input": "ls -a", "cwd": "/tmp"}', "", "pwd", "whoami"]

@@ -253,6 +253,7 @@ def answers(numbers: list[int], once: str = "") -> dict[int, int]:
         )
 
 
+@NIGHTLY
 def test_what_a_process_that_dies_had_is_begun_again_and_one_that_kills_all_is_named(
     tmp_path: Path,
 ) -> None:

@@ -31,7 +31,7 @@ from shioenv.sandbox.namespaces.backend import NamespaceSandbox
 from shioenv.system.store import System
 from support.case_files import Case, all_cases, faults, load, sentinels, summary, unescape
 from support.host_state import Canaries, descendants, host_state
-from support.nightly import LARGER, scaled
+from support.nightly import LARGER, NIGHTLY, scaled
 from support.paths import ROOT
 from support.waiting import let_time_pass, wait_until
 
@@ -40,15 +40,20 @@ ORDINARY_USER, ORDINARY_RANGE = 64243, 1_900_000_000
 MODES = ("root", "user") if os.geteuid() == 0 else ("user",)
 
 
-def _marked(case: Case) -> Any:
+def _marked(case: Case, number: int) -> Any:
     marks: list[Any] = [pytest.mark.xdist_group(f"adversarial-{case.mode}")]
+    if len(MODES) == 2 and case.mode == "user" and number % 3:  # root runs them all by day
+        marks.append(NIGHTLY)
     if reason := case.values.get("xfail"):
         marks.append(pytest.mark.xfail(strict=True, reason=reason))
     return pytest.param(case, id=f"{case.group}::{case.name}[{case.mode}]", marks=marks)
 
 
 @LARGER
-@pytest.mark.parametrize("case", [_marked(case) for mode in MODES for case in all_cases(mode)])
+@pytest.mark.parametrize(
+    "case",
+    [_marked(case, number) for mode in MODES for number, case in enumerate(all_cases(mode))],
+)
 def test_hostile_input(case: Case, attackers: Attackers) -> None:
     attacker = attackers.of(case.mode)
     before = attacker.host()

@@ -162,12 +162,12 @@ def test_patches_of_inputs_that_write_give_the_contexts_that_follow(runner: Sand
     assert changed > 150
 
 
-@pytest.mark.parametrize("part", by_day(range(4), 4))
+@pytest.mark.parametrize("part", by_day(range(8), 8))
 def test_patches_of_hostile_inputs_give_the_contexts_that_follow(
     runner: SandboxRunner, part: int
 ) -> None:
-    texts = hostile()[part::4]
-    assert len(texts) > 90
+    texts = hostile()[part::8]
+    assert len(texts) > 45
     compared = sum(check(runner, text) is not None for text in texts)
     assert compared > len(texts) // 2
 

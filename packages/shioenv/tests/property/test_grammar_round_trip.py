@@ -36,7 +36,7 @@ def test_single_inputs_parse_back_and_are_derived(name: str, policy: str) -> Non
     stream = draw_samples(drawing, catalogue=catalogue, grammars=[grammar])
     drawn = 0
     try:
-        for one in islice(stream, scaled(40, 200) if policy == "paper" else scaled(15, 60)):
+        for one in islice(stream, scaled(20, 200) if policy == "paper" else scaled(10, 60)):
             drawn += 1
             assert parser.parse(one.input.text) == one.input
             if policy == "paper":

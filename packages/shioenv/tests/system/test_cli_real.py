@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from shioenv.system.store import System
+from support.nightly import NIGHTLY
 
 pytestmark = pytest.mark.usefixtures("system")
 SHIOENV = Path(sys.executable).with_name("shioenv")
@@ -124,6 +125,7 @@ def test_ctrl_c_stops_a_generation_and_says_that_nothing_is_lost(tmp_path: Path)
     assert "Traceback" not in rest
 
 
+@NIGHTLY
 def test_the_examples_in_the_help_work(tmp_path: Path) -> None:
     import typer
 

@@ -20,6 +20,7 @@ from shioenv.synthesis.policy import POLICIES
 from shioenv.synthesis.sample import sample
 from shioenv.synthesis.samplers import SAMPLERS
 from shioenv.system.store import System
+from support.nightly import LARGER, scaled
 from support.paths import ROOT
 
 pytestmark = pytest.mark.usefixtures("system")
@@ -46,7 +47,8 @@ def names_both(text: str, sampler: str, policy: str) -> bool:
     return f"the policy {policy} is for gcs, not for {sampler}" in text
 
 
-@pytest.mark.parametrize(("sampler", "policy"), PAIRS)
+@LARGER
+@pytest.mark.parametrize(("sampler", "policy"), PAIRS[:: scaled(4, 1)])
 def test_the_command_line_draws_and_generates_or_names_both(
     tmp_path: Path, sampler: str, policy: str | None
 ) -> None:

@@ -8,6 +8,7 @@ from itertools import islice
 from shioenv.bash.read import read
 from shioenv.system.store import System
 from shioenv_eval.conform.cases import KINDS, CaseStream, DrawnCase
+from support.nightly import NIGHTLY
 
 COMMANDS = ("sort", "cpio", "mktemp")
 
@@ -16,6 +17,7 @@ def cases(system: System, count: int, *commands: str, seed: int = 0) -> list[Dra
     return list(islice(CaseStream(system, commands, seed), count))
 
 
+@NIGHTLY
 def test_every_option_has_a_case(system: System) -> None:
     """Those of cpio stand beside others; all of mktemp are volatile."""
     stream = CaseStream(system, COMMANDS)
