@@ -20,6 +20,7 @@ from shioenv_eval.adapting.adapt import Adapted, adapt, placeholder_table
 from shioenv_eval.adapting.names import SystemNames
 from shioenv_eval.adapting.roles import _WITHOUT_GRAMMAR, OF_OPERANDS, roles_of
 from shioenv_eval.places import read_places
+from support.nightly import LARGER, by_day, scaled
 from support.paths import ROOT
 
 HOME = "/home/ubuntu"
@@ -302,10 +303,25 @@ def test_any_text_is_adapted_or_set_aside() -> None:
         assert len(found.questions) + len(found.aside) == 1
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["a", "cat ", '"', "$", "$(", "(", "x ", "cat x|", "<a ", "script", "a:", "a/", "*a", "sudo "],
+LONG = (
+    "a",
+    "cat ",
+    '"',
+    "$",
+    "$(",
+    "(",
+    "x ",
+    "cat x|",
+    "<a ",
+    "script",
+    "a:",
+    "a/",
+    "*a",
+    "sudo ",
 )
+
+
+@pytest.mark.parametrize("text", by_day(LONG, 4))
 def test_an_input_as_long_as_may_be_is_done_soon(text: str) -> None:
     for before in ("", "chown ", "ethtool eth1"):
         long = (before + text * 4096)[:4096]
@@ -412,14 +428,15 @@ def test_variables_that_nothing_sets_are_left_over(text: str) -> None:
     assert one(text) == "! left over: a variable that nothing sets"
 
 
+@LARGER
 def test_every_role_of_an_operand_or_a_value_is_adapted_without_a_fault() -> None:
     """An input for each option with a value, and for each grammar's operands."""
     texts = []
-    for name in names_of_grammars():
+    for name in names_of_grammars()[:: scaled(6, 1)]:
         for grammar in load_grammars([name]):
             command = grammar.command_tokens[0]
             values = [option for option in grammar.options if option.value is not None]
             texts += [f"{command} {option.names[0]} some_value word other" for option in values]
             texts.append(f"{command} one two three")
     found = adapted(*dict.fromkeys(texts))
-    assert len(found.questions) + len(found.aside) == len(set(texts)) > 500
+    assert len(found.questions) + len(found.aside) == len(set(texts)) > scaled(80, 500)

@@ -26,6 +26,7 @@ from shioenv_model.memory.index import columns_of
 from shioenv_model.memory.rank import FEATURES, PAIR, Ranker
 from shioenv_model.memory.rewrite import Kept
 from support import small_world
+from support.nightly import LARGER, scaled
 from support.small_world import small_memory
 
 CARD = {
@@ -140,11 +141,12 @@ def test_what_is_cut_short_is_refused(directory: Path, member: str, share: float
     refused(directory, "made")
 
 
+@LARGER
 @pytest.mark.parametrize("member", MEMBERS)
 def test_every_changed_byte_is_an_error_or_another_answer(directory: Path, member: str) -> None:
     """Of most bytes nobody can tell that they were others."""
     content = (directory / member).read_bytes()
-    for place in range(0, len(content), max(1, len(content) // 25)):
+    for place in range(0, len(content), max(1, len(content) // scaled(8, 25))):
         changed = bytearray(content)
         changed[place] ^= 0x55
         (directory / member).write_bytes(changed)
