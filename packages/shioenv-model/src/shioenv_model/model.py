@@ -19,8 +19,8 @@ from shioenv.bash.walk import pipelines
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import with_contents
 from shioenv.domain.runner import Answer, Carried, Runner, State
-from shioenv.domain.work import answering, aside
 from shioenv.errors import Abstained, ContextError, PatchError
+from shioenv_model.bash.work import answering, aside
 from shioenv_model.commands import EXACT, GUESSED, Commands, VersionedGuesser, nothing
 from shioenv_model.composition.call import Call
 from shioenv_model.composition.inputs import asks_of_start, is_asked_whole

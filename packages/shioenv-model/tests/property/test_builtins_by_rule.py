@@ -18,8 +18,8 @@ from shioenv.behavior.observe import SandboxRunner
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import Context
 from shioenv.domain.runner import State
-from shioenv.domain.work import answering
 from shioenv.errors import Abstained
+from shioenv_model.bash.work import answering
 from shioenv_model.composition.call import Call
 from shioenv_model.composition.directories import changed_directory
 from shioenv_model.composition.reading import read_program

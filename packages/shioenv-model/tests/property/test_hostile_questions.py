@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shioenv.domain import work
 from shioenv.domain.runner import Answer, State
 from shioenv.errors import Abstained
+from shioenv_model.bash import work
 from shioenv_model.files import load_model
 from shioenv_model.memory.memory import Memory
 from shioenv_model.model import Model

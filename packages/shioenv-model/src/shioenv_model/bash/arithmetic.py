@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from shioenv.domain.work import spend
 from shioenv.errors import Abstained
+from shioenv_model.bash.work import spend
 
 _TOKEN = re.compile(
     r"\s*(?:(\d[\w#@]*)|([A-Za-z_]\w*(?:\[(?:[^][]|\[[^][]*\])*\])?)"

@@ -6,8 +6,8 @@ import re
 from itertools import product
 
 from shioenv.bash.read import Reader
-from shioenv.domain.work import COPIED, spend
 from shioenv.errors import Abstained
+from shioenv_model.bash.work import COPIED, spend
 
 _SEQUENCE = re.compile(r"(-?\d+)\.\.(-?\d+)(?:\.\.(-?\d+))?|(\w)\.\.(\w)(?:\.\.(-?\d+))?", re.ASCII)
 _MOST_FIELDS = 10_000

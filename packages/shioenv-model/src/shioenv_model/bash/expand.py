@@ -14,12 +14,12 @@ from shioenv.bash.read import Reader
 from shioenv.bash.words import ansi
 from shioenv.bash.words import quoted as quoted_word
 from shioenv.domain.runner import State
-from shioenv.domain.work import COPIED, spend
 from shioenv.errors import Abstained
 from shioenv_model.bash.arithmetic import Complaint, evaluate
 from shioenv_model.bash.arrays import Array
 from shioenv_model.bash.braces import braces
 from shioenv_model.bash.patterns import SPECIAL, escaped, is_pattern, matches, paths
+from shioenv_model.bash.work import COPIED, spend
 
 _PARAMETER = re.compile(r"([A-Za-z_]\w*|\d+|[?#@*$!-])(\[(?:[^][]|\[[^][]*\])+\])?", re.ASCII)
 _NAMED = re.compile(r"([A-Za-z_]\w*)(\[[^][]+\])?", re.ASCII)

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from shioenv.domain.runner import State
-from shioenv.domain.work import COPIED, spend
 from shioenv.errors import Abstained
+from shioenv_model.bash.work import COPIED, spend
 
 SPECIAL = frozenset("*?[")
 """Characters that make a word a pattern."""

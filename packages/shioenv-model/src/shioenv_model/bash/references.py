@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from shioenv.bash.read import Reader
-from shioenv.domain.work import spend
+from shioenv_model.bash.work import spend
 
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _NAMING = re.compile(r"([A-Za-z_]\w*|\d+|[?#@*$!-])", re.ASCII)

@@ -17,9 +17,9 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import ContextPatch, diff_documents
 from shioenv.domain.pointer import keys
 from shioenv.domain.runner import Answer, Runner, State, answer_of
-from shioenv.domain.work import COPIED, spend
 from shioenv.errors import Abstained, PatchError
 from shioenv_model.bash.expand import Expander
+from shioenv_model.bash.work import COPIED, spend
 from shioenv_model.composition.call import Call
 from shioenv_model.composition.replay import connected
 from shioenv_model.composition.variables import Variables

@@ -21,7 +21,6 @@ from shioenv.domain.names import name_bytes
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.pointer import keys, pointer
 from shioenv.domain.runner import Runner, State
-from shioenv.domain.work import COPIED, spend
 from shioenv.errors import Abstained
 from shioenv_model.bash.arithmetic import Complaint, evaluate
 from shioenv_model.bash.arrays import Array
@@ -29,6 +28,7 @@ from shioenv_model.bash.braces import braces
 from shioenv_model.bash.expand import Expander
 from shioenv_model.bash.patterns import SPECIAL, is_pattern
 from shioenv_model.bash.references import references
+from shioenv_model.bash.work import COPIED, spend
 from shioenv_model.composition.asking import Asker, CallSetting
 from shioenv_model.composition.call import Call
 from shioenv_model.composition.frames import (

@@ -12,8 +12,8 @@ from shioenv.bash.program import Simple
 from shioenv.bash.walk import pipelines
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import Answer, Runner, State, answer_of
-from shioenv.domain.work import answering
 from shioenv.errors import Abstained
+from shioenv_model.bash.work import answering
 from shioenv_model.composition.reading import read_program, read_source
 from shioenv_model.composition.shell import Walk
 

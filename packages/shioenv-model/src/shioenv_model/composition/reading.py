@@ -23,8 +23,8 @@ from shioenv.bash.scan import Refused
 from shioenv.bash.walk import pipelines, redirects_of
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.runner import Answer, State
-from shioenv.domain.work import spend
 from shioenv.errors import Abstained
+from shioenv_model.bash.work import spend
 
 REFUSED = 0.95
 """How often what is said of a refused text is right, at least (of mutated inputs)."""

@@ -18,11 +18,11 @@ from shioenv.domain.modes import changed_mode
 from shioenv.domain.patch import ContextPatch, Operation
 from shioenv.domain.pointer import pointer
 from shioenv.domain.runner import State
-from shioenv.domain.work import spend
 from shioenv.errors import Abstained
 from shioenv_model.bash.arithmetic import evaluate
 from shioenv_model.bash.expand import Expander
 from shioenv_model.bash.references import references
+from shioenv_model.bash.work import spend
 from shioenv_model.composition.call import Call
 from shioenv_model.composition.conditions import DYNAMIC, Test, Wrong, is_root, is_set
 from shioenv_model.composition.variables import Value, Variables, item_of, stored

@@ -28,11 +28,11 @@ from shioenv.bash.program import (
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.patch import with_contents
 from shioenv.domain.runner import Answer
-from shioenv.domain.work import spend
 from shioenv.errors import Abstained
 from shioenv_model.bash.arithmetic import Complaint, count, evaluate
 from shioenv_model.bash.patterns import matches
 from shioenv_model.bash.references import references
+from shioenv_model.bash.work import spend
 from shioenv_model.composition import builtins
 from shioenv_model.composition.call import Call
 from shioenv_model.composition.changes import composed

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TypeAlias
 
-from shioenv.domain.work import spend, uncounted
+from shioenv_model.bash.work import spend, uncounted
 from shioenv_model.memory.functions.families import functions
 from shioenv_model.memory.functions.space import Given, TextFunction
 from shioenv_model.memory.interpret import Interpreter

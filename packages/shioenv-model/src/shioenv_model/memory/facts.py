@@ -15,8 +15,8 @@ from shioenv.domain.context import MONTHS, FileEntry
 from shioenv.domain.modes import mode_of
 from shioenv.domain.names import file_key, name_bytes, place_in_directory
 from shioenv.domain.runner import State
-from shioenv.domain.work import spend
 from shioenv.grammar.traits import PATHS
+from shioenv_model.bash.work import spend
 from shioenv_model.composition.opening import NULL
 from shioenv_model.memory.forms import ASSIGNMENT, Form
 from shioenv_model.memory.world import World

@@ -14,7 +14,6 @@ from functools import cache
 from shioenv.bash.words import is_assignment, n_assignments, unquoted
 from shioenv.domain.inputs import Argument
 from shioenv.domain.runner import State
-from shioenv.domain.work import spend
 from shioenv.errors import Abstained
 from shioenv.grammar.arguments import ArgumentSplitter
 from shioenv.grammar.faults import FaultyGrammarError
@@ -22,6 +21,7 @@ from shioenv.grammar.library import load_grammar, names_of_grammars
 from shioenv.grammar.parse import InputParser
 from shioenv.grammar.symbols import Grammar, OptionSpec
 from shioenv_model.bash.expand import Expander
+from shioenv_model.bash.work import spend
 from shioenv_model.composition.variables import Variables
 
 UNKNOWN, UNKNOWN_LONG = "-?", "--?"

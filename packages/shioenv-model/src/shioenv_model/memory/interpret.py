@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from shioenv.domain.work import uncounted
+from shioenv_model.bash.work import uncounted
 from shioenv_model.memory.functions.dates import DATES, TIMES
 from shioenv_model.memory.functions.formats import FORMATTED, parts_of
 from shioenv_model.memory.functions.language import (

@@ -25,8 +25,8 @@ from shioenv.domain.inputs import started
 from shioenv.domain.patch import ContextPatch, Operation
 from shioenv.domain.pointer import keys
 from shioenv.domain.runner import Answer, State
-from shioenv.domain.work import answering, spend, uncounted
 from shioenv.errors import Abstained, PatchError
+from shioenv_model.bash.work import answering, spend, uncounted
 from shioenv_model.composition.call import Call
 from shioenv_model.composition.inputs import asks_of_start
 from shioenv_model.composition.opening import given, umask_of

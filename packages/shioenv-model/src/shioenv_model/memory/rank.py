@@ -21,8 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from shioenv.domain.runner import State
-from shioenv.domain.work import spend
 from shioenv.errors import ModelError
+from shioenv_model.bash.work import spend
 from shioenv_model.memory.forms import UNKNOWN, UNKNOWN_LONG
 from shioenv_model.memory.members import arrays_member, judged
 from shioenv_model.memory.rewrite import Kept, Taken

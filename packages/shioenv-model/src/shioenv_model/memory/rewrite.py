@@ -17,8 +17,8 @@ from typing import Any
 
 from shioenv.domain.context import KEPT, OF_DATE, FileEntry
 from shioenv.domain.pointer import keys, pointer
-from shioenv.domain.work import COPIED, spend
 from shioenv_model.bash.arithmetic import count as count_of
+from shioenv_model.bash.work import COPIED, spend
 from shioenv_model.composition.changes import attributes
 from shioenv_model.memory.facts import Operand, Tree
 from shioenv_model.memory.forms import UNKNOWN, Form

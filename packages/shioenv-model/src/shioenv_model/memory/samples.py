@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from shioenv.domain.context import FileEntry
-from shioenv.domain.work import uncounted
+from shioenv_model.bash.work import uncounted
 from shioenv_model.memory.functions.language import Language, Refusal
 from shioenv_model.memory.rewrite import Kept, Taken
 

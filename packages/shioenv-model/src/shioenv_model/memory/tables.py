@@ -13,7 +13,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import TypeAlias
 
-from shioenv.domain.work import spend, uncounted
+from shioenv_model.bash.work import spend, uncounted
 from shioenv_model.memory.rewrite import Kept, Taken
 from shioenv_model.memory.samples import Induced, Matching, Record
 

@@ -14,8 +14,8 @@ from itertools import pairwise
 
 from shioenv.domain.context import FileEntry
 from shioenv.domain.runner import State
-from shioenv.domain.work import spend
 from shioenv.errors import Abstained
+from shioenv_model.bash.work import spend
 from shioenv_model.rules.options import options_of
 
 _MANY = 5

@@ -20,8 +20,8 @@ from shioenv.domain.behavior import Behavior
 from shioenv.domain.context import OF_DATE
 from shioenv.domain.modes import changed_mode, mode_of, shown
 from shioenv.domain.runner import State
-from shioenv.domain.work import COPIED, spend
 from shioenv.errors import Abstained
+from shioenv_model.bash.work import COPIED, spend
 from shioenv_model.composition.call import Call
 from shioenv_model.composition.conditions import is_root
 from shioenv_model.composition.opening import umask_of

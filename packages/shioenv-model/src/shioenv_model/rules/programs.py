@@ -18,9 +18,9 @@ from types import MappingProxyType
 from shioenv.domain.behavior import Behavior
 from shioenv.domain.modes import mode_of
 from shioenv.domain.runner import State
-from shioenv.domain.work import spend
 from shioenv.errors import Abstained
 from shioenv_model.bash.arithmetic import evaluate
+from shioenv_model.bash.work import spend
 from shioenv_model.composition.call import Call
 from shioenv_model.composition.opening import NULL
 from shioenv_model.composition.variables import Variables

@@ -13,7 +13,7 @@ import re
 from collections.abc import Sequence
 
 from shioenv.domain.runner import State
-from shioenv.domain.work import uncounted
+from shioenv_model.bash.work import uncounted
 from shioenv_model.memory.forms import Form
 from shioenv_model.memory.functions.script import RefusedScriptError, read_script
 from shioenv_model.rules.accounts import GROUP, PASSWD, accounts

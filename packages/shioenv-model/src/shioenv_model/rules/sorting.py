@@ -8,8 +8,8 @@ from functools import partial
 from typing import TypeAlias
 
 from shioenv.domain.runner import State
-from shioenv.domain.work import spend
 from shioenv.errors import Abstained
+from shioenv_model.bash.work import spend
 from shioenv_model.memory.functions.order import ordering_of
 from shioenv_model.rules.options import parse_options
 

@@ -16,8 +16,8 @@ from shioenv.domain.names import file_key, name_bytes
 from shioenv.domain.patch import ContextPatch, Operation
 from shioenv.domain.pointer import pointer
 from shioenv.domain.runner import State
-from shioenv.domain.work import spend
 from shioenv.errors import Abstained
+from shioenv_model.bash.work import spend
 from shioenv_model.composition.opening import umask_of
 
 MOST_FILES = 2_000

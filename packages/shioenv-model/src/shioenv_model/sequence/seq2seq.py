@@ -21,9 +21,9 @@ from shioenv.domain.context import MONTHS, Context
 from shioenv.domain.patch import ContextPatch
 from shioenv.domain.pointer import keys
 from shioenv.domain.runner import Answer, State
-from shioenv.domain.work import answering
 from shioenv.errors import Abstained, ContextError, MissingExtraError, ModelError, PatchError
 from shioenv.files.regular import open_regular
+from shioenv_model.bash.work import answering
 from shioenv_model.memory.members import json_member, judged
 from shioenv_model.memory.memory import Memory
 from shioenv_model.memory.translation import shift

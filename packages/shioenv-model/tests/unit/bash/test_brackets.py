@@ -10,9 +10,9 @@ from itertools import product
 
 import pytest
 
-from shioenv.domain.work import answering
 from shioenv.errors import Abstained
 from shioenv_model.bash.patterns import bracket, matches
+from shioenv_model.bash.work import answering
 
 PATTERNS = r"""
     [a-c] [!a] [^a] []a] [!]a] [a-] [-a] [a--] [--a] [[:alpha:]] [[:word:]] [[:foo:]] [![:digit:]]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from shioenv.domain.work import answering
+from shioenv_model.bash.work import answering
 from support.composed_shell import composed, executed, make_files
 
 LISTS_AND_LOOPS = r"""

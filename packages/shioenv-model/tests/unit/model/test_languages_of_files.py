@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from shioenv.domain.work import answering
+from shioenv_model.bash.work import answering
 from shioenv_model.memory.functions.dates import moment
 from shioenv_model.memory.functions.language import Interpretation, Language
 from shioenv_model.memory.functions.listing import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from shioenv.domain.work import COPIED
+from shioenv_model.bash.work import COPIED
 from shioenv_model.memory.functions.match import search_steps
 from shioenv_model.memory.functions.script import Address, EditCommand, read_script
 from shioenv_model.memory.functions.space import (

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from shioenv.domain.context import OF_DATE, FileEntry, instant
-from shioenv.domain.work import spend
 from shioenv_model.bash.patterns import matches
+from shioenv_model.bash.work import spend
 from shioenv_model.memory.facts import Tree, rounded
 from shioenv_model.memory.functions.formats import kibibytes, stamp
 from shioenv_model.memory.functions.language import (

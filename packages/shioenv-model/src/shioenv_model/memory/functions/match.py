@@ -10,8 +10,8 @@ from functools import lru_cache
 from itertools import accumulate, compress
 from operator import not_
 
-from shioenv.domain.work import spend
 from shioenv_model.bash.patterns import bracket
+from shioenv_model.bash.work import spend
 from shioenv_model.memory.functions.space import (
     Flags,
     Given,

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
-from shioenv.domain.work import COPIED
+from shioenv_model.bash.work import COPIED
 from shioenv_model.memory.functions.actions import (
     Node,
     Program,

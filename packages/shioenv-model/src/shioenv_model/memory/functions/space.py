@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import TypeAlias
 
-from shioenv.domain.work import spend
+from shioenv_model.bash.work import spend
 
 LONGEST = 100_000
 """Most characters of a text that is worked on."""
@@ -117,7 +117,7 @@ class TextFunction:
         return f"{self.family.name}({', '.join(said)})"
 
     def steps(self, given: Given) -> int:
-        """How much work the function is on this, without matching (`shioenv.domain.work`)."""
+        """How much work the function is on this, without matching (`shioenv_model.bash.work`)."""
         return len(given.text or "") + sum(map(len, given.words.values()))
 
     def __call__(self, given: Given) -> Result | None:
@@ -199,7 +199,7 @@ def width_of(word: str) -> int:
 class Steps:
     """The steps that one run of a program may take, so that a program that never ends does end.
 
-    Steps are those of `shioenv.domain.work`, and are counted there as well.
+    Steps are those of `shioenv_model.bash.work`, and are counted there as well.
     """
 
     def __init__(self, most: int = MOST_STEPS) -> None:

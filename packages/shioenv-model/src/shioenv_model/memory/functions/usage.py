@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from shioenv.domain.context import FileEntry, instant
-from shioenv.domain.work import spend
 from shioenv_model.bash.patterns import matches
+from shioenv_model.bash.work import spend
 from shioenv_model.memory.facts import Operand, Tree, rounded
 from shioenv_model.memory.functions.formats import kibibytes
 from shioenv_model.memory.functions.language import (

@@ -12,8 +12,8 @@ from functools import lru_cache
 from shioenv.domain.context import FileEntry, instant
 from shioenv.domain.modes import changed_mode, mode_of
 from shioenv.domain.pointer import pointer
-from shioenv.domain.work import spend
 from shioenv_model.bash.patterns import matches
+from shioenv_model.bash.work import spend
 from shioenv_model.memory.facts import Operand, Tree
 from shioenv_model.memory.functions.formats import ATTRIBUTES, ROUGH, unescaped, written
 from shioenv_model.memory.functions.language import (
