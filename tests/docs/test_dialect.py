@@ -1,0 +1,54 @@
+"""Docstrings, comments and pages use few words of the dialect. The limits may only fall."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.dialect import comments, docstrings, prose, rate, share_of_clauses
+from support.paths import ROOT
+from support.sources import FILES, PACKAGES, package_of
+
+MOST_WORDS = {
+    "shioenv": 89, "shioenv_agents": 126, "shioenv_backends": 84, "shioenv_eval": 109,
+    "shioenv_model": 140, "shioenv_paper": 53, "shioenv_serve": 151,
+}  # fmt: skip
+"""Words of the dialect per 10,000 words of docstrings and comments. The aim is 15."""
+
+MOST_CLAUSES = {
+    "shioenv": 0.10, "shioenv_agents": 0.16, "shioenv_backends": 0.09, "shioenv_eval": 0.14,
+    "shioenv_model": 0.17, "shioenv_paper": 0.12, "shioenv_serve": 0.13,
+}  # fmt: skip
+"""The share of docstrings that begin with a noun clause. The aim is .02."""
+
+MOST_WORDS_OF_PAGES = 81
+"""Words of the dialect per 10,000 words of the pages that people wrote. The aim is 10."""
+
+GENERATED = ("docs/reference/", "docs/grammars.md")
+PAGES = [
+    path
+    for path in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    if not path.relative_to(ROOT).as_posix().startswith(GENERATED) and path.name != "CHANGELOG.md"
+]
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_docstrings_and_comments_are_plain(package: str) -> None:
+    sources = [path.read_text(encoding="utf-8") for path in FILES if package_of(path) == package]
+    texts = [text for source in sources for each in (docstrings, comments) for text in each(source)]
+    assert rate(texts) <= MOST_WORDS[package]
+    clauses = share_of_clauses(text for source in sources for text in docstrings(source))
+    assert clauses <= MOST_CLAUSES[package]
+
+
+def test_pages_are_plain() -> None:
+    assert rate(prose(path.read_text(encoding="utf-8")) for path in PAGES) <= MOST_WORDS_OF_PAGES
+
+
+def test_words_of_the_dialect_are_counted() -> None:
+    assert rate(["It is told, and nobody says of which."]) == pytest.approx(10_000 * 4 / 8)
+    assert rate(["The saying of a teller: `told`."]) == 0
+    assert share_of_clauses(["What it is.", "Return it.", "Whether it is."]) == pytest.approx(1 / 3)
+    source = '"""Doc."""\nx = 1  # a comment\n"""Of x."""\ny = 2  # noqa: X\n'
+    assert [*docstrings(source)] == ["Doc.", "Of x."]
+    assert [*comments(source)] == ["a comment"]
+    assert prose("a\n```sh\nsaid\n```\nb\n") == "a\n\nb\n"
