@@ -24,10 +24,13 @@ EXAMPLES = 12
 """Maximum number of examples considered."""
 
 SPARED = 4
-"""One in this many examples may stay unexplained (ours: some have unusual names and encodings)."""
+"""One in this many examples may stay unexplained (our choice).
+
+Some examples have unusual names and encodings.
+"""
 
 ENOUGH = 3
-"""Explained examples that suffice when a function has no answer for the others (ours)."""
+"""Explained examples that suffice when a function has no answer for the others (our choice)."""
 
 _TEXTS = "flx"
 
@@ -263,9 +266,10 @@ def _found(examples: _Examples) -> tuple[TextFunction, int] | None:
 
 
 Examples: TypeAlias = Callable[[Taken, int], tuple[list[int], list[tuple[Taken, Kept]]]]
-"""Return the numbers of records with exactly these options, and their commands and behaviors.
+"""A function that returns records of commands with exactly the options of a command.
 
-The record with the given number is left out.
+Its second argument is the number of a record to leave out. The result has the records' numbers, and
+their commands with their behaviors.
 """
 
 

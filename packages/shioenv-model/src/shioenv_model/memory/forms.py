@@ -35,7 +35,7 @@ _EMPTY = "''"
 
 _NUMBER_OPTION = re.compile(r"-(\d+)")
 _MOST_WORDS = 4_000
-"""Maximum number of words of a form (ours), since each is looked up and input may be hostile."""
+"""Maximum number of words of a form (our choice): each is looked up, and input may be hostile."""
 
 
 @dataclass(frozen=True, slots=True)

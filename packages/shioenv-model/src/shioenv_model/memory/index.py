@@ -55,7 +55,7 @@ _ROW_BEGINS = struct.Struct("<IIHIQHBB")
 """The bytes of a row that precede its classes."""
 
 _WEIGHTS = (1.0, 0.3, 1.5, 1.2, 0.1)
-"""Weights of the first search (ours): option, values, operand count, class, word."""
+"""Weights of the first search (our choice): option, values, operand count, class, word."""
 
 
 def _ones(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
@@ -123,7 +123,7 @@ def option_bit(name: str) -> int:
 
 
 _MOST_BESIDE = 4
-"""Maximum number of options of a record used to infer the meaning of one of them (ours)."""
+"""Maximum number of options of a record used to infer the meaning of one of them (our choice)."""
 
 
 def _spread(places: npt.NDArray[np.intp], count: int) -> npt.NDArray[np.intp]:

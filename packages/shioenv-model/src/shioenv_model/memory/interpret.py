@@ -36,13 +36,13 @@ FORMATS = 8
 """Maximum number of records with formats used to infer a meaning."""
 
 ENOUGH = 2
-"""Examples that suffice for a meaning, or files that suffice for a directive (ours)."""
+"""Examples that suffice for a meaning, or files that suffice for a directive (our choice)."""
 
 SPARED = 4
-"""One in this many examples may stay unexplained (ours)."""
+"""One in this many examples may stay unexplained (our choice)."""
 
 MOST_OPTIONS = 12
-"""Maximum number of options of an interpreted command (ours)."""
+"""Maximum number of options of an interpreted command (our choice)."""
 
 
 @dataclass(frozen=True)
@@ -269,7 +269,7 @@ def _score(
 
 
 UNUSUAL = 20
-"""One in this many files may differ from what a directive predicts (ours)."""
+"""One in this many files may differ from what a directive predicts (our choice)."""
 
 _HOLE = "\ue000"
 """A private-use character as a placeholder for an unknown value."""

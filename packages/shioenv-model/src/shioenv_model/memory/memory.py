@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from shioenv_model.memory.samples import Induced, Record
 
 LOOKED_AT = 60
-"""Records parsed for one answer; ours: the nearest record was always among them."""
+"""Records parsed for one answer; our choice: the nearest record was always among them."""
 
 ASKED = 25
 """Maximum number of records rewritten for one answer."""
@@ -72,11 +72,11 @@ ASKED = 25
 EXACT, VOLATILE = 0.99, 0.7
 """Probability that the same input behaves the same again: any input, and a volatile one.
 
-Ours, measured on typed inputs: the share among five runs.
+Our choice, measured on typed inputs: an answer counts if it equals one of five runs.
 """
 
 STAGE = 0.3
-"""The factor applied to a confidence (ours) for each of three conditions.
+"""The factor applied to a confidence (our choice) for each of three conditions.
 
 - The command reads a pipe, and its neighbour did not.
 - The command lists a directory whose contents differ from those at recording time.
@@ -87,7 +87,7 @@ EXAMPLES = 24
 """Maximum number of records with the same options from which a function is induced."""
 
 ENOUGH = 3
-"""Examples that a function must explain to rank above a record (ours)."""
+"""Examples that a function must explain to rank above a record (our choice)."""
 
 _FIND = 5_000
 """Steps counted for every answer, in addition to those of its parts."""
@@ -232,7 +232,7 @@ class Memory:
         return all(own.get(name) == theirs.get(name) for name in ("fs", "hostname"))
 
     def _translation(self, state: State) -> Translation | None:
-        """Return the translation from the memory machine to the state machine, or None if equal."""
+        """Return the translation from the memory's machine to the state's; None if equal."""
         theirs = state.pristine
         if not isinstance(theirs, World) or theirs is self.world:
             return None
@@ -308,7 +308,7 @@ class Memory:
         """The inducer, imported on first use.
 
         Its module and the families of functions are a sixth of a model's imports. They are only
-        needed for a question that is not in the cache (ours).
+        needed for a question that is not in the cache.
         """
         from shioenv_model.memory.explain import Inducer
 

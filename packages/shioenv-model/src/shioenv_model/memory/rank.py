@@ -54,7 +54,7 @@ WEIGHTS = (
     1.0, 1.0, 0.35, 0.9, 1.5, 0.25, 0.25, 0.5, 0.5, 0.4, 0.2, 0.2, 0.1, 0.1, 0.3, 1.2, 0.1, 0.1,
     0.03, 0.2, 3.0,
 )  # fmt: skip
-"""Weights of `PAIR` for an untrained distance; ours."""
+"""Weights of `PAIR` for an untrained distance; our choice."""
 
 _OTHER = {
     "N": 5, "W": 6, "G": 7, "U": 8, "H": 8, "f": 9, "d": 10, "l": 11, "s": 11, "m": 12, "M": 13,
@@ -63,10 +63,10 @@ _OTHER = {
 _MISTAKEN = frozenset({UNKNOWN, UNKNOWN_LONG})
 _LONGEST = 2000.0
 _SHARP, _SOFT = 0.1, 0.5
-"""Length scales at which a vote's weight decays with distance (ours)."""
+"""Length scales at which a vote's weight decays with distance (our choice)."""
 _ADDRESS = re.compile(r"(\w+://)?[^/?#]*")
 _SAME_HOST = 0.25
-"""Difference between two addresses of the same host (ours)."""
+"""Difference between two addresses of the same host (our choice)."""
 
 
 _MARKS = re.compile(r"[:=,+%@]")

@@ -422,7 +422,7 @@ def _through(
     changed: Mapping[str, str],
     before: Mapping[str, Any],
 ) -> list[_Whole]:
-    """Set the owner, group or permissions recursively in our directory, as theirs did.
+    """Return operations that set owner, group or permissions recursively, as theirs did.
 
     Their command is taken as recursive if afterwards everything in their directory has the same
     owner, group or permissions.
@@ -465,7 +465,7 @@ def _tree(key: str, files: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with_trees(made: list[list[Any]], before: Mapping[str, Any]) -> list[list[Any]]:
-    """Complete the operations: where theirs removed a whole directory, remove all of ours."""
+    """Return the operations; where theirs removed a whole directory, ours is removed as well."""
     removed = [keys(each[1])[1] for each in made if each[0] == "r" and each[1].count("/") == 2]
     if not any(name.startswith(f"{above}/") for above in removed for name in removed):
         return made
@@ -569,7 +569,7 @@ def _by_content(ours: Taken, theirs: Taken, kept: Kept) -> str | None:
 
 
 def _count(ours: Taken, theirs: Taken, count: int) -> int | None:
-    """Return the number of lines that ours requests, where theirs printed `count`, or None."""
+    """Return the number of lines that ours requests, if theirs printed `count`; None if unknown."""
     values = dict(ours.form.options)
     for name, value in theirs.form.options:
         if value == str(count):

@@ -32,15 +32,16 @@ Record: TypeAlias = tuple[int, Taken, Kept]
 """The number of a record, its command, and its behavior."""
 
 WithOption: TypeAlias = Callable[[str, str, int, bool], Sequence[Record]]
-"""Return at most so many records of a utility with an option: with it alone, or with others too.
+"""A function that returns records of a utility with an option: with it alone, or with others too.
 
-An empty name selects records without options.
+Its arguments are the utility, the option, a maximum number, and whether the option is alone. An
+empty name selects records without options.
 """
 
 Matching: TypeAlias = Callable[[str, str, str, int], Sequence[Record]]
-"""Return at most so many records of a utility whose texts match a pattern, short texts first.
+"""A function that returns records of a utility whose texts match a pattern, short texts first.
 
-The string argument before the pattern is a substring of every match.
+Its arguments are the utility, a substring of every match, the pattern, and a maximum number.
 """
 
 

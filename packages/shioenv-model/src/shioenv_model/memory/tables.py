@@ -18,7 +18,7 @@ from shioenv_model.memory.rewrite import Kept, Taken
 from shioenv_model.memory.samples import Induced, Matching, Record
 
 MOST_COLUMNS = 16
-"""Maximum number of columns of a table (ours)."""
+"""Maximum number of columns of a table (our choice)."""
 
 LOOKED_AT = 40
 """Maximum number of records read for one column."""
@@ -103,7 +103,10 @@ class Tables:
     def _text(
         self, utility: str, option: str, names: Sequence[str], others: Others, without: int
     ) -> tuple[str, int] | None:
-        """Compose the table; return it with the number of a record of its first column."""
+        """Compose the table; return it with the number of a record of its first column.
+
+        In the table, `_OWN` replaces the command itself.
+        """
         columns: list[Column] = []
         for name in names:
             column = self._column(utility, option, name, others, without)

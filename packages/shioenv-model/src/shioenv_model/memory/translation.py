@@ -19,7 +19,7 @@ from shioenv.domain.context import MONTHS, OF_DATE, date_of
 from shioenv_model.memory.world import World
 
 _OWN = timedelta(days=31)
-"""Maximum distance from a machine's start of the machine's own instants (ours).
+"""Maximum distance from a machine's start of the machine's own instants (our choice).
 
 An instant further away is a date that somebody chose, or that of a file of the system image.
 """

@@ -30,7 +30,7 @@ if TYPE_CHECKING:  # querying a model needs no built system, and none of its cod
     from shioenv.system.store import System
 
 LARGEST = 16 * 1024
-"""Maximum size of a stored file content. Ours: few files that people ask about are longer."""
+"""Maximum size of a stored file content. Our choice: few files that people ask about are longer."""
 
 ROOTS = ("/etc", "/home", "/root", "/tmp", "/var/log", "/opt", "/srv", "/usr/local")
 """Directories of files whose contents people ask about."""

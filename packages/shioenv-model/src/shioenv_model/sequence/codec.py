@@ -27,7 +27,7 @@ class Codec:
 
     def __init__(self, tokenizer: Any) -> None:
         """Wrap a tokenizer. Errors: ModelError for one that is not byte-exact."""
-        tokenizer.encode_special_tokens = True  # program output is text, whatever it contains
+        tokenizer.encode_special_tokens = True  # program output is never a mark
         self.tokenizer = tokenizer
         vocabulary: dict[str, int] = tokenizer.get_vocab()
         names = next((each for each in (_OURS, _OF_T5) if {*each} <= vocabulary.keys()), None)
@@ -130,7 +130,7 @@ class Writing:
     ended: bool = False
 
     def after(self, token: int) -> Writing | None:
-        """Return the result of one more token; None if no target can begin with it."""
+        """Return the state after one more token; None if no target can begin so."""
         codec = self.codec
         if self.ended:
             return None

@@ -371,7 +371,7 @@ class Acceptor:
     """Files that earlier lines added, or targets of moves."""
 
     def after(self, data: bytes) -> Acceptor | None:
-        """Return the result of appending these bytes; None if no patch can begin with it."""
+        """Return the state after these bytes; None if no patch can begin so."""
         state: Acceptor | None = self
         *whole, rest = data.split(b"\n")
         for piece in whole:

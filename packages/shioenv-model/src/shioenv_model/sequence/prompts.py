@@ -1,6 +1,6 @@
 """Prompts of sequence models: the command, its working directory, and facts of its operands.
 
-A prompt depends only on the given state, so a model can be queried about an unseen machine.
+All facts are from the given state, so a model can be queried about an unseen machine.
 """
 
 from __future__ import annotations

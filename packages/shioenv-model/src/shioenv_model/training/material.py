@@ -86,7 +86,7 @@ class MaterialPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     composite_share: float = 0.0
     """Share of inputs with several commands."""
     mistakes: float = 0.0
-    """Share of inputs with a typing mistake."""
+    """Share of inputs with an injected mistake."""
     session_length: int = 1
     """Number of inputs in one session, entered in sequence in the same shell."""
     inputs: str = ""

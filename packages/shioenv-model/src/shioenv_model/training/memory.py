@@ -41,7 +41,7 @@ from shioenv_model.memory.world import World, read_world
 from shioenv_model.training.material import described, world_in
 
 LONGEST = 20_000
-"""Maximum number of characters of a stored output; ours: one record in 200 has more."""
+"""Maximum number of characters of a stored output; our choice: one record in 200 has more."""
 
 LEAST = 0.02
 """The minimum weight of any difference between two commands."""
@@ -70,7 +70,7 @@ Report = Callable[[str, int, int], None]
 def write_memory(directory: Path, records: Iterable[Record], world: World) -> int:
     """Write records of one system into a directory, and return the number kept.
 
-    `Memory` opens the directory. Inputs with a truncated time, output or patch are left out, and
+    `Memory` opens the directory. Inputs that hit a limit of time, output or patch are left out, and
     outputs of more than `LONGEST` characters. Inputs with a NUL or of more than 65,535 bytes are
     left out, too. Of equal inputs in one start directory the first is kept. Errors: ModelError if
     nothing is left.

@@ -48,7 +48,7 @@ _DIRECTORIES = 64
 _LEARNED_FROM = 20_000
 """Minimum number of examples from which a vocabulary is learned, if there are as many.
 
-At most twice as many are used.
+Fewer than twice as many are used.
 """
 
 _LONGER = "longer than a target"

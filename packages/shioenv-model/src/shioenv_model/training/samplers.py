@@ -6,7 +6,7 @@ standard input.
 
 Crossed inputs put operands of every class, and other numbers, modes and dates, into every kind of
 input. Random sampling seldom finds the boundary cases: a directory for a file, a misspelt name, a
-missing file. Classes and values are ours.
+missing file. Classes and values are our choice.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ PIPED = "stages"
 """The sampler's name in the records of inputs with a stage."""
 
 LONGEST = 2000
-"""Maximum size of a stage input in bytes; ours: nine of ten pipes in use carry less."""
+"""Maximum size of a stage input in bytes; our choice: nine of ten pipes in use carry less."""
 
 _PIPE = " | "
 _DRAWN_PIPED = 6

@@ -232,7 +232,7 @@ class Clock:
         return self._before + time.monotonic() - self._begun
 
     def done(self, step: int) -> float:
-        """Return the finished share of the run after so many steps: at least 1.0 at its end."""
+        """Return the finished share of the run after `step` steps: at least 1.0 at its end."""
         by_steps = step / self._plan.steps
         if not self._plan.minutes:
             return by_steps
@@ -409,7 +409,7 @@ def _arguments(checkpoints: Path, plan: TrainingPlan, device: str) -> Seq2SeqTra
 
 
 def _multiplies_bf16(device: str) -> bool:
-    """Whether the device has hardware products of bf16: a GPU, or a processor with AMX."""
+    """Whether the device multiplies bf16 in hardware: a GPU, or a processor with AMX."""
     if device == "cuda":
         return bool(torch.cuda.is_bf16_supported())
     return bool(torch.cpu._is_amx_tile_supported())

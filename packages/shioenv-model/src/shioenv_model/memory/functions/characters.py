@@ -129,7 +129,7 @@ _ESCAPED_NAME = re.compile(r"[\\\n\r]")
 
 
 def digest_of(given: Given, roles: Roles, flags: Flags) -> Result | None:
-    """Print the digest of each text with its file name, `-` for standard input (md5sum(1)).
+    """Format the digest of each text with its file name, `-` for standard input (md5sum(1)).
 
     Return None if a name would be escaped.
     """

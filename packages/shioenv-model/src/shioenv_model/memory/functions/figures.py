@@ -38,10 +38,10 @@ def _figures(text: str) -> dict[str, int]:
 
 
 def counts(given: Given, roles: Roles, flags: Flags) -> str:
-    """Print counts of the text before its file name (wc(1)).
+    """Format counts of the text before its file name (wc(1)).
 
     Several counts are padded to the width of the text's length. The length of a pipe's text is not
-    known beforehand, which gives a width of seven digits.
+    known beforehand, so the width is seven digits.
     """
     kinds = flags["what"].split(" and ")
     figures = _figures(given.text or "")
@@ -50,7 +50,7 @@ def counts(given: Given, roles: Roles, flags: Flags) -> str:
 
 
 def counts_of_each(given: Given, roles: Roles, flags: Flags) -> str:
-    """Print counts of several texts, each before the name of its text, and the totals (wc(1))."""
+    """Format counts of several texts, each before the name of its text, and the totals (wc(1))."""
     kinds = flags["what"].split(" and ")
     figures = [_figures(text) for text in given.texts]
     width = len(str(sum(each["bytes"] for each in figures)))

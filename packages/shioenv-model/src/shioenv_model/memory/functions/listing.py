@@ -32,7 +32,7 @@ _HALF_A_YEAR = timedelta(seconds=31556952 // 2)
 """Files modified within this period are listed with the time of day (ls(1), the manual)."""
 
 _DEEPEST = 40
-"""Maximum depth of nested directories that are listed (ours)."""
+"""Maximum depth of nested directories that are listed (our choice)."""
 
 
 @dataclass(frozen=True)

@@ -87,7 +87,7 @@ def _key(line: str, spec: str, separator: str | None, by: str) -> tuple[str, str
 
 
 def _end_of(line: str, fields: int, separator: str | None, *, joint: bool) -> int:
-    """Return the end of so many fields of a line; `joint`: including the next separator."""
+    """Return the offset where the first `fields` fields end; `joint`: after their separator."""
     if separator is None:  # leading blanks belong to the field
         found = re.match(rf"(?:[ \t]*[^ \t]*){{0,{fields}}}", line)
         return found.end() if found else 0

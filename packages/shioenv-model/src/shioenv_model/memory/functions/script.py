@@ -31,7 +31,7 @@ class Address:
     """An address, which selects lines for a command."""
 
     kind: str
-    """`line`, `last`, `pattern`, `step`, `more` (so many more lines) or `multiple`."""
+    """`line`, `last`, `pattern`, `step`, `more` (a number of further lines) or `multiple`."""
     first: int = 0
     step: int = 0
     pattern: re.Pattern[str] | None = None

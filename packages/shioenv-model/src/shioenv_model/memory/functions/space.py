@@ -17,7 +17,7 @@ MOST_PRINTED = 4_000_000
 """Maximum number of characters of an output: the text between columns may be long."""
 
 MOST_STEPS = 300_000
-"""Maximum number of steps of one program run (ours: a third of a second)."""
+"""Maximum number of steps of one program run (our choice: a third of a second)."""
 
 WIDEST = 1_000
 """Maximum number of columns, and of skipped fields, since a number may be hostile."""
@@ -51,7 +51,7 @@ class Given:
 ESCAPES: Mapping[str, str] = {
     "n": "\n", "t": "\t", "r": "\r", "\\": "\\", "a": "\a", "b": "\b", "f": "\f", "v": "\v",
 }  # fmt: skip
-"""Values of a letter after a backslash in C and in most programs."""
+"""Characters for a letter after a backslash, in C and in most programs."""
 
 Roles: TypeAlias = Mapping[str, str]
 """Words by role."""
@@ -82,7 +82,7 @@ class Family:
     several: bool = False
     """The functions process several texts separately."""
     beside: Beside | None = None
-    """The result of options that each select one of these functions; None: see `combine`."""
+    """The combination of options that each select one of these; None: see `combine`."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class TextFunction:
         return f"{self.family.name}({', '.join(said)})"
 
     def steps(self, given: Given) -> int:
-        """Return the cost of the function on this input, in steps, without matching."""
+        """Return the input's cost in steps (`shioenv_model.bash.work`), without matching."""
         return len(given.text or "") + sum(map(len, given.words.values()))
 
     def __call__(self, given: Given) -> Result | None:

@@ -19,7 +19,8 @@ def replaced(
 ) -> tuple[str, int]:
     """Replace the `nth` match, or this and all later ones; return the text and their number.
 
-    An empty match directly after another match does not count.
+    The number is that of replaced matches. An empty match directly after another match does not
+    count.
     """
     made: list[str] = []
     at = number = count = 0
@@ -106,7 +107,7 @@ def pattern_of(source: str, syntax: str, folds: bool) -> re.Pattern[str]:
 
 
 def check_choice(source: str) -> None:
-    """Raise ValueError for alternatives with a common prefix, or with special characters.
+    """Raise ValueError if an alternative is a prefix of another, or is not plain text.
 
     Programs prefer the longest alternative, Python the first.
     """

@@ -218,7 +218,7 @@ class Elements:
     def __init__(self) -> None:
         self._values: dict[str, float | str | None] = {}
         self._of_texts = False
-        """Whether the first key is not an integer, so that integer keys are stored as strings."""
+        """Whether the first key was not an integer, so that integer keys are stored as strings."""
 
     def __len__(self) -> int:
         return len(self._values)
