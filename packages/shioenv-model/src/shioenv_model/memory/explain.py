@@ -1,8 +1,8 @@
-"""What a command prints, found from examples: the simplest function that explains them.
+"""Induce what a command prints from examples: the simplest function that explains them.
 
-Which function a command and its options mean is nowhere written. Neighbours with the same options
-are examples: what they read, their words, what they printed. A function that explains all examples,
-but for a few of many, is applied to what our command reads.
+No table defines the function that a command and its options compute. Records of neighbours with the
+same options are examples: their input text, their words, their output. A function that explains all
+examples, up to a small share of exceptions, is applied to the queried command's input.
 """
 
 from __future__ import annotations
@@ -21,31 +21,34 @@ from shioenv_model.memory.samples import Induced, Matching, WithOption
 from shioenv_model.memory.tables import Tables
 
 EXAMPLES = 12
-"""Most examples that are looked at."""
+"""Maximum number of examples considered."""
 
 SPARED = 4
-"""One of so many examples need not be explained (ours: some have names and encodings apart)."""
+"""One in this many examples may stay unexplained (our choice).
+
+Some examples have unusual names and encodings.
+"""
 
 ENOUGH = 3
-"""Explained examples that are enough, where a function says nothing of the others (ours)."""
+"""Explained examples that suffice when a function has no answer for the others (our choice)."""
 
 _TEXTS = "flx"
 
 
 @dataclass(frozen=True)
 class Explained:
-    """What our command prints by a function, and what speaks for the function."""
+    """The output that a function predicts for the queried command, and the support for it."""
 
     output: str
     exit_code: int
     function: TextFunction
     agreed: int
-    """How many examples the function explains."""
+    """Number of examples that the function explains."""
 
 
 @dataclass(frozen=True)
 class ExecutedCommand:
-    """A command that was executed: what it was given and what it did."""
+    """An executed command: its inputs, output and exit code."""
 
     given: Given
     output: str
@@ -53,15 +56,15 @@ class ExecutedCommand:
 
 
 class Induction:
-    """Finds functions from examples, and remembers the function found from each set of them."""
+    """Induces functions from sets of examples, with a cache by set."""
 
     def __init__(self) -> None:
         self._found = lru_cache(maxsize=2_000)(_found)
 
     def explain(self, ours: Taken, neighbours: Sequence[tuple[Taken, Kept]]) -> Explained | None:
-        """What our command prints, told from neighbours, the nearest first.
+        """Predict the queried command's output from neighbours, which come nearest first.
 
-        None where no neighbour is an example, or no function explains the examples.
+        Return None if no neighbour is an example, or if no function explains the examples.
         """
         mine = given(ours)
         if mine is None:
@@ -72,11 +75,11 @@ class Induction:
     def combine(
         self, ours: Taken, examples: Callable[[Taken], Sequence[tuple[Taken, Kept]]]
     ) -> Explained | None:
-        """What our command prints if its options mean together what each option means alone.
+        """Predict the output by combining the functions found for each option alone.
 
-        `examples` gives the neighbours of a command: here of ours with one of its options, and with
-        none. None where an option is not explained, where options are of several families, or where
-        two options change the same thing.
+        `examples` returns the neighbours of a command: of the queried one with a single option, and
+        with none. Return None if an option is not explained, if options need different families, or
+        if two options change the same setting.
         """
         mine = given(ours)
         if mine is None:
@@ -115,9 +118,9 @@ class Induction:
     def _function(
         self, mine: Given, neighbours: Sequence[tuple[Taken, Kept]]
     ) -> tuple[TextFunction, int] | None:
-        """The function that explains the examples among the neighbours, and how many it explains.
+        """Return the function that explains the examples among the neighbours, and their number.
 
-        None where there are no examples, or no function explains them.
+        Return None if there are no examples, or if no function explains them.
         """
         examples = _chosen(mine, neighbours)
         with uncounted():
@@ -126,7 +129,7 @@ class Induction:
     def agreed(
         self, function: TextFunction, ours: Taken, neighbours: Sequence[tuple[Taken, Kept]]
     ) -> int:
-        """How many of the examples among our command's neighbours a function explains."""
+        """Count the examples among the neighbours that a function explains."""
         mine = given(ours)
         examples = () if mine is None else _chosen(mine, neighbours)
         with uncounted():
@@ -134,33 +137,33 @@ class Induction:
 
 
 def _chosen(mine: Given, neighbours: Sequence[tuple[Taken, Kept]]) -> tuple[ExecutedCommand, ...]:
-    """The examples among the neighbours: at most `EXAMPLES`, those that say much first."""
+    """Select at most `EXAMPLES` examples among the neighbours, the informative ones first."""
     examples: list[ExecutedCommand] = []
     seen: set[tuple[object, tuple[tuple[str, str], ...]]] = set()
     for theirs, kept in neighbours:
         example = _example(theirs, kept)
         if example is None or not _alike(mine, example.given):
             continue
-        # the same text with the same words tells nothing new
+        # the same text with the same words adds no information
         key = example.given.text, tuple(sorted(example.given.words.items()))
         if example.given.text is not None and key in seen:
             continue
         seen.add(key)
         examples.append(example)
-    # silence, and a text that comes out as it went in, say little: they stand last
+    # empty output, and output equal to the input, carry little information: they come last
     examples.sort(key=lambda each: each.output in ("", each.given.text))
     return tuple(examples[:EXAMPLES])
 
 
 def with_options(taken: Taken, options: tuple[tuple[str, str | None], ...]) -> Taken:
-    """The command with these options instead of its own."""
+    """Return the command with its options replaced by these."""
     operands = tuple(("", word) for word in taken.form.operands)
     form = replace(taken.form, options=options, order=(*options, *operands))
     return replace(taken, form=form)
 
 
 def parts(taken: Taken) -> list[Taken]:
-    """The command once for each of its options, with that option alone."""
+    """Return one command per option, with that option alone."""
     return [with_options(taken, (option,)) for option in taken.form.options]
 
 
@@ -171,7 +174,7 @@ def _applied(mine: Given, function: TextFunction, agreed: int) -> Explained | No
 
 
 class _Examples:
-    """Examples, as a key to what was found from them: equal examples are equal keys."""
+    """Examples as a cache key: equal examples have equal keys."""
 
     def __init__(self, items: tuple[ExecutedCommand, ...]) -> None:
         self.items = items
@@ -195,9 +198,9 @@ class _Examples:
 
 
 def given(taken: Taken) -> Given | None:
-    """What a command is given; None where it reads an unknown text.
+    """Return the inputs of a command, or None if it reads a file of unknown content.
 
-    The values of an option that is repeated are lines of one word.
+    Values of a repeated option are joined by newlines into one word.
     """
     words: dict[str, str] = {}
     for name, value in taken.form.options:
@@ -220,7 +223,7 @@ def given(taken: Taken) -> Given | None:
 def _example(theirs: Taken, kept: Kept) -> ExecutedCommand | None:
     if kept.patch != "[]" or kept.is_error or kept.channels is not None or kept.volatile:
         return None
-    if theirs.form.guessed:  # what a word stood for is not known
+    if theirs.form.guessed:  # the value of one of its words is unknown
         return None
     found = given(theirs)
     return None if found is None else ExecutedCommand(found, kept.output, kept.exit_code)
@@ -232,7 +235,7 @@ def _alike(mine: Given, theirs: Given) -> bool:
 
 
 def _found(examples: _Examples) -> tuple[TextFunction, int] | None:
-    """The function that explains most examples, and how many; the first of equally good ones."""
+    """Return the function that explains most examples, and how many; the first one among ties."""
     # short examples first: most functions fail at the first, and cost little there
     items = sorted(examples.items, key=lambda each: len(each.given.text or ""))
     spared = len(items) // SPARED
@@ -252,7 +255,7 @@ def _found(examples: _Examples) -> tuple[TextFunction, int] | None:
             if failed > spared or (failed > 1 and not agreed):
                 break
         else:
-            # any function explains silence with one and the same exit code
+            # any function explains empty output with a constant exit code
             silent = all(not output for output, _ in told) and len(told) < 2
             enough = not silent and (2 * agreed >= len(items) or agreed >= ENOUGH)
             if enough and (best is None or agreed - failed > best[1] - best[2]):
@@ -263,14 +266,15 @@ def _found(examples: _Examples) -> tuple[TextFunction, int] | None:
 
 
 Examples: TypeAlias = Callable[[Taken, int], tuple[list[int], list[tuple[Taken, Kept]]]]
-"""Gives the records of commands with just these options: numbers, and commands with what they did.
+"""A function that returns records of commands with exactly the options of a command.
 
-The record of the number that is given is left out.
+Its second argument is the number of a record to leave out. The result has the records' numbers, and
+their commands with their behaviors.
 """
 
 
 class Inducer:
-    """Looks for a function: of files, of tables, of texts, of texts for each option alone."""
+    """Induces a function: of files, of tables, of texts, and of texts for each option alone."""
 
     def __init__(self, examples: Examples, with_option: WithOption, matching: Matching) -> None:
         self._examples = examples
@@ -279,7 +283,7 @@ class Inducer:
         self._searches = interpreter.interpret, tables.put_together, self._of_texts
 
     def induce(self, ours: Taken, without: int) -> Induced | None:
-        """What a command does by the first function that is found; None without one.
+        """Return the prediction of the first function found, or None.
 
         The record `without` is left out.
         """
@@ -287,12 +291,12 @@ class Inducer:
         return next((each for each in found if each is not None), None)
 
     def _of_texts(self, ours: Taken, without: int) -> Induced | None:
-        """See `induce`; by a function of the text that a command reads, or of its words."""
+        """See `induce`; by a function of the input text or of the command's words."""
         numbers, examples = self._examples(ours, without)
         found, asked = self._induction.explain(ours, examples), ours
         if len(ours.form.options) > 1 and (found is None or found.agreed < ENOUGH):
             combined = self._induction.combine(ours, self._beside(without))
-            # what each option means alone goes before what a few records with all options say
+            # the combination of single options takes precedence over a few records with all options
             if combined is not None and (
                 found is None
                 or self._induction.agreed(combined.function, ours, examples) >= found.agreed

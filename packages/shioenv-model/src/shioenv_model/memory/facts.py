@@ -1,4 +1,4 @@
-"""What operands are in a state: their class, their path, and what is known of the file there."""
+"""Operands resolved in a state: their class, their path, and the known facts of the file."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from shioenv_model.memory.forms import ASSIGNMENT, Form
 from shioenv_model.memory.world import World
 
 CLASSES = "NGUHWmMfdlsx"
-"""Classes of operands, a letter each.
+"""Classes of operands, one letter each.
 
-N is a number, G a pattern, U the address of a page, H that of a host, W another word. Existing are
-f, a file, d, a directory, l, a link, and s, a special file. Missing are m, in a directory that
-exists, and M, with its directory. x is standard input.
+N is a number, G a pattern, U a URL, H a host address, and W any other word. Existing files are f, a
+regular file, d, a directory, l, a link, and s, a special file. For missing files, m has an existing
+parent directory, and M has none. x is standard input.
 """
 
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?[a-zA-Z%]{0,2}")
@@ -35,25 +35,25 @@ _HOST = re.compile(r"localhost\b|\d+\.\d+\.\d+\.\d+")
 _NAME = re.compile(r"[\w.~/+@%:,=-]+")
 _LONGEST_NAME = 200
 MOST_ENTRIES = 20_000
-"""Most files of one tree that are looked at."""
+"""Maximum number of files read from one tree."""
 
 MOST_NAMES = 200
-"""Most names of one directory that are looked at."""
+"""Maximum number of names read from one directory."""
 
 MOST_LISTED = 2_000
-"""Most files of one directory that are listed."""
+"""Maximum number of files listed in one directory."""
 
 _LOOK_UP = 20
-"""Steps that looking up a file takes."""
+"""Steps counted for looking up one file."""
 
 _NOT_IN_A_CONTEXT = ("/proc/", "/dev/fd/")
-"""Directories whose files a context does not hold: the kernel's, and pipes."""
+"""Directories whose files a context does not include: the kernel's, and pipes."""
 
 _MARKS = {"d": "/", "l": "@", "p": "|", "s": "="}
 
 
 class Tree:
-    """Everything in a directory. Trees are equal for the same directory of the same `fs`."""
+    """The contents of a directory, recursively. Equal for the same directory of the same `fs`."""
 
     def __init__(self, path: str, state: State) -> None:
         self._path, self._state = state.resolve(path), state
@@ -69,9 +69,9 @@ class Tree:
 
     @cached_property
     def entries(self) -> tuple[tuple[str, FileEntry], ...] | None:
-        """The paths below the directory, each with what is known of the file there.
+        """The paths below the directory, each with the entry of its file.
 
-        They stand in the order of a walk: each directory before what is in it. None for more than
+        The order is that of a walk: each directory precedes its contents. None for more than
         `MOST_ENTRIES`.
         """
         inside = self._inside()
@@ -94,24 +94,24 @@ class Tree:
 
     @cached_property
     def filled(self) -> frozenset[str]:
-        """The directories that hold something, by their paths below this one."""
+        """The non-empty directories, as paths relative to this one."""
         return frozenset(path.rpartition("/")[0] for path, _ in self.entries or ())
 
     @cached_property
     def users(self) -> dict[str, str]:
-        """The numbers of the machine's users, by name."""
+        """The UIDs of the machine's users, by name."""
         return _numbers(self._state.read("/etc/passwd"))
 
     @cached_property
     def groups(self) -> dict[str, str]:
-        """The numbers of the machine's groups, by name."""
+        """The GIDs of the machine's groups, by name."""
         return _numbers(self._state.read("/etc/group"))
 
     @cached_property
     def listed(self) -> tuple[tuple[str, FileEntry], ...] | None:
-        """The files in the directory itself, sorted by name, behind `.` and `..`.
+        """The files directly in the directory, sorted by name, after `.` and `..`.
 
-        None for more than `MOST_LISTED`, and where one of them is not known.
+        None for more than `MOST_LISTED`, or if an entry is unknown.
         """
         names = [".", "..", *self._state.names(self._path)]
         found = [(name, self._entry(name)) for name in names[: MOST_LISTED + 3]]
@@ -120,15 +120,15 @@ class Tree:
 
     @cached_property
     def now(self) -> FileEntry | None:
-        """A file that is made at this instant; None where nobody knows."""
+        """The entry of a file created at this instant; None if unknown."""
         pristine = self._state.pristine
         made = pristine.made if isinstance(pristine, World) else None
         return FileEntry(**{**made, "target": None}) if made else None
 
     def key(self, path: str, *, follow: bool = True) -> str:
-        """The name in `fs` of the file that a path leads to.
+        """Return the key in `fs` of the file at a path.
 
-        `follow`: a link at its end is followed.
+        `follow`: whether a symbolic link at the end of the path is followed.
         """
         place = posixpath.join(self._path, path)
         if not follow:
@@ -139,7 +139,7 @@ class Tree:
         return file_key(os.fsencode(place), os.fsencode(self._state.cwd))
 
     def place(self, path: str) -> str:
-        """The absolute path to which a path leads from the directory."""
+        """Return the absolute form of a path relative to the directory."""
         return posixpath.normpath(posixpath.join(self._path, path))
 
     def _entry(self, name: str) -> FileEntry | None:
@@ -147,15 +147,15 @@ class Tree:
         return self._state.before.entry(file_key(path, os.fsencode(self._state.cwd)))
 
     def at(self, path: str) -> Tree:
-        """Everything in a directory to which a path leads from this one."""
+        """Return the tree of the directory at a path relative to this one."""
         return tree(posixpath.join(self._path, path), self._state)
 
     def find(self, path: str) -> FileEntry | None:
-        """The file that a path leads to from the directory, symbolic links followed."""
+        """Return the entry of the file at a relative path, following symbolic links."""
         return self._state.entry(posixpath.join(self._path, path))
 
     def _inside(self) -> Mapping[str, Sequence[tuple[str, Mapping[str, Any]]]]:
-        """The files at and below the directory, by the path of the directory that holds them."""
+        """Group the files at and below the directory by the path of their parent directory."""
         state = self._state
         if state.context is None and isinstance(state.pristine, World):
             return _pristine_places(state.cwd, state.pristine)
@@ -169,7 +169,7 @@ def _numbers(text: bytes | None) -> dict[str, str]:
 
 
 def tree(path: str, state: State) -> Tree:
-    """Everything in a directory. Trees of a machine on which nothing was run are remembered."""
+    """Return the tree of a directory. Trees of an unmodified machine are cached."""
     if state.context is None and not state.written and isinstance(state.pristine, World):
         return _pristine_tree(path, state.cwd, state.pristine)
     return Tree(path, state)
@@ -190,9 +190,9 @@ def _pristine_places(
 def _places(
     files: Mapping[str, Any], start: str, root: str
 ) -> Mapping[str, Sequence[tuple[str, Mapping[str, Any]]]]:
-    """The files below `root`, a path with a slash at its end, in the order of a walk.
+    """Group the files below `root`, a path with a trailing slash, in the order of a walk.
 
-    They are told by the path of the directory that holds them, which has a slash at its end.
+    The keys are the paths of their parent directories, with a trailing slash.
     """
     within = f"{start.rstrip('/')}/"
     beside = not within.startswith(root) and not root.startswith(within)
@@ -222,31 +222,31 @@ _place = lru_cache(maxsize=20_000)(place_in_directory)
 
 @dataclass(frozen=True)
 class Operand:
-    """A word, and what it stands for."""
+    """A word and its resolution in a state."""
 
     word: str
     kind: str
     """One of `CLASSES`."""
     path: str = ""
-    """The absolute path; empty where the word names no file."""
+    """The absolute path; empty if the word names no file."""
     key: str = ""
-    """The path as names in `fs` are written."""
+    """The path as a key of `fs`."""
     entry: FileEntry | None = None
     content: bytes | None = None
-    """The content of a regular file or of standard input; None where it is not known."""
+    """The content of a regular file or of standard input; None if unknown."""
     names: tuple[str, ...] | None = None
-    """The names in a directory: see `listing`."""
+    """The names in a directory; see `listing`."""
     tree: Tree | None = field(default=None, compare=False)
-    """Everything in a directory."""
+    """The contents of a directory."""
 
     @property
     def is_system(self) -> bool:
-        """Whether the file lies outside of the start directory."""
+        """Whether the file is outside the start directory."""
         return self.key.startswith("/")
 
     @cached_property
     def details(self) -> dict[str, str]:
-        """Facts that programs print of the file, by name, each as programs write it."""
+        """Facts about the file that programs print, by name, in printed form."""
         entry = self.entry
         found: dict[str, str] = {}
         if self.content is not None:
@@ -276,11 +276,11 @@ class Operand:
 
 
 def operands(form: Form, state: State) -> tuple[Operand, ...]:
-    """What the operands of a form are in a state.
+    """Resolve the operands of a form in a state.
 
-    For a filter that is given standard input, `-` names it. Where no operand is `-` or a file,
-    standard input is one more operand, the last. A pattern or a script is no file there, though a
-    file may have its name.
+    For a filter with standard input, `-` denotes that input. Without an operand that is `-` or a
+    file, standard input is appended as the last operand. A pattern or a script is not a file then,
+    even if a file has its name.
     """
     looked_through = len(state.context.document["fs"]) // 10 if state.context else 0
     spend((_LOOK_UP + looked_through) * len(form.operands))
@@ -302,7 +302,7 @@ def operands(form: Form, state: State) -> tuple[Operand, ...]:
 
 
 def valued(form: Form, state: State) -> tuple[tuple[str, Operand], ...]:
-    """The options of a form whose values name existing files, each with its value's operand."""
+    """Return the options whose values name existing files, each with its value as an operand."""
     found = []
     for name, value in form.options:
         if value and name != ASSIGNMENT and len(value) < _LONGEST_NAME and "\0" not in value:
@@ -313,14 +313,14 @@ def valued(form: Form, state: State) -> tuple[tuple[str, Operand], ...]:
 
 
 def here(form: Form, state: State) -> tuple[str, ...] | None:
-    """What the working directory holds, where a command names nothing: see `listing`."""
+    """Return the names in the working directory for a command without operands; see `listing`."""
     return None if form.operands else listing(".", state)
 
 
 def listing(path: str, state: State) -> tuple[str, ...] | None:
-    """The names in a directory, sorted, each with the mark of its kind as `ls -F` shows it.
+    """Return the names in a directory, sorted, each with its `ls -F` suffix.
 
-    None for more than `MOST_NAMES`.
+    Return None for more than `MOST_NAMES`.
     """
     if state.context is None and isinstance(state.pristine, World):
         return _pristine_listing(path, state.cwd, state.pristine)
@@ -329,7 +329,7 @@ def listing(path: str, state: State) -> tuple[str, ...] | None:
 
 @lru_cache(maxsize=2_000)
 def _pristine_listing(path: str, cwd: str, world: World) -> tuple[str, ...] | None:
-    """The listing on a machine on which nothing was run: it is remembered."""
+    """List a directory of an unmodified machine, with a cache."""
     return _listing(path, world.state(cwd))
 
 
@@ -349,7 +349,7 @@ def _listing(path: str, state: State) -> tuple[str, ...] | None:
 
 
 def operand(word: str, state: State) -> Operand:
-    """What one word is in a state."""
+    """Resolve one word in a state."""
     if state.context is None and not state.written and isinstance(state.pristine, World):
         return _pristine(word, state.cwd, state.pristine)
     return _operand(word, state)
@@ -357,7 +357,7 @@ def operand(word: str, state: State) -> Operand:
 
 @lru_cache(maxsize=20_000)
 def _pristine(word: str, cwd: str, world: World) -> Operand:
-    """The operand on a machine on which nothing was run. Remembered: records are of few words."""
+    """Resolve a word on an unmodified machine. Cached, since records use few distinct words."""
     return _operand(word, world.state(cwd))
 
 
@@ -400,9 +400,9 @@ def _operand(word: str, state: State) -> Operand:
 
 
 def rounded(size: int, base: int) -> str:
-    """A number of bytes as programs show it to people, rounded up: `35K`, `1.2M`.
+    """Format a number of bytes for humans, rounded up: `35K`, `1.2M`.
 
-    `base` is 1024 or 1000. Of base 1000 the first unit is a small `k`.
+    `base` is 1024 or 1000. For base 1000 the first unit is a lower-case `k`.
     """
     if size < base:
         return str(size)

@@ -1,7 +1,7 @@
-"""A simple command in canonical form: what it calls, its options by one name each, its operands.
+"""A simple command in canonical form: its utility, options with one name each, and operands.
 
-The grammars know which words are options, which of them take values, and which names mean the same;
-Bash's rules expand the words. Two spellings of one command have one form.
+The grammars define which words are options, which options take values, and which names are aliases.
+Words are expanded by Bash's rules. Two spellings of one command have the same form.
 """
 
 from __future__ import annotations
@@ -25,57 +25,56 @@ from shioenv_model.bash.work import spend
 from shioenv_model.composition.variables import Variables
 
 UNKNOWN, UNKNOWN_LONG = "-?", "--?"
-"""Names for an option that its program does not have: an option of a letter, of a name."""
+"""Names for an option that the program lacks: a one-letter option, and a long one."""
 
 ASSIGNMENT = "="
-"""The name, among options, of an assignment for the command alone."""
+"""The name, among options, of an assignment that precedes the command."""
 
 _EMPTY = "''"
-"""How an empty word is passed on, since an argument has some text."""
+"""The representation of an empty word, because an argument is never empty."""
 
 _NUMBER_OPTION = re.compile(r"-(\d+)")
 _MOST_WORDS = 4_000
-"""Most words of a form (ours): each is looked up, and an input may be hostile."""
+"""Maximum number of words of a form (our choice): each is looked up, and input may be hostile."""
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A simple command taken apart."""
+    """A parsed simple command."""
 
     utility: str
-    """The program or builtin by its name without directories; `ip` with its object (`ip-addr`)."""
+    """The program's or builtin's base name; `ip` includes its object (`ip-addr`)."""
     command: str
-    """The program or builtin as it is written."""
+    """The program or builtin as written."""
     options: tuple[tuple[str, str | None], ...]
-    """Names and values in the order they stand. A name is the first that the grammar lists."""
+    """Names and values in the order written. A name is the first one that the grammar lists."""
     operands: tuple[str, ...]
     """The other words, expanded and without quotes."""
     filters: bool
-    """The program may stand to the right of a pipe."""
+    """The program can read from a pipe."""
     matched: bool = False
-    """A word of the command holds a pattern or a variable."""
+    """Some word contains a pattern or a variable."""
     guessed: bool = False
-    """What one of the command's words stands for is not known."""
+    """The expansion of some word is unknown."""
     order: tuple[tuple[str, str | None], ...] = field(default=(), compare=False)
-    """Options and operands in the order they stand; an operand is a value without a name."""
+    """Options and operands in the order written; an operand is a value with an empty name."""
     words: tuple[str, ...] = field(default=(), compare=False)
-    """The words behind the command, expanded."""
+    """The words after the command, expanded."""
     roles: tuple[str, ...] = field(default=(), compare=False)
-    """The roles of the operands, as the grammar's header tells them; empty without a grammar."""
+    """The roles of the operands from the grammar's header; empty without a grammar."""
 
 
 class Forms:
-    """Takes commands apart by the shipped grammars, each loaded when its command is first met."""
+    """Parses commands by the shipped grammars, each loaded on first use."""
 
     def __init__(self) -> None:
         self._names = frozenset(names_of_grammars())
         self._known = cache(self._load)
 
     def form(self, written: Sequence[str], state: State) -> Form | None:
-        """The form of one simple command without redirections in a state.
+        """Return the form of one simple command without redirections, in a state.
 
-        `written` are its assignments and words as they are written. None where these hold no
-        command.
+        `written` has its assignments and words as written. Return None if they contain no command.
         """
         spend(sum(map(len, written)))
         begin = n_assignments(written)
@@ -148,7 +147,7 @@ class Forms:
 
 
 class _Known:
-    """The grammars of one command: several where the command's first words tell them apart."""
+    """The grammars of one command. Where there are several, the first words select one."""
 
     def __init__(self, grammars: Sequence[Grammar]) -> None:
         self._grammars = tuple(grammars)
@@ -164,7 +163,7 @@ class _Known:
 def _roles(
     grammar: Grammar, options: Sequence[tuple[str, str | None]], count: int
 ) -> Sequence[str]:
-    """The roles of `count` operands behind these options."""
+    """Return the roles of `count` operands for these options."""
     traits = grammar.header.traits.with_options(name for name, _ in options)
     return traits.roles_of(count) if traits.operands else ()
 
@@ -181,7 +180,7 @@ def _is_quoted(word: str) -> bool:
 
 
 def _expanded(word: str, expander: Expander) -> list[str] | None:
-    """What a word stands for; None where nobody knows."""
+    """Expand a word; None if the expansion is unknown."""
     if _is_quoted(word):
         return [word[1:-1]]
     try:
@@ -195,7 +194,7 @@ def _is_option(text: str) -> bool:
 
 
 def _option(argument: Argument, splitter: ArgumentSplitter) -> tuple[str, str | None]:
-    """An option's first name and its value."""
+    """Return an option's canonical name and its value."""
     text = f"-{argument.text}" if argument.joins_left else argument.text
     head, _, value = text.partition(" ")
     number = _NUMBER_OPTION.fullmatch(text)

@@ -1,7 +1,7 @@
-"""Executed inputs on disk, found by likeness without reading them all.
+"""An on-disk index of executed inputs, searchable by similarity without reading them all.
 
-An index is a directory of arrays that are mapped into memory. It has a row for each input (41
-bytes), the texts, and each different behavior once.
+An index is a directory of memory-mapped arrays. It has a 41-byte row for each input, the texts, and
+each distinct behavior once.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from shioenv_model.memory.rewrite import Kept, Taken
 from shioenv_model.memory.world import check_patch
 
 SLOTS = 5
-"""Operands of which a row holds class and hash."""
+"""Number of operands whose class and hash are stored in a row."""
 
 ROW = np.dtype(
     [
@@ -52,14 +52,14 @@ ROW = np.dtype(
 Rows = npt.NDArray[Any]
 
 _ROW_BEGINS = struct.Struct("<IIHIQHBB")
-"""The bytes of a row up to its classes."""
+"""The bytes of a row that precede its classes."""
 
 _WEIGHTS = (1.0, 0.3, 1.5, 1.2, 0.1)
-"""What a first look weighs (ours): an option, values, a count of operands, a class, a word."""
+"""Weights of the first search (our choice): option, values, operand count, class, word."""
 
 
 def _ones(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """How many bits are set in each number."""
+    """Count the bits set in each number."""
     pairs, fours, eights = (
         np.uint64(0x0101010101010101 * each) for each in (0b01010101, 0b00110011, 0b00001111)
     )
@@ -71,7 +71,7 @@ def _ones(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
 
 
 def _packed_bits(flags: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint8]:
-    """A number for each row of flags: a bit for each flag."""
+    """Pack each row of flags into a number, one bit per flag."""
     packed = np.zeros(len(flags), dtype=np.uint8)
     for place in range(SLOTS):
         packed |= flags[:, place].view(np.uint8) << place
@@ -79,7 +79,7 @@ def _packed_bits(flags: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint8]:
 
 
 def _of_operands() -> npt.NDArray[np.float64]:
-    """The weight of operands, by the bits of those of another class, and of another word."""
+    """Return the weight of operands, indexed by the bit masks of differing classes and words."""
     numbers = np.arange(1 << SLOTS)[:, None] >> np.arange(SLOTS) & 1
     _, _, _, kind, word = _WEIGHTS
     other_class, other_word = numbers[:, None, :] == 1, numbers[None, :, :] == 1
@@ -92,7 +92,7 @@ _OF_OPERANDS = _of_operands()
 
 @dataclass(frozen=True, slots=True)
 class MemoryEntry:
-    """An input that an index holds: `behavior` numbers what it did (`Index.behavior`)."""
+    """An input in an index. `behavior` is the number of its behavior (`Index.behavior`)."""
 
     number: int
     cwd: str
@@ -101,7 +101,7 @@ class MemoryEntry:
 
 
 def signature(taken: Taken) -> tuple[int, int, int, list[int], list[int]]:
-    """What a row tells of a command, in five parts.
+    """Return the columns of a row that describe a command, in five parts.
 
     These are its options as bits, a hash of options and values, the number of operands, and classes
     and hashes of the first `SLOTS` operands.
@@ -118,16 +118,16 @@ def signature(taken: Taken) -> tuple[int, int, int, list[int], list[int]]:
 
 
 def option_bit(name: str) -> int:
-    """The bit, of 64, that stands for an option. Several options may share one."""
+    """Return the bit, of 64, for an option. Several options may share one."""
     return 1 << zlib.crc32(name.encode("utf-8", "surrogateescape")) % 64
 
 
 _MOST_BESIDE = 4
-"""Most options of a record in which the meaning of one of them is looked for (ours)."""
+"""Maximum number of options of a record used to infer the meaning of one of them (our choice)."""
 
 
 def _spread(places: npt.NDArray[np.intp], count: int) -> npt.NDArray[np.intp]:
-    """So many of the places, at even distances; all where there are fewer."""
+    """Sample at most `count` of the places, at even distances."""
     if len(places) <= count:
         return places
     return places[np.linspace(0, len(places) - 1, count).round().astype(np.intp)]
@@ -136,13 +136,13 @@ def _spread(places: npt.NDArray[np.intp], count: int) -> npt.NDArray[np.intp]:
 _HEAD = "index.json"
 
 ROWS = "rows.npy"
-"""The file of an index that holds its rows."""
+"""The file with the rows of an index."""
 
 COLUMNS = "columns.npz"
-"""What a packed model holds in the place of `ROWS`."""
+"""The file that replaces `ROWS` in a packed model."""
 
 _FOUND = ("hash", "text")
-"""The parts of a row that follow from the texts."""
+"""The fields of a row that can be computed from the texts."""
 
 
 _Count = Annotated[int, msgspec.Meta(ge=0)]
@@ -150,7 +150,7 @@ _Path = Annotated[str, msgspec.Meta(pattern="^/")]
 
 
 class _Head(TypedDict, total=False):
-    """The head of an index, as `write_index` writes it."""
+    """The head of an index, as written by `write_index`."""
 
     forms: int
     starts: Required[list[_Path]]
@@ -158,14 +158,14 @@ class _Head(TypedDict, total=False):
 
 
 FORMS = 2
-"""The number of the way in which commands are taken apart (`shioenv_model.memory.forms`).
+"""The version of command parsing (`shioenv_model.memory.forms`).
 
-It is counted up where that way changes, since rows hold what was found by it.
+Increment it when parsing changes, since rows contain its results.
 """
 
 
 def holds_index(directory: str | Path) -> bool:
-    """Whether a directory holds an index."""
+    """Whether a directory contains an index."""
     return (Path(directory) / _HEAD).exists()
 
 
@@ -177,7 +177,7 @@ class Index:
     """The executed inputs in a directory. Opening reads the head and checks the rows."""
 
     def __init__(self, directory: Path) -> None:
-        """Errors: ModelError for a directory that holds no index, or a damaged one."""
+        """Open an index. Errors: ModelError if the directory has no index, or a damaged one."""
         self.directory = directory
         if not holds_index(directory):
             raise ModelError(f"{directory} holds no memory: {_HEAD} is missing")
@@ -199,7 +199,7 @@ class Index:
         self._check()
 
     def _check(self) -> None:
-        """Checks that the files fit together. Errors: ModelError."""
+        """Check that the files are consistent. Errors: ModelError."""
         rows, places = self.rows, self._places
         with judged(self.directory / "behaviors.npy"):
             if not len(places) or places[0] or (np.diff(places.astype(np.int64)) < 0).any():
@@ -220,7 +220,7 @@ class Index:
 
     @cached_property
     def _hashes(self) -> npt.NDArray[np.uint32]:
-        """The hashes of all rows, side by side: every question begins by looking through them."""
+        """The hashes of all rows in one contiguous array, since every query scans them."""
         return np.ascontiguousarray(self.rows["hash"])
 
     def __len__(self) -> int:
@@ -228,24 +228,24 @@ class Index:
 
     @property
     def training(self) -> InputForms:
-        """The records' inputs, as the `training` of a predictor that answers by them."""
+        """The records' inputs, as the `training` of a predictor that answers from them."""
         return InputForms(str(self.directory), partial(_texts, self.directory))
 
     def texts(self) -> Iterator[str]:
-        """The input of each record, without its start directory."""
+        """Yield the input of each record, without its start directory."""
         return (self.entry(number).text for number in range(len(self)))
 
     def exact(self, cwd: str, text: str) -> list[MemoryEntry]:
-        """The records of this very input in this start directory."""
+        """Return the records of exactly this input in this start directory."""
         found = np.flatnonzero(self._hashes == _hash(f"{cwd}\0{text}"))
         entries = [self.entry(int(number)) for number in found]
         return [entry for entry in entries if (entry.cwd, entry.text) == (cwd, text)]
 
     def near(self, taken: Taken, count: int, without: int = -1) -> list[int]:
-        """The numbers of so many records of the same utility that look most alike, nearest first.
+        """Return the numbers of the `count` nearest records of the same utility, nearest first.
 
-        Only rows are looked at. The record `without` is left out; -1: none is. Records of its text
-        in other start directories stay.
+        Only rows are compared. The record `without` is left out (-1: none). Records of the same
+        text in other start directories remain.
         """
         first, end = self.utilities.get(taken.form.utility, (0, 0))
         rows = self.rows[first:end]
@@ -267,11 +267,11 @@ class Index:
         return [int(number) + first for number in numbers[np.argsort(far[numbers], kind="stable")]]
 
     def alike(self, taken: Taken, count: int, without: int = -1) -> list[int]:
-        """The numbers of so many records of the same utility with the same options.
+        """Return the numbers of at most `count` records of the same utility with the same options.
 
-        Records with as many operands come first. At most a half of them are chosen because their
-        operands are of the same classes. Where there are too many, they are taken at even
-        distances. `without` is left out as in `near`.
+        Records with the same number of operands come first. At most half of the result is chosen
+        for operands of the same classes. Surplus records are sampled at even distances. `without`
+        is left out as in `near`.
         """
         first, end = self.utilities.get(taken.form.utility, (0, 0))
         rows = self.rows[first:end]
@@ -293,10 +293,10 @@ class Index:
         return found
 
     def with_option(self, utility: str, name: str, count: int, *, alone: bool) -> list[int]:
-        """The numbers of so many records of a utility with an option, at even distances.
+        """Return the numbers of at most `count` records with an option, at even distances.
 
-        `alone`: records with that option alone. Else records with more options, those with fewer
-        first. An empty name stands for records without options.
+        `alone`: records with only that option; otherwise records with further options, fewest
+        first. An empty name selects records without options.
         """
         first, end = self.utilities.get(utility, (0, 0))
         options = self.rows["options"][first:end]
@@ -312,9 +312,9 @@ class Index:
         return found
 
     def holding(self, utility: str, part: str, pattern: str) -> list[int]:
-        """The numbers of a utility's records whose texts match a pattern, short texts first.
+        """Return the numbers of a utility's records whose texts match a pattern, short texts first.
 
-        `part` is a text that every match holds.
+        `part` is a substring of every match.
         """
         first, end = self.utilities.get(utility, (0, 0))
         rows = self.rows[first:end]
@@ -337,14 +337,14 @@ class Index:
         return [number + first for number in matching]
 
     def entry(self, number: int) -> MemoryEntry:
-        """The record of this number."""
+        """Return the record with this number."""
         row = _ROW_BEGINS.unpack_from(self._bytes, number * ROW.itemsize)
         _, place, length, behavior, _, _, _, start = row
         text = self._texts[place : place + length].decode("utf-8", "surrogateescape")
         return MemoryEntry(number, self._starts[start], text, behavior)
 
     def behavior(self, number: int) -> Kept:
-        """What an input did, by `MemoryEntry.behavior`."""
+        """Return the recorded behavior with this number (`MemoryEntry.behavior`)."""
         first, end = int(self._places[number]), int(self._places[number + 1])
         try:
             code, output, patch, channels, is_error, volatile = _DECODER.decode(
@@ -352,7 +352,7 @@ class Index:
             )
             if patch != "[]":
                 check_patch(patch)
-        except Exception:  # behaviors are read often: `judged` takes time only where one is wrong
+        except Exception:  # behaviors are read often: `judged` costs time only when one is invalid
             with judged(self.directory / "behaviors.bin"):
                 raise
         split = None if channels is None else (_text(channels[0]), _text(channels[1]))
@@ -365,10 +365,10 @@ _DECODER = msgspec.msgpack.Decoder(tuple[_Code, bytes, str, tuple[bytes, bytes] 
 
 
 def write_index(directory: Path, records: Iterable[tuple[str, str, Taken | None, Kept]]) -> None:
-    """Writes records into a directory as an index.
+    """Write records into a directory as an index.
 
-    A record is a start directory, a text, the command taken apart (None for several commands), and
-    what the input did. Of several with one start directory and text the first is kept.
+    A record is a start directory, a text, the parsed command (None for several commands), and the
+    recorded behavior. Of records with the same start directory and text, the first is kept.
     """
     by_utility: dict[str, list[tuple[str, str, Taken | None, Kept]]] = {}
     seen: set[tuple[str, str]] = set()
@@ -410,9 +410,9 @@ def write_index(directory: Path, records: Iterable[tuple[str, str, Taken | None,
 
 
 def columns_of(directory: Path) -> bytes:
-    """The rows of an index, column by column: packed they are half as large.
+    """Return the rows of an index, column by column, which halves their compressed size.
 
-    What follows from the texts is left out; `write_rows` finds it again.
+    Fields that follow from the texts are left out; `write_rows` restores them.
     """
     rows, made = array_member(directory / ROWS, ROW), io.BytesIO()
     columns = {name: rows[name].T for name in ROW.names or () if name not in _FOUND}
@@ -421,9 +421,9 @@ def columns_of(directory: Path) -> bytes:
 
 
 def write_rows(directory: Path) -> None:
-    """Writes the rows of an index whose directory has columns (`columns_of`), and removes these.
+    """Write the rows of an index from its columns (`columns_of`), and remove the columns.
 
-    Errors: ModelError for columns, texts or a head that do not fit together.
+    Errors: ModelError if columns, texts and head are inconsistent.
     """
     file = directory / COLUMNS
     columns, head = arrays_member(file), json_member(directory / _HEAD, _Head)
@@ -441,7 +441,7 @@ def write_rows(directory: Path) -> None:
         ]
         begins = zip(rows["start"].tolist(), rows["text"].tolist(), ends.tolist(), strict=True)
         rows["hash"] = [zlib.crc32(texts[first:end], begun[start]) for start, first, end in begins]
-    np.save(directory / ROWS, rows)  # outside: a full disk says nothing of the columns
+    np.save(directory / ROWS, rows)  # outside: a full disk is no damage of the columns
     file.unlink()
 
 
@@ -471,5 +471,5 @@ def _bytes(text: str) -> bytes:
 
 
 def sizes(directory: Path) -> Sequence[tuple[str, int]]:
-    """The names of an index's files, each with its size in bytes."""
+    """Return the names of an index's files, each with its size in bytes."""
     return [(path.name, path.stat().st_size) for path in sorted(directory.iterdir())]

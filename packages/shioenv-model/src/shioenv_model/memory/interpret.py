@@ -1,8 +1,8 @@
-"""What a command does, put together of what each of its options means.
+"""Predict a command's behavior by composing the meanings of its options.
 
-What an option means is nowhere written. Records with the option are examples: the meaning is the
-one of a language (`functions.language`) that explains them. A command whose options nobody saw
-together is answered by the meanings of each.
+The meaning of an option is inferred from records with that option: it is the meaning in a language
+(`functions.language`) that explains them. A combination of options without any record is answered
+by composing their meanings.
 """
 
 from __future__ import annotations
@@ -30,34 +30,34 @@ from shioenv_model.memory.samples import ExampleRecords, Induced, Matching, Reco
 LANGUAGES: tuple[Language, ...] = (
     WALK, LISTING, IN_COLUMNS, IN_DETAIL, USAGE, DATES, TIMES,
 )  # fmt: skip
-"""The languages that records without options show."""
+"""The languages that are recognized from records without options."""
 
 FORMATS = 8
-"""Most records with formats in which a meaning is looked for."""
+"""Maximum number of records with formats used to infer a meaning."""
 
 ENOUGH = 2
-"""Examples that are enough for a meaning, or files for a directive (ours)."""
+"""Examples that suffice for a meaning, or files that suffice for a directive (our choice)."""
 
 SPARED = 4
-"""One of so many examples need not be explained (ours)."""
+"""One in this many examples may stay unexplained (our choice)."""
 
 MOST_OPTIONS = 12
-"""Most options of a command that is interpreted (ours)."""
+"""Maximum number of options of an interpreted command (our choice)."""
 
 
 @dataclass(frozen=True)
 class _Meant:
-    """What an option means."""
+    """The inferred meaning of an option."""
 
     meaning: OptionMeaning
     agreed: int
-    """How many examples the meaning explains."""
+    """Number of examples that the meaning explains."""
     tied: tuple[OptionMeaning, ...]
-    """Other meanings that explain as much."""
+    """Other meanings that explain equally many examples."""
 
 
 class Interpreter:
-    """Finds what options mean, and remembers it."""
+    """Infers the meanings of options, with a cache."""
 
     def __init__(self, with_option: WithOption, matching: Matching) -> None:
         self._samples = ExampleRecords(with_option, matching)
@@ -67,9 +67,10 @@ class Interpreter:
         self._bare = lru_cache(maxsize=2_000)(self._shown)
 
     def interpret(self, ours: Taken, without: int = -1) -> Induced | None:
-        """What our command does by what its options mean.
+        """Predict the queried command's behavior from the meanings of its options.
 
-        None where an option has no meaning that records show. The record `without` is no example.
+        Return None if records do not determine the meaning of an option. The record `without` is
+        not used as an example.
         """
         form = ours.form
         if form.filters or form.guessed or any(each.kind == "x" for each in ours.operands):
@@ -88,7 +89,8 @@ class Interpreter:
     ) -> Induced | None:
         """See `interpret`; by the meanings of one language.
 
-        `shown` is how many records without options show the language; None: none can.
+        `shown` is the number of records without options that the language explains. None for a
+        language that such records cannot show.
         """
         utility, options = ours.form.utility, dict(ours.form.options)
         if shown is None and not any("%" in (value or "") for value in options.values()):
@@ -110,13 +112,13 @@ class Interpreter:
         for option, one in meant.items():
             for other in one.tied:
                 if self._run(language, ours, {**meanings, option: other}, without)[0] != kept:
-                    return Induced(ours, kept, name, 1, number)  # it may as well be another thing
+                    return Induced(ours, kept, name, 1, number)  # the behavior is ambiguous
         return Induced(ours, kept, name, min(agreed), number)
 
     def _run(
         self, language: Language, ours: Taken, meanings: Mapping[str, OptionMeaning], without: int
     ) -> tuple[Kept | None, str]:
-        """What a command does by these meanings, and what the interpretation is called."""
+        """Run a command with these meanings; return its behavior and the name of the result."""
         utility = ours.form.utility
         missing = any(each.kind in "mM" for each in ours.operands)
         made = Interpretation(
@@ -129,11 +131,11 @@ class Interpreter:
         return made(ours), made.name
 
     def _held(self, utility: str, name: str, without: int) -> int:
-        """The record to leave out, where it is among the examples; -1 else."""
+        """Return `without` if that record is among the examples, else -1."""
         return without if without >= 0 and self._samples.held(utility, name, without) else -1
 
     def _speaks(self, utility: str, name: str, without: int) -> int | None:
-        """A record that speaks for the meaning of an option."""
+        """Return the number of a record that supports the meaning of an option."""
         if not name:
             found = self._samples.bare(utility, without)
         else:
@@ -144,12 +146,12 @@ class Interpreter:
     def _apart(
         self, language: Language, utility: str, name: str, valued: bool
     ) -> OptionMeaning | None:
-        """The meaning of an option as it stands alone."""
+        """Return the meaning inferred from records with that option alone."""
         found = self._alone(language, utility, name, valued)
         return None if found is None else found.meaning
 
     def _shown(self, language: Language, utility: str, without: int) -> int:
-        """How many records without options a language explains; 0 for too few."""
+        """Count the records without options that a language explains; 0 if there are too few."""
         items = self._samples.bare(utility, without)
         facts = self._samples.facts(language, utility) if items else {}
         score = _score(items, lambda theirs: Interpretation(language, (), facts=facts))
@@ -160,7 +162,7 @@ class Interpreter:
     def _meant_alone(
         self, language: Language, utility: str, name: str, valued: bool, without: int = -1
     ) -> _Meant | None:
-        """What an option means, from records with that option alone."""
+        """Infer the meaning of an option from records with that option alone."""
         items = _valued(self._samples.alone(utility, name, without), name, valued=valued)
         meanings = _possible(language, items, name, valued=valued)
         if meanings and meanings[0].format:
@@ -170,10 +172,10 @@ class Interpreter:
     def _found(
         self, language: Language, utility: str, name: str, valued: bool, without: int
     ) -> _Meant | None:
-        """What an option means.
+        """Infer the meaning of an option.
 
-        Where records with the option alone do not tell, records with others do: `-h` of `ls` means
-        nothing without `-l`.
+        If records with the option alone do not determine it, records with other options may: `-h`
+        of `ls` has no effect without `-l`.
         """
         best = self._meant_alone(language, utility, name, valued, without)
         if best is not None and best.agreed >= ENOUGH and not best.tied:
@@ -206,7 +208,7 @@ class Interpreter:
         meanings: Sequence[OptionMeaning],
         others: Mapping[str, OptionMeaning],
     ) -> _Meant | None:
-        """The meaning of an option that explains most examples; of several the simplest."""
+        """Return the meaning that explains most examples; the simplest one among ties."""
         if not items:
             return None
         best: list[OptionMeaning] = []
@@ -230,14 +232,14 @@ class Interpreter:
 
 
 def _valued(records: Sequence[Record], name: str, *, valued: bool) -> list[Record]:
-    """The records that give an option a value, or those that give it none."""
+    """Select the records in which an option has a value, or those in which it has none."""
     return [each for each in records if (dict(each[1].form.options)[name] is not None) == valued]
 
 
 def _possible(
     language: Language, items: Sequence[Record], name: str, *, valued: bool
 ) -> list[OptionMeaning]:
-    """The meanings that an option may have, by whether it has values and these are formats."""
+    """Return candidate meanings of an option, by whether it has values and these are formats."""
     formats = any(each.format for each in language.meanings) and (
         sum(is_format(each, name) for each in items) * 2 > len(items)
     )
@@ -247,7 +249,7 @@ def _possible(
 def _score(
     items: Sequence[Record], interpretation: Callable[[Taken], Interpretation]
 ) -> tuple[int, int] | None:
-    """How many examples are explained, and how many are not; None where too few are."""
+    """Count the examples that are explained and those that are not; None if too few are."""
     agreed = failed = told = 0
     with uncounted():
         for _, theirs, kept in items:
@@ -267,19 +269,20 @@ def _score(
 
 
 UNUSUAL = 20
-"""One of so many files need not be shown by a directive as others are (ours)."""
+"""One in this many files may differ from what a directive predicts (our choice)."""
 
 _HOLE = "\ue000"
-"""A character of private use that stands for a value that is not known."""
+"""A private-use character as a placeholder for an unknown value."""
 
 ShownValues = list[tuple[FormattedFile, str]]
-"""Files, each with what a record shows of it in the place of a directive."""
+"""Files, each with the text that a record has at a directive's position."""
 
 
 class Directives:
-    """Finds what directives stand for, and remembers it.
+    """Infers the meaning of format directives, with a cache.
 
-    `meaning` gives the meaning of an option, by language, utility, name and whether it has a value.
+    `meaning` returns the meaning of an option, by language, utility, name and whether it has a
+    value.
     """
 
     def __init__(
@@ -297,7 +300,7 @@ class Directives:
         meanings: Mapping[str, OptionMeaning],
         without: int = -1,
     ) -> dict[str, Directive]:
-        """What the directives in a command's formats stand for, as far as records show it."""
+        """Return the known directives of a command's formats, by letter."""
         found: dict[str, Directive] = {}
         for name, value in taken.form.options:
             if value and name in meanings and meanings[name].format:
@@ -311,7 +314,7 @@ class Directives:
     def _found(
         self, language: Language, utility: str, letter: str, without: int
     ) -> Directive | None:
-        """What a directive stands for, from records whose formats have it."""
+        """Infer a directive from records whose formats contain it."""
         records = self._samples.with_directive(utility, letter, without)
         alone = [each for each in records if _letters(each) == {letter}]
         shown = self._shown_by(language, alone, letter)
@@ -325,7 +328,7 @@ class Directives:
         return _remembered(language, shown) or _remembered(language, beside)
 
     def _shown_by(self, language: Language, records: Sequence[Record], letter: str) -> ShownValues:
-        """What records show where a directive stands, for each file."""
+        """Return the text at a directive's position in the records, for each file."""
         found: ShownValues = []
         for each in records:
             _, theirs, kept = each
@@ -365,13 +368,13 @@ def is_format(record: Record, name: str) -> bool:
 
 
 def _letters(record: Record) -> set[str]:
-    """The directives in the formats of a record."""
+    """Return the directives in the formats of a record."""
     values = [value or "" for _, value in record[1].form.options]
     return {letter for value in values for _, _, letter in parts_of(value) if letter}
 
 
 def _hole(letter: str, holes: list[tuple[str, FormattedFile]]) -> Directive:
-    """A directive of which nothing is known: it leaves a hole for a value, and notes whose."""
+    """Return an unknown directive that prints a placeholder and records its file."""
 
     def hole(file: FormattedFile) -> str:
         holes.append((letter, file))
@@ -381,7 +384,7 @@ def _hole(letter: str, holes: list[tuple[str, FormattedFile]]) -> Directive:
 
 
 def _in_holes(made: str, output: str) -> list[str] | None:
-    """What stands in an output where a text has holes; None where the texts differ otherwise."""
+    """Return the texts at the placeholders, or None if the output differs elsewhere."""
     begin, *pieces = made.split(_HOLE)
     if not output.startswith(begin):
         return None
@@ -397,7 +400,7 @@ def _in_holes(made: str, output: str) -> list[str] | None:
 
 
 def _explained(language: Language, shown: ShownValues) -> list[Directive]:
-    """What a directive may stand for: all that explains nearly all that records show."""
+    """Return the language's directives that explain nearly all observed values."""
     found: list[Directive] = []
     for directive in language.directives.values():
         failed = 0
@@ -412,10 +415,10 @@ def _explained(language: Language, shown: ShownValues) -> list[Directive]:
 
 
 def _remembered(language: Language, shown: ShownValues) -> Directive | None:
-    """What records show of each file, as a directive.
+    """Return a directive that replays the values recorded for each file.
 
-    Of other files it is what explains most of what records show, to the minute, or what all files
-    have. None where there is no such thing.
+    For other files it uses the rough directive (to the minute) that explains most values, or the
+    value that all files share. Return None if neither exists.
     """
     known = {(file.place, file.entry): value for file, value in shown}
     if len(known) < ENOUGH:

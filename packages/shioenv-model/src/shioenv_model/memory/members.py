@@ -1,6 +1,6 @@
-"""Read the files of a model, which somebody else may have made, or a disk may have damaged.
+"""Read the files of a model, which may be damaged or made by somebody else.
 
-The caller says what each file has to be. A file that is anything else raises ModelError.
+The caller passes the expected shape of each file. Any other content raises ModelError.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 @contextmanager
 def judged(file: Path, said: str = "is damaged") -> Iterator[None]:
-    """Turn every error in the block into a ModelError that names the file and what is `said`.
+    """Convert every error in the block into a ModelError with the file's name and `said`.
 
-    Every kind of error is caught, because a parser may raise any error for a file that somebody
-    else made. A ModelError passes through. An OSError becomes "cannot be read" in place of `said`.
+    Every kind of error is caught, because a parser may raise any error for an untrusted file. A
+    ModelError passes through. An OSError becomes "cannot be read" instead of `said`.
     """
     try:
         yield
@@ -54,17 +54,17 @@ _HINT = "get the model again, or make it again: shioenv train memory"
 
 
 def json_member(file: Path, shape: Any) -> Any:
-    """The document in a JSON file, of this shape (see `parsed`); ModelError for any other."""
+    """Return the document in a JSON file of this shape (see `parsed`). Errors: ModelError."""
     with judged(file):
         return parsed(read_regular(file, LARGEST), shape)
 
 
 def parsed(content: bytes, shape: Any) -> Any:
-    """The document in JSON, which has to be of this shape: a type that msgspec can convert to.
+    """Parse a JSON document of this shape, a type that msgspec can convert to.
 
     Errors: ValueError for any other document, and for one with an escaped surrogate.
     """
-    document = msgspec.json.decode(content)  # in a third of the time of `json`
+    document = msgspec.json.decode(content)  # takes a third of the time of `json`
     refuse_deep(document)
     if _SURROGATE.search(content):
         raise ValueError("it holds characters that are no text")
@@ -73,7 +73,7 @@ def parsed(content: bytes, shape: Any) -> Any:
 
 
 def array_member(file: Path, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """The array in a NumPy file, mapped into memory, with one dimension and this type of values.
+    """Map a NumPy file's one-dimensional array of this dtype into memory.
 
     Errors: ModelError.
     """
@@ -86,7 +86,7 @@ def array_member(file: Path, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
 
 
 def arrays_member(file: Path) -> dict[str, npt.NDArray[Any]]:
-    """The arrays of finite numbers in a file that `np.savez` wrote, by name. Errors: ModelError."""
+    """Return the arrays of finite numbers in an `np.savez` file, by name. Errors: ModelError."""
     with judged(file), zipfile.ZipFile(io.BytesIO(read_regular(file, LARGEST))) as archive:
         found: dict[str, npt.NDArray[Any]] = {}
         left = LARGEST

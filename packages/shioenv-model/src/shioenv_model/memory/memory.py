@@ -1,7 +1,7 @@
-"""A memory of executed inputs that answers others: the nearest inputs, rewritten and ranked.
+"""A memory of executed inputs that answers new ones: nearest inputs, rewritten and ranked.
 
-Ours is the command that is asked about, theirs a neighbour's: a record near to it. A memory reads a
-directory and nothing else: it starts no process and needs no built system.
+`ours` is the queried command, `theirs` that of a neighbour, a similar record. A memory only reads a
+directory: it starts no process and needs no built system.
 """
 
 from __future__ import annotations
@@ -64,32 +64,33 @@ if TYPE_CHECKING:
     from shioenv_model.memory.samples import Induced, Record
 
 LOOKED_AT = 60
-"""Records that are taken apart for one answer; ours: no nearest record ever lay beyond them."""
+"""Records parsed for one answer; our choice: the nearest record was always among them."""
 
 ASKED = 25
-"""Most records that are rewritten for one answer."""
+"""Maximum number of records rewritten for one answer."""
 
 EXACT, VOLATILE = 0.99, 0.7
-"""How often the very same input did the same again: any, and a volatile one.
+"""Probability that the same input behaves the same again: any input, and a volatile one.
 
-Ours, measured by typed inputs: what one of five runs did counts."""
+Our choice, measured on typed inputs: an answer counts if it equals one of five runs.
+"""
 
 STAGE = 0.3
-"""The factor that is left of a confidence (ours), once for each of three conditions.
+"""The factor applied to a confidence (our choice) for each of three conditions.
 
-- The command reads a pipe, and its neighbour read something else.
-- The command lists a directory that was another when records were made.
-- A word of the command stands for something unknown.
+- The command reads a pipe, and its neighbour did not.
+- The command lists a directory whose contents differ from those at recording time.
+- The value of a word of the command is unknown.
 """
 
 EXAMPLES = 24
-"""Most records with the same options in which a function is looked for."""
+"""Maximum number of records with the same options from which a function is induced."""
 
 ENOUGH = 3
-"""Examples that a function must explain to be believed before a record (ours)."""
+"""Examples that a function must explain to rank above a record (our choice)."""
 
 _FIND = 5_000
-"""Steps that any answer takes, beside the steps of its parts."""
+"""Steps counted for every answer, in addition to those of its parts."""
 
 _NAME = re.compile(r"[\w.][\w.+-]*")
 _BY_CONTENT = (CONTENTS, COUNTS, INDUCED)
@@ -100,22 +101,22 @@ _MOVES = re.compile(r"\b(?:cd|pushd|popd)\b")
 
 @dataclass(frozen=True)
 class Finding:
-    """What a memory says of an input, and why."""
+    """A memory's answer for an input, with its evidence."""
 
     answer: Answer
     nearest: tuple[tuple[str, float], ...] = ()
-    """Executed inputs, each with its distance, the nearest first."""
+    """Executed inputs, each with its distance, nearest first."""
     alternatives: tuple[tuple[Behavior, float], ...] = ()
-    """Other answers, each with the probability that the ranker gives it."""
+    """Other answers, each with the ranker's probability."""
 
 
 class Memory:
-    """Answers single commands, and other inputs that were executed as they are."""
+    """Answers single commands, and other inputs that were executed verbatim."""
 
     def __init__(self, directory: str | Path, ranker: Ranker | None = None) -> None:
-        """Opens a directory with an index (`write_index`) and a world. Errors: ModelError.
+        """Open a directory with an index (`write_index`) and a world. Errors: ModelError.
 
-        `ranker` stands in the place of the ranker that lies there.
+        `ranker` replaces the ranker in the directory.
         """
         directory = Path(directory)
         self.index = Index(directory)
@@ -124,7 +125,7 @@ class Memory:
         self.ranker = ranker or (load_ranker(kept) if os.path.lexists(kept) else untrained())
         self._forms = Forms()
         self.taken = lru_cache(maxsize=20_000)(self._taken)
-        """A record's command taken apart, by the record's number; None for no single command."""
+        """Parse a record's command, by the record's number; None if it is not a single command."""
         self._translated = lru_cache(maxsize=8)(self._translate)
 
     @cached_property
@@ -137,23 +138,23 @@ class Memory:
 
     @cached_property
     def _umask(self) -> int:
-        """The umask that the records were executed with."""
+        """The umask with which the records were executed."""
         return umask_of(self.world.state(self.world.start))
 
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
-        """The behavior alone."""
+        """Return the behavior alone."""
         return self.answer(shell_input, state).behavior
 
     def answer(self, shell_input: str, state: State | None = None) -> Answer:
-        """What the nearest records did, said of this input.
+        """Answer an input from the behaviors of the nearest records.
 
-        The confidence is the share of such answers that are right. Errors: Abstained where no input
+        The confidence is the share of such answers that are correct. Errors: Abstained if no input
         of the same utility was executed.
         """
         return self.find(shell_input, state).answer
 
     def find(self, shell_input: str, state: State | None = None) -> Finding:
-        """What `answer` says, with the records that the answer rests on."""
+        """Return the answer of `answer`, with the records that support it."""
         with answering(shell_input):
             spend(_FIND)
             state = self.world.placed(state)
@@ -163,9 +164,9 @@ class Memory:
             return self.near(Call.parse(shell_input), state)
 
     def near(self, call: Call, state: State, sources: Sources = ALL) -> Finding:
-        """What the nearest records did, said of a command. The very same input is not looked up.
+        """Answer a command from the nearest records, without looking up the same input.
 
-        Only `sources` answer: records, functions or both. The state must know its machine
+        Only `sources` are used: records, functions or both. The state must have a machine
         (`World.placed`). Errors: see `answer`.
         """
         spend(_FIND)
@@ -203,10 +204,10 @@ class Memory:
         )
 
     def exact(self, shell_input: str, state: State | None = None) -> Answer | None:
-        """What the very same input did in the pristine state.
+        """Return the recorded behavior of the same input in the pristine state.
 
-        None where no record is of this input, and where the state is not pristine. None too for
-        inputs that ask what a shell has from its start, which was another one in older records.
+        Return None if there is no such record, or if the state is not pristine. Also return None
+        for inputs that inspect the shell's initial state, which differs in older records.
         """
         if asks_of_start(shell_input):
             return None
@@ -223,7 +224,7 @@ class Memory:
         return None
 
     def _is_own(self, state: State) -> bool:
-        """Whether a pristine state is of the machine that the records are of."""
+        """Whether a pristine state is of the machine on which the records were made."""
         if isinstance(state.pristine, World):
             return self._translation(state) is None
         own = self.world.state(state.cwd).before.document
@@ -231,7 +232,7 @@ class Memory:
         return all(own.get(name) == theirs.get(name) for name in ("fs", "hostname"))
 
     def _translation(self, state: State) -> Translation | None:
-        """The translation from the memory's machine to the state's; None for the same machine."""
+        """Return the translation from the memory's machine to the state's; None if equal."""
         theirs = state.pristine
         if not isinstance(theirs, World) or theirs is self.world:
             return None
@@ -244,18 +245,18 @@ class Memory:
         return Translation(self.world, theirs)
 
     def take(self, call: Call, state: State) -> Taken | None:
-        """A command taken apart in the state where it is to run; None where there is no command.
+        """Parse a command in the state where it is to run; None if there is no command.
 
-        The content of a file behind `<` is the command's standard input.
+        The content of a file after `<` is the command's standard input.
         """
         return taken(call, state, self._forms)
 
     def candidates(
         self, ours: Taken, state: State, without: int = -1, *, sources: Sources = ALL
     ) -> list[Candidate]:
-        """What the nearest records would have done here. The record `without` is left out.
+        """Return candidate answers from the nearest records, leaving out the record `without`.
 
-        Functions are found from records, also where records themselves give no answer.
+        Functions are induced from records, also if the records themselves give no answer.
         """
         spend(LOOKED_AT * (len(ours.form.options) + len(ours.operands)))
         made = self._rewritten(ours, state, without) if sources.records else []
@@ -263,7 +264,7 @@ class Memory:
         return made if induced is None else [*made, self._candidate(induced, made)]
 
     def _rewritten(self, ours: Taken, state: State, without: int) -> list[Candidate]:
-        """The answers of the nearest records, said of our words."""
+        """Rewrite the behaviors of the nearest records for the queried command."""
         before, cwd = state.before.document["fs"], state.before.document["cwd"]
         translation = self._translation(state)
         ranked: list[tuple[float, int, Taken, list[float]]] = []
@@ -294,7 +295,7 @@ class Memory:
         return [group.candidate for group in groups.values()]
 
     def _near(self, ours: Taken, without: int) -> list[int]:
-        """The records to look at, for a command with addresses those of the same hosts first."""
+        """Return the records to consider. For addresses, the same hosts come first."""
         hosts = {host(each.word) for each in ours.operands if each.kind in "UH"}
         numbers = self.index.near(ours, LOOKED_AT * (4 if hosts else 1), without)
         if hosts:
@@ -304,16 +305,17 @@ class Memory:
 
     @cached_property
     def _inducer(self) -> Inducer:
-        """Its module and the families of functions are a sixth of what a model imports.
+        """The inducer, imported on first use.
 
-        They are imported for the first question that nobody asked before (ours).
+        Its module and the families of functions are a sixth of a model's imports. They are only
+        needed for a question that is not in the cache.
         """
         from shioenv_model.memory.explain import Inducer
 
         return Inducer(self._examples, self._with_option, self._matching)
 
     def _candidate(self, induced: Induced, made: Sequence[Candidate]) -> Candidate:
-        """The answer of a function, beside those made of records."""
+        """Return the candidate for a function's answer, with the records that agree."""
         theirs = self.taken(induced.number)
         pair = difference(induced.asked, theirs or induced.asked)
         far = float(np.dot(self.ranker.weights, pair))
@@ -326,7 +328,7 @@ class Memory:
         )  # fmt: skip
 
     def _examples(self, taken: Taken, without: int) -> tuple[list[int], list[tuple[Taken, Kept]]]:
-        """Records of commands with just these options: numbers, and commands with what they did."""
+        """Return the numbers, commands and behaviors of records with exactly these options."""
         names = Counter(name for name, _ in taken.form.options)
         found = self._enough(
             EXAMPLES,
@@ -346,10 +348,10 @@ class Memory:
     def _enough(
         self, count: int, numbers: Callable[[int], list[int]], fits: Callable[[Taken], bool]
     ) -> list[Record]:
-        """So many records, of those that `numbers` gives: the index tells some options not apart.
+        """Return at most `count` fitting records; the index cannot separate some options.
 
-        More are looked at where few of them fit. More are looked at, too, where some do not fit
-        and few of the others print something. Silence says little, and stands last.
+        More records are read if few of them fit. More are read, too, if some do not fit and few of
+        the others have output. Records without output are the least informative and come last.
         """
         found: list[Record] = []
         for asked in (count, 4 * count, 16 * count):
@@ -369,7 +371,7 @@ class Memory:
         return self._records(self.index.holding(utility, part, pattern)[:count])
 
     def _records(self, numbers: Sequence[int]) -> list[Record]:
-        """The single commands among records, each with its number and with what it did."""
+        """Return the records that are single commands, each with its number and behavior."""
         found: list[Record] = []
         for number in numbers:
             theirs = self.taken(number)
@@ -381,12 +383,12 @@ class Memory:
     def ranked(
         self, ours: Taken, candidates: Sequence[Candidate], state: State
     ) -> tuple[list[int], Numbers]:
-        """The candidates' places, the best first, and the probability of each candidate."""
+        """Return the candidates' indices, best first, and the probability of each candidate."""
         scores = self.ranker.probability(features(ours, candidates))
         order = self._order(candidates, scores)
         if not any(_has_our_options(each) for each in candidates):
             order.sort(key=lambda place: candidates[place].how != INDUCED)
-        # records hold on one pristine machine and for the text that they read, functions for any
+        # records hold on one pristine machine and for their own input text, functions for any
         fed = _is_fed(ours)
         if fed or self._is_away(state):
             least = 1 if fed or self._is_moved(ours, state) else ENOUGH
@@ -395,7 +397,7 @@ class Memory:
         return order, scores
 
     def _order(self, candidates: Sequence[Candidate], scores: Numbers) -> list[int]:
-        """The candidates' places, the best first."""
+        """Return the candidates' indices, best first."""
         if len(self.ranker.scores):
             return sorted(range(len(candidates)), key=lambda place: -scores[place])
         ways = (INDUCED, CONTENTS, DETAILS, WORDS, COUNTS)
@@ -405,15 +407,15 @@ class Memory:
         return [place for _, _, place in sorted(ranked)]
 
     def _is_away(self, state: State) -> bool:
-        """Whether the state is not the pristine state in which records were executed."""
+        """Whether the state differs from the pristine state in which the records were executed."""
         return state.context is not None or self._translation(state) is not None
 
     def _is_moved(self, ours: Taken, state: State) -> bool:
-        """Whether a directory that a command lists holds other names than for the records."""
+        """Whether a directory that a command lists has other names than at recording time."""
         return any(names != old for names, old in self._listings(ours, state))
 
     def _is_stale(self, kept: Kept, ours: Taken, state: State) -> bool:
-        """Whether an answer names what is no longer in a directory that the command lists."""
+        """Whether an answer mentions a file that is gone from a directory the command lists."""
         gone = {
             name.rstrip("/@|=*")
             for names, old in self._listings(ours, state)
@@ -424,7 +426,7 @@ class Memory:
     def _listings(
         self, ours: Taken, state: State
     ) -> list[tuple[tuple[str, ...] | None, tuple[str, ...] | None]]:
-        """For each directory that a command lists, the names in it now and when records were made.
+        """Return the names now, and at recording time, in each directory that a command lists.
 
         These are the directories among its operands, or its working directory.
         """
@@ -465,7 +467,7 @@ def _has_our_options(candidate: Candidate) -> bool:
 
 
 def _is_found(candidate: Candidate, least: int) -> bool:
-    """Whether a function gives the answer that explains so many examples at least."""
+    """Whether the answer is from a function that explains at least `least` examples."""
     return candidate.how == INDUCED and candidate.votes >= least
 
 
@@ -474,7 +476,7 @@ def _is_fed(taken: Taken) -> bool:
 
 
 def _leftover(ours: Taken, theirs: Taken, filled: Kept) -> bool:
-    """Whether an operand of theirs that is none of ours is still in the answer's output."""
+    """Whether the answer still mentions an operand that only the neighbour had."""
     own = {each.word for each in ours.operands}
     return any(
         len(each.word) > 2 and each.word not in own and each.word in filled.output
@@ -493,7 +495,7 @@ def _fits(kept: Kept, state: State) -> bool:
 
 
 def behavior_of(kept: Kept, state: State, *, fits: bool = True) -> Behavior:
-    """What was kept, as a behavior. Without `fits` the patch is left out."""
+    """Convert a recorded behavior into a `Behavior`. Without `fits` the patch is left out."""
     output = kept.output.encode("utf-8", "surrogateescape")
     if kept.channels is not None:
         stdout, stderr = (each.encode("utf-8", "surrogateescape") for each in kept.channels)
@@ -506,10 +508,10 @@ def behavior_of(kept: Kept, state: State, *, fits: bool = True) -> Behavior:
 
 
 def _masked(behavior: Behavior, ours: Taken, state: State, old: int) -> Behavior:
-    """The behavior with the permissions that the state's umask leaves to new files.
+    """Return the behavior with new files' permissions adapted to the state's umask.
 
-    `old` is the umask of the records. Bits that it takes from a new file come back under a looser
-    one, but not into a copy of a file.
+    `old` is the umask of the records. Bits that it removed from a new file are restored under a
+    looser umask, unless the file is a copy.
     """
     mask = umask_of(state)
     if mask == old or any(name in ("-m", "--mode") for name, _ in ours.form.options):
@@ -529,9 +531,9 @@ def _masked(behavior: Behavior, ours: Taken, state: State, old: int) -> Behavior
 
 
 def _with_digests(behavior: Behavior, ours: Taken) -> Behavior:
-    """The behavior with digests of the files that it made, where their contents are known.
+    """Return the behavior with digests of the created files whose contents are known.
 
-    A new file is empty, or is held for a copy of a file that the command names and that is as long.
+    A new file is either empty or assumed to copy a named file of the same size.
     """
     known = {len(each.content): each.content for each in ours.operands if each.content is not None}
     digests: dict[str, str] = {}
@@ -546,7 +548,7 @@ def _with_digests(behavior: Behavior, ours: Taken) -> Behavior:
 
 
 def kept_of(behavior: Behavior) -> Kept:
-    """A behavior as a memory keeps it."""
+    """Convert a behavior into the form that a memory stores."""
 
     def text(data: bytes) -> str:
         return data.decode("utf-8", "surrogateescape")
@@ -561,11 +563,11 @@ def kept_of(behavior: Behavior) -> Kept:
 
 
 def _from_start(behavior: Behavior, text: str, cwd: str) -> Behavior:
-    """A record's behavior as that of a shell that starts in its directory (D-27).
+    """Adapt a record's behavior to a shell that starts in its directory (D-27).
 
-    Older records follow an executed `cd`. It shows in the shell's command line, and in `OLDPWD`
-    where the environment is listed. An input that changes the directory itself sets `OLDPWD` in
-    either case.
+    Older records ran after an executed `cd`. It appears in the shell's command line, and in
+    `OLDPWD` where the environment is listed. An input that itself changes the directory sets
+    `OLDPWD` in either case.
     """
     old = os.fsencode(started(cwd, text))
     place = re.escape(os.fsencode(cwd))

@@ -1,7 +1,7 @@
-"""Which of several rewritten answers is right: features of answers, and trees that learned it.
+"""Ranking of rewritten answers: features, and boosted trees that score them.
 
-Ours is the command that is asked about, theirs a neighbour's. The trees are scikit-learn's, kept as
-arrays: asking them takes NumPy alone.
+`ours` is the queried command, `theirs` a neighbour's. The trees are scikit-learn's, stored as
+arrays, so that inference needs only NumPy.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ PAIR = (
     "another kind of file name", "spelt otherwise", "pattern or variable on one side",
     "a mistaken option on one side",
 )  # fmt: skip
-"""How two commands differ: what the distance weighs."""
+"""The differences between two commands that the distance weighs."""
 
 FEATURES = (
     *PAIR,
@@ -48,13 +48,13 @@ FEATURES = (
     "exit code", "no patch", "no output", "how it was rewritten", "a word of theirs is left",
     "volatile", "place",
 )  # fmt: skip
-"""What the trees look at."""
+"""The input features of the trees."""
 
 WEIGHTS = (
     1.0, 1.0, 0.35, 0.9, 1.5, 0.25, 0.25, 0.5, 0.5, 0.4, 0.2, 0.2, 0.1, 0.1, 0.3, 1.2, 0.1, 0.1,
     0.03, 0.2, 3.0,
 )  # fmt: skip
-"""Weights of `PAIR` for a distance that has learned nothing yet; ours."""
+"""Weights of `PAIR` for an untrained distance; our choice."""
 
 _OTHER = {
     "N": 5, "W": 6, "G": 7, "U": 8, "H": 8, "f": 9, "d": 10, "l": 11, "s": 11, "m": 12, "M": 13,
@@ -63,18 +63,18 @@ _OTHER = {
 _MISTAKEN = frozenset({UNKNOWN, UNKNOWN_LONG})
 _LONGEST = 2000.0
 _SHARP, _SOFT = 0.1, 0.5
-"""How fast the weight of a vote falls with its distance (ours)."""
+"""Length scales at which a vote's weight decays with distance (our choice)."""
 _ADDRESS = re.compile(r"(\w+://)?[^/?#]*")
 _SAME_HOST = 0.25
-"""How much two addresses of the same host differ (ours)."""
+"""Difference between two addresses of the same host (our choice)."""
 
 
 _MARKS = re.compile(r"[:=,+%@]")
-"""Marks between parts of different meaning in a word: `alice:users`, `key=value`."""
+"""Separators between parts of different meaning in a word: `alice:users`, `key=value`."""
 
 
 def difference(ours: Taken, theirs: Taken) -> list[float]:
-    """How two commands differ: a number for each name of `PAIR`."""
+    """Return the differences between two commands: a number for each name of `PAIR`."""
     found = [0.0] * len(PAIR)
     own, other = Counter(ours.form.options), Counter(theirs.form.options)
     if ours.form.options != theirs.form.options:
@@ -97,7 +97,7 @@ def difference(ours: Taken, theirs: Taken) -> list[float]:
     for our, their in zip(ours.operands, theirs.operands, strict=False):
         if our.word == their.word and our.kind == their.kind:
             if our.kind in "fd" and (our.content, our.names) != (their.content, their.names):
-                found[_OTHER[our.kind]] += 1  # the file or directory was changed since
+                found[_OTHER[our.kind]] += 1  # the file or directory has changed since
             continue
         if our.kind == "x" and their.kind in "fl":
             found[14] += 1
@@ -120,7 +120,7 @@ def difference(ours: Taken, theirs: Taken) -> list[float]:
 
 
 def host(address: str) -> str:
-    """The part of an address before its path: protocol, host and port."""
+    """Return the part of an address before its path: protocol, host and port."""
     match = _ADDRESS.match(address)
     return match[0] if match else address
 
@@ -139,10 +139,10 @@ def _class(value: str | None) -> str:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A rewritten answer, with everything that speaks for it.
+    """A rewritten answer with its evidence.
 
-    `how` is the way of rewriting (`shioenv_model.memory.rewrite`). `votes` is how many records give
-    the answer. `near` and `all` sum these votes, weighed by distance.
+    `how` is the method of rewriting (`shioenv_model.memory.rewrite`). `votes` is the number of
+    records that give the answer. `near` and `all` sum these votes, weighted by distance.
     """
 
     kept: Kept
@@ -150,7 +150,7 @@ class Candidate:
     number: int
     """The nearest record that gives the answer."""
     pair: Sequence[float]
-    """How that record's command differs from ours."""
+    """The differences between that record's command and the queried one."""
     distance: float
     near: float
     all: float
@@ -160,12 +160,12 @@ class Candidate:
     leftover: bool
     place: int
     note: str = ""
-    """How the answer was made, where the record does not show it."""
+    """How the answer was made, if the record does not show it."""
 
 
 @dataclass
 class CandidateGroup:
-    """Records that give the same answer, on the way to a `Candidate`."""
+    """Records that give the same answer, collected for a `Candidate`."""
 
     kept: Kept
     how: int
@@ -182,7 +182,7 @@ class CandidateGroup:
     members: set[int] = field(default_factory=set)
 
     def add(self, number: int, distance: float, nearest: float, unchanged: bool) -> None:
-        """Counts one more record; `nearest` is the distance of the nearest record of all."""
+        """Count one more record; `nearest` is the smallest distance of any record."""
         if number in self.members:
             return
         self.members.add(number)
@@ -193,7 +193,7 @@ class CandidateGroup:
 
     @property
     def candidate(self) -> Candidate:
-        """The answer, with all that was counted."""
+        """The answer, with the counts so far."""
         return Candidate(
             kept=self.kept, how=self.how, number=self.number, pair=self.pair,
             distance=self.distance, near=self.near, all=self.all, votes=self.votes,
@@ -202,7 +202,7 @@ class CandidateGroup:
 
 
 def features(ours: Taken, candidates: Sequence[Candidate]) -> Numbers:
-    """The `FEATURES` of each candidate, in rows."""
+    """Return the `FEATURES` of each candidate, one row each."""
     nearest = min((each.distance for each in candidates), default=0.0)
     near = sum(each.near for each in candidates) or 1.0
     every = sum(each.all for each in candidates) or 1.0
@@ -228,19 +228,19 @@ def features(ours: Taken, candidates: Sequence[Candidate]) -> Numbers:
 
 @dataclass(frozen=True)
 class Ranker:
-    """A learned distance, the trees, and how often answers of their scores were right."""
+    """A learned distance, the trees, and the accuracy of answers by score."""
 
     weights: Numbers
     """The weights of `PAIR` in the distance."""
     trees: dict[str, npt.NDArray[Any]]
     """`feature`, `threshold`, `left`, `right`, `value`: a row for each tree; `start`."""
     scores: Numbers
-    """Scores that the trees give, rising."""
+    """The trees' scores, ascending."""
     shares: Numbers
-    """The share of answers that were right, 0 to 1, at each of `scores`."""
+    """The accuracy, 0 to 1, at each of `scores`."""
 
     def probability(self, rows: Numbers) -> Numbers:
-        """The probability that each candidate is right, 0 to 1; 0 where there are no trees."""
+        """Return the probability that each candidate is correct, 0 to 1; 0 without trees."""
         if not len(rows) or not len(self.trees["feature"]):
             return np.zeros(len(rows))
         feature, threshold, after = self._nodes
@@ -256,10 +256,10 @@ class Ranker:
 
     @cached_property
     def _nodes(self) -> tuple[npt.NDArray[np.intp], Numbers, npt.NDArray[np.intp]]:
-        """All nodes of all trees in a row, as three arrays.
+        """The nodes of all trees, concatenated, as three arrays.
 
-        These are the feature that a node looks at, the threshold, and the two nodes that may follow
-        it. A leaf is followed by itself.
+        These are a node's feature, its threshold, and its two children. The children of a leaf are
+        the leaf itself.
         """
         feature, most = self.trees["feature"], self.trees["feature"].shape[1]
         first = np.arange(len(feature))[:, None] * most
@@ -273,26 +273,26 @@ class Ranker:
         return numbers, self.trees["threshold"].ravel(), after
 
     def confidence(self, probability: float) -> float:
-        """The share of answers with such a probability that were right, of held-back records."""
+        """Return the accuracy on held-out records at this probability."""
         if not len(self.scores):
             return float(probability)
         return float(np.interp(probability, self.scores, self.shares))
 
     def save(self, path: Path) -> None:
-        """Writes the ranker for `load_ranker` to read."""
+        """Write the ranker for `load_ranker`."""
         arrays: dict[str, Any] = {f"tree_{name}": value for name, value in self.trees.items()}
         arrays |= {"weights": self.weights, "scores": self.scores, "shares": self.shares}
         np.savez_compressed(path, **arrays)
 
 
 def untrained() -> Ranker:
-    """A ranker that knows nothing but the hand-set distance `WEIGHTS`."""
+    """Return a ranker with the hand-set distance `WEIGHTS` and no trees."""
     none = np.zeros(0)
     return Ranker(np.array(WEIGHTS), {"feature": np.zeros((0, 0))}, none, none)
 
 
 def load_ranker(path: Path) -> Ranker:
-    """The ranker that `save` wrote. Errors: ModelError."""
+    """Load the ranker that `save` wrote. Errors: ModelError."""
     kept = arrays_member(path)
     with judged(path):
         trees = {
@@ -308,7 +308,7 @@ def load_ranker(path: Path) -> Ranker:
 
 
 def _check(ranker: Ranker) -> None:
-    """Errors: ValueError where the arrays do not fit together; KeyError where one is missing."""
+    """Check the arrays. Errors: ValueError if they are inconsistent; KeyError if one is missing."""
     scores, shares = ranker.scores, ranker.shares
     if scores.ndim != 1 or scores.shape != shares.shape or (np.diff(scores) < 0).any():
         raise ValueError("its scores and shares do not fit together")
@@ -337,13 +337,14 @@ _SAID = (
     ("Is a directory", lambda entry: entry is not None and not entry.perms.startswith("d")),
     ("Not a directory", lambda entry: entry is not None and entry.perms.startswith("d")),
 )
-"""What the system says of a file (errno(3)), and for which entries that cannot be true."""
+"""The system's messages about a file (errno(3)), and the entries that rule each one out."""
 
 
 def contradicts(kept: Kept, ours: Taken, state: State) -> bool:
-    """Whether an answer reports an error of a file that the state's files disprove.
+    """Whether an answer reports a file error that the state's files disprove.
 
-    The file is named by our command. An error that is reported of standard input is wrong, too.
+    The file must be named by the queried command. A file error about standard input is always
+    wrong.
     """
     lines = [line for line in kept.output.splitlines() if " " in line]
     for said, is_wrong in _SAID:

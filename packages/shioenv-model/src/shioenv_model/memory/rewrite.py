@@ -1,8 +1,8 @@
-"""A neighbour's behavior rewritten: what it says of its own words and files, said of ours.
+"""Rewriting of a neighbour's behavior: its words and files are replaced by the queried ones.
 
-Ours is the command that is asked about, theirs the neighbour's, which was executed. Words, paths,
-sizes, owners, dates and contents are exchanged. Everything else in an answer is still the
-neighbour's, and may be wrong.
+`ours` is the queried command, `theirs` the executed command of the neighbour. Words, paths, sizes,
+owners, dates and contents are replaced. Everything else in an answer is copied from the neighbour,
+and may be wrong.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from shioenv_model.memory.forms import UNKNOWN, Form
 from shioenv_model.memory.translation import Translation
 
 WORDS, DETAILS, CONTENTS, COUNTS, INDUCED = 0, 1, 2, 3, 4
-"""The ways of rewriting: what was exchanged.
+"""Methods of rewriting, by what they replace.
 
 - WORDS: words and paths.
-- DETAILS: also facts of files, and their contents where they were printed.
-- CONTENTS: as DETAILS, and the output is made of the lines of our files.
-- COUNTS: words, paths, and how much a file holds.
-- INDUCED: everything was made anew, by a function found from examples.
+- DETAILS: also file attributes, and printed file contents.
+- CONTENTS: as DETAILS, with output that consists of lines of the queried files.
+- COUNTS: words, paths, and the number of bytes, lines, words and characters of files.
+- INDUCED: no rewriting; a function induced from examples made the whole answer.
 """
 
 _COUNTED = frozenset({"size", "lines", "words", "characters"})
@@ -39,40 +39,40 @@ _COUNTED = frozenset({"size", "lines", "words", "characters"})
 _FILES = "fdls"
 _NAMES = "fdlsmM"
 _THROUGH = ("owner", "group", "perms")
-"""Attributes that commands set of everything in a directory."""
+"""Attributes that commands set recursively in a directory."""
 
 _LONGEST = 256 * 1024
 
 
 @dataclass(frozen=True)
 class Taken:
-    """A command taken apart, and what its operands are where the command runs."""
+    """A parsed command with its operands resolved in the state where it runs."""
 
     form: Form
     operands: tuple[Operand, ...]
     here: tuple[str, ...] | None = None
-    """The names in the working directory of a command without operands."""
+    """The names in the working directory, for a command without operands."""
     valued: tuple[tuple[str, Operand], ...] = ()
-    """Options whose values name files, each with its value's operand."""
+    """Options whose values name files, each with its value as an operand."""
     tree: Tree | None = field(default=None, compare=False)
-    """Everything in the working directory."""
+    """The contents of the working directory."""
     from_file: bool = field(default=False, compare=False)
-    """Standard input is a file that stands behind `<`, not a pipe."""
+    """Standard input is a file after `<`, not a pipe."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What an executed input did, as a memory keeps it."""
+    """The recorded behavior of an executed input, as a memory stores it."""
 
     exit_code: int
     output: str
     """The output, with undecodable bytes as lone surrogates."""
     patch: str
-    """The patch as JSON, as records hold it."""
+    """The patch as JSON, in the form of records."""
     channels: tuple[str, str] | None = None
-    """Standard output and error where something came through both; None: see `is_error`."""
+    """Standard output and error if both are non-empty; None: see `is_error`."""
     is_error: bool = False
-    """All output came through standard error."""
+    """All output is on standard error."""
     volatile: bool = False
 
     @property
@@ -89,9 +89,9 @@ def fillings(
     was: Mapping[str, Any],
     translation: Translation | None = None,
 ) -> Iterator[tuple[int, Kept]]:
-    """What a neighbour did, said of our command in one to four ways, each behind its number.
+    """Rewrite a neighbour's behavior for our command in one to four ways, each with its method.
 
-    `kept` is what the neighbour did. `before` is `fs` before our command, `was` is `fs` before
+    `kept` is the neighbour's behavior. `before` is `fs` before our command, `was` is `fs` before
     theirs. `translation` is from their machine to ours; None for the same machine.
     """
     pairs = _Pairs(ours, theirs, was)
@@ -117,27 +117,27 @@ def fillings(
 
 
 class _Pairs:
-    """Words, paths and files of theirs, each with ours."""
+    """Replacements: their words, paths and files, each with ours."""
 
     def __init__(self, ours: Taken, theirs: Taken, was: Mapping[str, Any]) -> None:
         self.was = was
         """`fs` before their command."""
         self.words: dict[str, str] = {}
         self.paths: dict[str, str] = {}
-        """Paths, as names in `fs`."""
+        """Paths, as keys of `fs`."""
         self.names: dict[str, str] = {}
-        """Last names of paths."""
+        """Base names of paths."""
         self.made: set[str] = set()
-        """Paths of theirs that were missing: `split` makes files whose names begin like them."""
+        """Their paths that did not exist: `split` creates files that have these as prefixes."""
         self.files: list[tuple[Operand, Operand]] = []
         """Existing files."""
         self.changed = False
-        """One of our files has the path of theirs, but is not as it was."""
+        """One of our files has the same path as theirs, but different contents or attributes."""
         self.models: list[tuple[Operand, Operand]] = []
-        """Files that options name, which other files are made like (`--reference`)."""
+        """Reference files named by options, whose attributes are copied (`--reference`)."""
         self.translation: Translation | None = None
         self.other: dict[str, str] = {}
-        """Names and instants of their machine, each with that of our machine."""
+        """Names and instants of their machine, each with its equivalent on our machine."""
         self._said = {value for _, value in ours.form.options}
         self._said |= {each.word for each in ours.operands}
         if ours.form.command != theirs.form.command:
@@ -154,19 +154,19 @@ class _Pairs:
                 self.models.append((their, mine[name]))
 
     def translate(self, translation: Translation, kept: Kept) -> None:
-        """Exchanges names and instants of their machine as well, but for words of our command."""
+        """Also replace names and instants of their machine, except for words of our command."""
         self.translation = translation
         self.other = self.renamed(kept.output)
 
     def renamed(self, text: str) -> dict[str, str]:
-        """Names and instants of their machine in a text, each with that of our machine."""
+        """Return the names and instants of their machine in a text, each with ours."""
         found = self.translation.words(text) if self.translation else {}
         return {old: new for old, new in found.items() if old not in self._said}
 
     def dates(self, made: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The date, four attributes, of a file of ours where theirs has that of `made`.
+        """Return the date, four attributes, of our file where theirs has that of `made`.
 
-        Where theirs took its date from a file that is named, ours takes its date from our file. Any
+        If their date was copied from a named file, ours is copied from the corresponding file. Any
         other date is the same instant.
         """
         for their, our in (*self.models, *self.files):
@@ -213,14 +213,14 @@ class _Pairs:
             self.files.append((their, our))
 
     def _parents(self, our: str, their: str) -> None:
-        """Pairs the missing directories above two files that are missing with their directories."""
+        """Pair the missing parent directories of two missing files."""
         while "/" in our.strip("/") and "/" in their.strip("/"):
             our, their = posixpath.dirname(our), posixpath.dirname(their)
             self.paths.setdefault(their, our)
             self._add(their, our)
 
     def _standard_input(self, our: Operand, their: Operand) -> None:
-        """Pairs our standard input with their file, whose name is left out of the output."""
+        """Pair our standard input with their file, and remove that file's name from the output."""
         if their.kind in "flx":
             self.files.append((their, our))
         if their.kind in "fl":
@@ -283,12 +283,12 @@ def _filled(kept: Kept, pairs: _Pairs, before: Mapping[str, Any], how: int) -> K
 
 
 def replaced(text: str, changed: Mapping[str, str]) -> str:
-    """The text with words exchanged, all at once, and only where they stand as words."""
+    """Replace words in a text, all at once, and only at word boundaries."""
     spend(1 + len(changed) * len(text) // COPIED)
     found = [old for old in changed if old in text]
     if not found:
         return text
-    # no pattern is compiled: each neighbour would need another
+    # no pattern is compiled, since each neighbour would need a different one
     places = [(place, -len(old), old) for old in found for place in _places(old, text)]
     made: list[str] = []
     done = 0
@@ -305,7 +305,7 @@ _GOES_ON = re.compile(r"[\w@%+]|[.\-/]\w")
 
 
 def _places(old: str, text: str) -> Iterator[int]:
-    """The places where a text stands in another text as words."""
+    """Yield the positions of a string in a text, at word boundaries."""
     begins, ends = _JOINED.match(old), _JOINED.match(old, len(old) - 1)
     place = text.find(old)
     while place >= 0:
@@ -318,7 +318,7 @@ def _places(old: str, text: str) -> Iterator[int]:
 def _patch(
     source: str, pairs: _Pairs, changed: Mapping[str, str], before: Mapping[str, Any]
 ) -> str:
-    """The patch as JSON, operations in the order they were: whoever answers sorts them."""
+    """Rewrite the patch (JSON) with operations in their original order; the caller sorts them."""
     made: list[list[Any]] = []
     operations = json.loads(source)
     afterwards = _afterwards(operations, pairs)
@@ -369,11 +369,11 @@ def _patch(
 
 
 def _afterwards(operations: list[list[Any]], pairs: _Pairs) -> dict[str, Mapping[str, Any]]:
-    """Attributes of ours for files that a patch of theirs changed, by their names.
+    """Return the new attributes of our counterparts of files that their patch changed.
 
-    A patch tells only attributes that changed, and of ours others may change. Where another file
-    took the file's place, as by `mv`, these are all attributes that the other file keeps. Else they
-    are all four attributes of the date, where a part of the date changed.
+    A patch has only changed attributes, and ours may differ in others. If another file replaced the
+    file, as by `mv`, return all attributes that the other file keeps. Otherwise return the four
+    attributes of the date, if any of them changed.
     """
     found: dict[str, Mapping[str, Any]] = {}
     for key, changed in attributes(operations).items():
@@ -389,10 +389,10 @@ def _afterwards(operations: list[list[Any]], pairs: _Pairs) -> dict[str, Mapping
 
 
 def _taken_over(key: str, after: Mapping[str, Any], pairs: _Pairs) -> Mapping[str, Any] | None:
-    """The attributes that a file of ours keeps where it takes another's place, as by `mv`.
+    """Return the attributes that our file keeps when it replaces another one, as by `mv`.
 
-    `after` are the attributes that their file `key` has afterwards. None where no file of theirs
-    took its place.
+    `after` has the attributes of their file `key` afterwards. None if none of their files replaced
+    it.
     """
     for their, our in pairs.files:
         old, new = _values(their), _values(our)
@@ -407,10 +407,10 @@ def _taken_over(key: str, after: Mapping[str, Any], pairs: _Pairs) -> Mapping[st
 
 @dataclass(frozen=True)
 class _Whole:
-    """One attribute, `name`, set of everything in a directory."""
+    """One attribute, `name`, set recursively in a directory."""
 
     theirs: frozenset[str]
-    """The names of their directory and of everything in it."""
+    """The keys of their directory and of everything in it."""
     name: str
     made: list[list[Any]]
     """The operations that set the attribute in our directory."""
@@ -422,10 +422,10 @@ def _through(
     changed: Mapping[str, str],
     before: Mapping[str, Any],
 ) -> list[_Whole]:
-    """Sets the owner, group or rights of everything in a directory of ours, as theirs did.
+    """Return operations that set owner, group or permissions recursively, as theirs did.
 
-    Theirs did so where afterwards everything in their directory has the same owner, group or
-    rights.
+    Their command is taken as recursive if afterwards everything in their directory has the same
+    owner, group or permissions.
     """
     told: dict[str, dict[str, Any]] = {}
     for key, changes in attributes(operations).items():
@@ -438,7 +438,7 @@ def _through(
             continue
         inside, ours = _tree(their.key, pairs.was), _tree(our.key, before)
         for name, values in told.items():
-            letters = 1 if name == "perms" else 0  # the first letter is the kind, no right
+            letters = 1 if name == "perms" else 0  # the first letter is the file type
             all_of_it = {values.get(key, entry[name])[letters:] for key, entry in inside.items()}
             if len(all_of_it) > 1 or not values.keys() & inside.keys() - {their.key}:
                 continue
@@ -454,7 +454,7 @@ def _through(
 
 
 def _tree(key: str, files: Mapping[str, Any]) -> dict[str, Any]:
-    """The entries of a directory and of everything in it, without links: these have no rights."""
+    """Return the entries of a directory and its contents, except links, which have no mode."""
     above = "" if key == "." else f"{key}/"
     return {
         name: entry
@@ -465,7 +465,7 @@ def _tree(key: str, files: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with_trees(made: list[list[Any]], before: Mapping[str, Any]) -> list[list[Any]]:
-    """The operations. Where theirs removed a whole directory, everything in ours is removed."""
+    """Return the operations; where theirs removed a whole directory, ours is removed as well."""
     removed = [keys(each[1])[1] for each in made if each[0] == "r" and each[1].count("/") == 2]
     if not any(name.startswith(f"{above}/") for above in removed for name in removed):
         return made
@@ -480,7 +480,7 @@ def _with_trees(made: list[list[Any]], before: Mapping[str, Any]) -> list[list[A
 
 
 def _key(key: str, pairs: _Pairs) -> str:
-    """The name of a file of theirs where the command is ours."""
+    """Return our counterpart of their file's key."""
     if key in pairs.paths:
         return pairs.paths[key]
     for old, new in pairs.paths.items():
@@ -497,7 +497,7 @@ def _key(key: str, pairs: _Pairs) -> str:
 
 
 def _entry(entry: dict[str, Any], pairs: _Pairs, changed: Mapping[str, str]) -> dict[str, Any]:
-    """The entry of a made file, with what it has of our files where it had that of theirs."""
+    """Rewrite the entry of a created file, with our files' values in place of theirs."""
     made = {**entry, **pairs.dates(entry)}
     if "target" in made:
         made["target"] = changed.get(made["target"], replaced(made["target"], changed))
@@ -529,7 +529,7 @@ def _attribute(name: str, value: Any, key: str, pairs: _Pairs, changed: Mapping[
 
 
 def _same_kind(perms: str, ours: str) -> str:
-    """Permissions `perms` with the first letter, the kind of file, of `ours`."""
+    """Return permissions `perms` with the first letter, the file type, of `ours`."""
     return ours[:1] + perms[1:]
 
 
@@ -540,10 +540,10 @@ def _values(operand: Operand) -> dict[str, Any]:
 
 
 def _by_content(ours: Taken, theirs: Taken, kept: Kept) -> str | None:
-    """What our command prints, where theirs printed some lines of its files; else None.
+    """Derive our output, if theirs consists of lines of its files; else None.
 
     Their command printed all lines, the first, the last, or the lines with or without one of its
-    words. Ours prints the same of its own files.
+    words. Ours prints the same selection from its own files.
     """
     read, text = _text(theirs), _text(ours)
     if not read or text is None or not kept.output or kept.exit_code or kept.is_error:
@@ -569,7 +569,7 @@ def _by_content(ours: Taken, theirs: Taken, kept: Kept) -> str | None:
 
 
 def _count(ours: Taken, theirs: Taken, count: int) -> int | None:
-    """How many lines ours asks for, where theirs printed `count`; None where nobody can tell."""
+    """Return the number of lines that ours requests, if theirs printed `count`; None if unknown."""
     values = dict(ours.form.options)
     for name, value in theirs.form.options:
         if value == str(count):
@@ -579,7 +579,7 @@ def _count(ours: Taken, theirs: Taken, count: int) -> int | None:
 
 
 def _text(taken: Taken) -> str | None:
-    """The contents of the files that a command names, one after the other; None where unknown."""
+    """Return the concatenated contents of a command's files; None if one is unknown."""
     files = [each for each in taken.operands if each.kind in "fdlsx"]
     if not files or any(each.content is None for each in files):
         return None

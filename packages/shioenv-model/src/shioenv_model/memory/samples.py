@@ -1,4 +1,4 @@
-"""Records in which it is looked for what options mean, and what they tell of single files."""
+"""Example records from which the meanings of options and facts about files are inferred."""
 
 from __future__ import annotations
 
@@ -14,53 +14,54 @@ from shioenv_model.memory.functions.language import Language, Refusal
 from shioenv_model.memory.rewrite import Kept, Taken
 
 BARE = 16
-"""Most records without options in which a language is looked for."""
+"""Maximum number of records without options used to recognize a language."""
 
 ALONE, BESIDE = 32, 32
-"""Most records in which an option's meaning is looked for: of the option alone, and with others."""
+"""Maximum numbers of records used to infer an option: with it alone, and with others."""
 
 WITH_DIRECTIVE = 128
-"""Most records in which it is looked for what a directive stands for."""
+"""Maximum number of records used to infer a directive."""
 
 _PLAIN = 200
-"""Most records without options that are read for what they say of single files."""
+"""Maximum number of records without options that are read for facts about files."""
 
 _WALKED = 700
-"""Most files of a tree in which a meaning is looked for: larger trees take long."""
+"""Maximum number of files of a tree used to infer a meaning, since larger trees are slow."""
 
 Record: TypeAlias = tuple[int, Taken, Kept]
-"""The number of a record, its command, and what that did."""
+"""The number of a record, its command, and its behavior."""
 
 WithOption: TypeAlias = Callable[[str, str, int, bool], Sequence[Record]]
-"""Gives so many records of a utility with an option: with that option alone, or with more options.
+"""A function that returns records of a utility with an option: with it alone, or with others too.
 
-An empty name stands for records without options.
+Its arguments are the utility, the option, a maximum number, and whether the option is alone. An
+empty name selects records without options.
 """
 
 Matching: TypeAlias = Callable[[str, str, str, int], Sequence[Record]]
-"""Gives so many records of a utility whose texts match a pattern, short texts first.
+"""A function that returns records of a utility whose texts match a pattern, short texts first.
 
-The text before the pattern is one that every match holds.
+Its arguments are the utility, a substring of every match, the pattern, and a maximum number.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Induced:
-    """What a function that records select says that a command does."""
+    """A command's behavior as predicted by a function that was induced from records."""
 
     asked: Taken
-    """The command, or its first part where functions were put together."""
+    """The command, or its first part if functions were combined."""
     kept: Kept
     name: str
-    """The function's name where an answer is explained."""
+    """The function's name in explanations."""
     agreed: int
-    """How many records speak for the function, or for its part for which the fewest speak."""
+    """Number of records that support the function, or its least supported part."""
     number: int
     """One of these records."""
 
 
 Facts: TypeAlias = Mapping[tuple[str, FileEntry], str]
-"""What records show of files, by place and entry."""
+"""Facts about files shown by records, by place and entry."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ class _Sample:
 
 
 class ExampleRecords:
-    """Gives the records that can be examples, and remembers them."""
+    """Selects the records that can be examples, with a cache."""
 
     def __init__(self, with_option: WithOption, matching: Matching) -> None:
         self._with_option, self._matching = with_option, matching
@@ -80,19 +81,19 @@ class ExampleRecords:
         self.refusal = lru_cache(maxsize=500)(self._refusal)
 
     def bare(self, utility: str, without: int) -> list[Record]:
-        """Examples without options. The record `without` is none."""
+        """Return examples without options, except the record `without`."""
         return _left(self._sample(utility, "", BARE, True), without)
 
     def alone(self, utility: str, name: str, without: int) -> list[Record]:
-        """Examples with an option alone."""
+        """Return examples with only this option."""
         return _left(self._sample(utility, name, ALONE, True), without)
 
     def beside(self, utility: str, name: str, without: int) -> list[Record]:
-        """Examples with an option and others."""
+        """Return examples with this option and others."""
         return _left(self._sample(utility, name, BESIDE, False), without)
 
     def with_directive(self, utility: str, directive: str, without: int) -> list[Record]:
-        """Examples with a directive in a format."""
+        """Return examples with a directive in a format."""
         return _left(self._directive(utility, directive), without)
 
     def held(self, utility: str, name: str, number: int) -> bool:
@@ -108,7 +109,7 @@ class ExampleRecords:
             found = [
                 each for each in self._with_option(utility, name, count, alone) if _is_example(each)
             ]
-        # most meanings fail at the first example: it is short. Silence says little, and stands last
+        # short examples first: most meanings fail at the first one; empty output comes last
         found.sort(key=lambda each: (not each[2].output, len(each[2].output)))
         return _Sample(tuple(found), frozenset(number for number, _, _ in found))
 
@@ -120,7 +121,7 @@ class ExampleRecords:
         return _Sample(kept, frozenset(number for number, _, _ in kept))
 
     def _facts(self, language: Language, utility: str) -> Facts:
-        """What records without options show of files that the tree does not tell."""
+        """Collect facts about files from records without options that the tree does not have."""
         if language.facts is None:
             return {}
         found: dict[tuple[str, FileEntry], str] = {}
@@ -132,7 +133,7 @@ class ExampleRecords:
         return found
 
     def _refusal(self, utility: str) -> Refusal | None:
-        """What a command says of a file that is missing, as most records of one such file say."""
+        """Return a command's error for a missing file, as in most records with one such file."""
         said: Counter[Refusal] = Counter()
         with uncounted():
             for _, theirs, kept in self._with_option(utility, "", _PLAIN, True):

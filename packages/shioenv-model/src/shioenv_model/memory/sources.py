@@ -1,4 +1,4 @@
-"""The sources of a model's answers, each of which can be left out."""
+"""The sources of a model's answers, each of which can be disabled."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from shioenv.errors import UsageError, did_you_mean
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """The sources that a model asks, beside Bash's own rules (`composition`)."""
+    """The sources that a model uses, besides Bash's own rules (`composition`)."""
 
     rules: bool = True
     """Hand-written rules of single commands (`rules`)."""
     functions: bool = True
-    """Functions that records select (`memory.functions`)."""
+    """Functions induced from records (`memory.functions`)."""
     records: bool = True
-    """What the same input, and what inputs like it, did when they were executed."""
+    """Recorded behaviors of the same input and of similar inputs."""
 
     def __str__(self) -> str:
-        """The sources that are left out, as a part of a model's version; "" where none is."""
+        """Return the disabled sources as a suffix of a model's version; "" if all are enabled."""
         out = [name for name, asked in asdict(self).items() if not asked]
         return f", without {' and '.join(out)}" if out else ""
 
@@ -31,7 +31,7 @@ NAMES = tuple(field.name for field in fields(Sources))
 
 
 def without(names: Iterable[str]) -> Sources:
-    """Return all sources but those of these names. Errors: UsageError for another name."""
+    """Return all sources except those with these names. Errors: UsageError for another name."""
     left_out = frozenset(names)
     for name in sorted(left_out.difference(NAMES)):
         raise UsageError(f"no source of answers is called {name!r}", hint=did_you_mean(name, NAMES))

@@ -1,7 +1,7 @@
-"""Tables put together of columns that records show: `-o NAME,SIZE` from `-o NAME` and `-o SIZE`.
+"""Tables composed of recorded columns: `-o NAME,SIZE` from `-o NAME` and `-o SIZE`.
 
-An option's value names the columns of a table. Records of the same command with one column show the
-column's cells. How wide a column is before another one is told by records with two columns.
+An option's value names the columns of a table. Records of the same command with one column have the
+cells of that column. Records with two columns have the width of the first one.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from shioenv_model.memory.rewrite import Kept, Taken
 from shioenv_model.memory.samples import Induced, Matching, Record
 
 MOST_COLUMNS = 16
-"""Most columns of a table (ours)."""
+"""Maximum number of columns of a table (our choice)."""
 
 LOOKED_AT = 40
-"""Most records that are looked at for one column."""
+"""Maximum number of records read for one column."""
 
 CHECKED = 6
-"""Most records of several columns that are put together again, to see whether that is right."""
+"""Maximum number of multi-column records that are reproduced as a check."""
 
 _COLUMNS = re.compile(r"[\w%:.+-]+(,[\w%:.+-]+)*=?")
 
 Others: TypeAlias = tuple[tuple[tuple[str, str | None], ...], tuple[str, ...]]
-"""The other options of a command, and its operands: these say what the rows are."""
+"""The other options of a command, and its operands, which determine the rows."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column as a record shows it."""
+    """A column as in a record."""
 
     lines: tuple[str, ...]
-    """The header and the cells, as they stand in a table of this column alone."""
+    """The header and the cells, as in a table with only this column."""
     right: bool
-    """The cells end at the same place."""
+    """The cells are right-aligned."""
     number: int
-    """The record."""
+    """The record's number."""
 
     @property
     def tight(self) -> int:
@@ -50,9 +50,9 @@ class Column:
 
 
 class Tables:
-    """Puts tables together. `records` gives records of a utility whose texts match a pattern.
+    """Composes tables. `records` returns records of a utility whose texts match a pattern.
 
-    It is given a utility, a text that every match holds, the pattern, and how many are wanted.
+    Its arguments are a utility, a substring of every match, the pattern, and a maximum number.
     """
 
     def __init__(self, records: Matching) -> None:
@@ -61,9 +61,9 @@ class Tables:
         self._width = lru_cache(maxsize=2_000)(self._seen_width)
 
     def put_together(self, ours: Taken, without: int = -1) -> Induced | None:
-        """The table that a command prints; None where its columns are not known.
+        """Compose the table that a command prints; None if its columns are unknown.
 
-        The record `without` shows nothing.
+        The record `without` is not used.
         """
         if ours.form.filters or ours.form.guessed:
             return None
@@ -103,7 +103,10 @@ class Tables:
     def _text(
         self, utility: str, option: str, names: Sequence[str], others: Others, without: int
     ) -> tuple[str, int] | None:
-        """The table, and a record that shows one of its columns; `_OWN` is the command itself."""
+        """Compose the table; return it with the number of a record of its first column.
+
+        In the table, `_OWN` replaces the command itself.
+        """
         columns: list[Column] = []
         for name in names:
             column = self._column(utility, option, name, others, without)
@@ -134,7 +137,7 @@ class Tables:
     def _matching(
         self, utility: str, option: str, others: Others, part: str, pattern: str
     ) -> list[Record]:
-        """Records of these rows whose text matches a pattern."""
+        """Return records with the same rows whose text matches a pattern."""
         found = self._records(utility, part, pattern, LOOKED_AT)
         return [
             each
@@ -149,10 +152,10 @@ class Tables:
     def _shown(
         self, utility: str, option: str, name: str, others: Others, without: int, depth: int = 0
     ) -> Column | None:
-        """A column as a record of that column alone shows it, or a record of two.
+        """Return a column from a record with only that column, or from a record with two.
 
-        In a record of two the other column is one that is known from records with it alone, or by
-        `_DEEPEST` such steps.
+        In a record with two columns, the other one must be known from records with only that
+        column, or by at most `_DEEPEST` such steps.
         """
         alone = rf"(?<![\w,%]){re.escape(name)}(?![\w,=])"
         for number, theirs, kept in self._matching(utility, option, others, name, alone):
@@ -186,7 +189,7 @@ class Tables:
         return None
 
     def _several(self, utility: str, option: str, others: Others, without: int) -> list[Record]:
-        """Records of these rows with several columns."""
+        """Return records of these rows with several columns."""
         found = self._matching(utility, option, others, ",", r"[\w%],[\w%]")
         return [
             each
@@ -200,7 +203,7 @@ class Tables:
     def _seen_width(
         self, utility: str, option: str, name: str, others: Others, without: int
     ) -> int | None:
-        """How wide a column is before another one, as a record of both shows."""
+        """Return the width of a column that precedes another one, from a record with both."""
         pattern = rf"(?<![\w,%]){re.escape(name)},[\w%:.]+(?![\w,=])"
         for number, theirs, kept in self._matching(utility, option, others, name, pattern):
             names = (dict(theirs.form.options)[option] or "").split(",")
@@ -218,9 +221,9 @@ class Tables:
 
 
 def _beside(lines: Sequence[str], other: Column, number: int, first: bool) -> Column | None:
-    """The column beside another one in a table of two; None where it cannot be told.
+    """Extract the column next to a known one in a table of two; None if it is ambiguous.
 
-    `first`: it is the first of the two.
+    `first`: the extracted column is the first of the two.
     """
     if len(lines) != len(other.lines):
         return None
@@ -239,7 +242,7 @@ def _beside(lines: Sequence[str], other: Column, number: int, first: bool) -> Co
 
 
 def _of_cells(cells: Sequence[str], number: int, *, last: bool) -> Column | None:
-    """A column of cells as they stand in a table; None where a cell may be cut."""
+    """Build a column from its cells in a table; None if a cell may be truncated."""
     if len(set(map(len, cells))) == 1 and any(cell[:1] == " " for cell in cells):
         return Column(tuple(cells), right=True, number=number)
     whole = [cell.rstrip() for cell in cells]
@@ -249,7 +252,7 @@ def _of_cells(cells: Sequence[str], number: int, *, last: bool) -> Column | None
 
 
 def _split(lines: Sequence[str], names: Sequence[str], name: str, number: int) -> Column | None:
-    """A column of a table, where there is only one place at which each column can begin."""
+    """Extract a column of a table in which the start of every column is unambiguous."""
     heads = list(re.finditer(r"\S+", lines[0])) if lines else []
     if len(heads) != len(names):
         return None
@@ -267,10 +270,10 @@ def _split(lines: Sequence[str], names: Sequence[str], name: str, number: int) -
 
 
 _DEEPEST = 2
-"""Most steps from a column that is known by itself."""
+"""Maximum number of steps from a column known by itself."""
 
 _OWN = "\ue000"
-"""A character of private use that stands for the command itself in a cell."""
+"""A private-use character as a placeholder for the command itself in a cell."""
 
 
 def _owned(output: str, taken: Taken) -> str:
@@ -282,7 +285,7 @@ def _own(text: str, taken: Taken) -> str:
 
 
 def _others(taken: Taken, option: str) -> Others | None:
-    """What says which rows there are; None where the option is there twice."""
+    """Return the options and operands that determine the rows; None for a repeated option."""
     others = tuple(
         sorted(
             (each for each in taken.form.options if each[0] != option),

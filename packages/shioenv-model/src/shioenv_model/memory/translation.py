@@ -1,8 +1,8 @@
-"""Answers from a memory of one machine, said of another: names, addresses and instants.
+"""Translation of answers between machines: names, addresses and instants.
 
-`theirs` is the machine of the memory, `ours` the machine that is asked about. No table says what is
-called how. What stands at the same place of the same file of both machines is the same thing. Two
-instants are the same where each is as long after its machine's start.
+`theirs` is the machine of the memory, `ours` the queried machine. Names are not listed in a table:
+strings at the same position of the same file of both machines correspond. Instants correspond if
+they are equally long after the start of their machine.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from shioenv.domain.context import MONTHS, OF_DATE, date_of
 from shioenv_model.memory.world import World
 
 _OWN = timedelta(days=31)
-"""How far from a machine's start an instant may be that is the machine's own (ours).
+"""Maximum distance from a machine's start of the machine's own instants (our choice).
 
-An instant further away is a date that somebody chose, or of a file that came with the system.
+An instant further away is a date that somebody chose, or that of a file of the system image.
 """
 
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -31,16 +31,16 @@ _Parts: TypeAlias = Mapping[str, str | None]
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """Instants of one machine moved to another: both tell when they were started."""
+    """A shift of instants from one machine to another, given the start of each."""
 
     theirs: datetime
     ours: datetime
 
     def words(self, text: str) -> Iterator[tuple[str, str]]:
-        """The instants in a text, each as written there and as written of our machine.
+        """Yield the instants in a text, each as written and as written for our machine.
 
-        On our machine an instant is as long after the start. Other dates and durations stay what
-        they are.
+        On our machine an instant is equally long after the start. Other dates and durations are
+        unchanged.
         """
         if self.theirs == self.ours:
             return
@@ -48,10 +48,10 @@ class Shift:
             for match in pattern.finditer(text):
                 parts = match.groupdict()
                 at = self._read(parts)
-                if at is None:  # the time in it is no instant either: nothing inside is exchanged
+                if at is None:  # nothing inside it is replaced, its time included
                     yield match[0], match[0]
                     continue
-                # text joined to it stays with it: `--2025-10-16 19:43:00--`, `19:43:00.25 +0000`
+                # adjacent text is included: `--2025-10-16 19:43:00--`, `19:43:00.25 +0000`
                 begin = len(text[: match.start()].rstrip("-"))
                 rest = _JOINED.match(text, match.end())
                 before, behind = text[begin : match.start()], rest[0] if rest else ""
@@ -59,7 +59,7 @@ class Shift:
                 yield f"{before}{match[0]}{behind}", f"{before}{said}{behind}"
 
     def dates(self, entry: Mapping[str, Any]) -> dict[str, Any]:
-        """The four attributes of a file's time, moved to our machine; chosen dates stay."""
+        """Shift the four attributes of a file's time to our machine; chosen dates are unchanged."""
         hour, minute = map(int, entry["time"].split(":"))
         month = MONTHS.index(entry["month"]) + 1
         at = datetime(entry["year"], month, entry["day"], hour, minute, tzinfo=UTC)
@@ -72,7 +72,7 @@ class Shift:
         return at - self.theirs + self.ours
 
     def _read(self, parts: _Parts) -> datetime | None:
-        """The instant that was written; None where it is no instant of their machine's own."""
+        """Parse an instant; None if it is not an instant of their machine's own."""
         try:
             found = list(_days(parts, self.theirs))
         except (ValueError, OverflowError, OSError):
@@ -84,7 +84,7 @@ class Shift:
                 if hour > 23 or minute > 59 or max(second, default=0) > 59:
                     return None
                 day = day.replace(hour=hour, minute=minute, second=(second or [0])[0])
-            elif "seconds" not in parts:  # a day alone: the start on its day, noon on others
+            elif "seconds" not in parts:  # a date alone: the start time, else noon
                 started = day.date() == self.theirs.date()
                 day = self.theirs if started else day.replace(hour=12)
             if self._is_own(day):
@@ -93,7 +93,7 @@ class Shift:
 
 
 def _days(parts: _Parts, start: datetime) -> Iterator[datetime]:
-    """The days that may be meant. Errors: ValueError for a day that does not exist."""
+    """Yield the possible days. Errors: ValueError for a day that does not exist."""
     if parts.get("seconds"):
         yield datetime.fromtimestamp(int(parts["seconds"] or 0), UTC)
     elif parts.get("iso"):
@@ -107,7 +107,7 @@ def _days(parts: _Parts, start: datetime) -> Iterator[datetime]:
 
 
 def _clock(parts: _Parts, at: datetime) -> str:
-    """The time of day, with seconds where the text had some."""
+    """Format the time of day, with seconds if the original text had them."""
     return f"{at:%H:%M:%S}"[: len(parts["clock"] or "")]
 
 
@@ -152,11 +152,11 @@ _FORMATS: tuple[tuple[re.Pattern[str], Callable[[_Parts, datetime], str]], ...] 
         (rf"(?<!\()(?!00:){_CLOCK}", _clock),
     )
 )
-"""How programs write an instant, each with the function that writes another in the same way.
+"""Formats of instants in output, each with the function that writes an instant in that format.
 
-The forms are `2025-10-16 19:43`; `Thu Oct 16 19:43:00 UTC 2025`, `Oct 16 19:43`, `Oct15`; `Thu, 16
-Oct 2025 19:43:00`; seconds since 1970; `19:43`. The last is a duration, and no instant, where it
-begins with `00:` or stands behind a bracket.
+The formats are `2025-10-16 19:43`; `Thu Oct 16 19:43:00 UTC 2025`, `Oct 16 19:43`, `Oct15`; `Thu,
+16 Oct 2025 19:43:00`; seconds since 1970; `19:43`. The last one is a duration, not an instant, if
+it begins with `00:` or follows a parenthesis.
 """
 
 _JOINED = re.compile(r"(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?")
@@ -164,20 +164,20 @@ _JOINED = re.compile(r"(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?")
 
 _COMPARED = ("/etc/", "/proc/")
 _BY_NUMBER = ("/etc/passwd", "/etc/group")
-"""Files whose lines name what has a number: passwd(5), group(5)."""
+"""Files whose lines are identified by a number: passwd(5), group(5)."""
 
 _FIELDS, _WORDS = re.compile(r"[:,]"), re.compile(r"[\s=()]+")
 _SHORTEST = 3
-"""Fewest letters of a name: shorter words stand for too much else."""
+"""Minimum length of a name, since shorter words are too ambiguous."""
 
 
 class Translation:
-    """What was said on one machine, said of another."""
+    """Translates text from one machine to another."""
 
     def __init__(self, theirs: World, ours: World) -> None:
         self._shift = shift(theirs, ours)
         self.names = _names(theirs, ours)
-        """Names of their machine, each with the name on ours: users, groups, addresses."""
+        """Names of users, groups and addresses on their machine, each with the name on ours."""
         hosts = [str(each.state().before.document.get("hostname", "")) for each in (theirs, ours)]
         self._host, self._our_host = hosts
         if hosts[0] != hosts[1] and len(hosts[0]) >= _SHORTEST:
@@ -189,10 +189,10 @@ class Translation:
         }
 
     def words(self, text: str) -> dict[str, str]:
-        """The parts of a text that read otherwise on our machine, each with how it reads there."""
+        """Return the parts of a text that differ on our machine, each with its translation."""
         found = dict(self._shift.words(text)) if self._shift else {}
         if self._host in text and self._host != self._our_host:
-            # a host's name may be a user's as well: it is the host's behind these texts
+            # a hostname may also be a user name: it is the hostname after these texts
             behind = [(f"{old} ", f"{new} ") for old, new in found.items()]
             for old, new in (*behind, ("Linux ",) * 2, ("HOSTNAME=",) * 2):
                 found[old + self._host] = new + self._our_host
@@ -202,12 +202,12 @@ class Translation:
             token, blanks = match.groups()
             said = self.named(token)
             if said != token:
-                width = len(token) + len(blanks) - 1  # of a column, with one blank behind it
+                width = len(token) + len(blanks) - 1  # of a column, including one trailing blank
                 found.setdefault(match[0], f"{said:{width}} " if blanks else said)
         return found
 
     def back(self, path: str) -> str:
-        """A path as it was called on their machine."""
+        """Translate a path of our machine back to theirs."""
         return "/".join(self._backwards.get(each, each) for each in path.split("/"))
 
     @cached_property
@@ -215,12 +215,12 @@ class Translation:
         return {new: old for old, new in self.names.items()}
 
     def dates(self, entry: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The four attributes of a file's time on our machine, from their entry of that file."""
+        """Translate the four time attributes of their file entry to our machine."""
         kept = {name: entry[name] for name in OF_DATE}
         return self._shift.dates(kept) if self._shift else kept
 
     def named(self, token: str) -> str:
-        """A word of their machine as it is on ours. Of a path each name is exchanged by itself."""
+        """Translate a word of their machine to ours; each component of a path separately."""
         if token in self.names:
             return self.names[token]
         if _ADDRESS.fullmatch(token):
@@ -241,7 +241,7 @@ _TOKEN = re.compile(r"([\w.\-/~@+]*[\w/~@+])( {2,}|)")
 
 
 def _names(theirs: World, ours: World) -> dict[str, str]:
-    """Words of their files, each with the word that stands in its place most often in ours."""
+    """Map words of their files to the most frequent word at the same position in ours."""
     votes: dict[str, Counter[str]] = {}
     for path, content in theirs.contents.items():
         other = ours.contents.get(path)
@@ -261,10 +261,10 @@ def _names(theirs: World, ours: World) -> dict[str, str]:
 
 
 def _aligned(path: str, old: list[str], new: list[str]) -> Iterator[tuple[str, str]]:
-    """Pairs of lines that are of the same thing.
+    """Yield pairs of corresponding lines.
 
-    Lines of users and groups are paired by number. Lines of other files are paired by place, where
-    both files have as many lines.
+    Lines of users and groups are paired by number. Lines of other files are paired by position, if
+    both files have equally many lines.
     """
     if path in _BY_NUMBER:
         numbered = {line.split(":")[2]: line for line in new if line.count(":") > 2}
@@ -277,7 +277,7 @@ def _aligned(path: str, old: list[str], new: list[str]) -> Iterator[tuple[str, s
 
 
 def _parts(old: str, new: str) -> Iterator[tuple[str, str]]:
-    """Pairs of the fields, and of the words, at the same places of two lines."""
+    """Yield pairs of fields, and of words, at the same positions of two lines."""
     fields = _FIELDS.split(old), _FIELDS.split(new)
     if len(fields[0]) != len(fields[1]):
         return
@@ -289,7 +289,7 @@ def _parts(old: str, new: str) -> Iterator[tuple[str, str]]:
 
 
 def shift(theirs: World, ours: World) -> Shift | None:
-    """The shift from their start to ours; None where a machine does not tell its start."""
+    """Return the shift from their start to ours; None if a machine's start is unknown."""
     told = (each.read("/proc/stat") or b"" for each in (theirs, ours))
     found = [int(match[1]) for match in map(_BOOT.search, told) if match]
     if len(found) < 2:

@@ -1,6 +1,6 @@
-"""A machine that was written down: its context, and the contents of small files.
+"""A serialized machine: its context, and the contents of small files.
 
-It goes with a model, so that nobody has to build the system to ask the model.
+It is part of a model, so that querying the model does not require a built system.
 """
 
 from __future__ import annotations
@@ -26,15 +26,14 @@ from shioenv.files.regular import read_regular
 from shioenv_model.memory.members import LARGEST as LARGEST_MEMBER
 from shioenv_model.memory.members import judged, parsed
 
-if TYPE_CHECKING:  # whoever asks a model needs no built system, and none of the code for one
+if TYPE_CHECKING:  # querying a model needs no built system, and none of its code
     from shioenv.system.store import System
 
 LARGEST = 16 * 1024
-"""Most bytes of a file whose content is kept. Ours, because few files that people ask about are
-longer."""
+"""Maximum size of a stored file content. Our choice: few files that people ask about are longer."""
 
 ROOTS = ("/etc", "/home", "/root", "/tmp", "/var/log", "/opt", "/srv", "/usr/local")
-"""Directories of the files whose contents people ask about."""
+"""Directories of files whose contents people ask about."""
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):
@@ -61,12 +60,14 @@ _VALUES: Mapping[str, tuple[int, Any]] = {
     "shell_options": (1, bool),
     "functions": (1, str),
 }
-"""Areas of a context beside its files whose values are checked: how many keys lead to a value, and
-the value's type."""
+"""Areas of a context other than files whose values are checked.
+
+Each has the number of keys that lead to a value, and the type of the value.
+"""
 
 
 class _Document(TypedDict, total=False):
-    """A `Context`, as far as it is checked: the areas that it must have, and those it may have."""
+    """The checked part of a `Context`: its required areas and its optional ones."""
 
     cwd: Required[_Path]
     env: Required[dict[str, str]]
@@ -87,7 +88,7 @@ class _Written(TypedDict):
 
 
 class _Untouched(State):
-    """The state of a machine that was written down. Listings are looked up in the world."""
+    """The state of a serialized machine. Listings are looked up in the world."""
 
     __slots__ = ()
 
@@ -99,7 +100,7 @@ class _Untouched(State):
 
 
 class World:
-    """A pristine machine that was written down: a `Pristine` that reads no files of any machine."""
+    """A serialized pristine machine: a `Pristine` that reads no files of a real machine."""
 
     def __init__(
         self,
@@ -108,7 +109,7 @@ class World:
         made: Mapping[str, Any] | None = None,
     ) -> None:
         self.made = made
-        """The entry of an empty file that an input makes at the instant; None: nobody knows."""
+        """The entry of an empty file that an input creates at the instant; None if unknown."""
         self.start: str = context.document["cwd"]
         """The start directory of the context: files in it are named relative to it."""
         self.contents = contents
@@ -124,12 +125,12 @@ class World:
         shown: Mapping[str, bytes] = MappingProxyType({}),
         made: Mapping[str, Any] | None = None,
     ) -> World:
-        """The world of a machine in this context.
+        """Build the world of a machine from this context.
 
-        `read` gives the content of a regular file, or None where it cannot. `shown` has the
+        `read` returns the content of a regular file, or None if that fails. `shown` has the
         contents of the machine's files in /proc, by absolute path. Contents of at most `LARGEST`
-        bytes are kept: those of `shown`, and those of regular files in `ROOTS`. `made` is as in the
-        world.
+        bytes are stored: those of `shown`, and those of regular files in `ROOTS`. `made` is the
+        world's attribute.
         """
         start = context.document["cwd"]
         contents = {path: text for path, text in shown.items() if len(text) <= LARGEST}
@@ -143,15 +144,15 @@ class World:
         return cls(context, contents, made)
 
     def read(self, path: str) -> bytes | None:
-        """See `Pristine.read`; None also for a content that was not written down."""
+        """See `Pristine.read`; also returns None for a content that was not stored."""
         return self.contents.get(path)
 
     def state(self, cwd: str | None = None) -> State:
-        """The pristine state in a start directory."""
+        """Return the pristine state in a start directory."""
         return _Untouched(cwd=cwd or self.start, pristine=self)
 
     def placed(self, state: State | None) -> State:
-        """The state, in this world where it knows no machine. None: the pristine state."""
+        """Return the state, placed in this world if it has no machine. None: the pristine state."""
         if state is None:
             return self.state()
         if state.pristine is not None:
@@ -168,7 +169,7 @@ class World:
         )
 
     def listing(self, directory: str) -> list[str]:
-        """The names in a directory, given by its absolute path, in the form of `State.names`."""
+        """Return the names in a directory, an absolute path, in the form of `State.names`."""
         return self._listings.get(directory.rstrip("/"), [])
 
     @cached_property
@@ -187,7 +188,7 @@ class World:
         return entry is not None and entry.perms.startswith("d")
 
     def to_json(self) -> bytes:
-        """The world as a file; `from_json` reads it."""
+        """Serialize the world; `from_json` reads it."""
         contents = {path: text.decode("latin-1") for path, text in sorted(self.contents.items())}
         document = {"context": json.loads(self._document.to_json()), "contents": contents}
         if self.made is not None:
@@ -196,14 +197,14 @@ class World:
 
     @classmethod
     def from_json(cls, source: bytes) -> World:
-        """The world that `to_json` wrote. Errors: ValueError, ContextError for other bytes."""
+        """Load the world that `to_json` wrote. Errors: ValueError, ContextError for other bytes."""
         document = parsed(source, _Written)
         contents = {path: text.encode("latin-1") for path, text in document["contents"].items()}
         made: Any = document.get("made")
         return cls(Context(document["context"]), contents, made)
 
     def _context(self, cwd: str | None = None) -> Context:
-        """See `Pristine.context`: files are named as seen from `cwd`."""
+        """See `Pristine.context`: file names are relative to `cwd`."""
         if cwd is None or cwd == self.start:
             return self._document
         document = dict(self._document.document)
@@ -223,12 +224,12 @@ class World:
 
 
 def world_of(system: System, context: Context) -> World:
-    """A built system written down, in the start directory of this context."""
+    """Serialize a built system, in the start directory of this context."""
     return World.of(context, system.content, system.shown_in_proc(), _made(system))
 
 
 def _made(system: System) -> dict[str, Any]:
-    """The entry of an empty file that the session's user makes at the instant."""
+    """Return the entry of an empty file that the session's user creates at the instant."""
     declaration = system.declaration
     user = declaration.user(declaration.session.user)
     mode = stat.S_IFREG | 0o666 & ~declaration.session.umask
@@ -240,7 +241,7 @@ def _made(system: System) -> dict[str, Any]:
 
 
 def read_world(directory: Path) -> World:
-    """The world in a model's directory. Errors: ModelError."""
+    """Load the world in a model's directory. Errors: ModelError."""
     file = directory / "world.json"
     with judged(file):
         return World.from_json(read_regular(file, LARGEST_MEMBER))
@@ -248,7 +249,7 @@ def read_world(directory: Path) -> World:
 
 @lru_cache(maxsize=4096)
 def check_patch(source: str) -> None:
-    """Checks that a patch (JSON) sets only files, attributes and other values that contexts have.
+    """Check that a patch (JSON) sets only files, attributes and other values of contexts.
 
     Errors: PatchError, ValueError.
     """

@@ -1,1 +1,1 @@
-"""A network that writes behaviors, beside a memory or by itself."""
+"""A neural network that predicts behaviors, with or without a memory."""

@@ -1,4 +1,4 @@
-"""Texts as tokens and back, byte for byte: what a sequence model reads and writes."""
+"""Byte-exact tokenization of the prompts and targets of sequence models."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ PAD, END = "<pad>", "</s>"
 
 _OURS = (PAD, END, OUTPUT, ERRORS, PATCH)
 _OF_T5 = (PAD, END, "<extra_id_0>", "<extra_id_1>", "<extra_id_2>")
-"""The tokens for `_OURS` in a vocabulary that comes with a checkpoint of T5's family."""
+"""The tokens for `_OURS` in a vocabulary of a checkpoint of T5's family."""
 
 _MOST_DIGITS = 3
 
 
 class Codec:
-    """A byte-level vocabulary, and the five tokens that are no text (marks)."""
+    """A byte-level vocabulary with five special tokens (marks)."""
 
     def __init__(self, tokenizer: Any) -> None:
-        """Errors: ModelError for a tokenizer that does not give back what it was given."""
-        tokenizer.encode_special_tokens = True  # what a program prints is text, whatever it says
+        """Wrap a tokenizer. Errors: ModelError for one that is not byte-exact."""
+        tokenizer.encode_special_tokens = True  # program output is never a mark
         self.tokenizer = tokenizer
         vocabulary: dict[str, int] = tokenizer.get_vocab()
         names = next((each for each in (_OURS, _OF_T5) if {*each} <= vocabulary.keys()), None)
@@ -38,7 +38,7 @@ class Codec:
         marks = [vocabulary[name] for name in names]
         self.pad, self.end, self.output, self.errors, self.patch = marks
         self.data: list[bytes | None] = [None] * self.size
-        """The bytes that each token stands for; None for tokens that are no text."""
+        """The bytes of each token; None for special tokens."""
         added = tokenizer.get_added_tokens_decoder()
         for token, number in vocabulary.items():
             if number not in added and all(letter in alphabet for letter in token):
@@ -46,7 +46,7 @@ class Codec:
 
     @classmethod
     def read(cls, directory: Path) -> Codec:
-        """The vocabulary in a model's directory, or in a checkpoint's.
+        """Load the vocabulary in a model's directory, or in a checkpoint's.
 
         Errors: ModelError, MissingExtraError.
         """
@@ -61,14 +61,14 @@ class Codec:
             return cls(AutoTokenizer.from_pretrained(directory).backend_tokenizer)
         except ModelError:
             raise
-        except Exception as error:  # the library raises Exception itself
+        except Exception as error:  # the library raises plain Exception
             raise ModelError(f"{directory} holds no tokenizer: {error}") from None
 
     @classmethod
     def learned(cls, texts: Iterable[str], size: int) -> Codec:
-        """A vocabulary of at most `size` tokens, learned from texts by byte-pair encoding.
+        """Learn a vocabulary of at most `size` tokens from texts by byte-pair encoding.
 
-        Each digit is a token by itself. The same texts give the same vocabulary.
+        Each digit is a separate token. The same texts give the same vocabulary.
         """
         library = _tokenizers()
         tokenizer = library.Tokenizer(library.models.BPE())
@@ -87,16 +87,16 @@ class Codec:
         return cls(tokenizer)
 
     def save(self, directory: Path) -> None:
-        """Writes the vocabulary where `read` finds it."""
+        """Write the vocabulary for `read`."""
         self.tokenizer.save(str(directory / TOKENIZER))
 
     def encode(self, text: str) -> list[int]:
-        """The tokens of a text."""
+        """Return the tokens of a text."""
         numbers: list[int] = self.tokenizer.encode(text, add_special_tokens=False).ids
         return numbers
 
     def encode_target(self, target: Target) -> list[int] | None:
-        """The tokens of a target, the end included; None where the output is no UTF-8."""
+        """Return the tokens of a target with the end token; None if the output is not UTF-8."""
         marks = {OUTPUT: self.output, ERRORS: self.errors}
         numbers = self.encode(str(target.exit_code))
         for channel, data in target.printed:
@@ -109,7 +109,7 @@ class Codec:
         return [*numbers, self.end]
 
     def decode_target(self, numbers: Sequence[int]) -> Target | None:
-        """The target that tokens say; None where they say none. Pads are not allowed."""
+        """Parse tokens, without padding, into a target; None if they are invalid."""
         writing: Writing | None = Writing(self, None)
         for number in numbers:
             writing = writing.after(number) if writing else None
@@ -118,11 +118,11 @@ class Codec:
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """What was written of a target so far, token by token. Never changed."""
+    """A partial target, written token by token. Immutable."""
 
     codec: Codec
     names: DocumentNames | None
-    """The document that the patch has to fit; None: the patch is not looked at."""
+    """The document to which the patch must apply; None if the patch is not checked."""
     code: bytes = b""
     printed: tuple[tuple[str, bytes], ...] = ()
     patch: bytes | None = None
@@ -130,7 +130,7 @@ class Writing:
     ended: bool = False
 
     def after(self, token: int) -> Writing | None:
-        """What is written with one more token; None where that cannot become a target."""
+        """Return the state after one more token; None if no target can begin so."""
         codec = self.codec
         if self.ended:
             return None
@@ -167,12 +167,12 @@ class Writing:
 
     @property
     def target(self) -> Target:
-        """What was written, as a target. Errors: UnicodeDecodeError for a patch that is no text."""
+        """The written target. Errors: UnicodeDecodeError for a patch that is not UTF-8."""
         return Target(int(self.code or b"0"), self.printed, (self.patch or b"").decode())
 
 
 def _letters() -> Iterator[tuple[int, str]]:
-    """The letter that stands for each byte in byte-level vocabularies (GPT-2's)."""
+    """Yield each byte with its letter in byte-level vocabularies (GPT-2's)."""
     plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
     left = [byte for byte in range(256) if byte not in plain]
     yield from ((byte, chr(byte)) for byte in plain)

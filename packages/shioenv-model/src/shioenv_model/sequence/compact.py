@@ -1,9 +1,9 @@
-"""Behaviors as short texts that a sequence model writes, and what can be a beginning of these.
+"""A compact text format of behaviors for sequence models, with an incremental validator.
 
-A target is the exit code, what was printed on each channel in order, and the patch: a line for each
-file or value. A target leaves out what the state and the clock say already: a new file is owned by
-the session's user and made now. Under an `Acceptor` every line can be completed to one that fits
-the state, so what is written byte by byte is a patch.
+A target has the exit code, the output of each channel in order, and the patch: a line for each file
+or value. A target omits what follows from the state and the clock: by default a new file is owned
+by the session's user and made now. An `Acceptor` admits only beginnings of lines that can be
+completed to fit the state. So every finished text is a valid patch.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ _LINKED = ("links", "addresses", "routes")
 
 @dataclass(frozen=True, slots=True)
 class Now:
-    """The moment at which the machine stands still, as entries of files write it."""
+    """The fixed instant of the machine, in the format of file entries."""
 
     month: str
     day: int
@@ -81,22 +81,22 @@ class Now:
 
     @property
     def text(self) -> str:
-        """The moment for people and prompts: `2025-10-16 19:43`."""
+        """The instant in readable form: `2025-10-16 19:43`."""
         return f"{self.year}-{MONTHS.index(self.month) + 1:02}-{self.day:02} {self.time}"
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a sequence model writes of a command."""
+    """The text that a sequence model generates for a command."""
 
     exit_code: int
     printed: tuple[tuple[str, bytes], ...] = ()
-    """Pieces of text, each behind `OUTPUT` or `ERRORS`, in the order they arrived."""
+    """Pieces of output, each with `OUTPUT` or `ERRORS`, in the order they arrived."""
     patch: str = ""
     """The lines of the patch, each with its newline."""
 
     def behavior(self, patch: ContextPatch) -> Behavior:
-        """The behavior with this patch, which `operations_of` made of the lines."""
+        """Return the behavior with this patch, which `operations_of` made from the lines."""
         return Behavior(
             self.exit_code,
             b"".join(text for _, text in self.printed),
@@ -107,9 +107,9 @@ class Target:
 
 
 def target_of(behavior: Behavior, names: DocumentNames, now: Now) -> Target | None:
-    """A behavior as a target; None where a target cannot say it.
+    """Convert a behavior to a target; None if the format cannot express it.
 
-    `names` are those of the document that the behavior's patch applies to.
+    `names` are those of the document to which the behavior's patch applies.
     """
     lines = lines_of(behavior.patch, names, now)
     if lines is None:
@@ -141,7 +141,7 @@ def _pieces(behavior: Behavior) -> tuple[tuple[str, bytes], ...]:
 
 
 def lines_of(patch: ContextPatch, names: DocumentNames, now: Now) -> str | None:
-    """The lines of a patch; None where it holds something that lines cannot say."""
+    """Convert a patch to lines; None if the format cannot express it."""
     before = names.before
     lines: list[str] = []
     changed: dict[str, dict[str, Any]] = {}
@@ -215,12 +215,12 @@ def _change(name: str, values: Mapping[str, Any], before: Mapping[str, Any], now
 
 
 def _to_now(old: Mapping[str, Any], now: Now) -> dict[str, Any]:
-    """The attributes of an entry's date that change where the date becomes now."""
+    """Return the attributes that change if an entry's date becomes now."""
     return {each: getattr(now, each) for each in OF_DATE if old.get(each) != getattr(now, each)}
 
 
 def operations_of(text: str, before: Mapping[str, Any], now: Now) -> Iterator[Operation]:
-    """The operations that lines say. Errors: ValueError, KeyError for other texts."""
+    """Parse lines into operations. Errors: ValueError, KeyError for other texts."""
     files: dict[str, Mapping[str, Any] | None] = {}
 
     def entry(name: str) -> Mapping[str, Any]:
@@ -286,12 +286,12 @@ def _key(word: str) -> str:
 
 
 def _unspaced(path: str) -> str:
-    """The pointer that `_word` wrote, with its spaces. Used pointers have no backslash."""
+    """Restore the spaces in a pointer from `_word`. Such pointers have no backslash."""
     return path.replace("\\x20", " ")
 
 
 def accepts(text: str, names: DocumentNames) -> bool:
-    """Whether an `Acceptor` lets the lines through."""
+    """Whether an `Acceptor` accepts the lines."""
     state: Acceptor | None = Acceptor(names)
     for byte in text.encode("utf-8", "surrogatepass"):
         state = state.after(bytes([byte])) if state else None
@@ -299,19 +299,19 @@ def accepts(text: str, names: DocumentNames) -> bool:
 
 
 class DocumentNames:
-    """The names in a document, for acceptors: sorted once."""
+    """The names in a document, sorted once for acceptors."""
 
     def __init__(self, before: Mapping[str, Any]) -> None:
         self.before = before
 
     @cached_property
     def files(self) -> list[bytes]:
-        """The files, as lines name them, sorted."""
+        """The files, as written in lines, sorted."""
         return sorted(_word(key).encode("utf-8", "surrogatepass") for key in self.before["fs"])
 
     @cached_property
     def values(self) -> dict[bytes, Any]:
-        """The values outside `fs` by their pointers, as lines write these.
+        """The values outside `fs` by their pointers, as written in lines.
 
         Pointers are up to three keys deep. Pointers with a backslash or unprintable characters are
         left out.
@@ -360,18 +360,18 @@ class DocumentNames:
 
 @dataclass(frozen=True, slots=True)
 class Acceptor:
-    """What was written of a patch, which can be completed to one that fits. Never changed."""
+    """A partial patch that can be completed to one that applies. Immutable."""
 
     names: DocumentNames
     line: bytes = b""
-    """What was written of the newest line."""
+    """The partial last line."""
     gone: frozenset[bytes] = field(default_factory=frozenset)
-    """Files and pointers that the lines before removed."""
+    """Files and pointers removed by earlier lines."""
     made: frozenset[bytes] = field(default_factory=frozenset)
-    """Files that the lines before added, or moved there."""
+    """Files that earlier lines added, or targets of moves."""
 
     def after(self, data: bytes) -> Acceptor | None:
-        """What is written with these bytes behind; None where that cannot become a patch."""
+        """Return the state after these bytes; None if no patch can begin so."""
         state: Acceptor | None = self
         *whole, rest = data.split(b"\n")
         for piece in whole:
@@ -483,12 +483,12 @@ _TARGETS = regex.compile(_WORD)
 
 
 def _fits(pattern: Any, data: bytes) -> bool:
-    """Whether data is a match, or the beginning of a match."""
+    """Whether data is a match, or a prefix of a match."""
     return pattern.fullmatch(data, partial=True) is not None
 
 
 def _shape(value: object) -> Any:
-    """The pattern of what may stand in the place of a value."""
+    """Return the pattern of values that may replace a value."""
     if isinstance(value, bool):
         return _FLAGS
     if isinstance(value, str):
@@ -497,7 +497,7 @@ def _shape(value: object) -> Any:
 
 
 def _is_text(line: bytes) -> bool:
-    """Whether bytes are UTF-8 whose last character may be cut."""
+    """Whether bytes are UTF-8; the last character may be truncated."""
     try:
         codecs.getincrementaldecoder("utf-8")().decode(line)
     except UnicodeDecodeError:

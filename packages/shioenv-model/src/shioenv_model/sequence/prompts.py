@@ -1,6 +1,6 @@
-"""What a sequence model is asked: the command, where it runs, and the facts of its operands.
+"""Prompts of sequence models: the command, its working directory, and facts of its operands.
 
-Everything is taken from a given state, so a model can be asked about a machine that it never saw.
+All facts are from the given state, so a model can be queried about an unseen machine.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from shioenv_model.memory.rewrite import Kept, Taken
 from shioenv_model.sequence.compact import Now
 
 CONTENT = 2048
-"""Most bytes of files and of standard input that a prompt shows, all together."""
+"""Maximum number of bytes of files and standard input in a prompt, in total."""
 
 NAMES = 40
-"""Most names of a directory that a prompt shows."""
+"""Maximum number of names of a directory in a prompt."""
 
 OPERANDS = 12
-"""Most operands whose facts a prompt tells."""
+"""Maximum number of operands with facts in a prompt."""
 
 _NEIGHBOUR = 300
-"""Most characters of a neighbour's output, and of its patch, that a prompt shows."""
+"""Maximum number of characters of a neighbour's output, and of its patch, in a prompt."""
 
 
 class Prompter:
     """Writes prompts.
 
-    With a memory, a prompt shows `neighbours` of the memory's best candidates: the nearest records,
-    rewritten for the command.
+    With a memory, a prompt includes `neighbours` of the memory's best candidates: the nearest
+    records, rewritten for the command.
     """
 
     def __init__(self, memory: Memory | None = None, neighbours: int = 0) -> None:
@@ -43,9 +43,9 @@ class Prompter:
         self._forms = Forms()
 
     def prompt(self, text: str, state: State, now: Now, *, without_itself: bool = False) -> str:
-        """The prompt of one command in a state: lines, the command's first.
+        """Return the prompt of one command in a state; its first line is the command.
 
-        `without_itself`: the record of the very same input is no neighbour.
+        `without_itself`: the record of the same input is not used as a neighbour.
         """
         document = state.before.document
         lines = [f"$ {text}", f"@ {document['cwd']} {document.get('user', 'root')} {now.text}"]
@@ -120,7 +120,7 @@ def _listed(head: str, state: State, path: str) -> Iterator[str]:
 
 
 def _shown(content: bytes, left: int) -> Iterator[str]:
-    """The first `left` bytes of a text in lines: `|` before whole lines, `/` before an open one."""
+    """Yield the first `left` bytes as lines: `|` before whole lines, `/` before a partial one."""
     part = content[: max(left, 0)]
     lines = part.decode("utf-8", "replace").split("\n")
     for line in lines[:-1]:
@@ -130,5 +130,5 @@ def _shown(content: bytes, left: int) -> Iterator[str]:
 
 
 def _plain(text: str) -> str:
-    """The text on one line, with `?` for what Unicode cannot say."""
+    """Return the text on one line, with `?` for characters that are not valid Unicode."""
     return text.replace("\r", "\\r").replace("\n", "\\n").encode("utf-8", "replace").decode("utf-8")

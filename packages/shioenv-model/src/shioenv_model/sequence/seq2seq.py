@@ -1,7 +1,7 @@
-"""A sequence model that is asked: an encoder-decoder that writes what a command does.
+"""Inference of an encoder-decoder that predicts the behavior of commands.
 
-The model reads facts of a state, and is held to answers that fit the state. It starts no process
-and needs no built system. The extra `shioenv[train]` brings the libraries that it needs.
+The model reads facts of a state, and its decoding is constrained to answers that fit the state. It
+starts no process and needs no built system. The extra `shioenv[train]` installs its libraries.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from shioenv_model.sequence.compact import DocumentNames, Now, Target, operation
 from shioenv_model.sequence.prompts import Prompter
 
 _TRIED = 64
-"""Likeliest tokens that are tried first as the next token, before all are."""
+"""Number of most likely tokens tried first as the next token, before all others."""
 
 
 class Seq2seq:
-    """Answers single commands, commands that read a pipe included: the text is `State.stdin`."""
+    """Answers single commands; the input of a command after a pipe is `State.stdin`."""
 
     patch_level = "full"
 
@@ -49,12 +49,12 @@ class Seq2seq:
         world: World | None = None,
         now: Now | None = None,
     ) -> None:
-        """Opens a directory that `shioenv_model.training.sequence.train` wrote.
+        """Open a directory that `shioenv_model.training.sequence.train` wrote.
 
-        `memory` gives neighbours, to a model that was trained with neighbours. `world` and `now`
-        are those of another machine than the first that the model was trained on. Where only the
-        world is given, `now` is as long after its start as on that first machine. Errors:
-        ModelError, MissingExtraError.
+        `memory` provides neighbours for a model that was trained with neighbours. `world` and `now`
+        describe another machine than the first one of the training data. By default `now` is as
+        long after the world's start as on that first machine. Errors: ModelError,
+        MissingExtraError.
         """
         self.directory = directory = Path(directory)
         own = read_world(directory)
@@ -78,20 +78,20 @@ class Seq2seq:
 
     @property
     def version(self) -> str:
-        """What exactly the model is, as every result names it."""
+        """The model's name, step and digest, as stored with every result."""
         plan = json.dumps(self.card, sort_keys=True).encode()
         digest = hashlib.sha256(plan).hexdigest()[:12]
         return f"{self.card['name']}, step {self.card['steps']} {digest}"
 
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
-        """The behavior alone."""
+        """Return the behavior alone."""
         return self.answer(shell_input, state).behavior
 
     def answer(self, shell_input: str, state: State | None = None) -> Answer:
-        """What the model writes, with the share of answers of such a probability that were right.
+        """Predict an input's behavior, with the accuracy at the prediction's probability.
 
-        Errors: Abstained where the input is no text. Abstained where the model does not come to an
-        end, or writes a patch that does not fit.
+        Errors: Abstained if the input is not valid Unicode, if the output does not end, or if the
+        patch does not apply.
         """
         with answering(shell_input):
             return self._answer(shell_input, self.world.placed(state))
@@ -111,9 +111,9 @@ class Seq2seq:
         )
 
     def written(self, shell_input: str, state: State) -> tuple[Target, float]:
-        """What the model writes of a command, and the probability, 0 to 1, that it gives to that.
+        """Generate the target of a command; return it with its probability, 0 to 1.
 
-        Errors: Abstained where the model does not come to an end, or the input is no text.
+        Errors: Abstained if the output does not end, or if the input is not valid Unicode.
         """
         import torch
 
@@ -146,11 +146,11 @@ class Seq2seq:
 
 
 class _Held:
-    """A `LogitsProcessor` of transformers that leaves one token: the likeliest that can be next."""
+    """A `LogitsProcessor` of transformers that keeps only the most likely valid token."""
 
     def __init__(self, writing: Writing) -> None:
         self.writing = writing
-        self._read = 1  # the token that starts decoding is no part of the target
+        self._read = 1  # the token that starts decoding is not part of the target
 
     def __call__(self, input_ids: Any, scores: Any) -> Any:
         import torch
@@ -174,9 +174,9 @@ class _Held:
 
 
 def answer_in_one_thread() -> None:
-    """Has this process write answers in one thread: others write on the other processors.
+    """Limit this process to one thread, because other processes use the other processors.
 
-    Threads of several processes wait for each other at every operation.
+    Threads of several processes would wait for each other at every operation.
     """
     import torch
 
@@ -184,20 +184,20 @@ def answer_in_one_thread() -> None:
 
 
 def now_from(text: str) -> Now:
-    """The moment that `Now.text` wrote."""
+    """Parse the output of `Now.text`."""
     day, _, clock = text.partition(" ")
     year, month, number = map(int, day.split("-"))
     return Now(MONTHS[month - 1], number, year, clock)
 
 
 def _moved(now: Now, theirs: World, ours: World) -> Now:
-    """The moment on our machine that is as long after the start as `now` is on theirs."""
+    """Return the instant on our machine that is as long after the start as `now` on theirs."""
     by = shift(theirs, ours)
     return Now(**by.dates(asdict(now))) if by else now
 
 
 def _digests(patch: ContextPatch, state: State) -> dict[str, str]:
-    """The digests of the files that a patch makes, as far as these are empty."""
+    """Return the digests of the files that a patch creates, if these are empty."""
     return {
         keys(operation[1])[1]: NOTHING
         for operation in patch.operations

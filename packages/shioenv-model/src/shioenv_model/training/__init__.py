@@ -1,1 +1,1 @@
-"""Makes models from records."""
+"""Training of models from records."""

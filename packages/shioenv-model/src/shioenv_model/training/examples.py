@@ -1,7 +1,7 @@
-"""Examples that sequence models are trained on, as tokens in packed files.
+"""Training examples of sequence models, as tokens in packed files.
 
-The files are mapped into memory. The inputs that a model learned from are kept as hashes. The
-hashes tell whether a given input is among them, and nothing else.
+The files are memory-mapped. The training inputs are stored as hashes, which only allow a check
+whether a given input is among them.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from shioenv.errors import ModelError
 from shioenv.files.regular import open_regular
 from shioenv_model.memory.members import array_member, arrays_member, json_member, judged
 
-if TYPE_CHECKING:  # it needs `regex`, and the hashes of `Seen` do not
+if TYPE_CHECKING:  # it needs `regex`, which the hashes of `Seen` do not
     from shioenv_model.sequence.codec import Codec
 
 SEEN = "seen.npz"
-"""The file of hashes in a directory of examples, and in that of a model that learned from them."""
+"""The file of hashes in a directory of examples, and in that of a model trained on them."""
 
 
 class Seen:
-    """The inputs that a model learned from, and their normal forms; read when first asked about.
+    """The training inputs of a model and their normal forms, loaded on first use.
 
-    `data` is the name of the model's directory. Errors: every use raises ModelError for a directory
-    without the file of hashes, or with a damaged one.
+    `data` is the name of the model's directory. Errors: every use raises ModelError if the file of
+    hashes is missing or damaged.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -55,22 +55,22 @@ class Seen:
         return texts, forms
 
     def __len__(self) -> int:
-        """The number of different inputs."""
+        """Return the number of distinct inputs."""
         return len(self._hashes[0])
 
     def has_text(self, text: str) -> bool:
-        """Whether the model learned from this input; differences in white space do not count."""
+        """Whether the model was trained on this input, ignoring differences in white space."""
         return _holds(self._hashes[0], " ".join(text.split()))
 
     def has_form(self, form: str | None) -> bool:
-        """Whether the model learned from an input of this normal form (`shioenv.bash.normal`)."""
+        """Whether the model was trained on an input of this normal form (`shioenv.bash.normal`)."""
         return form is not None and _holds(self._hashes[1], form)
 
 
 def write_seen(directory: Path, inputs: Iterable[tuple[str, str | None]]) -> None:
-    """Writes the hashes of inputs and of their normal forms into a directory.
+    """Write the hashes of inputs and of their normal forms into a directory.
 
-    Each hash has 8 bytes. The same inputs give the same file in any order.
+    Each hash has 8 bytes. The result does not depend on the order of the inputs.
     """
     pairs = list(inputs)
     texts = _sorted(" ".join(text.split()) for text, _ in pairs)
@@ -103,18 +103,18 @@ class TrainingExample:
     source: list[int]
     target: list[int]
     dev: bool
-    """Whether the example is a dev example, which judges the model and is not learned from."""
+    """Whether the example is in the dev set, which is used for evaluation and not for training."""
     text: str
-    """The input that the example was made from."""
+    """The input from which the example was made."""
     form: str | None
-    """The normal form of the input; None where it has none."""
+    """The normal form of the input; None if it has none."""
 
 
 class Examples:
-    """Reads a directory that `write_examples` filled."""
+    """The examples in a directory written by `write_examples`."""
 
     def __init__(self, directory: Path) -> None:
-        """Errors: ModelError for a directory that holds no examples."""
+        """Open the examples. Errors: ModelError if the directory has none."""
         self.facts: dict[str, Any] = json_member(directory / "examples.json", dict[str, Any])
         self.rows: npt.NDArray[Any] = array_member(directory / "examples.npy", ROW)
         file = directory / "tokens.bin"
@@ -133,17 +133,17 @@ class Examples:
         return len(self.rows)
 
     def numbers(self, *, dev: bool) -> npt.NDArray[np.int64]:
-        """The numbers of the dev examples, or of the examples that are learned from, in order."""
+        """Return the numbers of the dev examples, or of the training examples, in order."""
         found: npt.NDArray[np.int64] = np.flatnonzero(self.rows["dev"] == int(dev))
         return found
 
     def source(self, number: int) -> npt.NDArray[np.int64]:
-        """The tokens of an example's prompt."""
+        """Return the tokens of an example's prompt."""
         row = self.rows[number]
         return self._slice(int(row["start"]), int(row["source"]))
 
     def target(self, number: int) -> npt.NDArray[np.int64]:
-        """The tokens of an example's target, which the model is to write."""
+        """Return the tokens of an example's target."""
         row = self.rows[number]
         return self._slice(int(row["start"]) + int(row["source"]), int(row["target"]))
 
@@ -154,10 +154,10 @@ class Examples:
 def write_examples(
     directory: Path, codec: Codec, examples: Iterable[TrainingExample], facts: dict[str, Any]
 ) -> int:
-    """Writes examples into a directory, and gives their number.
+    """Write examples into a directory, and return their number.
 
-    The directory also gets hashes of the inputs that are learned from. `facts` are kept beside the
-    examples. Errors: ModelError where there is no example that is learned from.
+    The hashes of the training inputs are written, too. `facts` are stored with the examples.
+    Errors: ModelError if there is no training example.
     """
     directory.mkdir(parents=True, exist_ok=True)
     codec.save(directory)

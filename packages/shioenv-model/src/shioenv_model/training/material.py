@@ -1,4 +1,4 @@
-"""Material that models learn from, made by recipe: datasets, each with seed, policy and count."""
+"""Training material made by recipe: datasets, each with a seed, a policy and a count."""
 
 from __future__ import annotations
 
@@ -39,73 +39,75 @@ from shioenv_model.memory.world import World, world_of
 from shioenv_model.training.samplers import CROSSED, PIPED, behind_pipes, crossed, stage_inputs
 
 RECIPES = Path(__file__).parent / "recipes"
-"""The directory of the recipes that come with the package."""
+"""The directory of the recipes shipped with the package."""
 
 SCHEMA = 1
 
 MADE_BY = "recipe.toml"
-"""The file in a material's directory that holds the recipe of the material."""
+"""The file with the recipe in a material's directory."""
 
 PROBES = "probes"
-"""The sampler that tries every command alone, for help, and with each letter and digit as option.
+"""The sampler that runs each command alone, for help, and with each letter and digit as option.
 
-Each option stands by itself, and before a file of the home tree.
+Each option is used without an operand, and with a file of the home tree.
 """
 
 FILTERS = "filters"
-"""The sampler of commands as people write them behind a `|`, each reading a file by `<`."""
+"""The sampler of commands that people write after a `|`, each reading a file by `<`."""
 
 _PLAIN = re.compile(r"[\w./-]+", re.ASCII)
 _LETTERS = string.ascii_letters + string.digits
 
 
 class MaterialPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One dataset of a material: executed inputs, with scores where there is a bound on these."""
+    """One dataset of a material: executed inputs, scored if there are bounds on scores."""
 
     name: str
     """The name of the dataset's directory."""
     count: int
-    """Records of the dataset."""
+    """Number of records."""
     seed: int
     policy: str = ""
-    """How inputs are drawn; "" for the default: `paper` for `ucs` and `ucs-universal`, else
-    `people`."""
+    """The sampling policy. "" is the default.
+
+    The default is `paper` for `ucs` and `ucs-universal`, else `people`.
+    """
     commands: tuple[str, ...] = ()
-    """Grammars that inputs are drawn from, as `Drawing.commands` names them."""
+    """Grammars from which inputs are drawn, as in `Drawing.commands`."""
     sampler: str = "gcs"
     """`gcs`, `ucs`, `ucs-universal`, `probes`, `filters`, `crossed` or `stages`.
 
-    `probes` and `filters` have no policy. `crossed`: single commands, each operand and value in
-    turn replaced by others. `stages`: commands behind a pipe, given what inputs of the earlier
-    parts printed.
+    `probes` and `filters` have no policy. `crossed`: single commands in which each operand and
+    value in turn is replaced. `stages`: commands after a pipe, whose input is recorded output of
+    the earlier parts.
     """
     horizon: int = HORIZON
-    """Most arguments of one command."""
+    """Maximum number of arguments of one command."""
     composite_share: float = 0.0
-    """Share of inputs of several commands."""
+    """Share of inputs with several commands."""
     mistakes: float = 0.0
-    """Share of inputs that get a mistake."""
+    """Share of inputs with an injected mistake."""
     session_length: int = 1
-    """Inputs of one session, typed one after the other in the same shell."""
+    """Number of inputs in one session, entered in sequence in the same shell."""
     inputs: str = ""
-    """A file of inputs that are executed instead of drawn ones; `sampler` says what wrote them.
+    """A file of inputs to execute instead of sampled ones; `sampler` names its source.
 
-    Each line is one that `dataset import` takes. The first `count` lines are taken, or all where
-    there are fewer. The path is looked up beside the recipe, then in the working directory.
+    Each line has the format of `dataset import`. The first `count` lines are used, or all if there
+    are fewer. The path is relative to the recipe or to the working directory.
     """
     min_irreducibility: float | None = None
     max_irreducibility: float | None = None
     min_necessary: float | None = None
-    """Only records whose scores are within these bounds.
+    """Bounds on the scores of records.
 
-    As many inputs are drawn and scored as it takes. So a part with `inputs` has none, nor has one
-    of another sampler than `gcs`, `ucs` and `ucs-universal`. Parts that are drawn alike share what
-    was scored, in `pools`.
+    Inputs are drawn and scored until enough meet the bounds. Bounds are therefore invalid with
+    `inputs`, and with samplers other than `gcs`, `ucs` and `ucs-universal`. Parts with the same
+    sampling share their scored inputs, in `pools`.
     """
 
     @property
     def selection(self) -> Selection | None:
-        """The bounds on scores; None without any. Errors: UsageError."""
+        """The bounds on scores; None if there are none. Errors: UsageError."""
         bounds = self.min_irreducibility, self.max_irreducibility, self.min_necessary
         if bounds == (None, None, None):
             return None
@@ -122,7 +124,7 @@ class MaterialPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     @property
     def drawing(self) -> Drawing:
-        """How the inputs are drawn."""
+        """The sampling parameters of the inputs."""
         return Drawing(
             sampler=self.sampler,
             policy=self.chosen_policy,
@@ -136,7 +138,7 @@ class MaterialPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a material is made of."""
+    """The parts of a material."""
 
     schema: int
     part: list[MaterialPart]
@@ -144,7 +146,7 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 @dataclass(frozen=True)
 class Material:
-    """What was made by a recipe."""
+    """The result of a recipe."""
 
     directories: tuple[Path, ...]
     """A dataset for each part, in order."""
@@ -153,12 +155,12 @@ class Material:
 
 
 def recipe_names() -> list[str]:
-    """The names of the recipes that come with the package."""
+    """Return the names of the shipped recipes."""
     return sorted(path.stem for path in RECIPES.glob("*.toml"))
 
 
 def find_recipe(name: str | Path) -> Path:
-    """The file of a recipe, found by path or by name. Errors: ModelError."""
+    """Find the file of a recipe by path or by name. Errors: ModelError."""
     path, shipped = Path(name), RECIPES / f"{name}.toml"
     if path.is_file():
         return path
@@ -168,7 +170,7 @@ def find_recipe(name: str | Path) -> Path:
 
 
 def read_recipe(path: Path) -> Recipe:
-    """Reads a recipe. Errors: ModelError, with what is wrong and where."""
+    """Read a recipe. Errors: ModelError, with the fault and its position."""
     try:
         recipe = msgspec.convert(parse_toml(path.read_bytes()), Recipe)
     except OSError as error:
@@ -196,11 +198,11 @@ def make_material(
     system: str | None = None,
     report: Callable[[str, int, int, int], None] = lambda part, done, total, kept: None,
 ) -> Material:
-    """Makes the datasets of a recipe in a directory, one for each part.
+    """Make the datasets of a recipe in a directory, one for each part.
 
-    A call that was interrupted goes on when repeated. `report` is given the part's name, then
-    records finished, wanted, and there at the start. Errors: ModelError for the recipe; those of
-    `generate`.
+    A repeated call resumes an interrupted one. `report` receives the part's name, and the numbers
+    of records that are finished, requested, and present at the start. Errors: ModelError for the
+    recipe; those of `generate`.
     """
     path = find_recipe(recipe)
     parts = read_recipe(path).part
@@ -245,7 +247,7 @@ def make_material(
 
 
 def _listed(beside: Path, part: MaterialPart) -> list[str]:
-    """The lines of a part's file of inputs. Errors: ModelError."""
+    """Read the lines of a part's file of inputs. Errors: ModelError."""
     found = [path for path in (beside / part.inputs, Path(part.inputs)) if path.is_file()]
     if not found:
         raise ModelError(
@@ -264,7 +266,7 @@ def _select(
     executor: Executor,
     report: Callable[[str, int, int, int], None],
 ) -> None:
-    """Draws and scores inputs until enough of them meet the bounds, and selects these."""
+    """Draw and score inputs until enough of them meet the bounds, and select these."""
     target = directory / part.name
     if (target / MANIFEST).exists():
         finished_manifest(target)
@@ -273,7 +275,7 @@ def _select(
     pool = directory / "pools" / drawn[:12]
     wanted = part.count
     while True:
-        with suppress(UnknownDatasetError):  # a larger pool that was begun is finished first
+        with suppress(UnknownDatasetError):  # a larger unfinished pool is completed first
             wanted = max(wanted, read_manifest(pool).count)
         generate(
             Destination(pool, "zstd"),
@@ -292,11 +294,11 @@ def _select(
 
 
 def probes(system: System, count: int, seed: int) -> list[str]:
-    """Inputs that show what each command does alone, for help, and with its options.
+    """Return inputs that run each command alone, for help, and with its options.
 
     Each letter and each digit is tried as an option, and `nosuch` as a long option. Each letter or
-    digit stands by itself, and before a file of the home tree. Files and order are drawn by the
-    seed. At most `count` inputs are given, as lines of a command list.
+    digit is used without an operand, and with a file of the home tree. Files and order are drawn by
+    the seed. The result has at most `count` lines of a command list.
     """
     files = _files(system)
     rng = random.Random(seed)
@@ -305,7 +307,7 @@ def probes(system: System, count: int, seed: int) -> list[str]:
         command = " ".join(grammar.command_tokens[0].split()) or grammar.name
         if "-" in grammar.name and grammar.name.startswith(f"{command}-"):
             command = grammar.name.replace("-", " ", 1)
-        alone = json.dumps({"input": command}) if command == "[" else command  # no JSON of its own
+        alone = json.dumps({"input": command}) if command == "[" else command  # `[` is invalid JSON
         made += [alone, f"{command} --help", f"{command} --version", f"{command} --nosuch"]
         made.append(f"{command} {rng.choice(files)}")
         for letter in _LETTERS:
@@ -316,9 +318,9 @@ def probes(system: System, count: int, seed: int) -> list[str]:
 
 
 def filters(system: System, count: int, seed: int) -> list[str]:
-    """Commands as people write them behind a `|`, each reading a file of the home tree by `<`.
+    """Return commands that people write after a `|`, each reading a file by `<`.
 
-    All are different, and drawn by the seed.
+    The files are in the home tree. All commands are distinct, and drawn by the seed.
     """
     files = _files(system)
     rng = random.Random(seed)
@@ -326,7 +328,7 @@ def filters(system: System, count: int, seed: int) -> list[str]:
     for drawn in sample(Drawing(policy="people", composite_share=1.0, seed=seed), system=system):
         for command in behind_pipes(drawn.input):
             plain = all(token.role is not Role.OPERATOR for token in command.tokens)
-            if plain and command.tokens[0].argument.text != "xargs":  # xargs is unrolled by rule
+            if plain and command.tokens[0].argument.text != "xargs":  # a rule unrolls xargs
                 made[f"{command.text} < {rng.choice(files)}"] = None
             if len(made) == count:
                 return list(made)
@@ -334,7 +336,7 @@ def filters(system: System, count: int, seed: int) -> list[str]:
 
 
 def _files(system: System) -> list[str]:
-    """The regular files of the home tree that need no quotes, relative to the start directory."""
+    """Return the home tree's regular files without quoting, relative to the start directory."""
     home = system.declaration.start_directory
     return [
         entry.path.removeprefix(f"{home}/")
@@ -351,7 +353,7 @@ def _execute(
     executor: Executor,
     report: Callable[[int, int, int], None],
 ) -> None:
-    """Makes a dataset of the lines of a command list."""
+    """Make a dataset from the lines of a command list."""
     with tempfile.TemporaryDirectory(prefix="shioenv-lines-") as name:
         path = Path(name) / part.sampler
         path.write_text("".join(f"{line}\n" for line in lines))
@@ -371,9 +373,9 @@ def _tell(report: Callable[[int, int, int], None], progress: Progress) -> None:
 
 
 def system_of(dataset: Path) -> System:
-    """The built system that a dataset was made on.
+    """Return the built system on which a dataset was made.
 
-    Errors: ModelError where another build has its name now; those of `read_manifest` and
+    Errors: ModelError if another build now has its name; those of `read_manifest` and
     `find_system`.
     """
     plan = read_manifest(dataset).plan
@@ -388,9 +390,9 @@ def system_of(dataset: Path) -> System:
 
 
 def world_in(dataset: Path) -> tuple[System, World]:
-    """Return the built system that a dataset was made on, and its world in the start directory.
+    """Return the built system on which a dataset was made, and its world in the start directory.
 
-    Errors: ModelError where there is no context beside the records; those of `system_of`.
+    Errors: ModelError if the dataset has no context; those of `system_of`.
     """
     built, contexts = system_of(dataset), read_contexts(dataset)
     start = built.declaration.start_directory
@@ -404,10 +406,10 @@ def world_in(dataset: Path) -> tuple[System, World]:
 
 
 def described(dataset: Path) -> dict[str, Any]:
-    """What a model's card says of a dataset that the model learned from.
+    """Return the entry of a dataset in the card of a model trained on it.
 
-    This is how the dataset was drawn, and its system, version, grammars and recipe. The recipe is
-    "" where no recipe made the dataset. Errors: those of `read_manifest`.
+    It has the sampling parameters of the dataset, its system, version, grammars and recipe. The
+    recipe is "" if the dataset has none. Errors: those of `read_manifest`.
     """
     manifest = read_manifest(dataset)
     plan = manifest.plan
@@ -427,9 +429,9 @@ def described(dataset: Path) -> dict[str, Any]:
 
 
 def datasets_in(directory: Path) -> list[Path]:
-    """The datasets of a material, or the directory itself where it is a dataset.
+    """Return the datasets of a material, or the directory itself if it is a dataset.
 
-    Errors: those of `finished_manifest`, also for a dataset that is not finished.
+    Errors: those of `finished_manifest`, also for an unfinished dataset.
     """
     if (directory / MANIFEST).exists():
         finished_manifest(directory)

@@ -1,6 +1,6 @@
-"""Makes a memory of records, and what the memory learns: a distance, trees, a calibration.
+"""Training of a memory: its records, its distance, its trees and its calibration.
 
-Everything is learned by leaving out: a record is asked about as if it had not been executed.
+All training is by leave-one-out: a record is queried as if it had not been executed.
 """
 
 from __future__ import annotations
@@ -41,38 +41,38 @@ from shioenv_model.memory.world import World, read_world
 from shioenv_model.training.material import described, world_in
 
 LONGEST = 20_000
-"""Most characters of an output that is remembered; ours: one record in 200 has more."""
+"""Maximum number of characters of a stored output; our choice: one record in 200 has more."""
 
 LEAST = 0.02
-"""The least weight of any difference between two commands."""
+"""The minimum weight of any difference between two commands."""
 
 MISTAKEN = PAIR.index("a mistaken option on one side")
-"""The place of the difference that weighs at least as much as in `WEIGHTS`.
+"""The index of the difference whose weight is at least that in `WEIGHTS`.
 
-Mistakes are too rare for learning how much they weigh.
+Mistakes are too rare to learn their weight.
 """
 
 _TREES = {"max_iter": 200, "learning_rate": 0.07, "max_leaf_nodes": 24, "l2_regularization": 1.0}
 RANKER = "ranker.npz"
-"""The file of what a memory learned."""
+"""The file with a memory's learned parameters."""
 
 _SOURCES = ("shioenv.bash", "shioenv.domain", "shioenv_model")
-"""The packages whose code decides what is found for a record."""
+"""The packages whose code determines the candidates of a record."""
 
 _FOR_FIGURES = 0.3
-"""Share of the questions from which only the calibration and the figures are made."""
+"""Share of the queries that are held out for the calibration and the metrics."""
 
 
 Report = Callable[[str, int, int], None]
-"""Is given what is being done, how much of it is done, and how much there is."""
+"""A progress callback: the current task, the finished amount and the total."""
 
 
 def write_memory(directory: Path, records: Iterable[Record], world: World) -> int:
-    """Writes records of one system into a directory, and gives the number that was kept.
+    """Write records of one system into a directory, and return the number kept.
 
-    `Memory` opens the directory. Left out are inputs whose time, output or patch was cut off, and
-    outputs of more than `LONGEST` characters. Left out too are inputs with a NUL or of more than
-    65,535 bytes. Of equal inputs in one start directory the first is kept. Errors: ModelError where
+    `Memory` opens the directory. Inputs that hit a limit of time, output or patch are left out, and
+    outputs of more than `LONGEST` characters. Inputs with a NUL or of more than 65,535 bytes are
+    left out, too. Of equal inputs in one start directory the first is kept. Errors: ModelError if
     nothing is left.
     """
     forms = Forms()
@@ -98,7 +98,7 @@ def _apart(
 
 
 def _taken(text: str, state: State, forms: Forms) -> Taken | None:
-    """A single command taken apart; None for several."""
+    """Parse a single command; None for several."""
     call, _ = given(Call.parse(text), state) or (Call(text), state)
     return taken(Call.parse(text), state, forms) if is_asked_whole(call.text) else None
 
@@ -114,17 +114,16 @@ def train_memory(
     report: Report = lambda what, done, of: None,
     write: Callable[[Path], object] = lambda directory: None,
 ) -> dict[str, Any]:
-    """Makes a model's directory of datasets of one system, and gives the model's card.
+    """Make a model's directory from datasets of one system, and return the model's card.
 
-    The directory holds a memory, what the memory learned, and the card. `chosen` holds the places,
-    in all datasets one behind the other, of the records that are taken (default: all). The same
-    datasets, choice, questions and seed give the same files. What a killed call found is kept in
-    the cache directory, and the next call with the same arguments goes on with it. `write` gets the
-    finished directory while that is still kept.
+    The directory has the memory, its learned parameters, and the card. `chosen` has the indices of
+    the selected records in the concatenated datasets (default: all). The same datasets, choice,
+    questions and seed give the same files. Partial results of a killed call stay in the cache
+    directory, and the next call with the same arguments resumes. `write` is called with the
+    finished directory before the partial results are deleted.
 
-    Errors: ModelError for datasets of several systems, and for a first dataset without a context.
-    ModelError where its system was rebuilt. Those of reading. MissingExtraError without
-    scikit-learn.
+    Errors: ModelError for datasets of several systems, for a first dataset without a context, and
+    for a rebuilt system; those of reading; MissingExtraError without scikit-learn.
     """
     material = _Material.read(datasets)
     plan = {
@@ -167,12 +166,13 @@ def extend_memory(
     name: str,
     report: Report = lambda what, done, of: None,
 ) -> dict[str, Any]:
-    """Makes a model's directory of a memory's and of datasets of its system, and gives the card.
+    """Make a model's directory from a memory and further datasets, and return the card.
 
-    `base` is the directory of a model. What it learned stays: its distance, trees and calibration.
-    Of equal inputs the base's is kept. The same base and datasets give the same files.
+    `base` is the directory of a model of the datasets' system. Its learned distance, trees and
+    calibration are kept. Of equal inputs the base's is kept. The same base and datasets give the
+    same files.
 
-    Errors: ModelError for a base that is no memory, and for datasets of another system; those of
+    Errors: ModelError for a base that is not a memory, and for datasets of another system; those of
     reading.
     """
     card = read_card(base)
@@ -218,7 +218,7 @@ class _Material:
 
     @classmethod
     def read(cls, datasets: Sequence[Path]) -> _Material:
-        """Errors: ModelError for datasets of several systems, or without contexts."""
+        """Open the datasets. Errors: ModelError for several systems, or without contexts."""
         manifests = [read_manifest(each) for each in datasets]
         systems = {(each.plan.system, each.plan.system_digest) for each in manifests}
         if len(systems) != 1 or not read_contexts(datasets[0]):
@@ -231,13 +231,13 @@ class _Material:
         return cls(datasets, system, digest, total)
 
     def world(self) -> World:
-        """The system as it was built. Errors: ModelError where another build has its name now."""
+        """Return the system as built. Errors: ModelError if another build now has its name."""
         _, world = world_in(self.datasets[0])
         return world
 
     def records(self, report: Report, chosen: frozenset[int] | None = None) -> Iterator[Record]:
-        """The records that a memory takes, each reported; see `train_memory` for `chosen`."""
-        # a memory answers for the pristine machine: records with a history tell nothing of it
+        """Yield the records to store, and report each; see `train_memory` for `chosen`."""
+        # a memory models the pristine machine, so records with a history are useless
         everything = chain.from_iterable(read_records(each) for each in self.datasets)
         for place, record in enumerate(everything):
             if not record.history and (chosen is None or place in chosen):
@@ -250,26 +250,26 @@ LIMITS = (
     "answer is no execution: do not rely on it to learn whether a command is safe, and do not "
     "train or judge on its answers as if they were the machine's."
 )
-"""What every card says of the memory's limits."""
+"""The memory's limits, as stated on every card."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What was found for a record that was asked about: a row for each candidate."""
+    """The candidates for a queried record, one row each."""
 
     pairs: Numbers
     rows: Numbers
     right: npt.NDArray[np.bool_]
 
     def to_json(self) -> list[Any]:
-        """The arrays, each as its shape and its compressed bytes."""
+        """Return the arrays, each as its shape and its compressed bytes."""
         arrays = (self.pairs, self.rows, self.right.astype(np.float64))
         return [[each.shape, base64.b64encode(zlib.compress(each.tobytes(), 1)).decode()]
                 for each in arrays]  # fmt: skip
 
     @classmethod
     def from_json(cls, document: Any) -> _Asked:
-        """What `to_json` wrote. Errors: ValueError, TypeError."""
+        """Load the output of `to_json`. Errors: ValueError, TypeError."""
         try:
             pairs, rows, right = (
                 np.frombuffer(zlib.decompress(base64.b64decode(text))).reshape(shape)
@@ -283,11 +283,11 @@ class _Asked:
 def learn(
     directory: Path, questions: int, seed: int, report: Report = lambda what, done, of: None
 ) -> dict[str, Any]:
-    """Learns from a memory, writes the result into the memory's directory, and gives its figures.
+    """Train a memory's ranker, write it into the memory's directory, and return its metrics.
 
-    At most `questions` of the memory's records are asked about, chosen by the seed. What a killed
-    call found is kept in the cache directory. It is taken over where memory, questions and seed are
-    the same. Nothing is written where too few records are like others. Errors: MissingExtraError
+    At most `questions` of the memory's records are queried, chosen by the seed. Partial results of
+    a killed call stay in the cache directory. They are reused if memory, questions and seed are the
+    same. Nothing is written if too few records are similar to others. Errors: MissingExtraError
     without scikit-learn.
     """
     with _learning(directory, questions, seed) as parts:
@@ -295,7 +295,7 @@ def learn(
 
 
 def _learning(directory: Path, questions: int, seed: int) -> AbstractContextManager[Path]:
-    """The directory for what is found while a memory is learned from."""
+    """Open the directory for partial results of training."""
     (directory / RANKER).unlink(missing_ok=True)
     plan = {
         "memory": {path.name: sha256_of(path) for path in directory.iterdir() if path.is_file()},
@@ -338,11 +338,11 @@ def _learned(
     split = max(1, round(len(asked) * (1 - _FOR_FIGURES)))
     first, held = asked[:split], asked[split:]
     if not all(any(len(one.rows) for one in part) for part in (first, held)):
-        # too few are like another: the weights stay by hand
+        # too few similar records: the hand-set weights are kept
         figures = {"questions": len(numbers), "held_back": 0, "right": 0.0}
         return {**figures, "right_among_candidates": 0.0, "weights": {}}
     trees = HistGradientBoostingClassifier(random_state=seed, **_TREES)
-    with threadpool_limits(limits=1):  # so few rows take longer in several threads
+    with threadpool_limits(limits=1):  # several threads are slower for so few rows
         trees.fit(
             np.concatenate([one.rows for one in first]),
             np.concatenate([one.right for one in first]),
@@ -370,7 +370,7 @@ def _learned(
 
 
 def _ask(memory: Memory, numbers: list[int], report: Report, what: str, kept: Path) -> list[_Asked]:
-    """What is found for each record, in order; parts of an earlier call are taken over."""
+    """Query each record, in order, and reuse the results of an earlier call."""
     with Parts(kept, what.replace(" ", "-"), _Asked.to_json, _Asked.from_json) as parts:
         report(what, parts.kept, len(numbers))
         for number in map(str, numbers):
@@ -402,9 +402,9 @@ def _same(said: Kept, truth: Kept) -> bool:
 
 
 def arrays_of(trees: Any) -> dict[str, npt.NDArray[Any]]:
-    """scikit-learn's trees as arrays of one shape: a row for each tree, a column for each node.
+    """Convert scikit-learn's trees to arrays with a row per tree and a column per node.
 
-    `start` alone has one number, with which each sum over the trees begins.
+    Only `start` differs: it has one number, the initial value of each sum over the trees.
     """
     nodes = [predictor[0].nodes for predictor in trees._predictors]
     most = max(map(len, nodes))

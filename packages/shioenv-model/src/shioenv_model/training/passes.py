@@ -1,12 +1,12 @@
-"""Training passes on a GPU in few operations.
+"""Training passes on a GPU with few operations.
 
-T5's own attention writes the biases of all positions once for each row and layer. Its kernel's
-backward pass is slow where the bias has a gradient. Here everything between the two products is one
-operation. The library's own norm is six operations in float32. Each product behind such a norm
-casts by itself.
+T5's own attention materializes the position bias for every row and layer. The backward pass of its
+kernel is slow if the bias requires a gradient. Here everything between the two matrix products is
+one operation. The library's norm is six operations in float32, and each matrix product after it
+needs a cast.
 
-A processor starts each of a pass's operations by itself. A small model's operations end faster
-than a processor starts them. A recorded pass (a CUDA graph) is started as one operation.
+The CPU launches each operation of a pass separately. A small model's operations finish faster than
+the CPU launches them. A recorded pass (a CUDA graph) is launched as one operation.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _NAME = "shioenv-fused"
 
 @contextmanager
 def fused(model: Any) -> Iterator[None]:
-    """While it is entered, passes of a T5 under autocast to bf16 are of few operations.
+    """Within this context, run the passes of a T5 under autocast to bf16 in few operations.
 
-    The numbers are the library's, but for rounding. The model must have no dropout of attention,
-    since the weights of attention are never written.
+    The results equal the library's up to rounding. The model must have no attention dropout, since
+    the attention weights are never materialized.
     """
     configs = model.config, model.encoder.config, model.decoder.config
     before = [each._attn_implementation for each in configs]
@@ -76,12 +76,12 @@ def _attention(
     position_bias: torch.Tensor,
     **_: Any,
 ) -> tuple[torch.Tensor, None]:
-    """Attention as the library asks for it: rows, heads, places, width."""
+    """Compute attention with the library's layout: batch, heads, positions, width."""
     return _weighed(query, key, value, attention_mask, position_bias).transpose(1, 2), None
 
 
 def _mask(*given: Any, **named: Any) -> Any:
-    """The library's mask, written out where the library leaves it to its own attention."""
+    """Return the library's mask, also where the library would omit it for its own attention."""
     skipped = {"allow_is_causal_skip": False, "allow_is_bidirectional_skip": False}
     return sdpa_mask(*given, **{**named, **skipped})
 
@@ -95,7 +95,7 @@ LossOf = Callable[[Mapping[str, torch.Tensor]], torch.Tensor]
 
 @dataclass(frozen=True, slots=True)
 class _Recorded:
-    """A pass, the tensors that the pass reads, and the loss that the pass writes."""
+    """A recorded pass, its input tensors, and its output loss."""
 
     graph: Any
     batch: dict[str, torch.Tensor]
@@ -103,22 +103,22 @@ class _Recorded:
 
 
 class ReplayedPasses:
-    """Forward and backward passes whose gradients replace those of the pass before.
+    """Forward and backward passes whose gradients replace those of the previous pass.
 
-    The first batch of a shape passes as usual, which also starts what the libraries start late.
-    The second batch's pass is recorded. Everything runs on the current stream, which cannot be the
-    default stream: that one cannot be recorded (manual of CUDA, section on graphs).
+    The first batch of a shape runs eagerly, which also triggers lazy initialization in the
+    libraries. The second batch's pass is recorded. Everything runs on the current stream, which
+    must not be the default stream: CUDA cannot capture that one (CUDA manual, section on graphs).
     """
 
     def __init__(self, loss_of: LossOf, weights: list[torch.Tensor]) -> None:
-        """`loss_of` gives the loss of a batch and waits for nothing on the GPU."""
+        """`loss_of` returns the loss of a batch without synchronizing with the GPU."""
         self._loss_of, self._weights = loss_of, weights
         self._gradients = [torch.zeros_like(each) for each in weights]
         self._pool = torch.cuda.graph_pool_handle()
         self._recorded: dict[tuple[torch.Size, ...], _Recorded | None] = {}
 
     def __call__(self, batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
-        """The loss of a batch on the GPU. The weights' gradients are those of the batch."""
+        """Return the loss of a batch, on the GPU, and set the weights' gradients to the batch's."""
         shape = tuple(each.shape for each in batch.values())
         if shape not in self._recorded:
             self._recorded[shape] = None
@@ -132,7 +132,7 @@ class ReplayedPasses:
         return recorded.loss.clone()
 
     def passed(self, batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
-        """The loss of a batch that passes as usual, operation by operation."""
+        """Run a batch eagerly, operation by operation, and return its loss."""
         self._own_gradients()
         torch._foreach_zero_(self._gradients)
         loss = self._loss_of(batch)
@@ -140,7 +140,7 @@ class ReplayedPasses:
         return loss.detach()
 
     def _own_gradients(self) -> None:
-        """The weights' gradients are in memory that every pass writes: a trainer drops them."""
+        """Restore the gradient buffers to which every pass writes; a trainer drops them."""
         for weight, gradient in zip(self._weights, self._gradients, strict=True):
             weight.grad = gradient
 

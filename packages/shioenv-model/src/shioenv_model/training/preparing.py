@@ -1,4 +1,4 @@
-"""Makes the examples that a sequence model is trained on from the records of datasets."""
+"""Preparation of training examples for sequence models from the records of datasets."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ from shioenv_model.training.material import described, system_of, world_in
 from shioenv_model.training.samplers import PIPED, is_source, parted
 
 DEV_ONE_IN = 50
-"""One of so many inputs makes a dev example, which judges the model and is not learned from.
+"""One in this many inputs is a dev example, used for evaluation and not for training.
 
-The normal form of the input decides.
+The normal form of the input determines this.
 """
 
 _STATES = 256
-"""Most inputs after which the state is remembered. The inputs of a session stand together."""
+"""Maximum number of stored states after inputs; the inputs of a session are adjacent."""
 
 _DIRECTORIES = 64
-"""Most start directories whose names stay sorted: they are 10,000 each."""
+"""Maximum number of start directories with cached sorted names, about 10,000 names each."""
 
 _LEARNED_FROM = 20_000
-"""A vocabulary is learned from the texts of at least so many examples, if there are as many.
+"""Minimum number of examples from which a vocabulary is learned, if there are as many.
 
-It is learned from fewer than twice as many.
+Fewer than twice as many are used.
 """
 
 _LONGER = "longer than a target"
@@ -58,16 +58,16 @@ Report = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How examples are made, and how a model that learned from them has to be asked."""
+    """Parameters of examples, which also apply to queries of models trained on them."""
 
     vocabulary: int = 8192
-    """Most tokens of the vocabulary, where no checkpoint brings a vocabulary."""
+    """Maximum size of the vocabulary, if there is none from a checkpoint."""
     source_tokens: int = 512
-    """Most tokens of a prompt, which is cut there."""
+    """Maximum number of tokens of a prompt, which is truncated."""
     target_tokens: int = 256
-    """Most tokens of a target. An example with a longer target is left out."""
+    """Maximum number of tokens of a target. Examples with longer targets are left out."""
     neighbours: int = 0
-    """Nearest records of a memory that each prompt shows."""
+    """Number of nearest records of a memory in each prompt."""
 
 
 @dataclass
@@ -89,15 +89,15 @@ def prepare(
     chosen: Container[int] | None = None,
     report: Report = lambda what, done, of: None,
 ) -> int:
-    """Writes the examples of datasets into a directory, and gives their number.
+    """Write the examples of datasets into a directory, and return their number.
 
-    The datasets may be of several systems. `chosen` holds the places, in each dataset, of the
-    records that are taken (default: all). The vocabulary is that of the checkpoint, or is learned
-    from the examples.
+    The datasets may be of several systems. `chosen` has the indices, in each dataset, of the
+    selected records (default: all). The vocabulary is that of the checkpoint, or is learned from
+    the examples.
 
-    Errors: ModelError where nothing can be learned from, or a dataset has no context or is of
-    another build. ModelError where only one of `memory` and neighbours is given. Those of reading,
-    of `find_system` and of `Codec`.
+    Errors: ModelError if there is no training example, or if a dataset has no context or is of
+    another build. ModelError if only one of `memory` and neighbours is given. Those of reading, of
+    `find_system` and of `Codec`.
     """
     if bool(shape.neighbours) != (memory is not None):
         raise ModelError("neighbours are those of a memory", hint="name both, or neither")
@@ -114,7 +114,7 @@ def prepare(
         if checkpoint:
             codec = Codec.read(checkpoint)
         else:
-            # texts lie dataset by dataset: every step-th text covers all datasets
+            # texts are grouped by dataset: every step-th text covers all datasets
             step = max(1, counts.kept // _LEARNED_FROM)
             texts = (
                 text
@@ -134,7 +134,7 @@ def prepare(
 
 
 class _Text(msgspec.Struct, array_like=True):
-    """An example before there is a vocabulary."""
+    """An example before tokenization."""
 
     prompt: str
     exit_code: int
@@ -176,11 +176,11 @@ def _write_texts(
     counts: _Counts,
     report: Report,
 ) -> dict[str, tuple[World, str, Now]]:
-    """Writes the texts of the datasets' records into a file, and gives the systems by name."""
+    """Write the texts of the datasets' records into a file, and return the systems by name."""
     worlds: dict[str, tuple[World, str, Now]] = {}
     printed: dict[tuple[str, str, str], bytes] = {}
     manifests = {each: read_manifest(each) for each in datasets}
-    # stages last: the other datasets recorded what stages are given
+    # stages last: their standard input is recorded in the other datasets
     for each in sorted(datasets, key=lambda one: manifests[one].plan.drawing.sampler == PIPED):
         plan = manifests[each].plan
         system_of(each)  # another build is refused
@@ -211,9 +211,9 @@ def _write_texts(
 
 
 class _Led:
-    """The states after the inputs of a dataset, for the inputs that were typed after them.
+    """The states after the inputs of a dataset, in which later inputs of a session start.
 
-    The records tell these states.
+    They are computed from the records.
     """
 
     def __init__(self, world: World) -> None:
@@ -224,22 +224,22 @@ class _Led:
         )
 
     def before(self, record: Record, cwd: str) -> State | None:
-        """The state in which a record's input starts.
+        """Return the state in which a record's input starts.
 
-        None where the record of an input before it is missing.
+        Return None if the record of an earlier input is missing.
         """
         if not record.history:
             return self._world.state(cwd)
         return self._states.get((cwd, tuple(record.history)))
 
     def names(self, state: State) -> DocumentNames:
-        """The names in the document of a state that `before` gave."""
+        """Return the names in the document of a state from `before`."""
         if state.context is None:
             return self._pristine(state.cwd)
         return DocumentNames(state.before.document)
 
     def keep(self, record: Record, state: State, text: str) -> None:
-        """Remembers the state after a record, where it is known. The oldest states make room."""
+        """Store the state after a record, if it is known, and evict the oldest ones."""
         if record.is_cut or record.volatile:
             return
         behavior = record.behavior()
@@ -259,7 +259,7 @@ def _text_of(
     names: Callable[[State], DocumentNames],
     most: int,
 ) -> _Text | str:
-    """The example of a record, or the reason why there is none.
+    """Return the example of a record, or the reason why there is none.
 
     Its target has at most `most` tokens.
     """
@@ -281,7 +281,7 @@ def _text_of(
     if not is_asked_whole(text):
         return "several commands"
     behavior = record.behavior()
-    if len(behavior.patch.operations) > most:  # every operation takes a token
+    if len(behavior.patch.operations) > most:  # every operation takes at least one token
         return _LONGER
     target = _target(behavior, names(state), now)
     if target is None:
@@ -317,5 +317,5 @@ def _known(dataset: Path) -> tuple[World, str, Now]:
 
 
 def now_of(declaration: SystemDeclaration) -> Now:
-    """The moment at which inputs start on a system."""
+    """Return the instant at which inputs start on a system."""
     return Now(**date_of(declaration.instant))

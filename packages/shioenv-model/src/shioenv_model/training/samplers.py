@@ -1,12 +1,12 @@
-"""Samplers of material: commands behind a pipe, and inputs crossed with the names of a machine.
+"""Samplers of material: commands after a pipe, and inputs crossed with the names of a machine.
 
-A stage is a command behind a pipe. Its standard input is what another executed command printed. The
-record of the input of both commands tells the answer. The record of the first command alone tells
-the question.
+A stage is a command after a pipe. Its standard input is the recorded output of another command. The
+record of the combined input is the ground truth. The record of the first command alone has the
+standard input.
 
 Crossed inputs put operands of every class, and other numbers, modes and dates, into every kind of
-input. Chance seldom finds where behavior turns: a directory for a file, a misspelt name, a missing
-file. Classes and values are ours.
+input. Random sampling seldom finds the boundary cases: a directory for a file, a misspelt name, a
+missing file. Classes and values are our choice.
 """
 
 from __future__ import annotations
@@ -39,23 +39,23 @@ PIPED = "stages"
 """The sampler's name in the records of inputs with a stage."""
 
 LONGEST = 2000
-"""Most bytes that a stage is given; ours: nine of ten pipes that people write carry less."""
+"""Maximum size of a stage input in bytes; our choice: nine of ten pipes in use carry less."""
 
 _PIPE = " | "
 _DRAWN_PIPED = 6
-"""Composed inputs that are drawn for each stage that is wanted, at most, beside `_EACH`."""
+"""Maximum number of composed inputs drawn for each requested stage, in addition to `_EACH`."""
 _EACH = 200
-"""Composed inputs that are drawn at most, however few stages are wanted."""
+"""Number of composed inputs drawn regardless of the number of requested stages."""
 
 
 def parted(text: str) -> tuple[str, str]:
-    """The two commands of an input that `stage_inputs` wrote."""
+    """Split an input of `stage_inputs` into its two commands."""
     first, _, stage = text.rpartition(_PIPE)
     return first, stage
 
 
 def is_source(record: Record) -> bool:
-    """Whether the output of a record is what its input gives into a pipe.
+    """Whether the output of a record is what its input writes into a pipe.
 
     The input is a single command without a history. It printed 1 to `LONGEST` bytes, all on
     standard output. It ended with exit code 0, changed nothing and is not volatile.
@@ -69,12 +69,12 @@ def is_source(record: Record) -> bool:
 def stage_inputs(
     system: System, datasets: Sequence[Path], count: int, seed: int, policy: str
 ) -> list[str]:
-    """At most `count` inputs of two commands, as lines of a command list, drawn by the seed.
+    """Return at most `count` inputs of two commands, as lines of a command list.
 
-    The first command was executed in the datasets. The second command is one that the policy writes
-    behind a pipe. Each output is given as often as any other, whichever command printed it.
+    They are drawn by the seed. The first command is from the datasets. The second one is a command
+    that the policy writes after a pipe. Every distinct output is equally likely.
 
-    Errors: ModelError where the datasets hold nothing that can be piped, or no stage is drawn.
+    Errors: ModelError if the datasets have no suitable output, or if no stage is drawn.
     """
     sources = list(_sources(datasets))
     stages = list(_stages(system, max(count // 2, 1), seed, policy))
@@ -94,7 +94,7 @@ def stage_inputs(
 
 
 def _sources(datasets: Iterable[Path]) -> Iterator[tuple[str, str]]:
-    """Start directories and texts of inputs: for each output, the first input that printed it."""
+    """Yield start directories and texts of inputs: the first input for each distinct output."""
     seen: set[bytes] = set()
     for each in datasets:
         for record in read_records(each):
@@ -118,7 +118,7 @@ def _stages(system: System, count: int, seed: int, policy: str) -> Iterator[str]
 
 
 def behind_pipes(shell_input: Input) -> Iterator[Input]:
-    """The commands of an input that stand to the right of a `|`."""
+    """Yield the commands of an input that follow a `|`."""
     tokens = shell_input.tokens
     for begin, end in shell_input.spans():
         if begin and tokens[begin - 1].argument.text == "|":
@@ -142,22 +142,22 @@ PATHS = (
 )  # fmt: skip
 """Classes of paths (`shioenv.system.catalogue`). One path of each class replaces another path.
 
-Named pipes are left out, because nearly every command waits at a named pipe until its time is over.
+Named pipes are left out, because nearly every command blocks on them until its time limit.
 """
 
 NAMES = ("Username", "Groupname", "Interface", "BlockDevice", "EnvVar", "Hostname", "IpAddress")
 """Classes of other names. All names of a class replace another name of the class."""
 
 OTHERS = ("..", "-", "/dev/null", "nosuch", "nosuch/file.txt", "'two words'")
-"""What else replaces a path.
+"""Further replacements of a path.
 
-These are the directory above, standard input, the null device, a missing file, a file in a missing
+These are the parent directory, standard input, the null device, a missing file, a file in a missing
 directory, and a name with a blank.
 """
 
 NUMBERS = (0, 1, 2, 3, 5, 8, 10, 16, 25, 50, 100, 1000, 65536)
 LETTERS = ("c", "k", "K", "M", "G")
-"""Letters that a size may end in."""
+"""Suffixes of sizes."""
 
 MODES = (
     "000", "400", "444", "600", "640", "644", "660", "666", "700", "711", "750", "755", "775",
@@ -173,15 +173,15 @@ _NUMBER = re.compile(r"((?:--?[a-zA-Z][\w-]*[ =]|-[a-zA-Z]|)[+-]?)\d+([a-zA-Z]?)
 _MODE = re.compile(r"(-m ?|--mode[ =]|)(?:[0-7]{3,4}|[ugoa]*[-+=][rwxXst]*)")
 _DATE = re.compile(r"(-d ?|--date[= ])\S.*")
 _DRAWN = 50
-"""Inputs that are drawn for each crossed input that is wanted, at most."""
+"""Maximum number of inputs drawn for each requested crossed input."""
 
 
 def crossed(system: System, count: int, seed: int, policy: str) -> list[str]:
-    """At most `count` crossed inputs, all different, drawn by the seed.
+    """Return at most `count` distinct crossed inputs, drawn by the seed.
 
     The kinds of inputs come in the order in which the policy draws them. One input of each kind has
-    its operands and values replaced, one at a time. Inputs of one kind differ in numbers and names
-    alone (`shioenv.bash.normal`).
+    its operands and values replaced, one at a time. Inputs of one kind differ only in numbers and
+    names (`shioenv.bash.normal`).
     """
     start = system.declaration.start_directory
     names = catalogue(system, start)
@@ -203,11 +203,11 @@ def crossed(system: System, count: int, seed: int, policy: str) -> list[str]:
 def variants(
     shell_input: Input, names: Mapping[str, Sequence[str]], random: Random
 ) -> Iterator[str]:
-    """The input with each of its arguments in turn replaced by others.
+    """Yield the input with each of its arguments in turn replaced by others.
 
-    A path is replaced by one path of every class, by each of `OTHERS`, and by itself misspelt. A
-    name is replaced by all names of its class, and by itself misspelt. A number, a mode or a date
-    is replaced by others. Arguments that touch a neighbour are left.
+    A path is replaced by one path of every class, by each of `OTHERS`, and by a misspelling. A name
+    is replaced by all names of its class, and by a misspelling. A number, a mode or a date is
+    replaced by others. Arguments joined to a neighbour are unchanged.
     """
     known = {quoted(name): token for token in (*NAMES, *names) for name in names.get(token, ())}
     tokens = shell_input.tokens
@@ -224,7 +224,7 @@ def variants(
 
 @cache
 def _value_kinds(command: str) -> frozenset[str]:
-    """The kinds of value that inputs of a command have; none where no grammar is shipped."""
+    """Return the kinds of values in inputs of a command; none without a shipped grammar."""
     if command not in shipped_headers():
         return frozenset()
     grammar = load_grammar(command)

@@ -1,10 +1,10 @@
-"""Trains a sequence model in pieces: each piece goes on at the step where the last one stopped.
+"""Training of a sequence model in pieces, each of which resumes at the last step.
 
-A run is a directory. It holds the plan, the best model so far, a curve, and checkpoints. A
-checkpoint has weights, optimizer, random numbers and the place in the data.
+A run is a directory. It has the plan, the best model so far, a curve, and checkpoints. A checkpoint
+has weights, optimizer, random state and the position in the data.
 
-The optimizer is Adam with steps relative to the scale of each parameter, as T5's own Adafactor has
-them. Weights of T5 differ in scale by a factor of two hundred. Adam is a few operations on a GPU,
+The optimizer is Adam with steps relative to the scale of each parameter, as in T5's Adafactor.
+Weights of T5 differ in scale by a factor of two hundred. Adam takes a few operations on a GPU,
 Adafactor thousands.
 """
 
@@ -75,7 +75,7 @@ SIZES: Mapping[str, dict[str, int]] = MappingProxyType(
 )
 """Models from scratch: 0.7, 7, 18 and 38 million parameters with 8,192 tokens.
 
-The decoders are shallow: each token that is written passes them.
+The decoders are shallow, since they run once for each generated token.
 """
 
 PLAN, CURVE = "plan.json", "curve.csv"
@@ -84,75 +84,75 @@ _SPENT = "seconds"
 _WARM_UP = 0.05
 _SOURCES = np.array(sorted(base << power for base in (48, 64) for power in range(11)))
 _TARGETS = np.array([16 << power for power in range(13)])
-"""Tokens that prompts and targets are padded to: 48, 64, 96, 128 and so on; 16, 32, 64 and so on.
+"""Padded lengths of prompts and targets: 48, 64, 96, 128 and so on; 16, 32, 64 and so on.
 
-Few widths make few shapes. GPUs multiply matrices fast whose sides are multiples of 8.
+Few lengths give few shapes. GPUs multiply matrices fast if the sides are multiples of 8.
 """
 _JUDGED = 2048
-"""Most dev examples that each evaluation takes, drawn by the seed."""
+"""Maximum number of dev examples of each evaluation, drawn by the seed."""
 _LEAST_SCALE = 1e-3
 _CALIBRATED = 256
-"""Most dev examples that are answered to calibrate the model's confidence."""
+"""Maximum number of dev examples used to calibrate the model's confidence."""
 LIMITS = (
     "It writes what seems likely. An answer is no execution: do not rely on it to learn whether a "
     "command is safe, and do not train or judge on its answers as if they were the machine's."
 )
-"""What every card says of the model's limits."""
+"""The model's limits, as stated on every card."""
 
 Report = Callable[[str, int, int], None]
 
 
 class TrainingPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What decides a run, beside its examples. The plan cannot change once the run has begun."""
+    """The parameters of a run besides its examples. They are fixed once the run has begun."""
 
     size: str = "small"
-    """One of `SIZES`; without effect where there is a `checkpoint`."""
+    """One of `SIZES`; ignored with a `checkpoint`."""
     checkpoint: str = ""
-    """Directory of a model to begin from: T5, CodeT5, or one that was trained here.
+    """Directory of the initial model: T5, CodeT5, or one that was trained here.
 
-    Empty: the model begins from scratch.
+    Empty: random initialization.
     """
     steps: int = 20_000
-    """Most steps of the run."""
+    """Maximum number of steps of the run."""
     minutes: float = 0.0
-    """Minutes of the whole run, over which the learning rate falls, and after which the run ends.
+    """Duration of the whole run in minutes, which also scales the learning rate schedule.
 
-    0: the rate falls over the steps, and only steps and patience end the run. Where there are
-    minutes, the weights depend on how fast the machine is.
+    0: the schedule depends on the steps, and only steps and patience end the run. With a duration,
+    the weights depend on the speed of the machine.
     """
     batch_tokens: int = 32_768
-    """Most tokens of a step's prompts and targets, padded. A single example may have more."""
+    """Maximum number of padded tokens of a step. A single example may have more."""
     learning_rate: float = 0.02
-    """The highest learning rate, relative to the root mean square of each parameter."""
+    """The peak learning rate, relative to the root mean square of each parameter."""
     dropout: float = 0.1
-    """Share of values that are dropped in training, 0 to 1; without effect on a `checkpoint`."""
+    """Dropout rate in training, 0 to 1; ignored with a `checkpoint`."""
     every: int = 500
     """Steps between evaluations on the dev examples, and between checkpoints."""
     patience: int = 8
-    """Evaluations in a row without a better loss, after which the run ends."""
+    """Number of consecutive evaluations without a better loss after which the run ends."""
     seed: int = 0
 
 
 @dataclass(frozen=True)
 class TrainedPiece:
-    """What a piece of a run did."""
+    """The result of a piece of a run."""
 
     step: int
-    """Steps of the run that are done, those of earlier pieces included."""
+    """Finished steps of the run, including those of earlier pieces."""
     steps: int
     """Steps of the plan."""
     ended: bool
-    """Whether the run is over: by its steps, or because the loss got no better."""
+    """Whether the run is over: by its steps, or because the loss stopped improving."""
     best_loss: float | None
-    """The least loss on the dev examples; None before the first evaluation."""
+    """The lowest loss on the dev examples; None before the first evaluation."""
     curve: list[dict[str, float]] = field(default_factory=list)
 
 
 class Batches(torch.utils.data.Dataset):  # type: ignore[misc]
-    """Batches of examples of like width, made once. The trainer draws their order.
+    """Batches of examples of similar length, made once. The trainer draws their order.
 
-    All batches but a few have one of few shapes, so that their passes can be recorded. What is
-    left of a shape is padded to the next wider target, and at last makes a smaller batch.
+    Nearly all batches have one of few shapes, so that their passes can be recorded. The remainder
+    of a shape is padded to the next longer target. The last remainder makes a smaller batch.
     """
 
     def __init__(self, examples: Examples, *, dev: bool, batch_tokens: int, seed: int) -> None:
@@ -183,11 +183,11 @@ class Batches(torch.utils.data.Dataset):  # type: ignore[misc]
 
 
 class Batch(NamedTuple):
-    """Examples that pass together."""
+    """Examples of one pass."""
 
     numbers: npt.NDArray[np.int64]
     shape: tuple[int, int]
-    """Tokens of each prompt and of each target, padded."""
+    """Padded number of tokens of each prompt and of each target."""
 
 
 def _next(widths: npt.NDArray[np.int64], lengths: npt.NDArray[np.uint16]) -> npt.NDArray[np.int64]:
@@ -196,13 +196,13 @@ def _next(widths: npt.NDArray[np.int64], lengths: npt.NDArray[np.uint16]) -> npt
 
 
 def batch_of(examples: Examples, numbers: npt.NDArray[np.int64]) -> Batch:
-    """Examples as one batch, as wide as the longest prompt and the longest target."""
+    """Make one batch of examples, as wide as the longest prompt and the longest target."""
     rows = examples.rows[numbers]
     return Batch(numbers, (int(rows["source"].max()), int(rows["target"].max())))
 
 
 def padded(examples: Examples, batch: Batch) -> dict[str, torch.Tensor]:
-    """Examples as the model takes them: one row each, padded to the batch's shape."""
+    """Return the model's input tensors: one row for each example, padded to the batch's shape."""
     source, target = batch.shape
     ids = np.full((len(batch.numbers), source), examples.codec.pad, dtype=np.int64)
     labels = np.full((len(batch.numbers), target), -100, dtype=np.int64)
@@ -220,26 +220,26 @@ def padded(examples: Examples, batch: Batch) -> dict[str, torch.Tensor]:
 
 
 class Clock:
-    """How much of a run is done: by its steps, or by its minutes where it has any."""
+    """The progress of a run: by its steps, or by its minutes if it has a duration."""
 
     def __init__(self, plan: TrainingPlan, begun: float, spent: float) -> None:
-        """`begun`: when this piece began, of `time.monotonic`; `spent`: seconds of those before."""
+        """`begun`: start of this piece (`time.monotonic`); `spent`: seconds of the earlier ones."""
         self._plan, self._begun, self._before = plan, begun, spent
 
     @property
     def seconds(self) -> float:
-        """Seconds of the run, those of earlier pieces included."""
+        """Seconds of the run, including those of earlier pieces."""
         return self._before + time.monotonic() - self._begun
 
     def done(self, step: int) -> float:
-        """The share of the run that is done after so many steps: 1.0 and more at its end."""
+        """Return the finished share of the run after `step` steps: at least 1.0 at its end."""
         by_steps = step / self._plan.steps
         if not self._plan.minutes:
             return by_steps
         return max(by_steps, self.seconds / (60 * self._plan.minutes))
 
     def rate(self, step: int) -> float:
-        """The share of the highest learning rate: a line up, then half a cosine down to 0."""
+        """Return the share of the peak learning rate: linear warm-up, then cosine decay to 0."""
         done = min(self.done(step), 1.0)
         if done < _WARM_UP:
             return max(done, 1 / self._plan.steps) / _WARM_UP
@@ -247,9 +247,9 @@ class Clock:
 
 
 def optimizer_of(model: Any, rate: float) -> torch.optim.Optimizer:
-    """Adam whose steps are relative to the scale of what they change.
+    """Create an Adam optimizer with steps relative to the scale of each parameter.
 
-    The scale of a parameter is its root mean square before the first step, to one digit.
+    The scale is the root mean square before the first step, rounded to one digit.
     """
     alike: dict[float, list[Any]] = {}
     for weight in model.parameters():
@@ -260,7 +260,7 @@ def optimizer_of(model: Any, rate: float) -> torch.optim.Optimizer:
 
 
 class _Trainer(Seq2SeqTrainer):  # type: ignore[misc]
-    """The library's trainer, with passes that are recorded and played again on a GPU."""
+    """The library's trainer, with passes that are recorded and replayed on a GPU."""
 
     passes: ReplayedPasses | None = None
 
@@ -280,9 +280,9 @@ class _Trainer(Seq2SeqTrainer):  # type: ignore[misc]
 
 
 class _Piece(TrainerCallback):  # type: ignore[misc]
-    """Ends a piece with a checkpoint when its time is up, and writes the curve as it grows.
+    """Ends a piece with a checkpoint when its time is up, and updates the curve.
 
-    Each checkpoint is told how long the run has lasted.
+    Each checkpoint stores the duration of the run so far.
     """
 
     def __init__(self, directory: Path, clock: Clock, ends: float, report: Report) -> None:
@@ -312,17 +312,17 @@ def train(
     minutes: float = 9.0,
     report: Report = lambda what, done, of: None,
 ) -> TrainedPiece:
-    """Trains for `minutes`, or to the end of the run, then writes the best model so far.
+    """Train for `minutes`, or to the end of the run, then write the best model so far.
 
-    The model goes into `model` beneath the run's directory. Called again with the same plan and
-    examples, the run goes on. On the same device, pieces give the same weights as one run.
+    The model is written to `model` in the run's directory. Another call with the same plan and
+    examples resumes the run. On the same device, pieces give the same weights as one run.
 
     At least one step is done, unless the run is over: then nothing is trained or written. A
-    checkpoint and the answers for calibration take time beyond the minutes.
+    checkpoint and the answers for calibration take additional time.
 
-    Errors: ModelError for another plan or other examples than the run began with, and for a device
-    that is not there. ModelError for a faulty checkpoint, an unknown size, and examples without dev
-    examples. DatasetStorageError where the directory cannot be written.
+    Errors: ModelError if the plan or the examples differ from those of the run, and for a missing
+    device. ModelError for a faulty checkpoint, an unknown size, and examples without dev examples.
+    DatasetStorageError if the directory is not writable.
     """
     begun = time.monotonic()
     if device == "cuda" and not torch.cuda.is_available():
@@ -331,7 +331,7 @@ def train(
         directory.mkdir(parents=True, exist_ok=True)
         _agree(directory, plan, examples)
     if device == "cuda":
-        torch.cuda.set_stream(torch.cuda.Stream())  # passes on the default stream are not recorded
+        torch.cuda.set_stream(torch.cuda.Stream())  # the default stream cannot be recorded
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     transformers.set_seed(plan.seed)
@@ -387,7 +387,7 @@ def _arguments(checkpoints: Path, plan: TrainingPlan, device: str) -> Seq2SeqTra
         bf16=_multiplies_bf16(device),
         dataloader_num_workers=1 if device == "cuda" else 0,
         dataloader_persistent_workers=device == "cuda",
-        logging_nan_inf_filter=False,  # it waits for the device at every step
+        logging_nan_inf_filter=False,  # it would synchronize with the device at every step
         use_cpu=device == "cpu",
         seed=plan.seed,
         data_seed=plan.seed,
@@ -409,16 +409,16 @@ def _arguments(checkpoints: Path, plan: TrainingPlan, device: str) -> Seq2SeqTra
 
 
 def _multiplies_bf16(device: str) -> bool:
-    """Whether the device has units for products of bf16: a GPU, or a processor with AMX."""
+    """Whether the device multiplies bf16 in hardware: a GPU, or a processor with AMX."""
     if device == "cuda":
         return bool(torch.cuda.is_bf16_supported())
     return bool(torch.cpu._is_amx_tile_supported())
 
 
 def _agree(directory: Path, plan: TrainingPlan, examples: Examples) -> None:
-    """Writes the plan and the facts of the examples where a run begins.
+    """Write the plan and the facts of the examples at the start of a run.
 
-    Errors: ModelError where the run began with others.
+    Errors: ModelError if the run began with others.
     """
     said = {"plan": msgspec.to_builtins(plan), "examples": examples.facts}
     file = directory / PLAN
@@ -434,9 +434,9 @@ def _agree(directory: Path, plan: TrainingPlan, examples: Examples) -> None:
 
 
 def new_model(examples: Examples, plan: TrainingPlan) -> Any:
-    """The model that a run begins with: from scratch, or the plan's checkpoint.
+    """Create the initial model of a run: from scratch, or from the plan's checkpoint.
 
-    Errors: ModelError for a size or a checkpoint that there is not.
+    Errors: ModelError for an unknown size or a missing checkpoint.
     """
     codec = examples.codec
     if plan.checkpoint:
@@ -474,7 +474,7 @@ def _state(checkpoint: str | None) -> Any:
 
 
 def _spent(checkpoint: str | None) -> float:
-    """Seconds that a run had lasted when a checkpoint was made."""
+    """Return the duration of a run, in seconds, at a checkpoint."""
     if checkpoint is None:
         return 0.0
     return float((Path(checkpoint) / _SPENT).read_text(encoding="ascii"))
@@ -489,10 +489,10 @@ def _is_over(state: Any, plan: TrainingPlan, clock: Clock) -> bool:
 
 
 def curve_of(log: list[dict[str, float]]) -> list[dict[str, float]]:
-    """Rows of the curve: steps, with what was measured there.
+    """Return the rows of the curve: steps, each with its measurements.
 
-    `loss` is that of the examples that are learned from, `dev_loss` that of the dev examples.
-    `rate` is the learning rate.
+    `loss` is that of the training examples, `dev_loss` that of the dev examples. `rate` is the
+    learning rate.
     """
     found: dict[int, dict[str, float]] = {}
     for entry in log:
@@ -517,10 +517,10 @@ def _write_curve(directory: Path, curve: list[dict[str, float]]) -> None:
 def _export(
     directory: Path, trainer: Any, examples: Examples, plan: TrainingPlan, device: str
 ) -> None:
-    """Writes the files of the model that can be asked.
+    """Write the files of a model for inference.
 
-    These are the weights in bf16, the vocabulary, the world where there is one, the hashes of the
-    inputs, and the card. The card says how often answers were right.
+    These are the weights in bf16, the vocabulary, the world if there is one, the hashes of the
+    inputs, and the card. The card has the accuracy on dev examples.
     """
     model = trainer.model.eval()
     directory.mkdir(exist_ok=True)
@@ -550,9 +550,9 @@ def _export(
 
 
 def _calibration(model: Any, examples: Examples, plan: TrainingPlan, device: str) -> dict[str, Any]:
-    """How often answers of some probability were right, among dev examples.
+    """Measure accuracy by probability on dev examples.
 
-    `scores` and `shares` are the points of a piecewise linear function, as a memory has one.
+    `scores` and `shares` are the points of a piecewise linear function, as in a memory.
     """
     from sklearn.isotonic import IsotonicRegression
 

@@ -1,1 +1,1 @@
-"""Functions that explain what commands print: we wrote the space, examples choose from it."""
+"""Functions that predict what commands print: a hand-written space from which examples select."""

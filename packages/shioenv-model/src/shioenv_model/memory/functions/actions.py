@@ -1,4 +1,4 @@
-"""The language of patterns and actions, read (awk(1), POSIX)."""
+"""Parser of AWK programs, patterns with actions (awk(1), POSIX)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from shioenv_model.memory.functions.space import ESCAPES
 
 Node: TypeAlias = tuple[Any, ...]
-"""A part of a program: its kind, and its parts."""
+"""A node of the syntax tree: its kind, and its parts."""
 
 LONGEST_PROGRAM = 4_000
 
@@ -26,7 +26,7 @@ BUILTINS = {
     "int": (1, 1), "sqrt": (1, 1), "exp": (1, 1), "log": (1, 1), "sin": (1, 1), "cos": (1, 1),
     "atan2": (2, 2), "gensub": (3, 4),
 }  # fmt: skip
-"""Functions of the language, each with its fewest and most arguments."""
+"""Builtin functions, each with its minimum and maximum number of arguments."""
 
 _TOKEN = re.compile(
     r"""(?P<blank>(?:[ \t]|\\\n)+|\#[^\n]*)
@@ -46,40 +46,40 @@ _STRING_ESCAPES = {**ESCAPES, '"': '"', "/": "/"}
 
 @dataclass(frozen=True)
 class _Token:
-    """A word of a program."""
+    """A token of a program."""
 
     kind: str
     text: str
     calls: bool = False
-    """A parenthesis stands directly behind the name."""
+    """An opening parenthesis directly follows the name."""
 
 
 @dataclass(frozen=True)
 class DefinedFunction:
-    """A function that a program defines."""
+    """A function defined by a program."""
 
     parameters: tuple[str, ...]
     body: Node
     arrays: frozenset[str]
-    """The names that are arrays in it."""
+    """The names of arrays in the function."""
 
 
 @dataclass(frozen=True)
 class Program:
-    """Patterns and actions, and functions."""
+    """Patterns with actions, and functions."""
 
     first: tuple[Node, ...]
     """Actions before the first line (`BEGIN`)."""
     rules: tuple[tuple[Node | None, Node | None, Node | None], ...]
-    """A pattern, the pattern that ends its range, and an action; each may be missing."""
+    """A pattern, the pattern that ends its range, and an action; each is optional."""
     last: tuple[Node, ...]
-    """Actions behind the last line (`END`)."""
+    """Actions after the last line (`END`)."""
     functions: dict[str, DefinedFunction]
 
 
 @lru_cache(maxsize=512)
 def read_language(text: str) -> Program:
-    """The program. Errors: ValueError for what is no program, and for what is not known here."""
+    """Parse a program. Errors: ValueError for invalid programs and unsupported features."""
     if len(text) > LONGEST_PROGRAM:
         raise ValueError("a long program")
     return _Parser(_tokens(text)).program()
@@ -114,7 +114,7 @@ def _tokens(text: str) -> list[_Token]:
 
 
 def unescaped(text: str) -> str:
-    """A string without its escapes. A backslash before another character stays."""
+    """Replace the escapes in a string. A backslash before another character is kept."""
 
     def one(match: re.Match[str]) -> str:
         if match[1]:
@@ -125,17 +125,17 @@ def unescaped(text: str) -> str:
 
 
 class _Parser:
-    """Reads tokens."""
+    """A recursive-descent parser of tokens."""
 
     def __init__(self, tokens: list[_Token]) -> None:
         self._tokens, self._at = tokens, 0
         self._bare = True
-        """Whether `>` compares: in `print` it does only in parentheses."""
+        """Whether `>` compares: in `print` it does so only in parentheses."""
         self._in = True
-        """Whether `in` asks for an element: at the beginning of `for` it does not."""
+        """Whether `in` tests membership: at the beginning of `for` it does not."""
 
     def program(self) -> Program:
-        """The whole program."""
+        """Parse the whole program."""
         first: list[Node] = []
         last: list[Node] = []
         rules: list[tuple[Node | None, Node | None, Node | None]] = []
@@ -480,7 +480,7 @@ class _Parser:
 
 
 def _arrays(node: Any) -> set[str]:
-    """The names that a part of a program uses as arrays."""
+    """Return the names that a part of a program uses as arrays."""
     if not isinstance(node, tuple):
         return set()
     found: set[str] = set()

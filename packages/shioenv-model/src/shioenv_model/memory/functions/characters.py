@@ -1,4 +1,4 @@
-"""Texts in other characters: exchanged, repeated, encoded, digested."""
+"""Functions of characters: translate, delete, squeeze, encode and hash texts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from shioenv_model.memory.functions.space import (
 )
 
 _FACTOR = 100
-"""How much more work a character of a set is than a printed character."""
+"""The cost of a character of a set, relative to a printed character."""
 
 _OCTAL = re.compile(r"\\([0-3]?[0-7]{1,2})")
 _BYTES = [chr(number) for number in range(256)]
@@ -29,9 +29,9 @@ _BYTES = [chr(number) for number in range(256)]
 
 @lru_cache(maxsize=256)
 def set_of(word: str) -> str:
-    """The characters of a set as tr(1) writes it, in order.
+    """Expand a set of tr(1) to its characters, in order.
 
-    Errors: ValueError, KeyError and IndexError for a set that is broken or too large.
+    Errors: ValueError, KeyError and IndexError for a set that is invalid or too large.
     """
     items: list[str] = []
     index = 0
@@ -55,9 +55,9 @@ def set_of(word: str) -> str:
 
 
 def _character(word: str, index: int) -> tuple[str, int]:
-    """The character that a set has at a place, and the place behind it.
+    """Return the character at a position of a set, and the next position.
 
-    Errors: IndexError for a backslash at the end; tr warns about it.
+    Errors: IndexError for a trailing backslash, about which tr warns.
     """
     if octal := _OCTAL.match(word, index):
         return chr(int(octal[1], 8)), octal.end()
@@ -67,7 +67,7 @@ def _character(word: str, index: int) -> tuple[str, int]:
 
 
 def exchange(given: Given, roles: Roles, flags: Flags) -> str | None:
-    """Characters of a set exchanged for those of another set, deleted, or squeezed (tr(1))."""
+    """Translate characters of a set to another set, delete them, or squeeze them (tr(1))."""
     text = given.text or ""
     first = set_of(roles["these"])
     if flags["others"]:
@@ -102,7 +102,7 @@ _ESCAPED = re.compile(r"\\(?:0([0-7]{0,3})|x([0-9a-fA-F]{1,2})|([abcefnrtv\\]))"
 
 
 def say(given: Given, roles: Roles, flags: Flags) -> str:
-    """The operands, one blank between two of them (echo(1), printf(1))."""
+    """Join the operands with blanks (echo(1), printf(1))."""
     words = list(given.operands)
     if flags["each"]:
         return "".join(f"{each}\n" for each in words)
@@ -110,7 +110,7 @@ def say(given: Given, roles: Roles, flags: Flags) -> str:
     if flags["escapes"]:
         if "\\c" in said.replace("\\\\", ""):
             return _ESCAPED.sub(_unescaped, said[: said.index("\\c")])
-        said = as_text(as_bytes(_ESCAPED.sub(_unescaped, said)))  # bytes may make a character
+        said = as_text(as_bytes(_ESCAPED.sub(_unescaped, said)))  # escapes may form a character
     return said + ("\n" if flags["end"] else "")
 
 
@@ -123,15 +123,15 @@ def _unescaped(match: re.Match[str]) -> str:
 
 
 DIGESTS = ("md5", "sha1", "sha256", "sha512", "sha224", "sha384", "blake2b")
-"""Kinds of digests, as `hashlib` names them."""
+"""Hash algorithms, as named by `hashlib`."""
 
 _ESCAPED_NAME = re.compile(r"[\\\n\r]")
 
 
 def digest_of(given: Given, roles: Roles, flags: Flags) -> Result | None:
-    """The digest of each text and the name of its file, `-` for standard input (md5sum(1)).
+    """Format the digest of each text with its file name, `-` for standard input (md5sum(1)).
 
-    None where a name would be escaped.
+    Return None if a name would be escaped.
     """
     texts, names = given.texts or (given.text or "",), given.operands or ("-",)
     if any(_ESCAPED_NAME.search(name) for name in names):
@@ -145,7 +145,7 @@ def digest_of(given: Given, roles: Roles, flags: Flags) -> Result | None:
 
 
 def in_base64(given: Given, roles: Roles, flags: Flags) -> Result | None:
-    """The text in base64, on lines of a width; without lines where the width is 0 (base64(1))."""
+    """Encode the text in base64 with a line width; width 0 means no line breaks (base64(1))."""
     width = width_of(roles.get("width", "76"))
     whole = base64.b64encode((given.text or "").encode("latin-1")).decode()
     check_length(2 * len(whole))

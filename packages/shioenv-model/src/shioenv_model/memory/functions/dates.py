@@ -1,4 +1,4 @@
-"""Dates read as people write them, dates written out, and times of files (date(1), touch(1))."""
+"""Parsing of human-readable dates, date formatting, and file times (date(1), touch(1))."""
 
 from __future__ import annotations
 
@@ -52,18 +52,18 @@ _ORDINALS = {"last": -1, "this": 0, "next": 1, "first": 1, "third": 3, "fourth":
 
 @dataclass
 class _Parts:
-    """What a written date says."""
+    """The parsed components of a written date."""
 
     year: int | None = None
     month: int | None = None
     day: int | None = None
     clock: tuple[int, int, int] | None = None
     weekday: tuple[int, int] | None = None
-    """A day of the week from 0, Monday, and which one."""
+    """A day of the week, 0 for Monday, and its ordinal."""
     months: int = 0
     seconds: float = 0
     last: tuple[int, float] | None = None
-    """The months and seconds that were added last; None: none were."""
+    """The months and seconds that were added last; None if none were."""
     left: list[tuple[str, re.Match[str]]] = field(default_factory=list)
 
     def add(self, count: int, unit: str) -> None:
@@ -97,7 +97,7 @@ def _weekday(word: str) -> int | None:
 
 
 def moment(text: str, now: datetime) -> datetime:
-    """The instant that a text means (GNU's dates, in UTC). Errors: ValueError for other texts."""
+    """Parse a date (GNU's syntax, in UTC). Errors: ValueError for other texts."""
     text = text.strip()
     if match := re.fullmatch(r"@(-?\d{1,11})(?:\.\d+)?", text):
         return datetime.fromtimestamp(0, UTC) + timedelta(seconds=int(match[1]))
@@ -117,7 +117,7 @@ def moment(text: str, now: datetime) -> datetime:
 
 
 def _read(parts: _Parts) -> None:
-    """Reads the next part of a written date. Errors: ValueError, LookupError for no such part."""
+    """Parse the next part of a date. Errors: ValueError, LookupError for an invalid part."""
     kind, match = parts.left.pop()
     if kind == "iso":
         parts.year, parts.month, parts.day = map(int, match["iso"].split("-"))
@@ -225,7 +225,7 @@ def _put_together(parts: _Parts, now: datetime) -> datetime:
         clock = now.hour, now.minute, now.second
     else:
         clock = 0, 0, 0
-    datetime(year, month, day, *clock)  # the date is one before something is added
+    datetime(year, month, day, *clock)  # the date must be valid before anything is added
     whole = year * 12 + month - 1 + parts.months
     made = datetime(whole // 12, whole % 12 + 1, 1, *clock, tzinfo=UTC)
     made += timedelta(days=day - 1)
@@ -240,7 +240,7 @@ _STAMP = re.compile(r"(\d\d)?(\d\d)?(\d\d)(\d\d)(\d\d)(\d\d)(?:\.(\d\d))?")
 
 
 def _of_stamp(text: str, now: datetime) -> datetime:
-    """The instant of `[[CC]YY]MMDDhhmm[.ss]` (touch(1)). Errors: ValueError."""
+    """Parse `[[CC]YY]MMDDhhmm[.ss]` (touch(1)). Errors: ValueError."""
     match = _STAMP.fullmatch(text)
     if match is None:
         raise ValueError(text)
@@ -257,7 +257,7 @@ Told = Callable[[str, datetime, Tree], datetime]
 
 
 def _when(read: Told) -> Callable[[Plan, str], None]:
-    """A meaning's change: the value tells the instant, as `read` reads it."""
+    """Return a change that sets the instant from the value, as parsed by `read`."""
 
     def change(plan: Plan, word: str) -> None:
         plan["when"] = lambda now, tree: read(word, now, tree)
@@ -297,7 +297,7 @@ def _styled(styles: Mapping[str, str]) -> Callable[[Plan, str], None]:
 
 
 def _write(taken: Taken, plan: Plan) -> Sequence[str] | None:
-    """An instant, written out by a style or by the format that is the operand."""
+    """Format an instant by a style, or by the format in the operand."""
     if taken.tree is None or taken.tree.now is None or len(plan["operands"]) > 1:
         return None
     now = instant(taken.tree.now)
@@ -327,7 +327,7 @@ DATES = Language("dates", (
 
 
 def _set(taken: Taken, plan: Plan) -> Sequence[str] | None:
-    """Gives files a time, and makes those that are missing."""
+    """Set the time of files, and create the missing ones."""
     tree = taken.tree
     if tree is None or tree.now is None or not plan["operands"]:
         return None
@@ -353,7 +353,7 @@ def _set(taken: Taken, plan: Plan) -> Sequence[str] | None:
 
 
 def _dated(key: str, entry: FileEntry, when: datetime) -> list[tuple[object, ...]]:
-    """The operations that give a file the time of an instant."""
+    """Return the operations that set a file's time to an instant."""
     found = date_of(when)
     return [
         ("=", pointer("fs", key, name), found[name])

@@ -1,4 +1,4 @@
-"""Texts edited by a script of addresses and commands (sed(1))."""
+"""Interpreter of sed(1) scripts."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _LONGEST_SCRIPT = 2_000
 
 
 def edit(given: Given, roles: Roles, flags: Flags) -> Result | None:
-    """The text after a script was run on each of its lines. None for scripts that use files.
+    """Run a script on each line of the text. Return None for scripts that use files.
 
-    Errors: ValueError for a script that is broken.
+    Errors: ValueError for an invalid script.
     """
     script = roles["script"]
     texts = given.texts or (given.text or "",)
@@ -41,21 +41,24 @@ def edit(given: Given, roles: Roles, flags: Flags) -> Result | None:
 
 
 class _ScriptError(ValueError):
-    """No error: the script ends. `number` is the exit code. `closes`: the line gets a newline."""
+    """Ends the script; not an error. `number` is the exit code.
+
+    `closes`: the line gets a newline.
+    """
 
     def __init__(self, number: int, *, prints: bool, closes: bool = False) -> None:
         self.number, self.prints, self.closes = number, prints, closes
 
 
 class _CycleError(ValueError):
-    """No error: the cycle ends. `again`: the next one reads no line."""
+    """Ends the cycle; not an error. `again`: the next cycle reads no line."""
 
     def __init__(self, *, again: bool = False) -> None:
         self.again = again
 
 
 class _JumpError(ValueError):
-    """No error: the script goes on at a label."""
+    """Jumps to a label; not an error."""
 
     def __init__(self, label: str) -> None:
         self.label = label
@@ -71,22 +74,22 @@ class _Editor:
         self._steps = Steps()
         self._quiet = bool(flags["quiet"])
         self._at = 0
-        """How many lines were read."""
+        """Number of lines read."""
         self._space, self._hold = "", ""
         self._ended = self._hold_ended = True
-        """Whether a newline stands behind the space, or what is held, when it is printed."""
+        """Whether the pattern space and the hold space are printed with a newline."""
         self._owed = False
-        """Whether a newline is missing behind what was printed: it comes before anything else."""
+        """Whether the output lacks a newline, to be printed before anything else."""
         self._made: list[str] = []
         self._length = 0
         self._queue: list[str] = []
         self._replaced = False
         self._pattern: re.Pattern[str] | None = None
         self._open: dict[int, int | None] = {}
-        """For each command whose range is open: its last line, or None where a pattern ends it."""
+        """For each command with an open range: its last line, or None if a pattern ends it."""
 
     def run(self, commands: Sequence[EditCommand]) -> Result:
-        """What is printed, and the exit code."""
+        """Run the script; return the output and the exit code."""
         code, again = 0, False
         try:
             while again or self._at < len(self._lines):
@@ -293,7 +296,7 @@ class _Editor:
 
 
 def _behind(commands: Sequence[EditCommand], label: str) -> Sequence[EditCommand]:
-    """The commands behind a label. Errors: ValueError where there is none at the top."""
+    """Return the commands from a label on. Errors: ValueError if it is not at the top level."""
     for place, each in enumerate(commands):
         if each.name == ":" and each.label == label:
             return commands[place:]

@@ -1,8 +1,8 @@
-"""Functions from a text and some words to a text, to explain commands that print.
+"""Families of functions from a text and some words to a text, for commands that print.
 
-The families are written by us: they do what text tools do, in the formats of coreutils. No family
-knows the name of a command. Each family has variants, and roles that words of a command may play.
-Which family, roles and variant a command means is found from what the command was seen to do
+The families are hand-written: they do what text tools do, in the formats of coreutils. No family
+refers to the name of a command. Each family has variants, and roles for the words of a command. The
+family, roles and variant of a command are induced from its observed behavior
 (`shioenv_model.memory.explain`): programming by example.
 """
 
@@ -40,16 +40,16 @@ from shioenv_model.memory.functions.program import run_program
 from shioenv_model.memory.functions.space import Beside, Family, TextFunction
 
 MOST_PLACES = 3
-"""Most words of a command that may play roles: more can be cast in thousands of ways."""
+"""Maximum number of words with roles; more have thousands of assignments."""
 
 
 def functions(
     places: Sequence[str], *, reads: bool, several: bool = False
 ) -> tuple[TextFunction, ...]:
-    """Every function in which each word, named by its place, plays a role; simple functions first.
+    """Return every function with a role for each word, named by its place; simple ones first.
 
-    `reads`: the functions work on a text. `several`: families that take each text by itself are
-    among them. All other families read several texts one after the other.
+    `reads`: the functions take an input text. `several`: include families that process each text
+    separately. All other families read several texts concatenated.
     """
     return _functions(tuple(places), reads, several)
 
@@ -149,4 +149,4 @@ FAMILIES: tuple[Family, ...] = (
     }, reads=False),
     Family("name", name_of, ("suffix",), variants={"part": ("last", "directory")}, reads=False),
 )  # fmt: skip
-"""Every family. Families that explain much with little come first."""
+"""All families. Families with short and general descriptions come first."""

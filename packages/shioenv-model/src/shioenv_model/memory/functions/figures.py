@@ -1,4 +1,4 @@
-"""Texts counted, and shown as numbers."""
+"""Functions that count texts, and dump them as numbers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ COLUMNS_OF_FIGURES = tuple(
         key=lambda each: "characters" in each,
     )
 )
-"""Figures in the order in which `wc` shows them; those of bytes before others."""
+"""Combinations of counts in the order of `wc`; those with bytes before those with characters."""
 
 
 def _figures(text: str) -> dict[str, int]:
@@ -38,10 +38,10 @@ def _figures(text: str) -> dict[str, int]:
 
 
 def counts(given: Given, roles: Roles, flags: Flags) -> str:
-    """Figures of the text, before the name of its file (wc(1)).
+    """Format counts of the text before its file name (wc(1)).
 
-    Several are as wide as the text's length. The length of what comes out of a pipe is not known
-    before: seven digits are kept for it.
+    Several counts are padded to the width of the text's length. The length of a pipe's text is not
+    known beforehand, so the width is seven digits.
     """
     kinds = flags["what"].split(" and ")
     figures = _figures(given.text or "")
@@ -50,7 +50,7 @@ def counts(given: Given, roles: Roles, flags: Flags) -> str:
 
 
 def counts_of_each(given: Given, roles: Roles, flags: Flags) -> str:
-    """Figures of several texts, each before the name of its text, and their sums (wc(1))."""
+    """Format counts of several texts, each before the name of its text, and the totals (wc(1))."""
     kinds = flags["what"].split(" and ")
     figures = [_figures(text) for text in given.texts]
     width = len(str(sum(each["bytes"] for each in figures)))
@@ -75,7 +75,7 @@ _DUMPED = {"\0": "\\0", "\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r"
 
 
 def dump(given: Given, roles: Roles, flags: Flags) -> str:
-    """Each byte, or each few bytes, as a number or a letter, sixteen bytes in a row (od(1))."""
+    """Dump bytes, or units of a few bytes, as numbers or letters, sixteen bytes a row (od(1))."""
     text = given.text or ""
     start = number_of(roles["skip"]) if "skip" in roles else 0
     end = start + number_of(roles["count"]) if "count" in roles else len(text)
@@ -97,7 +97,7 @@ _ADDRESSES = {"o": "{:07o}", "d": "{:07d}", "x": "{:06x}", "n": ""}
 
 @remembered
 def _rows(data: str, shown_as: str) -> tuple[tuple[int, str | None], ...]:
-    """Rows of sixteen bytes, each with its place; None for rows that are like the row before."""
+    """Return rows of sixteen bytes, each with its offset; None for a repeated row."""
     size, width, kind = _TYPES[shown_as]
     made: list[tuple[int, str | None]] = []
     before = ""

@@ -1,4 +1,4 @@
-"""Formats: texts with directives, each of which stands for something of a file."""
+"""Format strings, with directives that print attributes of a file."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _PART = re.compile(r"%%|%([-#0 +']*\d*(?:\.\d+)?)((?:[HL][rd]|[ATCB][A-Za-z@+]|[
 _ESCAPES = {**ESCAPES, "e": "\x1b", '"': '"'}
 
 _BLOCK = 4096
-"""Bytes of a block of the machine's disk."""
+"""Block size of the machine's disk, in bytes."""
 
 _IN_INODE = 60
-"""Links that are shorter than this take no block (ext4)."""
+"""Shorter symbolic links are stored in the inode and take no block (ext4)."""
 
 _KINDS = {
     "d": "directory", "l": "symbolic link", "p": "fifo", "s": "socket",
@@ -38,7 +38,7 @@ _KINDS = {
 
 
 def parts_of(form: str) -> Iterator[tuple[str, str, str]]:
-    """The parts of a format: text before a directive, its flags and its name.
+    """Split a format into parts: text before a directive, its flags and its name.
 
     The name is empty for the text at the end. A `%%` is text.
     """
@@ -55,7 +55,7 @@ def parts_of(form: str) -> Iterator[tuple[str, str, str]]:
 
 
 def unescaped(form: str) -> str:
-    """The format with its escapes replaced, as printf does. Errors: ValueError."""
+    """Replace the escapes in a format, as printf does. Errors: ValueError."""
 
     def one(match: re.Match[str]) -> str:
         if match[1][0] in "01234567":
@@ -68,9 +68,9 @@ def unescaped(form: str) -> str:
 
 
 def written(form: str, file: FormattedFile, directives: Mapping[str, Directive]) -> str | None:
-    """A format, written out for a file; None where a directive is not known.
+    """Format a file; None if the value of a directive is unknown.
 
-    Errors: LookupError for a directive that has no meaning.
+    Errors: LookupError for an undefined directive.
     """
     made = []
     for text, flags, name in parts_of(form):
@@ -100,7 +100,7 @@ def _padded(value: str, flags: str) -> str | None:
 
 
 def stamp(when: datetime, style: str) -> str:
-    """An instant, written by a format of date(1). Errors: ValueError for other directives."""
+    """Format an instant by a format of date(1). Errors: ValueError for other directives."""
     style = style.replace("%s", str(int(when.timestamp()))).replace("%N", "000000000")
     if re.search(r"%[^aAbBcdDeFhHIjklmMpPRSTuUVwWxXyYzZnt%]", style):
         raise ValueError(style)
@@ -108,7 +108,7 @@ def stamp(when: datetime, style: str) -> str:
 
 
 def kibibytes(entry: FileEntry) -> int:
-    """How much of the disk a file takes, in KiB."""
+    """Return a file's disk usage in KiB."""
     inline = entry.perms[0] in "pscb" or (entry.perms[0] == "l" and entry.size < _IN_INODE)
     return 0 if inline else -(-entry.size // _BLOCK) * _BLOCK >> 10
 
@@ -187,7 +187,7 @@ ATTRIBUTES: Mapping[str, Directive] = {
     "hour and minute": _dated("%H:%M"),
     "day of the year": _dated("%j"),
 }  # fmt: skip
-"""What directives may stand for, simple things first."""
+"""Attributes that directives may print, simple ones first."""
 
 ROUGH: Mapping[str, Directive] = {
     "instant to the minute": _dated("%Y-%m-%d %H:%M:00.000000000 +0000"),
@@ -197,11 +197,11 @@ ROUGH: Mapping[str, Directive] = {
     "fractions of seconds": lambda file: f"{instant(file.entry).timestamp():.10f}",
     "seconds to the minute": lambda file: str(int(instant(file.entry).timestamp())),
 }  # fmt: skip
-"""Instants, of which nothing knows the second: it is 0 for most files."""
+"""Instants with an unknown second, assumed to be 0, as for most files."""
 
 
 def _formatted(*, lines: bool) -> Callable[[Plan, str], None]:
-    """A change that has each file shown by a format, in a line or as the format's escapes say."""
+    """Return a change that formats each file, with a newline or with the format's escapes."""
 
     def change(plan: Plan, word: str) -> None:
         plan["format"] = f"{word}\n" if lines else unescaped(word)
@@ -210,7 +210,7 @@ def _formatted(*, lines: bool) -> Callable[[Plan, str], None]:
 
 
 def _run(taken: Taken, plan: Plan) -> Sequence[str] | None:
-    """A format, written out for each file that a command names (stat(1))."""
+    """Format each file that a command names (stat(1))."""
     if taken.tree is None or "format" not in plan or not plan["operands"]:
         return None
     made: list[str] = []

@@ -1,8 +1,8 @@
-"""Functions put together of what each option means: the space in which meanings are looked for.
+"""Languages of option meanings: the space in which the meaning of an option is searched.
 
-A language is what one kind of command does: listing files, walking trees, summing sizes up. A
-language has meanings. Each changes one thing of what is done. Which option has which meaning is
-nowhere written: it is found from records with that option (`shioenv_model.memory.interpret`).
+A language describes one kind of command: listing files, walking trees, summing sizes. It has
+meanings, each of which changes one aspect of the command. The meaning of an option is not listed in
+a table: it is inferred from records with that option (`shioenv_model.memory.interpret`).
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from shioenv_model.memory.facts import Operand, Tree
 from shioenv_model.memory.rewrite import Kept, Taken
 
 Plan: TypeAlias = dict[str, Any]
-"""What is to be done, put together of meanings: values by name."""
+"""The effects of a command's options, combined: values by name."""
 
 Directive: TypeAlias = Callable[["FormattedFile"], str | None]
-"""What a directive of a format stands for; None where nobody knows it of a file."""
+"""The value of a format directive for a file; None if it is unknown."""
 
 
 @dataclass(frozen=True)
 class FormattedFile:
-    """A file as a directive finds it."""
+    """A file as passed to a directive."""
 
     path: str
-    """The path as it is shown."""
+    """The path as printed."""
     root: str
-    """The operand that led to the file."""
+    """The operand under which the file was found."""
     entry: FileEntry
     tree: Tree
     """The working directory of the command."""
     followed: FileEntry | None = None
-    """Where the file is a link, what the link leads to."""
+    """The target's entry, if the file is a symbolic link."""
 
     @property
     def place(self) -> str:
@@ -45,47 +45,48 @@ class FormattedFile:
 
 @dataclass(frozen=True, eq=False)
 class OptionMeaning:
-    """One thing that an option may mean."""
+    """One candidate meaning of an option."""
 
     name: str
     change: Callable[[Plan, str], None]
-    """Changes the plan, by the option's value. Errors: ValueError, LookupError for other values."""
+    """Apply the meaning to a plan. Errors: ValueError, LookupError for invalid values."""
     valued: bool = False
     format: bool = False
-    """The value is a format, whose directives have meanings of their own."""
+    """The value is a format, whose directives have their own meanings."""
 
 
 @dataclass(frozen=True, eq=False)
 class Language:
-    """What one kind of command does, and what its options may mean."""
+    """A kind of command, and the candidate meanings of its options."""
 
     name: str
     meanings: tuple[OptionMeaning, ...]
     """Simple meanings first."""
     run: Callable[[Taken, Plan], Sequence[str] | None]
-    """The parts of what is printed; None where nobody knows."""
+    """Run the plan and return the parts of the output; None if it is unknown."""
     begins: Mapping[str, Any] = field(default_factory=dict)
-    """What a command without options does already, as a plan says it."""
+    """The plan of a command without options."""
     words: Mapping[str, OptionMeaning] = field(default_factory=dict)
-    """Operands that are no files, with what they mean."""
+    """Operands that are not files, with their meanings."""
     directives: Mapping[str, Directive] = field(default_factory=dict)
-    """What directives of formats may stand for."""
+    """Candidate directives of formats."""
     rough: Mapping[str, Directive] = field(default_factory=dict)
-    """What directives may stand for that the tree tells for most files only."""
+    """Candidate directives whose values follow from the tree for most files only."""
     facts: Callable[[Taken, str], Iterable[tuple[str, FileEntry, str]]] | None = None
-    """What a command without options shows of files that the tree does not tell.
+    """Extract facts about files from the output of a command without options.
 
-    These are places, entries and what is shown, of a command and its output.
+    The facts are absent from the tree. Each has a place, an entry and the printed value. The
+    arguments are the command and its output.
     """
 
 
 class RefusedFile(str):
-    """A message about a file, on standard error."""
+    """An error message about a file, on standard error."""
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """What a command says of a file that is missing."""
+    """A command's error message for a missing file."""
 
     before: str
     """The message up to the file's name."""
@@ -102,16 +103,16 @@ class Interpretation:
     directives: Mapping[str, Directive] = field(default_factory=dict)
     refusal: Refusal | None = None
     facts: Mapping[tuple[str, FileEntry], str] = field(default_factory=dict)
-    """What records show of files, by place and entry."""
+    """Facts about files shown by records, by place and entry."""
 
     @property
     def name(self) -> str:
-        """The interpretation's name where an answer is explained."""
+        """The interpretation's name in explanations."""
         said = ", ".join(f"{option} {meaning.name}" for option, meaning in self.meanings)
         return f"{self.language.name}({said})"
 
     def __call__(self, taken: Taken) -> Kept | None:
-        """What the command does; None where the interpretation does not apply."""
+        """Predict the command's behavior; None if the interpretation does not apply."""
         meanings = dict(self.meanings)
         plan = Plan(
             operands=[], directives=self.directives, refusal=self.refusal, facts=self.facts,
@@ -127,7 +128,7 @@ class Interpretation:
                     self.language.words[word].change(plan, "")
                 else:
                     plan["operands"].append(operands[word])
-                    if plan.get("closed"):  # no operand may stand behind an expression
+                    if plan.get("closed"):  # no operand may follow an expression
                         return None
             parts = self.language.run(taken, plan)
         except (ValueError, LookupError, ArithmeticError):
@@ -145,7 +146,7 @@ class Interpretation:
 
 
 def flag(name: str, value: Any = True) -> Callable[[Plan, str], None]:
-    """A change that sets one thing of a plan."""
+    """Return a change that sets one value of a plan."""
 
     def change(plan: Plan, word: str) -> None:
         plan[name] = value
@@ -154,7 +155,7 @@ def flag(name: str, value: Any = True) -> Callable[[Plan, str], None]:
 
 
 def valued(name: str, of: Callable[[str], Any] = str) -> Callable[[Plan, str], None]:
-    """A change that sets one thing of a plan to an option's value."""
+    """Return a change that sets one value of a plan to an option's value."""
 
     def change(plan: Plan, word: str) -> None:
         plan[name] = of(word)
@@ -163,11 +164,11 @@ def valued(name: str, of: Callable[[str], Any] = str) -> Callable[[Plan, str], N
 
 
 def nothing(plan: Plan, word: str) -> None:
-    """A change that changes nothing."""
+    """Leave the plan unchanged."""
 
 
 def refused(operand: Operand, plan: Plan) -> RefusedFile:
-    """What is said of a file that is missing. Errors: ValueError where nobody knows."""
+    """Return the error message for a missing file. Errors: ValueError if it is unknown."""
     refusal: Refusal | None = plan["refusal"]
     if refusal is None or operand.kind not in "mM":
         raise ValueError(operand.word)

@@ -1,4 +1,4 @@
-"""Parts of texts by lines, fields or columns; lines laid out anew."""
+"""Functions of lines: select lines, fields and columns, and lay lines out."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from shioenv_model.memory.functions.space import (
 
 
 def same_text(given: Given, roles: Roles, flags: Flags) -> str:
-    """The text itself (cat(1))."""
+    """Return the text itself (cat(1))."""
     return given.text or ""
 
 
 def part_of(given: Given, roles: Roles, flags: Flags) -> str:
-    """The first or the last lines or bytes of the text (head(1), tail(1))."""
+    """Return the first or the last lines or bytes of the text (head(1), tail(1))."""
     text = given.text or ""
     word = roles.get("count", "10")
     count = number_of(word)
@@ -45,7 +45,7 @@ def part_of(given: Given, roles: Roles, flags: Flags) -> str:
 
 
 def reverse(given: Given, roles: Roles, flags: Flags) -> str:
-    """The lines, or the characters of each line, in reverse order (tac(1), rev(1))."""
+    """Reverse the order of the lines, or of each line's characters (tac(1), rev(1))."""
     text = given.text or ""
     if flags["of"] == "lines":
         return "".join(whole_lines(text)[::-1])
@@ -56,7 +56,7 @@ def reverse(given: Given, roles: Roles, flags: Flags) -> str:
 
 
 def parts_of_each(given: Given, roles: Roles, flags: Flags) -> str:
-    """A part of each of several texts, under the text's name (head(1), tail(1))."""
+    """Return a part of each of several texts, under a header with its name (head(1), tail(1))."""
     made = [
         f"==> {name} <==\n{part_of(replace(given, text=text, texts=()), roles, flags)}"
         for name, text in zip(given.operands, given.texts, strict=True)
@@ -65,7 +65,7 @@ def parts_of_each(given: Given, roles: Roles, flags: Flags) -> str:
 
 
 def wrap(given: Given, roles: Roles, flags: Flags) -> str:
-    """Lines broken where they are wider than a screen (fold(1))."""
+    """Break lines that are wider than a screen (fold(1))."""
     width = width_of(roles.get("width", "80"))
     if width < 1:
         raise ValueError(width)
@@ -89,14 +89,14 @@ def wrap(given: Given, roles: Roles, flags: Flags) -> str:
 
 
 def _column(column: int, character: str) -> int:
-    """The column behind a character that begins in `column`."""
+    """Return the column after a character that starts in `column`."""
     if character in "\b\r":
         return max(column - 1, 0) if character == "\b" else 0
     return column + 8 - column % 8 if character == "\t" else column + 1
 
 
 def tabs_to_blanks(given: Given, roles: Roles, flags: Flags) -> str:
-    """Tabs as blanks (expand(1))."""
+    """Expand tabs to blanks (expand(1))."""
     size = width_of(roles.get("width", "8"))
     if size < 1 or flags["which"] != "spaces":
         raise ValueError(size)
@@ -105,7 +105,7 @@ def tabs_to_blanks(given: Given, roles: Roles, flags: Flags) -> str:
 
 
 def number_lines(given: Given, roles: Roles, flags: Flags) -> str:
-    """Lines, each with its number before it (nl(1), cat(1))."""
+    """Prefix lines with their numbers (nl(1), cat(1))."""
     width, joint = width_of(roles.get("width", "6")), roles.get("joint", "\t")
     number, step = number_of(roles.get("first", "1")), number_of(roles.get("step", "1"))
     style = roles.get("style", "rn")
@@ -127,7 +127,7 @@ def number_lines(given: Given, roles: Roles, flags: Flags) -> str:
 
 
 def side_by_side(given: Given, roles: Roles, flags: Flags) -> str:
-    """Lines of several texts side by side, marks between them: all first lines first (paste(1))."""
+    """Join corresponding lines of several texts with delimiters (paste(1))."""
     marks = list(set_of(roles["by"])) if "by" in roles else ["\t"]
     marks = marks or [""]
     made = []
@@ -140,7 +140,7 @@ def side_by_side(given: Given, roles: Roles, flags: Flags) -> str:
 
 
 def join_lines(given: Given, roles: Roles, flags: Flags) -> str:
-    """All lines as one line, marks between them (paste(1))."""
+    """Join all lines into one line with delimiters (paste(1))."""
     marks = list(set_of(roles["by"])) if "by" in roles else ["\t"]
     marks = marks or [""]
     lines = lines_of(given.text or "")
@@ -151,7 +151,7 @@ def join_lines(given: Given, roles: Roles, flags: Flags) -> str:
 
 
 def show(given: Given, roles: Roles, flags: Flags) -> str:
-    """The text with invisible characters shown (cat(1))."""
+    """Return the text with visible notation for invisible characters (cat(1))."""
     made = []
     blank = False
     for line in whole_lines(given.text or ""):
@@ -194,7 +194,7 @@ def _ranges(spec: str) -> list[tuple[int, int]]:
 
 
 def cut_columns(given: Given, roles: Roles, flags: Flags) -> str | None:
-    """Of each line the fields, or bytes, that a list names (cut(1))."""
+    """Select fields or bytes of each line by a list (cut(1))."""
     wanted = _ranges(roles["list"])
     separator = roles.get("separator", "\t" if flags["of"] == "fields" else "")
     if flags["of"] == "fields" and len(separator) != 1:

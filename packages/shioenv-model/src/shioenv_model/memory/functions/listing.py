@@ -1,4 +1,4 @@
-"""Files and directories listed (ls(1))."""
+"""The language of listings of files and directories (ls(1))."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from shioenv_model.memory.functions.language import (
 from shioenv_model.memory.rewrite import Taken
 
 _WIDTH = 80
-"""Columns of a terminal that is none."""
+"""Default terminal width, in columns, when the output is not a terminal."""
 
 _TAB = 8
 
 _HALF_A_YEAR = timedelta(seconds=31556952 // 2)
-"""Files that were changed in this time are shown with the time of day (ls(1), the manual)."""
+"""Files modified within this period are listed with the time of day (ls(1), the manual)."""
 
 _DEEPEST = 40
-"""Most directories inside of each other that are listed (ours)."""
+"""Maximum depth of nested directories that are listed (our choice)."""
 
 
 @dataclass(frozen=True)
@@ -42,11 +42,11 @@ class ListedFile:
     name: str
     entry: FileEntry
     leads: FileEntry | None = None
-    """Where the file is a link, what the link leads to."""
+    """The target's entry, if the file is a symbolic link."""
 
 
 def ordered(files: Sequence[ListedFile], plan: Plan) -> list[ListedFile]:
-    """The files in the order that is asked for."""
+    """Sort the files by the plan's order."""
     order = plan.get("order", "")
     found = list(files)
     if order == "none":
@@ -86,7 +86,7 @@ def _rank(character: str) -> int:
 
 
 def _chunks(text: str) -> tuple[tuple[tuple[int, ...], int], ...]:
-    """The text as characters and the number behind them, time after time."""
+    """Split a text into alternating non-digits and numbers."""
     return tuple(
         ((*map(_rank, match[1]), -1), int(match[2] or 0))
         for match in re.finditer(r"(\D*)(\d*)", text)
@@ -94,7 +94,7 @@ def _chunks(text: str) -> tuple[tuple[tuple[int, ...], int], ...]:
 
 
 def _version(name: str) -> tuple[object, ...]:
-    """What names are sorted by, so that numbers in them count (`ls -v`, gnulib's filevercmp)."""
+    """Return the sort key of a name for version order (`ls -v`, gnulib's filevercmp)."""
     dots = 0 if name == "." else 1 if name == ".." else 2 if name.startswith(".") else 3
     prefix = name[: _SUFFIX.search(name).start()]  # type: ignore[union-attr]
     return dots, _chunks(prefix), _chunks(name)
@@ -121,7 +121,7 @@ def _quoted(name: str, style: str) -> str:
 
 
 def _text(file: ListedFile, plan: Plan, *, details: bool) -> str:
-    """The name as it is shown, with its mark, and what a link leads to."""
+    """Return the printed name, with its type suffix, and the target of a link."""
     marks, quoting = plan.get("marks", ""), plan.get("quoting", "")
     name = _quoted(file.name, quoting)
     if details and file.entry.target is not None:
@@ -133,7 +133,7 @@ def _text(file: ListedFile, plan: Plan, *, details: bool) -> str:
 def listed(
     files: Sequence[ListedFile], plan: Plan, now: FileEntry | None, tree: Tree
 ) -> str | None:
-    """Files in the form that is asked for; None where something that is shown is not known."""
+    """Format files as the plan requires; None if a printed value is unknown."""
     form = plan.get("form", "lines")
     if form == "details":
         return _details(files, plan, now, tree)
@@ -165,7 +165,7 @@ def _column(cells: Sequence[str], *, right: bool = False) -> list[str]:
 def _details(
     files: Sequence[ListedFile], plan: Plan, now: FileEntry | None, tree: Tree
 ) -> str | None:
-    """A line for each file with its attributes."""
+    """Format a line with attributes for each file."""
     if now is None or any(each.entry.perms[0] in "bc" for each in files):
         return None
     entries = [each.entry for each in files]
@@ -199,7 +199,7 @@ def _date(entry: FileEntry, now: datetime, plan: Plan) -> str:
 
 
 def in_rows(names: Sequence[str], width: int = _WIDTH) -> str:
-    """The names with commas between them, in lines as wide as a terminal (`ls -m`)."""
+    """Join the names with commas, in lines of the terminal's width (`ls -m`)."""
     made, column = "", 0
     for name in names:
         if made and column + len(name) + 2 < width:
@@ -211,7 +211,7 @@ def in_rows(names: Sequence[str], width: int = _WIDTH) -> str:
 
 
 def _in_columns(names: Sequence[str], width: int, *, across: bool) -> str:
-    """The names in as many columns as fit, sorted downwards or across (`ls -C`, `ls -x`)."""
+    """Lay out the names in as many columns as fit, sorted down or across (`ls -C`, `ls -x`)."""
     count = len(names)
     spend(count * min(width // 3, count))
     for columns in range(max(1, min(width // 3, count)), 0, -1):
@@ -255,7 +255,7 @@ def _is_shown(name: str, plan: Plan) -> bool:
 
 
 def _inside(tree: Tree, plan: Plan) -> list[ListedFile]:
-    """The files of a directory that are shown. Errors: ValueError where one is not known."""
+    """Return the listed files of a directory. Errors: ValueError if one is unknown."""
     known = tree.listed
     if known is None:
         raise ValueError("a directory is not known")
@@ -269,13 +269,13 @@ def _inside(tree: Tree, plan: Plan) -> list[ListedFile]:
 
 def _shown(name: str, entry: FileEntry, tree: Tree, plan: Plan) -> ListedFile:
     leads = tree.find(name) if entry.target is not None else None
-    if plan.get("read") and tree.now is not None:  # what is looked at is read now
+    if plan.get("read") and tree.now is not None:  # access times are those of this command
         entry = replace(entry, **{each: getattr(tree.now, each) for each in OF_DATE})
     return ListedFile(name, leads or entry if plan.get("follow") else entry, leads)
 
 
 def _directory(name: str, tree: Tree, plan: Plan, now: FileEntry | None) -> Iterator[str]:
-    """The text of one directory, and where it is asked for of all that are in it."""
+    """Yield the listing of a directory and, if recursive, of its subdirectories."""
     files = _inside(tree, plan)
     text = listed(files, plan, now, tree)
     if text is None:
@@ -373,7 +373,7 @@ def _without_colour(plan: Plan, word: str) -> None:
 
 
 def _chosen(name: str, values: Mapping[str, str]) -> Callable[[Plan, str], None]:
-    """A change that sets one thing of a plan to what a word stands for."""
+    """Return a change that sets one value of a plan by looking up a word."""
 
     def change(plan: Plan, word: str) -> None:
         plan[name] = values[word]
@@ -382,7 +382,7 @@ def _chosen(name: str, values: Mapping[str, str]) -> Callable[[Plan, str], None]
 
 
 def _columns(word: str) -> int:
-    """How wide a terminal is, at most 10,000 columns; 0 stands for no bound."""
+    """Return the terminal width, at most 10,000 columns; 0 means no limit."""
     return min(int(word) or 10_000, 10_000)
 
 
@@ -449,9 +449,9 @@ LISTING = Language("listing", (
 IN_COLUMNS = replace(
     LISTING, name="listing in columns", begins={"form": "columns", "quoting": "escape"}
 )
-"""What `ls -C -b` does (dir(1))."""
+"""The language of `ls -C -b` (dir(1))."""
 
 IN_DETAIL = replace(
     LISTING, name="detailed listing", begins={"form": "details", "quoting": "escape"}
 )
-"""What `ls -l -b` does (vdir(1))."""
+"""The language of `ls -l -b` (vdir(1))."""

@@ -1,4 +1,4 @@
-"""Lines that a pattern matches."""
+"""Functions that select the lines matching a pattern."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from shioenv_model.memory.functions.space import (
 )
 
 MOST_WORK = 3e7
-"""Most steps of matching that are done for one text: a pattern may be hostile.
+"""Maximum number of matching steps for one text, since a pattern may be hostile.
 
-The steps are reckoned beforehand.
+The steps are estimated beforehand.
 """
 
 
@@ -43,7 +43,7 @@ def _pattern(source: str, syntax: str, folds: bool, whole: str) -> re.Pattern[st
 
 
 def translated(source: str, syntax: str) -> str:
-    """A POSIX regular expression as Python writes it. Errors: ValueError for a broken one.
+    """Translate a POSIX regular expression to Python. Errors: ValueError if it is invalid.
 
     `syntax` is `basic` or `extended`.
     """
@@ -92,15 +92,15 @@ def translated(source: str, syntax: str) -> str:
 
 @remembered
 def _reckoned(text: str, pattern: str) -> float:
-    """Most steps that matching a pattern against the lines of a text takes: see `_searched`."""
+    """Return an upper bound of the steps to match a pattern against all lines; see `_searched`."""
     return sum(_searched(line, pattern) for line in lines_of(text))
 
 
 def _searched(text: str, pattern: str) -> float:
-    """Most steps that a search in a text takes.
+    """Return an upper bound of the steps of a search in a text.
 
-    They are infinite where a group is repeated, or too much is optional. A search begins at every
-    place. Each repetition may end at every place where the character behind it stands.
+    It is infinite if a group is repeated, or if too much is optional. A search starts at every
+    position. Each repetition may end at every position of the character that follows it.
     """
     followers = _followers(pattern)
     if followers is None:
@@ -125,9 +125,9 @@ _REPETITION = re.compile(
 
 @lru_cache(maxsize=256)
 def _followers(pattern: str) -> tuple[str, ...] | None:
-    """The character behind each repetition but the last; empty where it may be any character.
+    """Return the character after each repetition but the last; empty if it may be any.
 
-    None for a pattern whose search nobody can reckon.
+    Return None for a pattern whose cost cannot be bounded.
     """
     if re.search(r"(?<!\\)\)[*+?{]", pattern) or len(re.findall(r"[?{]", pattern)) > _OPTIONAL:
         return None
@@ -136,7 +136,7 @@ def _followers(pattern: str) -> tuple[str, ...] | None:
 
 
 def search_steps(text: str, pattern: str) -> int:
-    """The steps of a search in a text. Errors: ValueError for more than `MOST_WORK`."""
+    """Return the steps of a search in a text. Errors: ValueError for more than `MOST_WORK`."""
     steps = _searched(text, pattern)
     if steps > MOST_WORK:
         raise ValueError("the search may take too long")
@@ -144,28 +144,28 @@ def search_steps(text: str, pattern: str) -> int:
 
 
 _MOST_GROUPS = 40
-"""Most groups of a pattern: Python's stack ends where groups stand in each other."""
+"""Maximum number of groups in a pattern, since nested groups exhaust Python's stack."""
 
 _MATCHED = 50
-"""Steps of matching that take as long as one step of other work."""
+"""Matching steps that take as long as one step of other work."""
 
 _COMPILED = 5
-"""Steps that compiling a character of a pattern takes."""
+"""Steps to compile one character of a pattern."""
 
 _OPTIONAL = 9
-"""Most marks of optional parts, each of which doubles the work. Matching words adds three marks."""
+"""Maximum number of optional parts, each of which doubles the work; matching words adds three."""
 
 
 _NAMES = ("name", "name without")
 
 _LITERAL = re.compile(r"[\w /:;,=<>@#%&~'\"-]+")
-"""Patterns that stand for themselves in every syntax."""
+"""Patterns that are literal in every syntax."""
 
 
 def matching_lines_of_each(given: Given, roles: Roles, flags: Flags) -> Result | None:
-    """Lines of several texts that a pattern matches, each behind the name of its text (grep(1)).
+    """Select matching lines of several texts, each prefixed with its file name (grep(1)).
 
-    None where `matching_lines` gives None for a text.
+    Return None if `matching_lines` returns None for a text.
     """
     made = []
     for name, text in zip(given.operands, given.texts, strict=True):
@@ -182,14 +182,14 @@ def matching_lines_of_each(given: Given, roles: Roles, flags: Flags) -> Result |
 
 
 def matching_lines(given: Given, roles: Roles, flags: Flags) -> Result | None:
-    """The lines that a pattern matches (grep(1)). None where they are unknown, or too much work."""
+    """Select the lines that match a pattern (grep(1)); None if unknown or too expensive."""
     source, text = roles["pattern"], given.text or ""
     if "\n" in source:
         return None  # several patterns
     binary = not is_text(text)
     if binary and (not _LITERAL.fullmatch(source) or flags["shown"] == "only"):
-        return None  # what stands for bytes that are no characters
-    text, whole = text.replace("\0", "\n"), text  # as grep takes lines of binary files
+        return None  # the pattern may match bytes that are not characters
+    text, whole = text.replace("\0", "\n"), text  # grep also splits binary files this way
     spend(_COMPILED * len(source))
     folds = bool(flags["case"])
     found = _pattern(source, flags["syntax"], folds, flags["whole"])
@@ -199,7 +199,7 @@ def matching_lines(given: Given, roles: Roles, flags: Flags) -> Result | None:
     if hits is None:
         return None
     if flags["shown"] == "only" and "|" in source:
-        return None  # grep takes the longest alternative, Python the first
+        return None  # grep prefers the longest alternative, Python the first
     if flags["negated"]:
         hits = tuple(map(not_, hits))
     if "most" in roles:
@@ -233,9 +233,9 @@ def _numbered(lines: Iterable[tuple[int, str]]) -> list[str]:
 
 
 def _of_binary(given: Given, text: str, hits: Sequence[bool], shown: str, roles: Roles) -> str:
-    """What is shown of hits in a file that is not all text: lines that are, and a remark.
+    """Format matches in a binary file: lines that are text, and a notice.
 
-    Nothing but a remark is shown of a file with a NUL (GNU grep, `src/grep.c`).
+    For a file with a NUL only the notice is printed (GNU grep, `src/grep.c`).
     """
     if {"after", "before", "around"} & roles.keys():
         raise ValueError("lines around what is not shown")
@@ -250,13 +250,13 @@ def _of_binary(given: Given, text: str, hits: Sequence[bool], shown: str, roles:
 
 
 def _first_hits(hits: Sequence[bool], most: int) -> tuple[bool, ...]:
-    """The hits without those behind the first few."""
+    """Keep only the first matches."""
     left = accumulate(hits)
     return tuple(hit and count <= most for hit, count in zip(hits, left, strict=True))
 
 
 def _around(lines: Sequence[str], hits: Sequence[bool], roles: Roles, shown: str) -> str:
-    """The lines that are hit with so many lines around each, a line `--` between groups."""
+    """Return the matching lines with context lines, and `--` between groups."""
     if shown not in ("", "numbered"):
         raise ValueError("lines around nothing that is shown")
     around = number_of(roles.get("around", "0"))
@@ -277,7 +277,7 @@ def _around(lines: Sequence[str], hits: Sequence[bool], roles: Roles, shown: str
 
 @remembered
 def _hits(text: str, pattern: re.Pattern[str], fixed: bool) -> tuple[bool, ...] | None:
-    """Whether each line of a text holds the pattern; None where matching may take too long."""
+    """Return whether each line matches; None if matching may take too long."""
     if not fixed and _reckoned(text, pattern.pattern) > MOST_WORK:
         return None
     return tuple(pattern.search(line) is not None for line in lines_of(text))

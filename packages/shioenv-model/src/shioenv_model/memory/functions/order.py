@@ -1,4 +1,4 @@
-"""Lines in order, and lines that are the same."""
+"""Functions that sort lines, and collapse repeated lines."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ _BY = {"n": "number", "h": "size", "g": "any number", "M": "month", "f": "folded
 
 
 def _key(line: str, spec: str, separator: str | None, by: str) -> tuple[str, str]:
-    """The part of a line that a key (sort(1)) names, and how that part is compared."""
+    """Return the part of a line selected by a sort(1) key, and how it is compared."""
     match = re.fullmatch(
         r"(\d+)(?:\.(\d+))?([bdfghiMnRrV]*)(?:,(\d+)(?:\.(\d+))?([bdfghiMnRrV]*))?", spec
     )
@@ -87,8 +87,8 @@ def _key(line: str, spec: str, separator: str | None, by: str) -> tuple[str, str
 
 
 def _end_of(line: str, fields: int, separator: str | None, *, joint: bool) -> int:
-    """Where so many fields of a line end; `joint`: behind the separator that follows them."""
-    if separator is None:  # blanks before a word belong to its field
+    """Return the offset where the first `fields` fields end; `joint`: after their separator."""
+    if separator is None:  # leading blanks belong to the field
         found = re.match(rf"(?:[ \t]*[^ \t]*){{0,{fields}}}", line)
         return found.end() if found else 0
     pieces = line.split(separator)
@@ -98,12 +98,12 @@ def _end_of(line: str, fields: int, separator: str | None, *, joint: bool) -> in
 
 
 def ordering_of(line: str, spec: str, separator: str | None) -> tuple[object, ...]:
-    """What orders a line by a key (sort(1)). Errors: ValueError."""
+    """Return the value of a line by a sort(1) key. Errors: ValueError."""
     return _value(*_key(line, spec, separator, ""))
 
 
 def order_lines(given: Given, roles: Roles, flags: Flags) -> str:
-    """The lines in order (sort(1))."""
+    """Sort the lines (sort(1))."""
     lines: Sequence[str] = lines_of(given.text or "")
     spec, separator = roles.get("key"), roles.get("separator")
     backwards = bool(flags["backwards"])
@@ -115,7 +115,7 @@ def order_lines(given: Given, roles: Roles, flags: Flags) -> str:
         for line in lines:
             seen.setdefault(values[line], line)
         return as_lines(sorted(seen.values(), key=values.__getitem__, reverse=turned))
-    # equal keys are ordered by the whole line: sorting keeps their order, backwards too
+    # ties are ordered by the whole line: the sort is stable, also in reverse
     lines = sorted(lines, reverse=backwards)
     return as_lines(sorted(lines, key=values.__getitem__, reverse=turned))
 
@@ -124,14 +124,14 @@ def order_lines(given: Given, roles: Roles, flags: Flags) -> str:
 def _values(
     text: str, spec: str | None, separator: str | None, by: str
 ) -> Mapping[str, tuple[object, ...]]:
-    """For each line of a text the value that orders it."""
+    """Return the sort value of each line of a text."""
     if spec is None:
         return {line: _value(line, by) for line in lines_of(text)}
     return {line: _value(*_key(line, spec, separator, by)) for line in lines_of(text)}
 
 
 def runs_of_lines(given: Given, roles: Roles, flags: Flags) -> str:
-    """Equal lines that follow each other, as one line (uniq(1))."""
+    """Collapse adjacent equal lines into one (uniq(1))."""
     cast = tuple(map(roles.get, ("fields", "characters", "width")))
     made: list[str] = []
     for same in _same_lines(given.text or "", cast, bool(flags["case"])):
@@ -150,7 +150,7 @@ def runs_of_lines(given: Given, roles: Roles, flags: Flags) -> str:
 def _same_lines(
     text: str, cast: tuple[str | None, ...], folds: bool
 ) -> tuple[tuple[str, ...], ...]:
-    """The lines of a text in runs of lines that are equal in the compared part."""
+    """Group the lines of a text into runs that are equal in the compared part."""
     fields, characters, width = cast
 
     def value(line: str) -> str:

@@ -1,4 +1,4 @@
-"""Names of files taken apart."""
+"""Functions of file names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from shioenv_model.memory.functions.space import Flags, Given, Roles, as_lines
 
 
 def name_of(given: Given, roles: Roles, flags: Flags) -> str:
-    """The last part of each path, or all but the last part (basename(1), dirname(1))."""
+    """Return the base name or the directory of each path (basename(1), dirname(1))."""
     made = []
     for each in given.operands:
         part = above(each) if flags["part"] == "directory" else last_part(each)
@@ -19,11 +19,11 @@ def name_of(given: Given, roles: Roles, flags: Flags) -> str:
 
 
 def last_part(name: str) -> str:
-    """The last part of a name (basename(1)); a slash for a name of slashes."""
+    """Return the base name (basename(1)); a slash for a name of slashes."""
     return posixpath.basename(name.rstrip("/")) or name[:1]
 
 
 def above(name: str) -> str:
-    """A name without its last part (dirname(1))."""
+    """Return the directory of a name (dirname(1))."""
     directory, slash, _ = name.rstrip("/").rpartition("/")
     return directory.rstrip("/") or ("/" if slash or name.startswith("/") else ".")

@@ -1,4 +1,4 @@
-"""What programs of patterns and actions print (awk(1))."""
+"""Interpreter of AWK programs (awk(1))."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ _UNKNOWN = frozenset(
 
 
 def run_program(given: Given, roles: Roles, flags: Flags) -> Result | None:
-    """What the program prints of the text. None for programs that use files or the environment.
+    """Run a program on the text. Return None for programs that use files or the environment.
 
-    Errors: ValueError, and errors of arithmetic, for a program that is broken.
+    Errors: ValueError, and arithmetic errors, for an invalid program.
     """
     program = read_language(roles["program"] if given.text is not None else _only(given.operands))
     texts = given.texts or ((given.text,) if given.text is not None else ())
@@ -83,23 +83,23 @@ def _only(operands: Sequence[str]) -> str:
 
 
 class _NextError(ValueError):
-    """No error: the rules end for this line."""
+    """Ends the rules for this line; not an error."""
 
 
 class _BreakError(ValueError):
-    """No error: a loop ends."""
+    """Ends a loop; not an error."""
 
 
 class _ContinueError(ValueError):
-    """No error: a round of a loop ends."""
+    """Ends a loop's iteration; not an error."""
 
 
 class _ExitError(ValueError):
-    """No error: the program ends."""
+    """Ends the program; not an error."""
 
 
 class _ReturnError(ValueError):
-    """No error: a function ends with a value."""
+    """Returns a value from a function; not an error."""
 
     def __init__(self, value: Value) -> None:
         self.value = value
@@ -125,7 +125,7 @@ class _Run:
         self._open: set[int] = set()
 
     def run(self, files: Sequence[tuple[str, str]]) -> Result:
-        """What is printed, and the exit code."""
+        """Run the program; return the output and the exit code."""
         try:
             self._actions(self._program.first)
             if self._program.rules or self._program.last:
@@ -158,7 +158,7 @@ class _Run:
                     continue
 
     def _cut(self, text: str) -> tuple[str | None, str]:
-        """The next record of a text, and the rest."""
+        """Return the next record of a text, and the rest."""
         ends = self._text(self.variables["RS"])
         self._spend(1 + len(text) // (COPIED * 20))
         if ends == "":
@@ -288,7 +288,7 @@ class _Run:
                 break
 
     def _ends(self, body: Node) -> bool:
-        """Does the body of a loop, and whether the loop ends."""
+        """Run the body of a loop; return whether the loop ends."""
         try:
             self._do(body)
         except _BreakError:
@@ -586,7 +586,7 @@ class _Run:
 
 
 def _single(value: Value | Elements) -> Value:
-    """The value. Errors: ValueError for an array."""
+    """Return the value. Errors: ValueError for an array."""
     if isinstance(value, Elements):
         raise ValueError("an array stands where a value is asked for")
     return value

@@ -1,4 +1,4 @@
-"""Scripts of addresses and commands, read (sed(1))."""
+"""Parser of sed(1) scripts."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from shioenv_model.memory.functions.substitute import check_choice, pattern_of, 
 
 _ENDS = "\n;}"
 _ALONE = "dDpPnNgGhHxz="
-"""Commands that stand alone."""
+"""Commands without arguments."""
 _OTHERS = "eFlrRvwW"
-"""Commands that are known, and not read here."""
+"""Known commands that are not supported here."""
 
 
 class RefusedScriptError(ValueError):
-    """The script is none: the message is what sed says of it, without the name of the script.
+    """An invalid script. The message is sed's, without the name of the script.
 
     `code` is sed's exit code.
     """
@@ -28,14 +28,14 @@ class RefusedScriptError(ValueError):
 
 @dataclass(frozen=True)
 class Address:
-    """Which lines a command is for."""
+    """An address, which selects lines for a command."""
 
     kind: str
-    """`line`, `last`, `pattern`, `step`, `more` (so many lines more) or `multiple`."""
+    """`line`, `last`, `pattern`, `step`, `more` (a number of further lines) or `multiple`."""
     first: int = 0
     step: int = 0
     pattern: re.Pattern[str] | None = None
-    """None for the empty pattern: the one that was searched for last."""
+    """None for the empty pattern, which repeats the last search."""
 
 
 @dataclass
@@ -59,37 +59,37 @@ class EditCommand:
 
 
 def read_script(text: str, syntax: str) -> tuple[EditCommand, ...]:
-    """The commands of a script. `syntax` is that of its patterns, `basic` or `extended`.
+    """Parse a script. `syntax` is that of its patterns, `basic` or `extended`.
 
-    Errors: RefusedScriptError for a script that sed refuses. ValueError for another one that is
-    broken, and for one that uses other files. OverflowError and re.error for its patterns.
+    Errors: RefusedScriptError for a script that sed rejects. ValueError for other invalid scripts,
+    and for one that uses other files. OverflowError and re.error for its patterns.
     """
     found = _Reader(text, syntax).commands()
     every = list(_every(found))
     labels = {one.label for one in every if one.name == ":"}
-    for one in reversed(every):  # the last one is told
+    for one in reversed(every):  # the last one is reported
         if one.name in "btT" and one.label and one.label not in labels:
             raise RefusedScriptError(f"can't find label for jump to `{one.label}'", 4)
     return found
 
 
 def _every(commands: Iterable[EditCommand]) -> Iterator[EditCommand]:
-    """The commands and all inside them."""
+    """Yield the commands, and recursively those inside them."""
     for one in commands:
         yield one
         yield from _every(one.inner)
 
 
 class _Reader:
-    """Reads a script."""
+    """A recursive-descent parser of scripts."""
 
     def __init__(self, script: str, syntax: str) -> None:
         self._script, self._syntax, self._at = script, syntax, 0
         self._braces = 0
-        """How many braces are open."""
+        """Number of open braces."""
 
     def commands(self, *, inner: bool = False) -> tuple[EditCommand, ...]:
-        """The commands up to the end, or up to a closing brace."""
+        """Parse commands up to the end, or up to a closing brace."""
         found: list[EditCommand] = []
         while True:
             self._skip(" \t\n;")
@@ -136,12 +136,12 @@ class _Reader:
         return made
 
     def _refused(self, message: str) -> RefusedScriptError:
-        """The error at the character that was read last."""
+        """Return the error at the character read last."""
         place = min(self._at, len(self._script))
         return RefusedScriptError(f"char {place}: {message}")
 
     def _check(self, made: EditCommand) -> None:
-        """Refuses a command that is unknown, or has addresses that it may not have."""
+        """Reject an unknown command, or addresses that the command does not accept."""
         if not made.name:
             raise self._refused("missing command")
         if made.name == "}":
@@ -180,7 +180,7 @@ class _Reader:
             made.label = self._until(_ENDS + " \t#")
             if name == ":" and not made.label:
                 raise self._refused('":" lacks a label')
-            return  # a blank behind a label ends the command
+            return  # a blank after a label ends the command
         elif name in "qQ":
             self._skip(" \t")
             made.number = int(self._digits() or "0")
@@ -189,7 +189,7 @@ class _Reader:
         self._end_of_command()
 
     def _end_of_command(self) -> None:
-        """Refuses what stands behind a command."""
+        """Reject extra text after a command."""
         self._skip(" \t")
         if self._peek() not in ("", *_ENDS, "#"):
             self._at += 1
@@ -247,7 +247,7 @@ class _Reader:
             raise self._refused(f"invalid reference \\{max(missing)} on `s' command's RHS")
 
     def _flags(self, made: EditCommand) -> bool:
-        """Reads what stands behind a substitution; whether upper case is lower case."""
+        """Parse the flags of a substitution; return whether case is ignored."""
         folds, seen = False, set[str]()
         self._skip(" \t")
         while self._peek() not in ("", *_ENDS, "#"):
@@ -280,9 +280,9 @@ class _Reader:
             made.table.setdefault(ord(old), new)
 
     def _part(self, delimiter: str, unended: str, *, replaces: bool = False) -> str:
-        r"""What stands before the next delimiter, which may stand in brackets or behind `\`.
+        r"""Return the text up to the next delimiter that is not in brackets or escaped by `\`.
 
-        Errors: RefusedScriptError that says `unended`, where there is none.
+        Errors: RefusedScriptError with the message `unended`, if there is none.
         """
         made: list[str] = []
         bracket = False
@@ -323,7 +323,7 @@ class _Reader:
             made.append(character)
 
     def _text(self) -> str:
-        r"""The text of `a`, `i` and `c`: up to the end of a line that does not end in `\`."""
+        r"""Parse the text of `a`, `i` and `c`: up to the end of a line without a trailing `\`."""
         self._skip(" \t")
         if not self._peek():
             raise self._refused("expected \\ after `a', `c' or `i'")

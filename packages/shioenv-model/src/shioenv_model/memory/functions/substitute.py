@@ -1,4 +1,4 @@
-"""Matches replaced in a text."""
+"""Replacement of matches in a text."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ def replaced(
     nth: int = 1,
     everywhere: bool = False,
 ) -> tuple[str, int]:
-    """The text with its `nth` match replaced, or with this and all later ones; and how many were.
+    """Replace the `nth` match, or this and all later ones; return the text and their number.
 
-    An empty match directly behind another match is none.
+    The number is that of replaced matches. An empty match directly after another match does not
+    count.
     """
     made: list[str] = []
     at = number = count = 0
@@ -55,7 +56,7 @@ _CASES: dict[str, Callable[[str], str]] = {"U": str.upper, "L": str.lower}
 
 
 def replacement_of(text: str) -> tuple[str | int, ...]:
-    r"""The parts of a replacement: texts, numbers of groups, and marks of case (`\U`)."""
+    r"""Parse a replacement into texts, group numbers and case conversions (`\U`)."""
     made: list[str | int] = []
     at = 0
     while at < len(text):
@@ -80,7 +81,7 @@ def replacement_of(text: str) -> tuple[str | int, ...]:
 
 
 def expanded(parts: Sequence[str | int], match: re.Match[str]) -> str:
-    """The replacement of one match."""
+    """Expand the replacement for one match."""
     made, case, once = "", "", ""
     for part in parts:
         if isinstance(part, str) and part[:1] == "\\" and len(part) == 2:
@@ -99,16 +100,16 @@ def expanded(parts: Sequence[str | int], match: re.Match[str]) -> str:
 
 
 def pattern_of(source: str, syntax: str, folds: bool) -> re.Pattern[str]:
-    r"""A regular expression. In it `\n` and `\t` are characters. Errors: ValueError, re.error."""
+    r"""Compile a regular expression with escapes `\n` and `\t`. Errors: ValueError, re.error."""
     source = re.sub(r"\\([nt])", lambda match: _ESCAPES[match[1]], source)
     spend(5 * len(source))
     return re.compile(translated(source, syntax), re.IGNORECASE if folds else 0)
 
 
 def check_choice(source: str) -> None:
-    """Raises ValueError for alternatives of which one begins another, or that are no plain texts.
+    """Raise ValueError if an alternative is a prefix of another, or is not plain text.
 
-    Programs take the longest alternative, Python the first.
+    Programs prefer the longest alternative, Python the first.
     """
     if "|" not in source:
         return

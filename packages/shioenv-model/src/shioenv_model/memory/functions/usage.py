@@ -1,4 +1,4 @@
-"""What files and trees take of the disk, summed up (du(1))."""
+"""The language of disk usage (du(1))."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _size(word: str) -> int:
 
 
 def _unit(plan: Plan, word: str) -> None:
-    """Sets the unit in which sizes are shown. A unit without a number stands behind sizes."""
+    """Set the unit of sizes. A unit without a number is printed after the sizes."""
     plan["people"] = None
     if word in _UNITS and word:
         plan["unit"], plan["suffix"] = _UNITS[word], word
@@ -52,12 +52,12 @@ def _least(plan: Plan, word: str) -> None:
 
 @dataclass
 class _Sum:
-    """What a directory and all in it take, so far."""
+    """The disk usage of a directory and its contents, so far."""
 
     path: str
     size: int
     own: int
-    """Without the directories in it."""
+    """Without subdirectories."""
     newest: datetime
 
 
@@ -93,7 +93,7 @@ def _run(taken: Taken, plan: Plan) -> Sequence[str] | None:
 
 
 def _of_operand(word: str, root: FileEntry, here: Tree, plan: Plan) -> tuple[list[str], int] | None:
-    """The lines of an operand, and what it takes in all; None where its tree is not known."""
+    """Return the lines and the total of an operand; None if its tree is unknown."""
     below = here.at(word).entries if root.perms[0] == "d" else ()
     if below is None or any(each.links > 1 and each.perms[0] != "d" for _, each in below):
         return None
@@ -160,7 +160,7 @@ def _taken(place: str, entry: FileEntry, plan: Plan) -> int:
 
 
 def _facts(taken: Taken, output: str) -> Iterator[tuple[str, FileEntry, str]]:
-    """Of each file, and of its entry, the KiB that the command shows without options."""
+    """Yield each file's place and entry, with the KiB that the command prints without options."""
     named = {each.word: each for each in taken.operands}
     for line in output.splitlines():
         size, _, path = line.partition("\t")

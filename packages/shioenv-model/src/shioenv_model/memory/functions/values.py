@@ -1,4 +1,4 @@
-"""Values of programs of patterns: texts, numbers, fields of lines, elements of arrays."""
+"""Values of AWK programs: strings, numbers, fields and arrays."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ _DIRECTIVE = re.compile(r"%([-+ 0#]*)(\*|\d*)(?:\.(\*|\d*))?([a-zA-Z%])")
 
 
 class Field(str):
-    """A text that was read: it is a number where it looks like one."""
+    """A string from the input, which is a number if it looks like one."""
 
     __slots__ = ()
 
 
 Value: TypeAlias = "float | str | None"
-"""None is a variable that was never set."""
+"""None is an unset variable."""
 
 
 ORDER: Mapping[str, Callable[[int], bool]] = {
     "<": lambda order: order < 0, "<=": lambda order: order <= 0, "==": lambda order: order == 0,
     "!=": lambda order: order != 0, ">": lambda order: order > 0, ">=": lambda order: order >= 0,
 }  # fmt: skip
-"""Comparisons, by how the left value stands to the right one: below 0, 0 or above."""
+"""Comparison operators, as predicates of the sign of left minus right."""
 
 
 def is_true(value: Value) -> bool:
@@ -41,7 +41,7 @@ def is_true(value: Value) -> bool:
 
 
 def as_number(value: Value) -> float | None:
-    """The number that a value is; None for a text."""
+    """Return the number that a value is; None for a string."""
     if value is None:
         return 0.0
     if isinstance(value, Field):
@@ -52,7 +52,7 @@ def as_number(value: Value) -> float | None:
 
 
 def reckoned(sign: str, left: float, right: float) -> float:
-    """What two numbers come to. Errors: ArithmeticError, ValueError."""
+    """Apply an arithmetic operator. Errors: ArithmeticError, ValueError."""
     if sign == "+":
         return left + right
     if sign == "-":
@@ -71,7 +71,7 @@ def reckoned(sign: str, left: float, right: float) -> float:
 
 @lru_cache(maxsize=256)
 def compiled(source: str) -> re.Pattern[str]:
-    """An extended regular expression of a program. Errors: ValueError, re.error."""
+    """Compile an extended regular expression of a program. Errors: ValueError, re.error."""
     return re.compile(translated(re.sub(r'\\(["/])', r"\1", _unescaped(source)), "extended"))
 
 
@@ -86,7 +86,7 @@ def check_pattern(pattern: re.Pattern[str]) -> None:
 
 
 def replacement(text: str) -> list[str | None]:
-    """The parts of what `sub` puts in; None for the text that matched."""
+    """Parse the replacement of `sub` into parts; None for the matched text."""
     made: list[str | None] = []
     for match in re.finditer(r"\\\\&|\\&|&|[^\\&]+|\\", text):
         if match[0] == "&":
@@ -99,7 +99,7 @@ def replacement(text: str) -> list[str | None]:
 
 
 def number_in(value: Value) -> float:
-    """The number that a value begins with; 0 for a text that begins with none."""
+    """Return the number at the beginning of a value; 0 if there is none."""
     if isinstance(value, float):
         return value
     found = _NUMBER.match(value or "")
@@ -107,7 +107,7 @@ def number_in(value: Value) -> float:
 
 
 def text_of(value: Value, form: str) -> str:
-    """The value as a text. `form` is the format of numbers that are not whole."""
+    """Convert a value to a string. `form` is the format of non-integer numbers."""
     if isinstance(value, str):
         return value
     if value is None:
@@ -118,9 +118,9 @@ def text_of(value: Value, form: str) -> str:
 
 
 def printed_by(form: str, values: Sequence[Value], numbers: str) -> str:
-    """Values written by a format (printf(3)). `numbers` is the format of `text_of`.
+    """Format values (printf(3)). `numbers` is the format of `text_of`.
 
-    Errors: ValueError for a format that is not known, and for too few values.
+    Errors: ValueError for an unsupported format, and for too few values.
     """
     left = list(values)
 
@@ -172,10 +172,10 @@ def printed_by(form: str, values: Sequence[Value], numbers: str) -> str:
 def pieces(
     text: str, separator: str, spend: Callable[[int], None], *, lines: bool = False
 ) -> list[str]:
-    """The fields of a text. `lines`: newlines separate them as well. `spend` counts steps.
+    """Split a text into fields. `lines`: also at newlines. `spend` counts steps.
 
-    A blank separates by any number of blanks, no separator each character; one character stands for
-    itself, more are a pattern. Errors: ValueError.
+    A blank separator matches any number of blanks, an empty one splits into characters. One
+    character is literal, longer ones are a pattern. Errors: ValueError.
     """
     spend(1 + len(text) // 8)
     if not text:
@@ -193,7 +193,7 @@ def pieces(
 
 
 def divided(text: str, pattern: re.Pattern[str], spend: Callable[[int], None]) -> list[str]:
-    """The parts of a text between matches that are not empty."""
+    """Split a text at non-empty matches."""
     spend(search_steps(text, pattern.pattern))
     made, at = [], 0
     for match in pattern.finditer(text):
@@ -204,21 +204,21 @@ def divided(text: str, pattern: re.Pattern[str], spend: Callable[[int], None]) -
 
 
 _SIZES = (13, 127, 1021, 8191, 16381)
-"""Lists of a table of texts: a table grows to the next (gawk 5.2, `str_array.c`)."""
+"""Sizes of a hash table of strings, which grows to the next one (gawk 5.2, `str_array.c`)."""
 
 _CHAIN = 2
-"""Elements in a list, on the average, above which a table grows."""
+"""Average chain length above which a hash table grows."""
 
 _WHOLE = re.compile(r"0|[1-9]\d{0,8}")
 
 
 class Elements:
-    """An array: values by keys, which are texts."""
+    """An array: values by string keys."""
 
     def __init__(self) -> None:
         self._values: dict[str, float | str | None] = {}
         self._of_texts = False
-        """Whether the first key was no whole number: then numbers stand among the texts."""
+        """Whether the first key was not an integer, so that integer keys are stored as strings."""
 
     def __len__(self) -> int:
         return len(self._values)
@@ -227,29 +227,29 @@ class Elements:
         return key in self._values
 
     def read(self, key: str) -> float | str | None:
-        """The value of an element, which is made where it is missing."""
+        """Return the value of an element, which is created if it is missing."""
         if key not in self._values:
             self.write(key, None)
         return self._values[key]
 
     def write(self, key: str, value: float | str | None) -> None:
-        """Sets the value of an element."""
+        """Set the value of an element."""
         if not self._values:
             self._of_texts = not _WHOLE.fullmatch(key)
         self._values[key] = value
 
     def pop(self, key: str) -> None:
-        """Removes an element, if there is one."""
+        """Remove an element, if it exists."""
         self._values.pop(key, None)
 
     def clear(self) -> None:
-        """Removes all elements."""
+        """Remove all elements."""
         self._values.clear()
 
     def order(self) -> list[str]:
-        """The keys in the order of a walk: texts by their hashes, then numbers from the smallest.
+        """Return the keys in iteration order: strings by hash, then numbers in ascending order.
 
-        Errors: ValueError for more keys than tables are known for.
+        Errors: ValueError for more keys than the known table sizes.
         """
         numbers = [] if self._of_texts else [key for key in self._values if _WHOLE.fullmatch(key)]
         texts = [key for key in self._values if self._of_texts or not _WHOLE.fullmatch(key)]
@@ -274,7 +274,7 @@ def _walked(keys: list[str]) -> Iterator[str]:
 
 
 def _hash(key: str) -> int:
-    """The hash of a text (Ozan Yigit's sdbm, as gawk takes it): 32 bits."""
+    """Return the 32-bit hash of a string (Ozan Yigit's sdbm, as in gawk)."""
     made = 0
     for byte in key.encode("utf-8", "surrogateescape"):
         made = (byte + made * 65599) & 0xFFFFFFFF

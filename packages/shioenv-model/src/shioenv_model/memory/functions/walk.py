@@ -1,4 +1,4 @@
-"""Trees walked, and filtered by an expression (find(1))."""
+"""The language of tree walks filtered by an expression (find(1))."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from shioenv_model.memory.rewrite import Taken
 
 @dataclass
 class _Walk:
-    """A walk, and the file that it is at."""
+    """A walk and its current file."""
 
     file: FormattedFile
     tree: Tree
     inner: str
-    """The path below the root."""
+    """The path relative to the root."""
     now: FileEntry
     taken: Taken
     plan: Plan
@@ -47,9 +47,9 @@ _Test = Callable[[_Walk], bool]
 def _test(
     test: Callable[[_Walk, str], bool], check: Callable[[str], object] | None = None
 ) -> Callable[[Plan, str], None]:
-    """A meaning's change: a test is one more term of the expression.
+    """Return a change that appends a test to the expression.
 
-    `check` raises ValueError or LookupError for a word that is no value of the test.
+    `check` raises ValueError or LookupError for an invalid argument of the test.
     """
 
     def change(plan: Plan, word: str) -> None:
@@ -123,7 +123,7 @@ def _number(word: str) -> tuple[str, int]:
 
 @lru_cache(maxsize=500)
 def _sized(word: str) -> tuple[str, int, int]:
-    """A sign, a number and a unit. Errors: ValueError, LookupError for other words."""
+    """Parse a sign, a number and a unit. Errors: ValueError, LookupError for other words."""
     unit = _UNITS[word[-1:] if not word[-1:].isdigit() else ""]
     return *_number(word[:-1] if word[-1:] in _UNITS else word), unit
 
@@ -137,7 +137,7 @@ _DAY, _MINUTE = timedelta(days=1), timedelta(minutes=1)
 
 
 def _of_age(unit: timedelta, *, up: bool) -> Callable[[_Walk, str], bool]:
-    """A test of how long ago a file was changed, in whole units; `up`: a part counts as one."""
+    """Return a test of the time since modification, in whole units; `up` rounds up."""
 
     def test(walk: _Walk, word: str) -> bool:
         sign, wanted = _number(word)
@@ -156,7 +156,7 @@ def _is_newer(walk: _Walk, word: str) -> bool:
 
 @lru_cache(maxsize=500)
 def _rights(word: str) -> int:
-    """The permissions that a word asks for. Errors: ValueError for other words."""
+    """Parse the permissions in an argument. Errors: ValueError for other words."""
     mode = changed_mode(word[1:] if word[:1] in ("-", "/") else word, 0, 0, directory=False)
     if mode is None:
         raise ValueError(word)
@@ -201,7 +201,7 @@ def _has_links(walk: _Walk, word: str) -> bool:
 
 
 def _can(letter: str) -> Callable[[_Walk, str], bool]:
-    """Whether the machine's root may do something with a file: all but run what nobody may run."""
+    """Return a test of root's access: all but the execution of files without an execute bit."""
 
     def test(walk: _Walk, word: str) -> bool:
         entry = _followed(walk)
@@ -330,9 +330,9 @@ _MEANINGS = (
 
 
 def _expression(terms: Sequence[_Test | str]) -> _Test:
-    """The terms as one test: `!` binds closest, `-a` may be left out, `-o` binds least.
+    """Combine the terms into one test: `!` binds closest, `-a` is optional, `-o` binds least.
 
-    Errors: ValueError for terms that do not go together.
+    Errors: ValueError for an invalid sequence of terms.
     """
     left = list(terms)[::-1]
 
@@ -374,7 +374,7 @@ def _expression(terms: Sequence[_Test | str]) -> _Test:
 
 
 def _run(taken: Taken, plan: Plan) -> Sequence[str] | None:
-    """The paths in trees for which an expression holds, or what the expression prints of them."""
+    """Return the paths for which an expression holds, or the output of its actions."""
     if taken.tree is None or taken.tree.now is None:
         return None
     terms = plan.get("terms", [])
@@ -413,9 +413,9 @@ def _run(taken: Taken, plan: Plan) -> Sequence[str] | None:
 def roots(
     taken: Taken, operands: Sequence[Operand]
 ) -> Iterator[tuple[Operand, FileEntry | None, Tree]]:
-    """The roots of a walk: each operand, what the file is (None: missing), and the tree there.
+    """Yield the roots of a walk: each operand, its entry (None if missing), and its tree.
 
-    Without operands the root is the working directory. Errors: ValueError where that is gone.
+    Without operands the root is the working directory. Errors: ValueError if that was removed.
     """
     assert taken.tree is not None
     if not operands:
@@ -428,7 +428,7 @@ def roots(
 
 
 def _inside(files: Sequence[tuple[str, FileEntry]]) -> Iterator[tuple[str, FileEntry]]:
-    """The files of a walk, each directory behind what is in it."""
+    """Yield the files of a walk with each directory after its contents."""
     open_: list[tuple[str, FileEntry]] = []
     for path, entry in files:
         while open_ and open_[-1][0] and not path.startswith(f"{open_[-1][0]}/"):
