@@ -1,4 +1,4 @@
-"""One command that a runner is asked about on the way through an input."""
+"""A single command within an input, as passed to a runner."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from shioenv.bash.program import Redirect
 from shioenv.bash.words import quoted, split_words
 
 Options: TypeAlias = tuple[tuple[str, str | None], ...]
-"""Options of a command by their names, each with its value."""
+"""Options of a command by name, each with its value."""
 
 _READS = re.compile(r"(.*\S) < (\S+)", re.DOTALL)
 
 
 @dataclass(frozen=True)
 class Call:
-    """A command as it is asked about: its redirections stand beside its words.
+    """A command for a runner, with its redirections separate from its words.
 
-    Runners that take commands apart look at the fields. Runners that execute get the `text`.
+    Runners that parse commands use the fields. Runners that execute use the `text`.
     """
 
     written: str
-    """Assignments and words, as they are written."""
+    """Assignments and words, unexpanded."""
     reads: str | None = None
-    """The word behind `<`: the file that the command reads."""
+    """The word after `<`: the file that the command reads."""
     closed: tuple[str, ...] = ()
-    """Redirections that close a descriptor, as they are written."""
+    """Redirections that close a descriptor, unexpanded."""
     opens: Redirect | None = None
-    """The redirection that is asked about, where the words do nothing else (`: > file`)."""
+    """The redirection to perform, where the words do nothing else (`: > file`)."""
     parts: tuple[str, ...] | None = None
-    """The assignments and words of `written`, where they are known one by one."""
+    """The assignments and words of `written`, where they are known separately."""
     from_file: bool = False
-    """The state's standard input is the content of a file that stood behind `<`."""
+    """The state's standard input is the content of a file that was redirected by `<`."""
 
     @classmethod
     def of(cls, words: Sequence[str]) -> Call:
@@ -73,7 +73,7 @@ class Call:
 
     @property
     def reads_what_it_opens(self) -> bool:
-        """Whether the command's standard input is a file of its own, or closed."""
+        """Whether standard input is redirected from a file, or closed."""
         return self.reads is not None or any(each in ("<&-", "0<&-") for each in self.closed)
 
 

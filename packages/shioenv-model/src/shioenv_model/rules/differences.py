@@ -30,7 +30,7 @@ _LONG = {"--brief": "-q", "--recursive": "-r", "--report-identical-files": "-s"}
 
 @dataclass(frozen=True)
 class _Change:
-    """One hunk: lines `start` to `stop` of the old file, replaced by `first` to `last` of the new."""
+    """A hunk: lines `start` to `stop` of the old file become lines `first` to `last` of the new."""
 
     start: int
     stop: int
