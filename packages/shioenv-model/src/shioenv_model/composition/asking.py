@@ -31,9 +31,9 @@ LONGEST_INPUT = 1024 * 1024
 """Maximum bytes through a pipe; the same as for a sandbox's standard input."""
 
 _LOOK_UP = 20
-"""Work units charged for a file lookup."""
+"""Steps charged for a file lookup."""
 _ADVANCE = 1_000
-"""Work units charged for advancing to the next state, which has a new context."""
+"""Steps charged for advancing to the next state, which has a new context."""
 
 _OF_THE_SHELL = (
     *("cwd", "env", "settings", "shell_options", "functions", "aliases", "umask", "limits"),
@@ -47,7 +47,7 @@ _TRACING = ("-o xtrace", "-o verbose", "-o noexec", "-o errtrace", "-o functrace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallSetting:
-    """How Bash runs a command, apart from the command's text."""
+    """The setting of a single command within an input."""
 
     stdin: bytes = b""
     separate: bool = False

@@ -39,19 +39,19 @@ class Call:
 
     @classmethod
     def of(cls, words: Sequence[str]) -> Call:
-        """The command that calls a program with these arguments, the program's name first."""
+        """Build the command that calls a program; its name is the first word."""
         parts = tuple(quoted(word, command=not place) for place, word in enumerate(words))
         return cls(" ".join(parts), parts=parts)
 
     @classmethod
     def parse(cls, text: str) -> Call:
-        """The command that a text writes. A `< file` at the end of the text becomes `reads`."""
+        """Parse a command's text. A final `< file` becomes `reads`."""
         match = _READS.fullmatch(text) if " < " in text else None
         return cls(match[1], match[2]) if match else cls(text)
 
     @cached_property
     def text(self) -> str:
-        """The command as Bash reads it."""
+        """The command's source text."""
         parts = [self.bare]
         if self.opens is not None:
             parts.append(as_text(self.opens, self.opens.target))
@@ -61,12 +61,12 @@ class Call:
 
     @cached_property
     def bare(self) -> str:
-        """The command as Bash reads it, without the files that it reads and opens."""
+        """The source text without the redirections `reads` and `opens`."""
         return " ".join((self.written, *self.closed))
 
     @cached_property
     def words(self) -> tuple[str, ...]:
-        """Assignments, words and redirections that close, each as written, quotes included."""
+        """Assignments, words and closing redirections, each unexpanded, with its quotes."""
         if self.parts is not None:
             return (*self.parts, *self.closed)
         return tuple(split_words(self.bare))
@@ -78,7 +78,7 @@ class Call:
 
 
 def option_words(option: tuple[str, str | None]) -> list[str]:
-    """An option of a command as words: its name, and its value where it has one."""
+    """Format an option as words: its name and, if present, its value."""
     name, value = option
     if value is None:
         return [name]
@@ -86,7 +86,7 @@ def option_words(option: tuple[str, str | None]) -> list[str]:
 
 
 def as_text(redirect: Redirect, word: str) -> str:
-    """A redirection as it is written, with this word as its target."""
+    """Format a redirection with this word as its target."""
     number = "" if redirect.descriptor is None else str(redirect.descriptor)
     space = "" if redirect.operator.endswith("&") and redirect.operator[0] in "<>" else " "
     return f"{number}{redirect.operator}{space}{word}"

@@ -57,7 +57,7 @@ BROKEN_PIPE = 141
 """The exit code of a program killed by SIGPIPE."""
 
 _JOB = 20
-"""Work units charged for each job."""
+"""Steps charged for each job."""
 
 
 class Walk(SimpleCommands):
