@@ -58,8 +58,9 @@ class Commands:
     """A runner of single commands, for use in a `Composition`.
 
     `stages` answers commands that read a pipe, and is named `stages_name` in its answers. `written`
-    is used beside the memory: the answer with the higher confidence wins. `world` is the machine of
-    the questions. `sources` are the sources of answers, in addition to Bash's own rules.
+    is used in addition to the memory: the answer with the higher confidence wins. `world` is the
+    machine for which it answers. `sources` are the sources of answers, in addition to Bash's own
+    rules.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class Commands:
     ) -> None:
         self._memory, self._written, self._sources = memory, written, sources
         self.world = world
-        """The machine of the questions."""
+        """The machine for which commands are answered."""
         self._stages, self._stages_name = stages, stages_name
         self._taken: tuple[Call | None, State | None, Taken | None] = None, None, None
         self.steps: list[Step] = []

@@ -40,11 +40,11 @@ class Model:
     concurrently: the model answers one question at a time.
 
     - `card`: the model's metadata.
-    - `written`: a sequence model beside the memory; the answer with the higher confidence wins.
+    - `written`: a sequence model in addition to the memory; the more confident answer wins.
     - `stages`: a runner for commands that read a pipe. The text is in `State.stdin`.
       Every answer that used it calls it `stages_name`.
     - `abstain_below`: the model abstains below this confidence, 0 to 1; 0: it never abstains.
-    - `world`: the machine of the questions (default: the machine of the memory).
+    - `world`: the machine for which it answers (default: that of the memory).
     - `sources`: the sources of answers, in addition to Bash's own rules (default: all).
     """
 
@@ -66,7 +66,7 @@ class Model:
         self.sources = sources
         """The sources of answers, in addition to Bash's own rules."""
         self.world = world or memory.world
-        """The machine of the questions."""
+        """The machine for which commands are answered."""
         self.abstain_below = abstain_below
         self.card = dict(card or {})
         """The model's metadata."""

@@ -17,7 +17,7 @@ _ITEM = re.compile(
 _META = re.compile(r"[ \t\n'\"\\|&;()<>!{}*\[\]?^$`]|^[~#]|[=:]~|^[@*]$")
 _BUCKETS = 1024
 _LARGEST = 1 << 20
-"""The largest supported index (ours)."""
+"""The largest supported index, our own limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ _ANSI = {"\a": "a", "\b": "b", "\x1b": "E", "\f": "f", "\n": "n", "\r": "r", "\t
 
 
 def written(value: str) -> str:
-    """Quote a value as in `declare -p`. Errors: Abstained for an undecodable value."""
+    """Quote a value as in `declare -p`. Errors: Abstained for other control characters."""
     if value.isprintable():
         return '"' + re.sub(r'([\\$`"])', r"\\\1", value) + '"'
     parts = []

@@ -26,7 +26,7 @@ _CLASSES = {**CLASSES, "word": "a-zA-Z0-9_"}
 
 
 _MOST_PARTS = 100
-"""Maximum names in a path pattern (ours: PATH_MAX would allow for two thousand)."""
+"""Maximum names in a path pattern, our own limit (PATH_MAX allows about two thousand)."""
 _COMPILED = 5
 """Steps charged for each character of a path pattern."""
 _LOOK_UP = 20

@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from shioenv.errors import Abstained
 
 MOST_STEPS = 5_000_000
-"""Maximum steps of one answer (ours).
+"""Maximum steps of one answer, our own limit.
 
 Half of the public suite's inputs take at most 5,500 steps, its longest loop 2,300,000. A step takes
 about a microsecond. It is a character read, a name compared, or 50 bytes copied.

@@ -19,7 +19,7 @@ from shioenv_model.composition.environment import Environment
 from shioenv_model.composition.frames import Streams
 
 MOST_CALLS = 64
-"""Maximum commands per caller (ours). A caller that runs more is queried as a whole."""
+"""Maximum commands per caller, our own limit. A caller that runs more is queried as a whole."""
 
 _LONGEST_CALL = 100_000
 """Bytes of arguments that surely fit one call: the limit of `xargs` and `find` is 128 KiB."""

@@ -67,7 +67,7 @@ STAYING = re.compile(r"cd(?:\s+(?:-[LP]+|--))*\s+[^\s;&|()<>$`]+")
 """A `cd` to one directory, possibly the current one; `OLDPWD` becomes the current one."""
 
 LONGEST_VALUE = 131_072
-"""Maximum characters of a tracked variable (ours): as many as one argument may have."""
+"""Maximum characters of a tracked variable, our own limit: as many as one argument may have."""
 
 _SPECIAL = frozenset({"RANDOM", "SRANDOM", "SECONDS", "LINENO", "OLDPWD", "PPID", "UID", "EUID"})
 _SURROGATE = re.compile(r"[\ud800-\udfff]")

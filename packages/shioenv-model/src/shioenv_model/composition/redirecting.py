@@ -115,7 +115,7 @@ class Redirections:
         return Opened(fds, stdin, reads, tuple(closed))
 
     def content(self, opened: Opened) -> Stdin:
-        """Return the standard input of a compound command with these redirections."""
+        """Return the standard input of several commands that share these redirections."""
         if opened.closed:
             raise Abstained("these redirections of several commands are beyond it")
         if opened.reads is None:

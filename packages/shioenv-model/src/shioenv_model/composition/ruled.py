@@ -34,7 +34,7 @@ _DIRECTIVE = re.compile(r"%(?:%|([-0+ #]*)(\d{0,3})(?:\.(\d{0,2}))?([a-zA-Z]))")
 _NUMERAL = re.compile(r"[+-]?(?:0[xX][0-9a-fA-F]+|0[0-7]*|[1-9]\d*)", re.ASCII)
 _FRACTION = re.compile(r"[+-]?\d{1,12}(?:\.\d{1,12})?", re.ASCII)
 _MOST_DIGITS = 64
-"""Maximum digits of a number (ours); a 64-bit number has 22 in octal."""
+"""Maximum digits of a number, our own limit; a 64-bit number has 22 in octal."""
 _EXACT_DIGITS = 18
 """Significant decimal digits of Bash's `long double` (`LDBL_DIG` on x86-64)."""
 _PLAIN = re.compile(r"[^\\%]+")

@@ -23,7 +23,7 @@ READING = frozenset({".", "source"})
 """Builtins that run a script in the current shell."""
 
 DEEPEST = 8
-"""Maximum nesting depth of scripts (ours)."""
+"""Maximum nesting depth of scripts, our own limit."""
 
 _SHEBANG = re.compile(r"#! *(\S+)(?:[ \t]+(.*?))?[ \t]*(?:\n|$)")
 _BASHISM = re.compile(

@@ -57,7 +57,7 @@ class Remembering:
     ) -> None:
         self.version = version
         self.world = world or memory.world
-        """The machine of the questions, possibly another one than that of the records."""
+        """The machine for which inputs are answered; it may differ from that of the records."""
         self.training = str(training[0]) if len(training) == 1 else memory.index.training
         """The dataset, or the memory's inputs, which `em_new_text` excludes."""
         self.memory, self._fills = memory, fills

@@ -21,7 +21,7 @@ from shioenv_model.rules.options import options_of
 _MANY = 5
 """A line that occurs this often in the other file may be left out of the search (`analyze.c`)."""
 _ALIKE, _TRIED = 200, 20_000
-"""Limits of the comparison (ours): the longest common subsequences, and the pairs of lines."""
+"""Limits of the comparison: the longest common subsequences, and the pairs of lines."""
 _LOOKED_AT = 32_000
 """Number of leading bytes that `diff` surely checks: a file without NUL among them is text."""
 

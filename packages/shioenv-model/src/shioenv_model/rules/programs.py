@@ -38,7 +38,7 @@ _BUCKETS = 1024
 """Buckets of Bash's hash table of variables (`VARIABLES_HASH_BUCKETS`, `variables.c`)."""
 _WHOLE = re.compile(r"-?\d{1,15}", re.ASCII)
 _MOST_NUMBERS = 20_000
-"""Maximum numbers printed by `seq` (ours)."""
+"""Maximum numbers printed by `seq`, our own limit."""
 _OF_SEQ = {"equal-width": "w", "separator": "s"}
 _SHORT = re.compile(r"-?(?:0|[1-9]\d{0,8})", re.ASCII)
 """Numbers whose product fits 64 bits."""

@@ -55,7 +55,7 @@ class Respondent(Protocol):
 
     @property
     def world(self) -> World:
-        """The machine."""
+        """The machine that the commands run on."""
         ...
 
     def parse(self, call: Call, state: State) -> Taken | None:
@@ -247,8 +247,8 @@ def _chosen_rows(call: Call, state: State, respondent: Respondent) -> Step | Non
 def _unnamed_directory(call: Call, state: State, respondent: Respondent) -> Step | None:
     """The answer for a command that works on its working directory without naming it.
 
-    The same command is asked with the name instead. If no file has changed yet, it is asked in the
-    start directory of the machine.
+    The command with the name is answered instead. If no file has changed yet, the start directory
+    of the machine is used.
     """
     if not unnamed(call.text, state, respondent.world.start):
         return None

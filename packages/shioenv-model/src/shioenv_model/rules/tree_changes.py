@@ -21,7 +21,7 @@ from shioenv_model.bash.work import spend
 from shioenv_model.composition.opening import umask_of
 
 MOST_FILES = 2_000
-"""Maximum files that one command may change (ours)."""
+"""Maximum files that one command may change, our own limit."""
 
 _SPECIAL = ("/proc", "/sys", "/dev")
 
