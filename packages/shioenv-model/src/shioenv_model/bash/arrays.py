@@ -101,7 +101,7 @@ _ANSI = {"\a": "a", "\b": "b", "\x1b": "E", "\f": "f", "\n": "n", "\r": "r", "\t
 
 
 def written(value: str) -> str:
-    """Quote a value as in `declare -p`. Errors: Abstained for other control characters."""
+    """Quote a value as in `declare -p`. Errors: Abstained for unprintable non-ASCII characters."""
     if value.isprintable():
         return '"' + re.sub(r'([\\$`"])', r"\\\1", value) + '"'
     parts = []
