@@ -1,4 +1,4 @@
-"""Single commands, each answered by the first of several answerers that knows the command."""
+"""Answers for single commands, from the first of several answerers that knows the command."""
 
 from __future__ import annotations
 
@@ -33,33 +33,34 @@ from shioenv_model.memory.world import World
 from shioenv_model.rules.registry import AFTER_RECORDS, BEFORE_RECORDS, EFFECT, Rule, Step
 
 GUESSED = "guessed"
-"""How the source of an answer begins that nothing speaks for. Its confidence is 0."""
+"""The source prefix of an answer without support. Its confidence is 0."""
 
 EXACT = "exact"
-"""The name of the answerer that gives what the very same input did."""
+"""The name of the answerer for exact records of the same input."""
 
 _COMMAND = re.compile(r"[][\w.+@:,=-]+")
 
 
 class VersionedGuesser(Guesser, Protocol):
-    """A runner that says how sure it is, and which runner it is."""
+    """A runner with a confidence for its answers, and a version."""
 
     @property
     def version(self) -> str:
-        """What exactly the runner is."""
+        """The runner's exact identity."""
         ...
 
 
 Answerer: TypeAlias = Callable[[Call, State], Step | None]
-"""Answers a command in the state that the commands before it left; None for an unknown command."""
+"""Answers a command in the state left by the previous ones; None for an unknown command."""
 
 
 class Commands:
-    """A runner of single commands, for a `Composition` to ask.
+    """A runner of single commands, for use in a `Composition`.
 
     `stages` answers commands that read a pipe, and is named `stages_name` in its answers. `written`
-    stands beside the memory: the surer of the two answers. `world` is the machine that is asked
-    about. Only `sources` answer, beside Bash's own rules.
+    is used in addition to the memory: the answer with the higher confidence wins. `world` is the
+    machine for which it answers. `sources` are the sources of answers, in addition to Bash's own
+    rules.
     """
 
     def __init__(
@@ -74,11 +75,11 @@ class Commands:
     ) -> None:
         self._memory, self._written, self._sources = memory, written, sources
         self.world = world
-        """The machine that is asked about."""
+        """The machine for which commands are answered."""
         self._stages, self._stages_name = stages, stages_name
         self._taken: tuple[Call | None, State | None, Taken | None] = None, None, None
         self.steps: list[Step] = []
-        """What was asked and answered, command by command."""
+        """The queries and answers, command by command."""
         self.answerers: Mapping[str, Answerer] = {
             "redirection": self._redirection,
             "file as input": self._given,
@@ -92,10 +93,10 @@ class Commands:
             "memory": self.remember,
             "command not found": self._not_found,
         }
-        """The answerers by name, in the order in which they are asked."""
+        """The answerers by name, in order of application."""
 
     def _rules(self, rules: Mapping[str, Rule]) -> dict[str, Answerer]:
-        """The rules as answerers; none where rules are left out."""
+        """Wrap the rules as answerers; none if rules are disabled."""
         if not self._sources.rules:
             return {}
         return {name: partial(rule, respondent=self) for name, rule in rules.items()}
@@ -106,22 +107,22 @@ class Commands:
         return any("emulator" in step.asked[-1:] for step in self.steps)
 
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
-        """The behavior alone."""
+        """Return only the behavior."""
         return self.answer_call(Call.parse(shell_input), self.world.placed(state)).behavior
 
     def answer_call(self, call: Call, state: State, *, looked_up: bool = False) -> Answer:
-        """What a command does in a state. `looked_up`: it is known that no record is of this input.
+        """Answer a command in a state. `looked_up`: it is known that the input has no record.
 
-        The answer becomes one more of `steps`.
+        The answer is appended to `steps`.
         """
         step = self.ask(call, state, looked_up=looked_up)
         self.steps.append(step)
         return replace(step.answer, behavior=self.with_times(step.answer.behavior, state))
 
     def ask(self, call: Call, state: State, *, looked_up: bool = False) -> Step:
-        """Return the answer of the first answerer that knows the command; a guess without one.
+        """Return the answer of the first answerer that knows the command, else a guess.
 
-        `looked_up`: it is known that no record is of this input.
+        `looked_up`: it is known that the input has no record.
         """
         asked: list[str] = []
         for name, answerer in self.answerers.items():
@@ -135,7 +136,7 @@ class Commands:
         return Step(call.text, nothing(why), asked=(*asked, GUESSED))
 
     def parse(self, call: Call, state: State) -> Taken | None:
-        """See `Memory.take`. The command that is asked about is taken apart once."""
+        """Parse a command as `Memory.take` does. The current command is parsed only once."""
         call_before, state_before, taken = self._taken
         if call_before is not call or state_before is not state:
             taken = self._memory.take(call, state)
@@ -169,7 +170,7 @@ class Commands:
         if exact is None:
             return None
         effect = self.answerers.get(EFFECT)
-        if exact.behavior.patch and effect is not None:  # records do not hold what was written
+        if exact.behavior.patch and effect is not None:  # records omit written contents
             ruled = effect(call, state)
             if ruled and _is_same(ruled.answer.behavior, exact.behavior):
                 digests = ruled.answer.behavior.content_digests
@@ -187,7 +188,7 @@ class Commands:
         return Step(call.text, replace(answer, source=self._stages_name))
 
     def _elsewhere(self, call: Call, state: State) -> Step | None:
-        """What Bash says of a command that is not found, where PATH is not the pristine one."""
+        """Return Bash's error for a command that is not found, under a modified PATH."""
         if state.context is None:
             return None
         fresh = self.world.state(state.cwd)
@@ -195,7 +196,7 @@ class Commands:
         return self._not_found(call, state) if paths[0] != paths[1] else None
 
     def remember(self, call: Call, state: State) -> Step | None:
-        """What the memory says, or what the model beside it says where that is surer."""
+        """Return the answer of the memory or of the sequence model, by the higher confidence."""
         written = self._answer_written(call.text, state)
         try:
             found = self._memory.near(call, state, self._sources)
@@ -210,7 +211,7 @@ class Commands:
         return Step(call.text, found.answer, found.nearest, found.alternatives)
 
     def _answer_written(self, text: str, state: State) -> Answer | None:
-        """What the model beside the memory says; None where there is none, or it declines."""
+        """Return the sequence model's answer; None if there is no such model, or if it abstains."""
         if self._written is None:
             return None
         try:
@@ -219,7 +220,7 @@ class Commands:
             return None
 
     def _not_found(self, call: Call, state: State) -> Step | None:
-        """What Bash says of a command that no directory of PATH holds."""
+        """Return Bash's error for a command that is in no directory of PATH."""
         name = _name_of(call, state)
         if name in BUILTINS or not _COMMAND.fullmatch(name):
             return None
@@ -240,10 +241,10 @@ class Commands:
         return any(each.kind == "x" for each in taken.operands) or not (files or taken.operands)
 
     def with_times(self, behavior: Behavior, state: State) -> Behavior:
-        """The behavior with the times and links of directories, which records do not tell.
+        """Add the times and link counts of directories, which records omit.
 
-        A directory in which something is made or removed has the time of now. The patch of a whole
-        input does not tell that time: later commands of the input need it.
+        A directory whose entries were added or removed has the current time. The patch of a whole
+        input omits that time, but later commands of the input need it.
         """
         fresh = self.world.made
         if fresh is None or not behavior.patch:
@@ -279,7 +280,10 @@ class Commands:
 
 
 def _links(patch: ContextPatch, state: State, told: Set[str]) -> list[Operation]:
-    """The links of directories in which directories came or went, where the patch is silent."""
+    """Return the link counts of directories whose number of subdirectories changed.
+
+    Link counts in the patch, listed in `told`, are left out.
+    """
     files = state.before.document["fs"]
     start = os.fsencode(state.cwd)
     more: dict[str, int] = {}
@@ -308,12 +312,12 @@ def _links(patch: ContextPatch, state: State, told: Set[str]) -> list[Operation]
 
 
 def nothing(why: str) -> Answer:
-    """The answer where nobody knows: nothing done, with a confidence of 0; `why` is its source."""
+    """Return an empty answer with a confidence of 0; `why` is its source."""
     return Answer(Behavior(0, b"", stdout=b"", stderr=b""), 0.0, f"{GUESSED}: {why}")
 
 
 def _name_of(call: Call, state: State) -> str:
-    """The name of the program that a command runs; "" where nobody knows it."""
+    """Return the name of the program that a command runs; "" if unknown."""
     word = (split_words(without_assignments(call.bare)) or [""])[0]
     if "$" not in word:
         return unquoted(word)
@@ -324,13 +328,13 @@ def _name_of(call: Call, state: State) -> str:
 
 
 def _is_same(one: Behavior, other: Behavior) -> bool:
-    """Whether two behaviors are one, in whichever order their changes stand."""
+    """Whether two behaviors are equal, regardless of the order of their changes."""
     changes = [{repr(each) for each in said.patch.operations} for said in (one, other)]
     return changes[0] == changes[1] and one.exit_code == other.exit_code
 
 
 def _replaced(patch: ContextPatch, files: Mapping[str, Any], gone: Set[str]) -> list[str]:
-    """The names of files whose place was taken by a file that is gone from its own, as by `mv`."""
+    """Return the names of files that were replaced by a moved file, as by `mv`."""
     taken = [files[name] for name in gone if name in files]
     return [
         name

@@ -1,4 +1,4 @@
-"""Models as files: packed, listed, opened. The default model comes with the package."""
+"""Model files: packing, listing and opening. The default model comes with the package."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ SHIPPED = Path(__file__).parent / "models"
 
 CARD = "model.json"
 LARGEST_FILE = 64_000_000
-"""Most bytes of a packed model, and of packed examples."""
+"""Maximum bytes of a packed model, and of packed examples."""
 
 SEQ2SEQ = "seq2seq"
 """The `kind` in the card of a sequence model."""
@@ -70,7 +70,7 @@ class _Material(TypedDict, total=False):
 
 
 class _Card(TypedDict, total=False):
-    """A card, as far as it is read here."""
+    """The fields of a card that are used here."""
 
     name: str
     kind: str
@@ -107,7 +107,7 @@ class _Plan(TypedDict):
 
 
 class _Seq2seqCard(TypedDict, total=False):
-    """What the card of a sequence model has to say beside `_Card`."""
+    """The fields of a sequence model's card, in addition to `_Card`."""
 
     name: Required[str]
     systems: Required[dict[str, _System]]
@@ -131,9 +131,9 @@ def load_model(
     world: World | None = None,
     without: Collection[str] = (),
 ) -> Model:
-    """The model of this name or path, as `shioenv.load_model` gives it.
+    """Load a model by name or path, as `shioenv.load_model` does.
 
-    Errors: ModelError with the names that are known, or for what holds no model; UsageError for an
+    Errors: ModelError with the known names, or for a path without a model; UsageError for an
     unknown source.
     """
     sources = sources_without(without)
@@ -160,7 +160,7 @@ def load_seq2seq(
     world: World | None = None,
     now: Now | None = None,
 ) -> Seq2seq:
-    """A sequence model by name or path. The other arguments are those of `Seq2seq`.
+    """Load a sequence model by name or path. The other arguments are those of `Seq2seq`.
 
     Errors: ModelError, MissingExtraError.
     """
@@ -172,9 +172,9 @@ def load_seq2seq(
 
 
 def model_names() -> dict[str, Path]:
-    """The models that can be named, and where they lie: the user's and the package's.
+    """Return the paths of the known models by name: the user's and the package's.
 
-    Of two models with one name the package's counts.
+    If both have a name, the package's model wins.
     """
     found: dict[str, Path] = {}
     for directory in (cache_directory() / "models", SHIPPED):
@@ -184,9 +184,9 @@ def model_names() -> dict[str, Path]:
 
 
 def located(name: str | Path) -> Path:
-    """Where the model of this name or path lies. Errors: ModelError."""
+    """Return the path of a model, by name or path. Errors: ModelError."""
     path = Path(name)
-    with suppress(OSError):  # a name that is too long for a path
+    with suppress(OSError):  # a name too long for a path
         if path.exists():
             return path
     known = model_names()
@@ -200,10 +200,10 @@ def located(name: str | Path) -> Path:
 
 
 def opened(path: Path) -> Path:
-    """The directory of a model. A packed model is unpacked into the cache when it is first opened.
+    """Return a model's directory. A packed model is unpacked into the cache on first use.
 
-    It is unpacked again where the unpacked files were changed, or belong to another user. Errors:
-    ModelError for a file that is no model; HostError for a cache that belongs to another user.
+    It is unpacked again if the unpacked files were changed, or belong to another user. Errors:
+    ModelError for an invalid file; HostError for a cache that belongs to another user.
     """
     if path.is_dir():
         return path
@@ -230,16 +230,16 @@ def opened(path: Path) -> Path:
             try:
                 made.rename(directory)
             except OSError:
-                if not is_sealed(directory):  # nobody else was faster
+                if not is_sealed(directory):  # no other process was faster
                     raise
     return directory
 
 
 def pack(directory: Path, file: Path, *, hint: str = FEWER) -> int:
-    """Writes the directory of a model or of examples as one file. Gives the file's size in bytes.
+    """Pack the directory of a model or of examples into one file. Return its size in bytes.
 
-    The same directory gives the same file. Errors: ModelError, with the hint, where the file would
-    have more than `LARGEST_FILE` bytes; DatasetStorageError.
+    The same directory always results in the same file. Errors: ModelError, with the hint, for a
+    file over `LARGEST_FILE` bytes; DatasetStorageError.
     """
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w", format=tarfile.USTAR_FORMAT) as tar:
@@ -268,7 +268,7 @@ def pack(directory: Path, file: Path, *, hint: str = FEWER) -> int:
 
 
 def read_card(directory: Path) -> dict[str, Any]:
-    """A model's card, what it says of itself; empty where it has none. Errors: ModelError."""
+    """Read a model's card, its metadata; empty if it has none. Errors: ModelError."""
     file = directory / CARD
     if not os.path.lexists(file):
         return {}
@@ -279,18 +279,18 @@ def read_card(directory: Path) -> dict[str, Any]:
 
 
 def card_of(name: str | Path) -> dict[str, Any]:
-    """The card of a model, by its name or path. Errors: ModelError."""
+    """Read a model's card, by the model's name or path. Errors: ModelError."""
     return read_card(opened(located(name)))
 
 
 def write_card(directory: Path, card: Mapping[str, Any]) -> None:
-    """Writes a model's card into its directory."""
+    """Write a model's card into its directory."""
     text = json.dumps(dict(card), ensure_ascii=False, indent=1)
     (directory / CARD).write_text(f"{text}\n", encoding="utf-8")
 
 
 def _members(packed: bytes, path: Path) -> Iterator[tuple[str, bytes]]:
-    """The names and contents of the files in a packed model, each checked before it is given.
+    """Yield names and contents of the files in a packed model, each checked first.
 
     Errors: ModelError.
     """

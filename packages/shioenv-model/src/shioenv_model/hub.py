@@ -1,7 +1,7 @@
-"""Models kept where others can get them: in repositories of the Hugging Face Hub.
+"""Models shared in repositories of the Hugging Face Hub.
 
-Another server that speaks the Hub's protocol may stand in its place (`HF_ENDPOINT`). Who may write
-to a repository is the library's matter (`HF_TOKEN`).
+`HF_ENDPOINT` selects another server with the Hub's protocol. Write access is handled by the library
+(`HF_TOKEN`).
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ FILE = f"shioenv{SUFFIX}"
 
 
 def get(repository: str, name: str | None = None) -> Path:
-    """Fetches a repository's model, checks it, and keeps it among the user's own. Gives the file.
+    """Download and check a repository's model, and store it among the user's. Return its file.
 
-    `name` is the name that it is kept under (default: the repository's last part). Errors:
-    ModelError where the repository holds no model, or nobody answers; MissingExtraError.
+    `name` is the local name (default: the repository's last part). Errors: ModelError for a
+    repository without a model, or an unreachable server; MissingExtraError.
     """
     hub = _hub()
     called = name or repository.rpartition("/")[2]
@@ -44,10 +44,10 @@ def get(repository: str, name: str | None = None) -> Path:
 
 
 def push(model: str, repository: str, *, private: bool = False) -> str:
-    """Puts a packed model and its card into a repository. Gives the repository's address.
+    """Upload a packed model and its card to a repository. Return the repository's address.
 
-    A missing repository is made. Errors: ModelError for what is no packed model, or where the
-    server declines; MissingExtraError.
+    A missing repository is created. Errors: ModelError for a file that is no packed model, or where
+    the server rejects the upload; MissingExtraError.
     """
     hub = _hub()
     path = located(model)
@@ -66,7 +66,7 @@ def push(model: str, repository: str, *, private: bool = False) -> str:
 
 
 def page(card: dict[str, Any]) -> str:
-    """A card as a page for people: the README that hubs show."""
+    """Format a card as a README for hubs."""
     learned = card.get("learned", {})
     systems = ", ".join(card.get("systems", {})) or card.get("system", "")
     return "\n".join(
@@ -94,7 +94,7 @@ def page(card: dict[str, Any]) -> str:
 
 @contextmanager
 def _said(repository: str) -> Iterator[None]:
-    """Inside, any exception becomes a ModelError: the library's classes differ by release."""
+    """Convert any exception inside to a ModelError: the library's classes differ by release."""
     try:
         yield
     except Exception as error:

@@ -1,7 +1,7 @@
-"""The default model: executed inputs, composition by rule, and a memory for the commands.
+"""The default model: recorded inputs, composition by rule, and a memory for single commands.
 
-Nothing is executed, no process is started, and no built system is needed. Every answer says where
-it is from and how sure the model is. Where nobody knows, the answer is guessed, and marked.
+Nothing is executed, no process is started, and no built system is needed. Every answer names its
+source and has a confidence. An answer without support is a guess, and marked as such.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from shioenv_model.rules.registry import Step
 
 
 class Model:
-    """Answers any input: as it was executed, else put together from its commands.
+    """Answers any input from its record, else composes the answers of its commands.
 
-    Each command is answered as it was executed, or as the memory guesses. Threads may ask at once:
-    the model answers one after the other.
+    Each command is answered from its record, else predicted by the memory. Threads may call it
+    concurrently: the model answers one question at a time.
 
-    - `card`: what the model says of itself.
-    - `written`: a sequence model beside the memory; the surer of the two answers.
-    - `stages`: a runner that answers commands which read a pipe. The text is in `State.stdin`.
+    - `card`: the model's metadata.
+    - `written`: a sequence model in addition to the memory; the more confident answer wins.
+    - `stages`: a runner for commands that read a pipe. The text is in `State.stdin`.
       Every answer that used it calls it `stages_name`.
     - `abstain_below`: the model abstains below this confidence, 0 to 1; 0: it never abstains.
-    - `world`: the machine that is asked about (default: the machine that the memory is of).
-    - `sources`: what answers, beside Bash's own rules (default: all of it).
+    - `world`: the machine for which it answers (default: that of the memory).
+    - `sources`: the sources of answers, in addition to Bash's own rules (default: all).
     """
 
     patch_level = "full"
@@ -64,12 +64,12 @@ class Model:
     ) -> None:
         self.memory = memory
         self.sources = sources
-        """The sources that are asked, beside Bash's own rules."""
+        """The sources of answers, in addition to Bash's own rules."""
         self.world = world or memory.world
-        """The machine that the model is asked about."""
+        """The machine for which commands are answered."""
         self.abstain_below = abstain_below
         self.card = dict(card or {})
-        """What the model says of itself."""
+        """The model's metadata."""
         self._commands = Commands(
             memory, self.world, written=written, stages=stages, stages_name=stages_name,
             sources=sources,
@@ -82,7 +82,7 @@ class Model:
 
     @property
     def version(self) -> str:
-        """What exactly the model is, as every result names it."""
+        """The model's exact identity, as named in every result."""
         name, system = self.card.get("name", "memory"), self.card.get("system_digest", "")
         least = f", sure of {self.abstain_below:g}" if self.abstain_below else ""
         records = f"{len(self.memory.index)} records of system {system[:12]}"
@@ -92,30 +92,30 @@ class Model:
 
     @property
     def system(self) -> str | None:
-        """The name of the system that the model was made on; None where its card has none."""
+        """The name of the system that the model was made on; None if the card has none."""
         return self.card.get("system")
 
     @property
     def steps(self) -> list[Step]:
-        """What the newest answer rests on, a step for each command."""
+        """The steps of the newest answer, one per command."""
         return self._commands.steps
 
     @property
     def training(self) -> InputForms:
-        """The inputs that the model was made of."""
+        """The model's training inputs."""
         return self.memory.index.training
 
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
-        """The behavior alone."""
+        """Return only the behavior."""
         return self.answer(shell_input, state).behavior
 
     def answer(self, shell_input: str, state: State | None = None) -> Answer:
-        """What the input does, with the share of such answers that the model expects to be right.
+        """Return the behavior with a confidence: the expected accuracy of such answers.
 
-        Where nobody knows, the answer is the best guess: its source begins with `guessed`, and its
-        confidence is 0. A state without a context gets one by answering the inputs of its history.
-        No answer is surer than these answers.
-        Errors: Abstained below `abstain_below`, and for too much work.
+        Without support, the answer is the best guess: its source begins with `guessed`, and its
+        confidence is 0. A state without a context gets one by answering the inputs of its history,
+        whose confidence is an upper bound. Errors: Abstained below `abstain_below`, and for too
+        much work.
         """
         with self._turn, answering(shell_input):
             return self._answer(shell_input, state)
@@ -141,12 +141,12 @@ class Model:
         return answer
 
     def reached(self, state: State | None) -> State:
-        """The state, with the context that its history led to, as far as the model knows."""
+        """Return the state with the context that its history leads to, as far as it is known."""
         with self._turn:
             return self._led(state)[0]
 
     def _led(self, state: State | None) -> tuple[State, float]:
-        """What `reached` gives, and how sure the least sure of the history's answers is."""
+        """Return the state of `reached`, with the lowest confidence of the history's answers."""
         world = self.world
         placed = world.placed(state)
         if placed.context is not None or not placed.history:
@@ -172,10 +172,10 @@ class Model:
         return replace(here, stdin=placed.stdin), sure
 
     def _written(self, text: str, behavior: Behavior, before: State) -> dict[str, bytes]:
-        """The contents of the files that an input wrote, by name, as far as they are known.
+        """Return the contents of the files that an input wrote, by name, where known.
 
-        A content is known where a command of the input printed it: all of it, or the part behind
-        what the file held before. The content of a file that the input names is known as well.
+        A content is known if a command of the input printed all of it, or the part appended to the
+        old content. The content of a file that the input names is known as well.
         """
         if not behavior.content_digests:
             return {}
@@ -223,7 +223,10 @@ class Model:
         return answer
 
     def _carried(self, text: str, state: State) -> Carried | None:
-        """What the shell carries on from an input that was executed; None: as its text tells."""
+        """Return the state that a recorded input carries to the next one.
+
+        None: the state follows from the input's text.
+        """
         if not CARRYING.search(text):
             return None
         try:
@@ -232,7 +235,7 @@ class Model:
             return None
 
     def _guess(self, text: str, state: State, why: str) -> Answer:
-        """The best guess for an input that cannot be put together."""
+        """Return the best guess for an input that cannot be composed."""
         try:
             found = self.memory.near(Call.parse(text), state, self.sources)
         except (Abstained, PatchError, ContextError):
@@ -243,7 +246,7 @@ class Model:
 
 
 def _words(program: Program) -> tuple[str, ...]:
-    """Assignments and words of a program that is one command; empty where it calls nothing."""
+    """Return assignments and words of a program with one command; empty if it runs nothing."""
     for pipeline in pipelines(program):
         for command in pipeline.stages:
             if isinstance(command, Simple) and command.words:

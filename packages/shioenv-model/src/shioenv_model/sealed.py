@@ -1,4 +1,4 @@
-"""Directories that are used only where they are still as this user left them."""
+"""Directories that are used only if unchanged since this user wrote them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OF_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 def keep_private(directory: Path) -> None:
-    """Close a directory of this user to other users, who could put a directory of theirs into it.
+    """Close a directory of this user to other users, who could add directories to it.
 
     Errors: HostError for a directory of another user, and for a link.
     """
@@ -35,9 +35,9 @@ def keep_private(directory: Path) -> None:
 
 
 def seal(directory: Path) -> None:
-    """Write down which files are in a directory, and close it to other users.
+    """Record the files of a directory, and close it to other users.
 
-    All files have to be there already.
+    All files must exist already.
     """
     for path in directory.iterdir():
         path.chmod(_FILE)
@@ -47,9 +47,9 @@ def seal(directory: Path) -> None:
 
 
 def is_sealed(directory: Path) -> bool:
-    """Whether a directory is this user's own, nobody else can write to it, and its seal holds.
+    """Whether a directory belongs to this user, is writable only by them, and has a valid seal.
 
-    The seal holds where no file was added, removed, replaced or written to since `seal`.
+    The seal is valid if no file was added, removed, replaced or written to since `seal`.
     """
     try:
         status = directory.lstat()
@@ -66,11 +66,10 @@ def _is_ours(status: os.stat_result) -> bool:
 
 
 def _files(directory: Path) -> dict[str, list[int]]:
-    """By name of each file: its inode, its size, and its two times in nanoseconds.
+    """Return inode, size, mtime and ctime (in nanoseconds) of each file, by name.
 
-    The two are the times when the content and when the file last changed. Any change of a file sets
-    the latter, which nobody can choose. Errors: ValueError for anything but a regular file of this
-    user.
+    Any change of a file sets its ctime, which no user can choose. Errors: ValueError for anything
+    but a regular file of this user.
     """
     found: dict[str, list[int]] = {}
     for path in sorted(directory.iterdir()):

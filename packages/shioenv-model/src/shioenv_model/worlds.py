@@ -1,4 +1,4 @@
-"""What is known of a built system, written down."""
+"""Worlds of built systems: recorded descriptions of their files and settings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from shioenv_model.memory.world import World, world_of
 
 
 def world_called(name: str, start: str | None = None) -> World:
-    """The built system of this name as a world, told from a start directory.
+    """Build the world of a built system, described from a start directory.
 
     A sandbox of the system is opened for that.
 
@@ -22,8 +22,8 @@ def world_called(name: str, start: str | None = None) -> World:
 
 
 def asked_elsewhere(card: Mapping[str, Any], system: str, start: str) -> World | None:
-    """The system that a model is asked about, as a world; None where the model is of that system.
+    """Return the world of the requested system; None if it is the model's own system.
 
-    A model whose card names no system is of any. Errors: those of `world_called`.
+    A model whose card names no system fits any. Errors: those of `world_called`.
     """
     return None if card.get("system", system) == system else world_called(system, start)

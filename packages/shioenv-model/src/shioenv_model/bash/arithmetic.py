@@ -1,4 +1,4 @@
-"""Bash's arithmetic: 64-bit integers, the operators of C and `**`, variables by name."""
+"""Bash's arithmetic: 64-bit integers, C's operators and `**`, and variables."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _LEVELS = (
 _ASSIGNING = frozenset({"=", "+=", "-=", "*=", "/=", "%=", "<<=", ">>=", "&=", "^=", "|="})
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ@_"
 _INVALID = "\0"
-"""Stands for what is no token."""
+"""Marks an invalid token."""
 _DEEPEST = 40
-"""Nesting at most: of variables whose text is an expression, and of parentheses."""
+"""Maximum nesting, of parentheses and of variables that contain expressions."""
 
 
 class Complaint(Abstained):
-    """Bash refuses an expansion, and says so.
+    """Bash rejects an expansion with an error message.
 
-    `said` is what Bash says behind the place. `ends`: the shell ends. Else the rest of what Bash
-    read at once is left out.
+    `said` is the message after its prefix. `ends`: the shell exits. Otherwise the rest of the input
+    that Bash has parsed so far is discarded.
     """
 
     def __init__(self, said: str, *, ends: bool = False) -> None:
@@ -43,33 +43,33 @@ def evaluate(
     variable: Callable[[str], str | None],
     assign: Callable[[str, str], None] | None = None,
 ) -> int:
-    """The value of an arithmetic expression, a signed 64-bit integer; 0 for an empty one.
+    """Evaluate an arithmetic expression to a signed 64-bit integer; an empty one is 0.
 
-    `variable` gives the text of a variable (None: unset). `assign` sets a variable; without it
-    nothing can be assigned. Both are given elements of arrays as `name[subscript]`. Errors:
-    Complaint for an expression that Bash refuses; Abstained for one that assigns where it cannot,
-    or that is nested too deeply.
+    `variable` returns the text of a variable (None: unset). `assign` sets a variable; without it
+    assignments are not supported. Array elements are passed to both as `name[subscript]`. Errors:
+    Complaint for an invalid expression; Abstained for unsupported assignments, and for too deep
+    nesting.
     """
     return _Expression(expression, variable, assign, 0).value()
 
 
 def count(text: str) -> int | None:
-    """The number that a text of 1 to 18 digits says; None for any other text."""
+    """Parse a text of 1 to 18 digits; None for any other text."""
     return int(text) if _COUNT.fullmatch(text) else None
 
 
 def wrapped(number: int) -> int:
-    """The number as a signed 64-bit integer holds it: it wraps around."""
+    """Wrap a number to a signed 64-bit integer."""
     return (number + 2**63) % 2**64 - 2**63
 
 
 def _is_name(token: str) -> bool:
-    """Whether a token is a variable or an element of an array."""
+    """Whether a token is a variable or an array element."""
     return token[:1].isalpha() or token[:1] == "_"
 
 
 class _Expression:
-    """Evaluates while reading: recursive descent, one method for each kind of operator."""
+    """A recursive-descent evaluator, with one method for each precedence level."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class _Expression:
             before = self._tokens[-1] if self._tokens else ""
             doubled = token in ("++", "--") and not _is_name(before)
             if doubled and not _is_name(text[place:].lstrip()):
-                token, place = token[0], place - 1  # a sign, and another one behind it
+                token, place = token[0], place - 1  # a sign, followed by another one
             self._tokens.append(token)
             self._starts.append(
                 place - len(token) if match else len(text) - len(text[self._end :].lstrip())
@@ -112,7 +112,7 @@ class _Expression:
         return value
 
     def _look(self) -> None:
-        """Refuses what is no token, once Bash reads it."""
+        """Reject an invalid token when Bash would read it."""
         if self._peek() == _INVALID:
             before = self._tokens[self._place - 1] if self._place else "+"
             operand = before[-1:].isalnum() or before[-1:] in ")]_"
@@ -120,9 +120,9 @@ class _Expression:
             raise self._complaint(f"syntax error: {said}")
 
     def _complaint(self, said: str, start: int | None = None) -> Complaint:
-        """What Bash says of the expression; the newest token that was read is named.
+        """Return Bash's error for the expression, naming the newest token read.
 
-        `start` is where another token begins that is named instead.
+        `start` is the offset of another token to name instead.
         """
         if start is None:
             start = self._starts[min(self._place, len(self._tokens) - 1)]
@@ -150,7 +150,7 @@ class _Expression:
         return value
 
     def _deeper(self, read: Callable[[], int]) -> int:
-        """The value that `read` gives. Errors: Abstained where too many expressions are around."""
+        """Evaluate with `read`, one nesting level deeper. Errors: Abstained past the maximum."""
         self._nesting += 1
         if self._nesting > 3 * _DEEPEST:  # a pair of parentheses counts three times
             raise self._refusal()
@@ -191,7 +191,7 @@ class _Expression:
         return yes if condition else no
 
     def _skipped(self, skip: bool, read: Callable[[], int]) -> int:
-        """The value that `read` gives; where `skip`, nothing is assigned, and `/ 0` is no error."""
+        """Evaluate with `read`; with `skip`, without assignments and errors of `/ 0`."""
         self._skipping += skip
         value = read()
         self._skipping -= skip
@@ -213,7 +213,7 @@ class _Expression:
         return left
 
     def _behind(self) -> int:
-        """Where the text behind the newest operator begins, blanks left out."""
+        """Return the offset after the newest operator and the blanks that follow it."""
         return self._starts[self._place] if self._place < len(self._starts) else len(self._text)
 
     def _power(self) -> int:
@@ -250,7 +250,7 @@ class _Expression:
         if token[:1].isdigit():
             return self._number(token)
         if not _is_name(token):
-            self._place -= 1  # Bash has read no further than what is no operand
+            self._place -= 1  # Bash has not read past the token that is no operand
             raise self._complaint("syntax error: operand expected")
         value = self._read(token)
         if self._peek() in ("++", "--"):
@@ -263,7 +263,7 @@ class _Expression:
             text, _, digits = token.partition("#")
             if "#" in digits or not digits or not text.isdecimal():
                 raise self._refusal()
-            base = int(text[:3])  # no base has three digits; one that has is refused below
+            base = int(text[:3])  # no valid base has three digits; such a base is rejected below
         elif token[:2] in ("0x", "0X"):
             base, digits = 16, token[2:]
         elif token.startswith("0") and len(token) > 1:
@@ -295,7 +295,7 @@ class _Expression:
         return value
 
     def _apply(self, operator: str, left: int, right: int, behind: int | None = None) -> int:
-        """What an operator makes of two numbers; `behind`: where the text of the right one begins.
+        """Apply a binary operator; `behind` is the offset of the right operand's text.
 
         Errors: Complaint.
         """

@@ -1,4 +1,4 @@
-"""Bash's arrays as values, and the text by which Bash writes one down."""
+"""Bash's arrays as values, and their notation in `declare -p`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ITEM = re.compile(
 _META = re.compile(r"[ \t\n'\"\\|&;()<>!{}*\[\]?^$`]|^[~#]|[=:]~|^[@*]$")
 _BUCKETS = 1024
 _LARGEST = 1 << 20
-"""The largest index that is followed (ours)."""
+"""The largest supported index, our own limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +27,13 @@ class Array:
     items: Mapping[str, str] = field(default_factory=dict)
     associative: bool = False
     assigned: bool = True
-    """Whether it was ever given elements, or an empty list of them."""
+    """Whether the array was ever assigned, possibly an empty list."""
 
     @classmethod
     def read(cls, text: str) -> Array | None:
-        """The array that Bash writes as `([0]="a" [1]="b")`; None for any other text.
+        """Parse an array in Bash's notation `([0]="a" [1]="b")`; None for any other text.
 
-        An array whose last element is followed by a blank is associative.
+        An array with a blank after its last element is associative.
         """
         if not (text.startswith("(") and text.endswith(")")):
             return None
@@ -48,14 +48,14 @@ class Array:
         return cls(items, associative=text.endswith(" )"))
 
     def text(self) -> str:
-        """The array as Bash writes it. Errors: Abstained."""
+        """Format the array in Bash's notation. Errors: Abstained."""
         if self.associative:
             items = (f"[{_key(key)}]={written(value)} " for key, value in self.items.items())
             return f"({''.join(items)})"
         return f"({' '.join(f'[{key}]={written(value)}' for key, value in self.items.items())})"
 
     def subscript(self, key: str | int) -> str:
-        """The key of an element; a negative index counts from the end. Errors: Abstained."""
+        """Return the key of an element; negative indices count from the end. Errors: Abstained."""
         if self.associative or isinstance(key, str):
             return str(key)
         index = key if key >= 0 else self.next_index() + key
@@ -64,11 +64,11 @@ class Array:
         return str(index)
 
     def next_index(self) -> int:
-        """One more than the largest index."""
+        """Return one more than the largest index."""
         return 1 + max(map(int, self.items), default=-1)
 
     def with_item(self, key: str, value: str) -> Array:
-        """The array with one element set."""
+        """Return the array with one element set."""
         if not self.associative:
             items = {**self.items, key: value}
             ordered = sorted(items.items(), key=lambda item: int(item[0]))
@@ -79,13 +79,13 @@ class Array:
         return Array(dict(ordered), self.associative)
 
     def without(self, key: str) -> Array:
-        """The array without one element."""
+        """Return the array without one element."""
         left = {each: value for each, value in self.items.items() if each != key}
         return Array(left, self.associative)
 
 
 def _bucket(key: str) -> int:
-    """Where Bash's hash table keeps a key (`hash_string` of hashlib.c, FNV-1)."""
+    """Return the bucket of a key in Bash's hash table (`hash_string` of hashlib.c, FNV-1)."""
     value = 2166136261
     for byte in key.encode("utf-8", "surrogateescape"):
         signed = byte - 256 if byte > 127 else byte
@@ -101,7 +101,7 @@ _ANSI = {"\a": "a", "\b": "b", "\x1b": "E", "\f": "f", "\n": "n", "\r": "r", "\t
 
 
 def written(value: str) -> str:
-    """A value as `declare -p` writes it, in quotes. Errors: Abstained for what is no text."""
+    """Quote a value as in `declare -p`. Errors: Abstained for unprintable non-ASCII characters."""
     if value.isprintable():
         return '"' + re.sub(r'([\\$`"])', r"\\\1", value) + '"'
     parts = []

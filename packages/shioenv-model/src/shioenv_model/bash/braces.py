@@ -1,4 +1,4 @@
-"""Brace expansion: one word that stands for several, such as `{a,b}` and `{1..9}`."""
+"""Brace expansion of a word into several words, such as `{a,b}` and `{1..9}`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOST_DIGITS = 18
 
 
 def braces(word: str) -> list[str]:
-    """The words that brace expansion makes of one word, in order.
+    """Return the words that result from the brace expansion of one word, in order.
 
     Errors: Abstained for braces nested too deeply, numbers too long, and too many words.
     """
@@ -47,16 +47,16 @@ def _braces(word: str, nesting: int) -> list[str]:
 
 
 def _with(heads: list[str], middle: str, tails: list[str]) -> list[str]:
-    """Every head with every tail, the middle between them."""
+    """Combine every head with every tail, the middle between them."""
     longest = max(map(len, heads), default=0) + len(middle) + max(map(len, tails), default=0)
     spend(len(heads) * len(tails) * (1 + longest // COPIED))
     return [f"{head}{middle}{tail}" for head, tail in product(heads, tails)]
 
 
 def _brace(word: str, start: int, reader: Reader, depth: int) -> tuple[list[str], int] | None:
-    """The words that the braces at `start` stand for, and where these end.
+    """Expand the braces at `start`; return the words and the end offset.
 
-    None where the `{` is a plain character.
+    None if the `{` is a literal character.
     """
     parts: list[str] = []
     nesting, begin, place = 0, start + 1, start + 1
@@ -88,7 +88,7 @@ def _sequence(text: str) -> list[str] | None:
     if any(len(each or "") > _MOST_DIGITS for each in match.groups()):
         raise Abstained(f"{text!r:.40} stands for numbers that are too long")
     if first is not None:
-        # a leading zero of one end makes all numbers as wide as the wider end
+        # a leading zero in one end pads all numbers to the width of the wider end
         is_padded = any(re.match(r"-?0\d", each) for each in (first, last))
         width = max(len(first), len(last)) if is_padded else 0
         low, high = int(first), int(last)

@@ -1,4 +1,4 @@
-"""Functions as Bash writes them down: what `declare -f` prints (`print_cmd.c` of Bash 5.2)."""
+"""Function definitions in the format of `declare -f` (`print_cmd.c` of Bash 5.2)."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _STEP = 4
 _ANSI = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"|\\.|\$'((?:[^'\\]|\\.)*)'", re.DOTALL)
 _NESTED = re.compile(r"\$\((?!\()|<\(|>\(")
 _PLAIN_INSIDE = re.compile(r"(?:[\w ./$\"'{}@*%+:,=-]| \| )*")
-"""A substitution's text that Bash writes as it is, where it holds no more than words."""
+"""A substitution's text that Bash prints unchanged, if it contains only words."""
 
 
 def definition(function: Function) -> str:
-    """The body of a function as `declare -f` prints it below the header.
+    """Format the body of a function as `declare -f` prints it after the header.
 
-    Errors: Abstained for what is written in more ways than are known here.
+    Errors: Abstained for constructs whose format is not implemented.
     """
     body, redirects = function.body, ""
     if isinstance(body, Redirected):
@@ -46,7 +46,7 @@ def definition(function: Function) -> str:
 
 
 def _program(program: Program, indent: int) -> str:
-    """The commands of a list, each on a line of its own; the last one without a `;`."""
+    """Format a list of commands, one per line; the last one has no `;`."""
     return " " * indent + _inline(program, indent)
 
 
@@ -67,7 +67,7 @@ def _pipeline(pipeline: Pipeline, indent: int) -> str:
 
 
 def _body(program: Program, indent: int) -> str:
-    """The commands inside of a compound command: a `;` stands behind the last one too."""
+    """Format the body of a compound command: the last command ends with `;` as well."""
     end = "" if program[-1].background else ";"
     return f"{_program(program, indent + _STEP)}{end}\n{' ' * indent}"
 
@@ -127,7 +127,7 @@ def _case(command: Case, indent: int) -> str:
 
 
 def _inline(program: Program, indent: int) -> str:
-    """The commands of a list, the first one where the text stands."""
+    """Format a list of commands that starts on the current line."""
     text = ""
     for number, job in enumerate(program):
         text += _job(job, indent)
@@ -165,7 +165,7 @@ def _verbatim(command: Verbatim) -> str:
 
 
 def _word(word: str) -> str:
-    """A word as it is written. Errors: Abstained where Bash writes a substitution anew."""
+    """Return a word unchanged. Errors: Abstained where Bash reformats a substitution."""
     for match in _NESTED.finditer(word):
         inside = word[match.end() : word.rfind(")")]
         if not _PLAIN_INSIDE.fullmatch(inside) or inside != inside.strip() or "  " in inside:
@@ -174,7 +174,7 @@ def _word(word: str) -> str:
 
 
 def _unescaped(match: re.Match[str]) -> str:
-    """A `$'…'` as Bash keeps it: in single quotes, its escapes decoded."""
+    """Rewrite `$'…'` as Bash stores it: in single quotes, with decoded escapes."""
     if match[1] is None:
         return match[0]
     text = ansi(match[1])

@@ -1,4 +1,4 @@
-"""Words expanded as Bash's manual says.
+"""Word expansion by the rules of Bash's manual.
 
 The order: braces, tildes, parameters, substitutions, arithmetic, splitting, path names, quotes.
 """
@@ -24,22 +24,22 @@ from shioenv_model.bash.work import COPIED, spend
 _PARAMETER = re.compile(r"([A-Za-z_]\w*|\d+|[?#@*$!-])(\[(?:[^][]|\[[^][]*\])+\])?", re.ASCII)
 _NAMED = re.compile(r"([A-Za-z_]\w*)(\[[^][]+\])?", re.ASCII)
 _ALL = re.compile(r"\$(?:@|\{!?(?:@|[A-Za-z_]\w*\[@\])[^}]*\})")
-"""What stands in double quotes for any number of words, none included."""
+"""Expansions that yield any number of words inside double quotes, possibly none."""
 _DEFAULT = re.compile(r"(:?)([-=+?])")
 _CASE = re.compile(r"(\^\^?|,,?|~~?)(.*)", re.DOTALL)
 _ASSIGNS = re.compile(r"[A-Za-z_]\w*(?:\[[^][]*\])?\+?=", re.ASCII)
-"""What an argument begins with in which tildes are expanded as in an assignment."""
+"""The prefix of an argument whose tildes are expanded as in an assignment."""
 _TILDE = re.compile(r"~([\w.+-]*)(?=/|$)", re.ASCII)
 _PLAIN_UNQUOTED = re.compile(r"[^\\'\"`$<>~:]+")
 _PLAIN_QUOTED = re.compile(r"[^\\`$]+")
 _GLOB_OPTIONS = ("nullglob", "failglob", "dotglob", "extglob", "nocaseglob", "globstar")
 _MOST_DIGITS = 18
 _FIELD = 10
-"""Steps that each word takes, however short it is."""
+"""Steps charged for each word, in addition to its length."""
 
 
 class Scope(Protocol):
-    """What words are expanded against: files, variables, and programs that can be run."""
+    """The context of an expansion: files, variables, and programs to run."""
 
     @property
     def state(self) -> State:
@@ -52,34 +52,37 @@ class Scope(Protocol):
         ...
 
     def variable(self, name: str) -> str | None:
-        """The text of a variable or of `?`, `$`, `!`, `-`; None where it is unset.
+        """Return a variable's text, or that of `?`, `$`, `!` or `-`; None if unset.
 
-        `name[key]` is an element of an array. The name of an array alone is its first element.
+        `name[key]` is an array element. An array's plain name is its first element.
 
-        Errors: Abstained where the text is not known.
+        Errors: Abstained if the text is unknown.
         """
         ...
 
     def array(self, name: str) -> Array | None:
-        """The elements of an array; None for a variable that is none. Errors: as `variable`."""
+        """Return an array's elements; None for a variable that is no array.
+
+        Errors: as `variable`.
+        """
         ...
 
     def assign(self, name: str, value: str) -> None:
-        """Sets a variable, for `${x:=word}` and arithmetic; `name[key]` sets an element."""
+        """Set a variable, for `${x:=word}` and arithmetic; `name[key]` sets an element."""
         ...
 
     def substitute(self, source: str) -> str:
-        """What the program `source` prints, for `$(…)`, trailing newlines included."""
+        """Return the output of the program `source` for `$(…)`, including trailing newlines."""
         ...
 
     def connect(self, source: str, *, reading: bool) -> str:
-        """The name of the pipe that `<(…)` (where `reading`) or `>(…)` stands for."""
+        """Return the path of the process substitution `<(…)` (if `reading`) or `>(…)`."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class _Segment:
-    """A piece of an expanded word; where `text` is None, `"$@"` separates two words."""
+    """A piece of an expanded word; if `text` is None, `"$@"` separates two words."""
 
     text: str | None
     quoted: bool
@@ -90,9 +93,10 @@ _BREAK = _Segment(None, quoted=True)
 
 
 LONGEST_REPLACED = 1_000
-"""Characters at most of a value in which a pattern is replaced.
+"""Maximum characters of a value in which a pattern is replaced.
 
-Every place of the value is tried with every end, so the work grows with the square."""
+Each start offset is tried with each end, so the work is quadratic.
+"""
 
 
 class Expander:
@@ -102,7 +106,7 @@ class Expander:
         self._scope = scope
 
     def fields(self, word: str) -> list[str]:
-        """The words that `word` stands for as an argument. Errors: Abstained."""
+        """Expand an argument into words. Errors: Abstained."""
         fields: list[str] = []
         for one in braces(word):
             found = list(self._fields(one))
@@ -111,24 +115,24 @@ class Expander:
         return fields
 
     def text(self, word: str, *, assigned: bool = False) -> str:
-        """What a word stands for where the word is not split, as in `case`.
+        """Expand a word without splitting, as in `case`.
 
-        With `assigned`, the word is the value of a variable: tildes behind `:` are expanded too.
+        With `assigned`, the word is the value of an assignment: tildes after `:` are expanded too.
         """
         segments = self._word(word, assigned=assigned)
         return "".join(" " if each.text is None else each.text for each in segments)
 
     def pattern(self, word: str) -> str:
-        """The pattern that a word stands for. Quoted characters are escaped in it."""
+        """Expand a word into a pattern. Its quoted characters are escaped."""
         return _pattern(self._word(word))
 
     def document(self, text: str) -> str:
-        """The text of a here-document, expanded."""
+        """Expand the text of a here-document."""
         segments = self._quoted(text, document=True)
         return "".join(" " if each.text is None else each.text for each in segments)
 
     def number(self, expression: str) -> int:
-        """What an arithmetic expression amounts to."""
+        """Evaluate an arithmetic expression."""
         text = self.document(expression.replace('"', ""))
         return evaluate(text, self._scope.variable, self._scope.assign)
 
@@ -161,9 +165,9 @@ class Expander:
             yield from self._paths(field)
 
     def _separators(self) -> re.Pattern[str] | None:
-        """The pattern that finds text (group 1), separators with their blanks (group 2) or blanks.
+        """Return the pattern for text (group 1), separators with blanks (group 2), or blanks.
 
-        The variable `IFS` says which characters separate. None where none does.
+        The separators are the characters of `IFS`. None if it is empty.
         """
         value = self._scope.variable("IFS")
         value = " \t\n" if value is None else value
@@ -326,12 +330,12 @@ class Expander:
         return self._scope.variable(name)
 
     def _parameter(self, inside: str, *, quoted: bool) -> list[_Segment]:
-        """What `${…}` stands for, by the text between its braces."""
+        """Expand `${…}`, given the text between its braces."""
         beyond = Abstained(f"the expansion ${{{inside:.40}}} is beyond it")
         mark = inside[0] if inside[:1] in ("#", "!") and len(inside) > 1 else ""
         match = _PARAMETER.match(inside, len(mark))
         if mark == "#" and (match is None or match.end() < len(inside)):
-            mark, match = "", _PARAMETER.match(inside)  # `$#` itself, edited
+            mark, match = "", _PARAMETER.match(inside)  # `$#` itself, with an operator
         if match is None:
             raise beyond
         name, subscript, rest = match[1], (match[2] or "")[1:-1], inside[match.end() :]
@@ -361,7 +365,7 @@ class Expander:
         return self._result(self._edited(value, rest, inside) if rest else value, quoted=quoted)
 
     def _item(self, name: str, subscript: str) -> tuple[str, str | None]:
-        """A variable or an element of an array: how `Scope` names it, and its value."""
+        """Return the name in `Scope`, and the value, of a variable or an array element."""
         if not subscript:
             return name, self._value(name)
         array = self._scope.array(name)
@@ -371,7 +375,7 @@ class Expander:
         return target, self._scope.variable(target)
 
     def _set(self, name: str, value: str | None) -> str:
-        """The value; empty where there is none. Errors: Complaint under `set -u`."""
+        """Return the value; empty if unset. Errors: Complaint under `set -u`."""
         if value is None and self._scope.state.before.document["settings"].get("-o nounset"):
             raise Complaint(f"{name}: unbound variable", ends=True)
         return value or ""
@@ -379,7 +383,7 @@ class Expander:
     def _several(
         self, name: str, kind: str, mark: str, rest: str, inside: str, *, quoted: bool
     ) -> list[_Segment]:
-        """What `${@…}` and `${name[@]…}` stand for."""
+        """Expand `${@…}` and `${name[@]…}`."""
         array = None if name in "@*" else self._scope.array(name)
         if array is not None:
             values = list(array.items.values())
@@ -404,7 +408,7 @@ class Expander:
         return self._list(kind, values, quoted=quoted)
 
     def _part(self, values: list[str], array: Array | None, rest: str, first: int) -> list[str]:
-        """The elements from an offset on; the first of `values` has the index `first`."""
+        """Slice the elements from an offset on; the first of `values` has the index `first`."""
         offset, colon, length = rest.partition(":")
         start, count = self.number(offset), self.number(length) if colon else len(values) + 1
         if array is not None and list(array.items) != [str(n) for n in range(len(array.items))]:
@@ -497,7 +501,7 @@ class Expander:
         return "".join(done) + value[place:]
 
     def _home(self, user: str) -> str | None:
-        """What `~user` stands for; None where the word stays as it is written."""
+        """Expand `~user`; None if the word remains unchanged."""
         names = {"": "HOME", "+": "PWD", "-": "OLDPWD"}
         if user in names:
             value = self._scope.variable(names[user])
@@ -541,7 +545,7 @@ def _trimmed(value: str, pattern: str, *, end: bool, longest: bool) -> str:
 
 
 def _text(decoded: str) -> str:
-    """The text `decoded` of a `$'…'`. Errors: Abstained where its bytes are not UTF-8."""
+    """Return the decoded text of a `$'…'`. Errors: Abstained where it is not UTF-8."""
     if re.search("[\ud800-\udfff]", decoded):
         raise Abstained("bytes that are no text")
     return decoded

@@ -1,4 +1,4 @@
-"""Bash's patterns: what `*`, `?` and brackets match, in words and in path names."""
+"""Bash's patterns: matching of `*`, `?` and brackets, in words and in path names."""
 
 from __future__ import annotations
 
@@ -18,50 +18,50 @@ CLASSES = {
     "space": r" \t\n\r\f\v", "blank": r" \t", "xdigit": "0-9A-Fa-f",
     "punct": r"!-/:-@\[-`{-~", "cntrl": r"\x00-\x1f\x7f", "print": " -~", "graph": "!-~",
 }  # fmt: skip
-"""POSIX's character classes in the C locale, as they are written in a set of Python's `re`."""
+"""POSIX's character classes in the C locale, in the notation of Python's `re` sets."""
 
 _NAMED = re.compile(r"\[([:.=])(.[^]:.=]*)\1\]", re.DOTALL)
 _CLASSES = {**CLASSES, "word": "a-zA-Z0-9_"}
-"""The character classes of Bash, which has one more than POSIX."""
+"""Bash's character classes: those of POSIX, and `word`."""
 
 
 _MOST_PARTS = 100
-"""Names in a path pattern at most (ours: PATH_MAX would allow for two thousand)."""
+"""Maximum names in a path pattern, our own limit (PATH_MAX allows about two thousand)."""
 _COMPILED = 5
-"""Steps that one character of a path pattern takes."""
+"""Steps charged for each character of a path pattern."""
 _LOOK_UP = 20
-"""Steps that one look at a directory takes."""
+"""Steps charged for each directory lookup."""
 
 
 def is_pattern(text: str) -> bool:
-    """Whether a text is a pattern; its quoted characters stand behind backslashes."""
+    """Whether a text, with its quoted characters backslash-escaped, is a pattern."""
     plain = re.sub(r"\\.", "", text, flags=re.DOTALL)
     return "*" in plain or "?" in plain or 0 <= plain.find("[") < plain.rfind("]") - 1
 
 
 def unescaped(pattern: str) -> str:
-    """The text that a pattern without special characters matches."""
+    """Return the text that a pattern without special characters matches."""
     return re.sub(r"\\(.)", r"\1", pattern, flags=re.DOTALL)
 
 
 def escaped(text: str) -> str:
-    """The pattern that matches this text alone."""
+    """Return the pattern that matches only this text."""
     return re.sub(r"([*?\[\]\\!^-])", r"\\\1", text)
 
 
 def matches(pattern: str, text: str) -> bool:
     """Whether a pattern matches the whole text, as in `case` and `${x#…}`."""
-    # the end of each bracket may be looked for up to the pattern's end
+    # each bracket may be scanned up to the pattern's end
     spend(1 + len(pattern) * pattern.count("[") + (len(pattern) + len(text)) // COPIED)
     return _compiled(pattern).fullmatch(text) is not None
 
 
 def paths(pattern: str, state: State) -> list[str]:
-    """The path names that a pattern matches in a state, sorted by their bytes.
+    """Return the path names that match a pattern in a state, sorted bytewise.
 
-    A leading `.` of a name matches only a `.` that is written. `.` and `..` match nothing where the
-    shell has the option `globskipdots`, which is on by default since Bash 5.2. Errors: Abstained
-    for a pattern of too many parts.
+    A leading `.` of a name must be matched literally. `.` and `..` never match under the shell
+    option `globskipdots`, which is on by default since Bash 5.2. Errors: Abstained for a pattern of
+    too many parts.
     """
     spend(_COMPILED * len(pattern))
     absolute = pattern.startswith("/")
@@ -106,8 +106,10 @@ def _walk(base: str, parts: list[str], state: State, *, skips_dots: bool) -> Ite
 
 
 def _names(path: str, state: State) -> list[str]:
-    """The names in a directory. The work grows with all files where the state has a context of its
-    own: they are all looked through.
+    """Return the names in a directory.
+
+    The work grows with the number of all files in a state with its own context, because all are
+    scanned.
     """
     spend(_LOOK_UP + (len(state.context.document["fs"]) // 10 if state.context else 0))
     names = state.names(path)
@@ -130,7 +132,7 @@ def _is_directory(path: str, state: State) -> bool:
 
 @lru_cache(maxsize=1024)
 def _compiled(pattern: str) -> re.Pattern[str]:
-    # a piece between two stars matches where it first can, and is never tried again
+    # a piece between two stars takes its first match, without backtracking
     pieces = [""]
     index = 0
     while index < len(pattern):
@@ -155,13 +157,13 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def bracket(text: str, index: int, *, shell: bool = True) -> tuple[str, int] | None:
-    """The set that a bracket expression stands for, as Python's `re` writes it, and where it ends.
+    """Translate a bracket expression to a set of Python's `re`; return it with the end offset.
 
-    `index` is behind the `[`. None where the expression never ends. Unless `shell`, the expression
-    is one of a regular expression: a backslash stands for itself and `!` negates nothing.
+    `index` is the offset after the `[`. None if the expression is not closed. Unless `shell`, the
+    syntax is that of regular expressions: a backslash is literal, and `!` does not negate.
 
-    Errors: ValueError where a regular expression with this bracket is refused. Abstained for a
-    character by its name (`[.space.]`) and for a class that is never closed.
+    Errors: ValueError for an invalid regular expression. Abstained for a character by name
+    (`[.space.]`), and for an unclosed class.
     """
     negated = text.startswith(("!", "^") if shell else "^", index)
     index += negated
@@ -196,10 +198,10 @@ def _set_of(members: list[str], negated: bool) -> str:
 
 
 def _member(text: str, index: int, shell: bool, *, is_end: bool = False) -> tuple[str, str, int]:
-    """The member of a bracket expression at `index`: how `re` writes it, its character, its end.
+    """Parse a member of a bracket expression: its notation in `re`, its character, its end.
 
-    The character is "" where no range may begin or end with the member, as with a class. With
-    `is_end`, the member ends a range, where Bash knows no class.
+    The character is "" for members that cannot delimit a range, such as classes. With `is_end`, the
+    member ends a range, where Bash allows no class.
     """
     named = _NAMED.match(text, index)
     if named is None or (shell and is_end and named[1] != "."):

@@ -1,4 +1,4 @@
-"""What the expansion of a word rests on: the variables that it names, and its substitutions."""
+"""Dependencies of a word's expansion: the variables that it names, and its substitutions."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ _REFERRING = re.compile(r"[`$<>]")
 
 @dataclass(frozen=True, slots=True)
 class References:
-    """What a word's expansion rests on."""
+    """The dependencies of a word's expansion."""
 
     names: frozenset[str]
-    """Variables and parameters that the word may name: where `substitutes`, only some of them."""
+    """Variables and parameters that the word may use; incomplete if `substitutes`."""
     substitutes: bool
-    """Whether the word holds a `$(…)`, a `` `…` ``, a `<(…)` or a `>(…)`."""
+    """Whether the word contains a `$(…)`, a `` `…` ``, a `<(…)` or a `>(…)`."""
 
 
 def references(word: str) -> References:
-    """What a word's expansion rests on. The word is not expanded for this."""
+    """Return the dependencies of a word's expansion, without expanding it."""
     spend(len(word))
     names: set[str] = set()
     substitutes = _refer(word, names)
@@ -54,7 +54,10 @@ def _refer(text: str, names: set[str]) -> bool:
 
 
 def _refer_quoted(text: str, names: set[str]) -> bool:
-    """As `_refer`, of text in double quotes: only `$`, backquotes and backslashes are special."""
+    """Collect names from the inside of double quotes.
+
+    Only `$`, backquotes and backslashes are special there.
+    """
     reader = Reader(text)
     substitutes = False
     place = 0
@@ -80,5 +83,5 @@ def _refer_expansion(unit: str, names: set[str]) -> bool:
         return False
     if unit.startswith("${"):
         match = _NAMING.match(unit.lstrip("${#!"))
-        names.add(match[1] if match else unit[2])  # no name: `${#}` and `${!}` themselves
+        names.add(match[1] if match else unit[2])  # not a name: `${#}` and `${!}` themselves
     return "`" in unit or re.search(r"\$\((?!\()", unit) is not None

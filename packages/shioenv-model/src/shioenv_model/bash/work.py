@@ -1,4 +1,4 @@
-"""How much work one answer takes, in steps that are counted.
+"""Work limits of one answer, in counted steps.
 
 Steps, not seconds, bound an answer. So the same question has the same answer on every machine.
 """
@@ -12,18 +12,18 @@ from contextvars import ContextVar
 from shioenv.errors import Abstained
 
 MOST_STEPS = 5_000_000
-"""Steps of one answer at most (ours).
+"""Maximum steps of one answer, our own limit.
 
 Half of the public suite's inputs take at most 5,500 steps, its longest loop 2,300,000. A step takes
 about a microsecond. It is a character read, a name compared, or 50 bytes copied.
 """
 
 COPIED = 50
-"""Bytes that are copied, or searched, in one step."""
+"""Bytes copied or searched in one step."""
 
 
 class _Work:
-    """The steps that are left for one answer."""
+    """The steps left for one answer."""
 
     __slots__ = ("left", "text")
 
@@ -42,11 +42,11 @@ _open: ContextVar[_Work | None] = ContextVar("work", default=None)
 
 @contextmanager
 def answering(text: str) -> Iterator[None]:
-    """All steps inside are work of one answer, to the question `text`.
+    """Count all steps inside as work of one answer, to the question `text`.
 
-    Inside of another answer they are work of that other answer. Errors: Abstained past
-    `MOST_STEPS`, even where the error was caught inside. Abstained for a text that cannot be
-    encoded as bytes or is nested too deeply.
+    Nested inside another answer, they count for that answer. Errors: Abstained past `MOST_STEPS`,
+    even where the error was caught inside. Abstained for a text that cannot be encoded as bytes, or
+    that is nested too deeply.
     """
     if _open.get() is not None:
         yield
@@ -57,10 +57,10 @@ def answering(text: str) -> Iterator[None]:
 
 @contextmanager
 def aside(text: str) -> Iterator[None]:
-    """All steps inside are work of an answer of its own, which is remembered for other answers.
+    """Count all steps inside separately from the current answer, because the result is cached.
 
-    Otherwise the steps of those other answers would depend on what was asked before. Errors: those
-    of `answering`.
+    Otherwise the steps of other answers would depend on earlier questions. Errors: those of
+    `answering`.
     """
     try:
         text.encode("utf-8", "surrogateescape")
@@ -84,9 +84,9 @@ def aside(text: str) -> Iterator[None]:
 
 @contextmanager
 def uncounted() -> Iterator[None]:
-    """Steps inside are not counted: they are no work of an answer.
+    """Do not count the steps inside.
 
-    This is for what is remembered and rests on a model's records alone, not on the question.
+    This is for cached results that depend only on a model's records, not on the question.
     """
     before = _open.set(None)
     try:
@@ -96,7 +96,7 @@ def uncounted() -> Iterator[None]:
 
 
 def spend(steps: int) -> None:
-    """Counts so many steps before they are done. Errors: Abstained where too few are left."""
+    """Count steps before they are done. Errors: Abstained where too few are left."""
     work = _open.get()
     if work is None:
         return

@@ -1,4 +1,4 @@
-"""`shioenv model`: the models that can be asked."""
+"""Subcommands of `shioenv model`: list, show, fetch and publish models."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def push(
 
 
 def _origin(card: dict[str, Any]) -> dict[str, object]:
-    """The grammars, recipe and version that a model was made by, as far as its card says."""
+    """Return the grammars, recipe and version in a model's card, where present."""
     material = card.get("material", [])
     found = {
         key: sorted({each[name][:12] for each in material if each.get(name)})
@@ -123,7 +123,7 @@ def _origin(card: dict[str, Any]) -> dict[str, object]:
 
 
 def _written(card: dict[str, Any], path: Path) -> dict[str, object]:
-    """The facts that are shown of a sequence model."""
+    """Return the displayed facts of a sequence model."""
     learned = card["learned"]
     return {
         "model": f"{card['name']}, {path}",

@@ -1,4 +1,4 @@
-"""`shioenv predict`: what an input would do, by a model."""
+"""The command `shioenv predict`: predict an input's behavior with a model."""
 
 from __future__ import annotations
 
@@ -119,14 +119,14 @@ def predict(
 
 
 def _emulator(name: str, system: str | None) -> Runner:
-    """The emulator that answers commands that read a pipe on a system."""
+    """Return the emulator for commands that read a pipe, with a system's files."""
     from shioenv_model.predictors.default import emulator
 
     return emulator(name, system)
 
 
 def _asked(card: Mapping[str, Any], name: str) -> World | None:
-    """The world of the built system that is asked about; None where it is the model's own."""
+    """Return the world of the requested system; None for the model's own system."""
     from shioenv.system.store import find_system
     from shioenv_model.worlds import asked_elsewhere
 

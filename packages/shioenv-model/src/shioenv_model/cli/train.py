@@ -1,4 +1,4 @@
-"""`shioenv train`: the material that models learn from, and the models made of that material."""
+"""Subcommands of `shioenv train`: training material, and models trained on it."""
 
 from __future__ import annotations
 
@@ -364,9 +364,9 @@ def _prepare(
 
 
 def _compared(directories: Sequence[Path], files: Sequence[str]) -> dict[str, Any]:
-    """Which share of the datasets' inputs succeeds, and how many inputs of files stand in them.
+    """Return the share of inputs that succeed, and the overlap of the datasets with the files.
 
-    An input of a file stands in the datasets by its text, or by its normal form.
+    An input of a file counts as contained if the datasets have its text or its normal form.
     """
     from shioenv.bash.normal import normal
     from shioenv.dataset.questions import read_questions

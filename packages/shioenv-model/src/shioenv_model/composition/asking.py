@@ -1,4 +1,4 @@
-"""A runner asked about one command after the other, each in the state that the others left."""
+"""Queries to a runner, command by command, each in the state left by the previous ones."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from shioenv_model.composition.replay import connected
 from shioenv_model.composition.variables import Variables
 
 MOST_ASKED = 400
-"""Most commands that one input may ask about; ours, because a longer loop takes too long."""
+"""Maximum commands queried per input; our own limit, because a longer loop takes too long."""
 
 LONGEST_INPUT = 1024 * 1024
-"""Most bytes that go through a pipe, as through a sandbox's standard input."""
+"""Maximum bytes through a pipe; the same as for a sandbox's standard input."""
 
 _LOOK_UP = 20
-"""Steps that looking up a file takes."""
+"""Steps charged for a file lookup."""
 _ADVANCE = 1_000
-"""Steps that going to the next state takes, which has a context of its own."""
+"""Steps charged for advancing to the next state, which has a new context."""
 
 _OF_THE_SHELL = (
     *("cwd", "env", "settings", "shell_options", "functions", "aliases", "umask", "limits"),
 )
-"""Areas of a context that a subshell changes for itself alone."""
+"""Areas of a context whose changes in a subshell do not affect the parent shell."""
 
 _SHOWING_ENVIRONMENT = (("env",), ("printenv",))
 
@@ -47,37 +47,37 @@ _TRACING = ("-o xtrace", "-o verbose", "-o noexec", "-o errtrace", "-o functrace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallSetting:
-    """How a command is run, beside its text."""
+    """The setting of a single command within an input."""
 
     stdin: bytes = b""
     separate: bool = False
-    """The command's two output channels go to different places."""
+    """Standard output and standard error go to different places."""
     piped: bool = False
-    """The command's standard input is a pipe, even where that pipe is empty."""
+    """Standard input is a pipe, even if that pipe is empty."""
     final: bool = False
-    """Bash becomes the command: nothing comes after the command."""
+    """The shell execs the command, because it is the last one."""
     beside: tuple[tuple[str, ...], ...] = ()
-    """Words of the commands that run at the same time, for a command that shows processes."""
+    """Words of the concurrent pipeline stages, for a command that lists processes."""
     place: bytes = b"bash: line 1: "
-    """How Bash begins its messages about the command."""
+    """The prefix of Bash's error messages about the command."""
 
 
 class Asker:
-    """Asks a runner about an input's commands, each in the state that the commands before it left.
+    """Queries a runner about an input's commands, each in the state left by the previous ones.
 
-    `state` is where the input starts, `text` is the whole input.
+    `state` is the initial state, `text` is the whole input.
     """
 
     def __init__(self, runner: Runner, state: State, text: str) -> None:
         self.state = state
         self.patches: list[ContextPatch] = []
-        """What the commands changed, in the order of the commands."""
+        """The commands' context patches, in order."""
         self.digests: dict[str, str] = {}
-        """Digests of the contents that changed, by the file's name in `fs`."""
+        """Digests of changed contents, by the file's name in `fs`."""
         self.pipes: dict[str, bytes | None] = {}
-        """The bytes that are read from each `<(…)`, by its path."""
+        """The data of each process substitution `<(…)`, by its path."""
         self.set_here: set[str] = _set_before(state)
-        """Variables that the input set, and those that are no more what they were at first."""
+        """Variables set by the input, or different from the pristine machine before it."""
         self.confidence = 1.0
         self.volatile, self.shell_state_known = False, True
         self._runner, self._text = runner, text
@@ -88,11 +88,14 @@ class Asker:
 
     @property
     def executes(self) -> bool:
-        """Whether the runner executes: it is asked about whole programs then."""
+        """Whether the runner executes inputs; such a runner is given whole programs."""
         return self._execute is not None
 
     def ask(self, call: Call, how: CallSetting = CallSetting()) -> Behavior:
-        """What a command does in the current state, which stays as it is. Errors: Abstained."""
+        """Return a command's behavior in the current state, without advancing it.
+
+        Errors: Abstained.
+        """
         self.count()
         text = call.text
         spend(len(text) + len(how.stdin) // COPIED)
@@ -120,26 +123,26 @@ class Asker:
             behavior = replace(behavior, stdout=b"", stderr=b"")
         self.volatile |= behavior.volatile
         self.shell_state_known &= behavior.shell_state_known
-        # a shell that is the command numbers lines of its own
+        # a child shell counts its own lines
         return behavior if text.startswith(("bash", "sh ")) else _at(behavior, how.place)
 
     def refuse_tracing(self) -> None:
-        """Errors: Abstained under options by which the shell prints or refuses more than usual."""
+        """Abstain under options by which the shell traces, or rejects more than usual."""
         settings = self.state.before.document["settings"]
         if any(settings.get(option) for option in _TRACING):
             raise Abstained("set -x, -v or -n is on")
 
     def count(self) -> None:
-        """Counts one more command of the input. Errors: Abstained past `MOST_ASKED`."""
+        """Count one more command of the input. Errors: Abstained past `MOST_ASKED`."""
         self._asked += 1
         if self._asked > MOST_ASKED:
             raise Abstained(f"more than {MOST_ASKED} commands to ask about")
 
     def advance(self, text: str, behavior: Behavior) -> list[tuple[str, str | None]]:
-        """Goes to the state after a command. Running `text` leads to that state again.
+        """Advance to the state after a command; executing `text` must reproduce that state.
 
-        Gives the names of files that are gone, each with the file's new name; None: it was removed.
-        Errors: Abstained where the patch does not fit the state.
+        Return the names of removed files, each with its new name if it was moved, else None.
+        Errors: Abstained where the patch does not apply to the state.
         """
         spend(_ADVANCE + len(text))
         known = {
@@ -170,16 +173,16 @@ class Asker:
         return gone
 
     def know(self, data: bytes) -> str:
-        """Remembers a content that files may hold. Gives its digest."""
+        """Store a content that files may have. Return its digest."""
         spend(1 + len(data) // COPIED)
         digest = hashlib.sha256(data).hexdigest()
         self._contents[digest] = data
         return digest
 
     def learn(self, text: str, behavior: Behavior) -> None:
-        """Remembers what is in the files that a command names, to know copies of them again.
+        """Store the contents of the files that a command names, so that copies are recognized.
 
-        Nothing is remembered where every content that the command wrote is known already.
+        Nothing is stored if every content that the command wrote is already known.
         """
         if not set(behavior.content_digests.values()) - self._contents.keys():
             return
@@ -191,19 +194,19 @@ class Asker:
                 self.know(content)
 
     def mark(self) -> Mark:
-        """The present place in the input, for `back_to` and `leave`."""
+        """Return a checkpoint of the current state, for `back_to` and `leave`."""
         return Mark(self.state, len(self.patches), dict(self.digests), frozenset(self.set_here))
 
     def back_to(self, mark: Mark) -> None:
-        """Goes back to a mark: the patches since are forgotten.
+        """Roll back to a checkpoint, dropping later patches.
 
-        Counted commands, `confidence`, `volatile` and `shell_state_known` stay what they are.
+        The command count, `confidence`, `volatile` and `shell_state_known` are not rolled back.
         """
         self.state, self.digests, self.set_here = mark.state, mark.digests, set(mark.set_here)
         del self.patches[mark.patches :]
 
     def leave(self, mark: Mark) -> None:
-        """Ends the subshell that began at a mark: what the shell has for itself is as it was."""
+        """End the subshell that began at a checkpoint: the parent shell's own state is restored."""
         history = mark.state.history
         inner = [text for text in self.state.history[len(history) :] if text]
         lasting = any(
@@ -223,7 +226,7 @@ class Asker:
 
     @contextmanager
     def other_pipes(self) -> Iterator[None]:
-        """Commands inside have pipes of their own."""
+        """Give the commands inside a separate set of process substitutions."""
         saved, self.pipes = self.pipes, {}
         try:
             yield
@@ -231,19 +234,19 @@ class Asker:
             self.pipes = saved
 
     def _answer(self, call: Call, state: State) -> Answer:
-        """The answer of a runner that takes calls apart, or of a runner that reads texts."""
+        """Query the runner with the parsed call if it accepts one, else with the text."""
         if self._answer_call is None:
             return answer_of(self._runner, call.text, state)
         answer: Answer = self._answer_call(call, state)
         return answer
 
     def _executed(self, text: str, state: State, how: CallSetting) -> Behavior:
-        """The answer of a runner that executes, to which it matters how Bash runs the command.
+        """Execute the command in the way in which Bash runs it within the input.
 
-        Output that shows the shell's own command line shows the whole input there.
+        Where the output shows the shell's command line, substitute that of the whole input.
         """
         if how.beside:
-            # the command's output goes past the commands beside it, which wait for the command
+            # the output bypasses the concurrent stages, which wait for the command
             others = f"{' | '.join(map(' '.join, how.beside))} >/dev/null 2>&1"
             text = f"{{ {text} 4>&1 >&3 | {others}; (exit ${{PIPESTATUS[0]}}); }} 3>&1"
         elif how.piped and not state.stdin:
@@ -252,7 +255,7 @@ class Asker:
             text = f"{{ {text}; }}"
         assert self._execute is not None
         behavior: Behavior = self._execute(text, state, separate=how.separate)
-        for separator in (" ", "\0"):  # as `ps` and the kernel show it
+        for separator in (" ", "\0"):  # as displayed by `ps`, and as stored in /proc
             old, new = (os.fsencode(f"-c{separator}{each}") for each in (text, self._text))
             behavior = replace(
                 behavior,
@@ -266,7 +269,7 @@ class Asker:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A place in an input to come back to; `patches` is how many patches there were."""
+    """A checkpoint within an input; `patches` is the number of patches so far."""
 
     state: State
     patches: int
@@ -275,7 +278,7 @@ class Mark:
 
 
 def _called(call: Call, state: State) -> State:
-    """The state for a program that takes the place of its shell: Bash lowers `SHLVL` for it."""
+    """Return the state for a program that the shell execs: Bash decrements `SHLVL` for it."""
     level = state.before.document["env"].get("SHLVL", "")
     program = call.words[n_assignments(call.words) :][:1]
     if program not in _SHOWING_ENVIRONMENT or not level.isdecimal() or not int(level):
@@ -287,7 +290,7 @@ def _called(call: Call, state: State) -> State:
 def _among(
     behavior: Behavior, call: Call, state: State, text: str, beside: Sequence[Sequence[str]]
 ) -> Behavior:
-    """The behavior of what lists processes, with its shell's and those of the stages beside it."""
+    """Add the shell and the concurrent stages to the output of a process listing."""
     expander = Expander(Variables(state))
     try:
         own, *others = (
@@ -303,7 +306,7 @@ def _among(
 
 
 def _set_before(state: State) -> set[str]:
-    """The variables whose values differ from those of the pristine machine."""
+    """Return the variables whose values differ from the pristine machine."""
     if state.context is None or state.pristine is None:
         return set()
     now, first = state.before.document, state.pristine.context(state.cwd).document
@@ -322,7 +325,7 @@ def _own(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _at(behavior: Behavior, place: bytes) -> Behavior:
-    """The behavior with `place` at the beginning of Bash's own messages."""
+    """Replace the default prefix of Bash's messages by `place`."""
     first = b"bash: line 1: "
     if place == first or first not in behavior.output + (behavior.stderr or b""):
         return behavior
@@ -336,16 +339,16 @@ def _at(behavior: Behavior, place: bytes) -> Behavior:
 _TITLES = frozenset({"CMD", "COMMAND"})
 _STATES = {"shell": "Ss", "own": "R", "other": "S"}
 SHELL = ("bash", "--norc", "--noprofile", "-c")
-"""How the shell was called that runs an input, without the input."""
+"""The command line of the shell that runs an input, up to the input itself."""
 
 
 def with_stages(
     listing: bytes, own: Sequence[str], text: str, others: Sequence[Sequence[str]]
 ) -> bytes:
-    """The listing with the shell, which runs `text`, and with the words of the other stages.
+    """Add the rows of the shell, which runs `text`, and of the other stages to a listing.
 
-    `listing` is what the words `own` list alone. It stays as it is where it does not end with the
-    line of `own`, or has no column of commands at its end.
+    `listing` is the output of the command `own` by itself. It is returned unchanged where its last
+    row is not that of `own`, or where its last column is not the command.
     """
     *lines, last, end = os.fsdecode(listing).split("\n") if listing.count(b"\n") > 1 else ("", "")
     title = lines[0].split()[-1:] if lines else []
@@ -373,7 +376,7 @@ def with_stages(
 
 
 def _put(row: str, header: str, title: str, value: str) -> str:
-    """The row with another number in a column, whose numbers end where its title does."""
+    """Replace a number in a right-aligned column of a row."""
     column = re.search(rf"\b{title}\b", header)
     if column is None:
         return row

@@ -1,4 +1,4 @@
-"""Assignments, and the builtins that declare variables, by Bash's rules."""
+"""Assignments, and the builtins that declare variables."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _OF_OPTIONS = {
     "declare": "aAilrxug", "typeset": "aAilrxug", "local": "aAilrxu", "export": "n",
     "readonly": "aA",
 }  # fmt: skip
-"""The options of each builtin that are followed here; `-p` is followed alone."""
+"""The supported options of each builtin; `-p` is supported by itself."""
 
 
 def assign_word(here: Environment, word: str) -> None:
-    """Does the assignment that a word writes. Errors: Abstained; Complaint."""
+    """Perform the assignment in a word. Errors: Abstained; Complaint."""
     match = _ASSIGNMENT.fullmatch(word)
     if match is None:
         raise Abstained(f"{word!r:.40} is beyond it")
@@ -57,7 +57,7 @@ def _target(here: Environment, name: str, subscript: str) -> str:
 
 
 def _added(here: Environment, name: str, old: str, value: str) -> str:
-    """What `+=` makes of a value: a sum, where the variable is a number."""
+    """Return the value after `+=`: a sum for an integer variable, else a concatenation."""
     variable = Value.of(here.state.before.document, name)
     if variable is not None and "i" in variable.flags:
         return str(sum(evaluate(each, here.variable, here.assign) for each in (old, value)))
@@ -65,7 +65,7 @@ def _added(here: Environment, name: str, old: str, value: str) -> str:
 
 
 def listed(here: Environment, array: Array, text: str) -> Array:
-    """The array with the elements that a list in parentheses adds. Errors: Abstained."""
+    """Return the array extended by a compound assignment's elements. Errors: Abstained."""
     array = Array(dict(array.items), array.associative)
     pending: list[str] = []
     index = array.next_index() if not array.associative else 0
@@ -96,7 +96,7 @@ def listed(here: Environment, array: Array, text: str) -> Array:
 
 @dataclass(slots=True)
 class _Declaring:
-    """A `declare`, `local`, `export` or `readonly`: its name, and the letters of its options."""
+    """A `declare`, `local`, `export` or `readonly`: its name and option letters."""
 
     here: Environment
     name: str
@@ -104,7 +104,7 @@ class _Declaring:
     off: set[str]
 
     def run(self, operands: Sequence[str]) -> int:
-        """Declares what the operands say. Gives the status."""
+        """Process the operands. Return the exit status."""
         status = 0
         for word in operands:
             for name, assignment in self._names(word):
@@ -122,7 +122,7 @@ class _Declaring:
         return status
 
     def _names(self, word: str) -> Iterator[tuple[str, str | None]]:
-        """The variables that an operand names, each with its assignment as it is written."""
+        """Yield the variables that an operand names, each with its unexpanded assignment."""
         match = _ASSIGNMENT.fullmatch(word)
         if match is not None:
             yield match[1], word
@@ -157,9 +157,9 @@ class _Declaring:
 
 
 def declare(here: Environment, words: Sequence[str]) -> int:
-    """`declare`, `typeset`, `local`, `export` or `readonly` with its operands as written.
+    """Run `declare`, `typeset`, `local`, `export` or `readonly` with unexpanded operands.
 
-    Gives the status. Errors: Abstained for options that are beyond it; Complaint.
+    Return the exit status. Errors: Abstained for unsupported options; Complaint.
     """
     name, *rest = words
     assert name in DECLARING
@@ -207,7 +207,7 @@ def _printed(here: Environment, name: str, words: Sequence[str]) -> int:
         for field in here.expander.fields(word):
             value = Value.of(here.state.before.document, field)
             if value is None:
-                here.variable(field)  # abstains for what no context tells
+                here.variable(field)  # raises Abstained for a variable that is not in the context
                 here.complain(f"{name}: {field}: not found")
                 status = 1
             else:

@@ -1,4 +1,4 @@
-"""Builtins that steer the shell, or change what no runner knows: parameters, shared input."""
+"""Builtins for control flow, positional parameters and shared standard input."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from shioenv_model.composition.variables import Value
 
 
 def become(here: Environment, values: list[str]) -> None:
-    """`exec COMMAND`: the shell ends with the command. Errors: Exit; Abstained for options."""
+    """Run `exec COMMAND` and end the shell. Errors: Exit; Abstained for options."""
     if len(values) < 2 or values[1].startswith("-"):
         raise Abstained("exec with options")
     here.put(Call(" ".join(map(quoted, values))), "exec")
@@ -29,7 +29,7 @@ def become(here: Environment, values: list[str]) -> None:
 
 
 def leave_loop(here: Environment, name: str, rest: list[str]) -> None:
-    """`break` and `continue`. Errors: Loop; Abstained for operands other than one number."""
+    """Run `break` or `continue`. Errors: Loop; Abstained for operands other than one number."""
     if not here.place.loops:
         here.complain(f"{name}: only meaningful in a `for', `while', or `until' loop")
         here.status = 0
@@ -41,11 +41,10 @@ def leave_loop(here: Environment, name: str, rest: list[str]) -> None:
 
 
 def end(here: Environment, name: str, values: list[str]) -> None:
-    """`exit` and `return`.
+    """Run `exit` or `return`.
 
-    An `exit` with several operands, the first a number, fails and does not end the shell. Errors:
-    Exit; Return; Abstained for a `return` outside of a function, or with operands other than one
-    number.
+    `exit` with several operands, the first a number, fails without ending the shell. Errors: Exit;
+    Return; Abstained for a `return` outside of functions, or with operands other than one number.
     """
     if len(values) > 2 or (len(values) == 2 and not re.fullmatch(r"-?\d{1,18}", values[1])):
         if name == "return":
@@ -63,7 +62,7 @@ def end(here: Environment, name: str, values: list[str]) -> None:
 
 
 def shift(here: Environment, values: list[str]) -> None:
-    """`set -- word…` and `shift n`: no runner knows the positional parameters.
+    """Run `set -- word…` or `shift n`, which change the positional parameters.
 
     Errors: Abstained for options of `set`, and for operands of `shift` other than one number.
     """
@@ -83,17 +82,17 @@ def shift(here: Environment, values: list[str]) -> None:
 
 
 def getopts(here: Environment, rest: list[str]) -> None:
-    """`getopts LETTERS NAME [WORD…]`: takes the next option of the words, or of the parameters.
+    """Run `getopts LETTERS NAME [WORD…]`: parse the next option of the words or parameters.
 
-    `OPTIND` is the number of the next word, and `Own.cluster` the place in it. Errors: Abstained
-    for a name that is none, for letters that begin with `-`, and where the place is not known.
+    `OPTIND` is the index of the next word, and `Own.cluster` the offset within it. Errors:
+    Abstained for an invalid name, for letters that begin with `-`, and for an unknown offset.
     """
     letters, name, *words = rest if len(rest) > 1 else ("-", "")
     if letters.startswith("-") or not name.isidentifier() or here.place.is_dash:
         raise Abstained("getopts without letters and a name")
     if here.own.cluster < 0:
         raise Abstained("nobody knows where in a word getopts is")
-    number = _LEADING.match(here.variable("OPTERR") or "1")  # as atoi reads it
+    number = _LEADING.match(here.variable("OPTERR") or "1")  # parsed like atoi(3)
     silent = letters.startswith(":") or number is None or not int(number[0])
     asked = letters.removeprefix(":")
     taken = _next_option(here, asked, words or list(here.arguments))
@@ -113,7 +112,7 @@ def getopts(here: Environment, rest: list[str]) -> None:
     elif taken.fault or taken.letter is None:
         if old is not None:
             here.store("OPTARG", None)
-    else:  # it is declared, and has no value
+    else:  # the variable is declared, but unset
         here.store("OPTARG", Value(None, None, old.flags if old else frozenset()))
     here.assign(name, said)
 
@@ -124,19 +123,19 @@ _ILLEGAL, _MISSING = "illegal option", "option requires an argument"
 
 @dataclass(frozen=True, slots=True)
 class _Option:
-    """What `getopts` takes; `letter` is None at the end of the options."""
+    """The result of `getopts`; `letter` is None at the end of the options."""
 
     index: int
-    """The number of the next word, from 1."""
+    """The index of the next word, from 1."""
     place: int = 0
-    """The place of the next letter in that word; 0 at its beginning."""
+    """The offset of the next letter in that word; 0 at its beginning."""
     letter: str | None = None
     value: str | None = None
     fault: str = ""
 
 
 def _next_option(here: Environment, letters: str, words: list[str]) -> _Option:
-    """The next option of the words. Errors: Abstained where the words were changed meanwhile."""
+    """Parse the next option. Errors: Abstained where the words were changed meanwhile."""
     said = here.variable("OPTIND") or ""
     index, place = max(1, int(said) if re.fullmatch(r"-?\d{1,9}", said) else 1), here.own.cluster
     if index > len(words):
@@ -167,7 +166,7 @@ def _next_option(here: Environment, letters: str, words: list[str]) -> _Option:
 
 
 _COLUMNS = 80
-"""The width of a screen that no variable tells."""
+"""The default terminal width."""
 
 
 @dataclass(slots=True)
@@ -181,7 +180,7 @@ class _Reading:
 
 
 def _reading(rest: list[str]) -> tuple[_Reading, list[str]]:
-    """The options of a `read`, and its operands. Errors: Abstained for others."""
+    """Parse the options and operands of `read`. Errors: Abstained for unsupported options."""
     options = _Reading()
     while rest and rest[0].startswith("-") and len(rest[0]) > 1:
         word, *rest = rest
@@ -209,11 +208,11 @@ def _reading(rest: list[str]) -> tuple[_Reading, list[str]]:
 
 
 def read(here: Environment, command: Simple, rest: list[str]) -> None:
-    """`read`: takes the next line and gives its words to variables, or to an array.
+    """Run `read`: split the next line into variables, or into an array.
 
     Errors: Abstained for options other than `-r`, `-s`, `-a`, `-d`, `-n` and `-p`, and for
-    assignments other than `IFS`. Abstained for lines that go on or hold NUL bytes, and for input of
-    which an unknown part is left.
+    assignments other than `IFS`. Abstained for continued lines, NUL bytes, and an input with an
+    unknown rest.
     """
     options, names = _reading(rest)
     ifs = here.variable("IFS")
@@ -256,7 +255,7 @@ def read(here: Environment, command: Simple, rest: list[str]) -> None:
 
 
 def echo_of_dash(here: Environment, rest: list[str]) -> None:
-    """`echo` as dash has it: escapes always count, and `-n` is the one option."""
+    """Run dash's `echo`: escapes are always interpreted, and `-n` is the only option."""
     newline = "" if rest[:1] == ["-n"] else "\n"
     said = echoed(" ".join(rest[not newline :]), newline)
     here.write(here.streams.fds[1], os.fsencode(said))
@@ -264,7 +263,7 @@ def echo_of_dash(here: Environment, rest: list[str]) -> None:
 
 
 def compute(here: Environment, expressions: list[str]) -> None:
-    """`let`: the status says whether the last expression is not 0. Errors: Abstained."""
+    """Run `let`; the exit status is 1 if the last expression is 0. Errors: Abstained."""
     if not expressions or expressions[0].startswith("-"):
         raise Abstained("let without an expression")
     value = 0
@@ -280,9 +279,9 @@ def compute(here: Environment, expressions: list[str]) -> None:
 
 
 def fill(here: Environment, rest: list[str]) -> None:
-    """`mapfile` and `readarray`: an array of the lines of standard input.
+    """Run `mapfile` or `readarray`: read the lines of standard input into an array.
 
-    Errors: Abstained for options other than `-t`, and for input of which an unknown part is left.
+    Errors: Abstained for options other than `-t`, and for an input with an unknown rest.
     """
     keeps = rest[:1] != ["-t"]
     names = rest if keeps else rest[1:]
@@ -301,7 +300,7 @@ def fill(here: Environment, rest: list[str]) -> None:
 
 
 def menu(values: Sequence[str]) -> str:
-    """The menu that `select` shows, an item a line. Errors: Abstained where it has columns."""
+    """Format the menu of `select`, one item per line. Errors: Abstained for several columns."""
     width = len(str(len(values))) + 2 + max(map(len, values)) + 2
     if len(values) > max(1, _COLUMNS // width) or not all(map(str.isascii, values)):
         raise Abstained("a menu of several columns")
@@ -310,9 +309,9 @@ def menu(values: Sequence[str]) -> str:
 
 
 def _split(line: str, ifs: str, count: int | None) -> list[str]:
-    """The words that `read` gives to `count` variables: the last variable gets the rest.
+    """Split a line for `count` variables of `read`; the last variable gets the rest.
 
-    None: as many words as there are.
+    `None` means as many words as there are.
     """
     blanks = "".join(each for each in ifs if each in " \t\n")
     others = "".join(each for each in ifs if each not in " \t\n")
@@ -331,7 +330,7 @@ def _split(line: str, ifs: str, count: int | None) -> list[str]:
             continue
         values.append(rest[: match.start()])
         rest = rest[match.end() :]
-    # one separator at the very end is no part of the last word
+    # one trailing separator does not belong to the last word
     match = pattern.search(rest) if others else None
     if match is not None and match.end() == len(rest):
         rest = rest[: match.start()]

@@ -1,4 +1,4 @@
-"""One command that a runner is asked about on the way through an input."""
+"""A single command within an input, as passed to a runner."""
 
 from __future__ import annotations
 
@@ -12,46 +12,46 @@ from shioenv.bash.program import Redirect
 from shioenv.bash.words import quoted, split_words
 
 Options: TypeAlias = tuple[tuple[str, str | None], ...]
-"""Options of a command by their names, each with its value."""
+"""Options of a command by name, each with its value."""
 
 _READS = re.compile(r"(.*\S) < (\S+)", re.DOTALL)
 
 
 @dataclass(frozen=True)
 class Call:
-    """A command as it is asked about: its redirections stand beside its words.
+    """A command for a runner, with its redirections separate from its words.
 
-    Runners that take commands apart look at the fields. Runners that execute get the `text`.
+    Runners that parse commands use the fields. Runners that execute use the `text`.
     """
 
     written: str
-    """Assignments and words, as they are written."""
+    """Assignments and words, unexpanded."""
     reads: str | None = None
-    """The word behind `<`: the file that the command reads."""
+    """The word after `<`: the file that the command reads."""
     closed: tuple[str, ...] = ()
-    """Redirections that close a descriptor, as they are written."""
+    """Redirections that close a descriptor, unexpanded."""
     opens: Redirect | None = None
-    """The redirection that is asked about, where the words do nothing else (`: > file`)."""
+    """The redirection to perform, where the words do nothing else (`: > file`)."""
     parts: tuple[str, ...] | None = None
-    """The assignments and words of `written`, where they are known one by one."""
+    """The assignments and words of `written`, where they are known separately."""
     from_file: bool = False
-    """The state's standard input is the content of a file that stood behind `<`."""
+    """The state's standard input is the content of a file that was redirected by `<`."""
 
     @classmethod
     def of(cls, words: Sequence[str]) -> Call:
-        """The command that calls a program with these arguments, the program's name first."""
+        """Build the command that calls a program; its name is the first word."""
         parts = tuple(quoted(word, command=not place) for place, word in enumerate(words))
         return cls(" ".join(parts), parts=parts)
 
     @classmethod
     def parse(cls, text: str) -> Call:
-        """The command that a text writes. A `< file` at the end of the text becomes `reads`."""
+        """Parse a command's text. A final `< file` becomes `reads`."""
         match = _READS.fullmatch(text) if " < " in text else None
         return cls(match[1], match[2]) if match else cls(text)
 
     @cached_property
     def text(self) -> str:
-        """The command as Bash reads it."""
+        """The command's source text."""
         parts = [self.bare]
         if self.opens is not None:
             parts.append(as_text(self.opens, self.opens.target))
@@ -61,24 +61,24 @@ class Call:
 
     @cached_property
     def bare(self) -> str:
-        """The command as Bash reads it, without the files that it reads and opens."""
+        """The source text without the redirections `reads` and `opens`."""
         return " ".join((self.written, *self.closed))
 
     @cached_property
     def words(self) -> tuple[str, ...]:
-        """Assignments, words and redirections that close, each as written, quotes included."""
+        """Assignments, words and closing redirections, each unexpanded, with its quotes."""
         if self.parts is not None:
             return (*self.parts, *self.closed)
         return tuple(split_words(self.bare))
 
     @property
     def reads_what_it_opens(self) -> bool:
-        """Whether the command's standard input is a file of its own, or closed."""
+        """Whether standard input is redirected from a file, or closed."""
         return self.reads is not None or any(each in ("<&-", "0<&-") for each in self.closed)
 
 
 def option_words(option: tuple[str, str | None]) -> list[str]:
-    """An option of a command as words: its name, and its value where it has one."""
+    """Format an option as words: its name and, if present, its value."""
     name, value = option
     if value is None:
         return [name]
@@ -86,7 +86,7 @@ def option_words(option: tuple[str, str | None]) -> list[str]:
 
 
 def as_text(redirect: Redirect, word: str) -> str:
-    """A redirection as it is written, with this word as its target."""
+    """Format a redirection with this word as its target."""
     number = "" if redirect.descriptor is None else str(redirect.descriptor)
     space = "" if redirect.operator.endswith("&") and redirect.operator[0] in "<>" else " "
     return f"{number}{redirect.operator}{space}{word}"

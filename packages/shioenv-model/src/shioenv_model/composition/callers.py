@@ -1,4 +1,4 @@
-"""What `xargs` and `find -exec` run, asked about one command after the other."""
+"""Commands run by `xargs` and `find -exec`, queried one by one."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ from shioenv_model.composition.environment import Environment
 from shioenv_model.composition.frames import Streams
 
 MOST_CALLS = 64
-"""Most commands that a caller is taken apart into (ours). With more it is asked about whole."""
+"""Maximum commands per caller, our own limit. A caller that runs more is queried as a whole."""
 
 _LONGEST_CALL = 100_000
-"""Bytes of arguments that surely go into one call: `xargs` and `find` pass on 128 KiB."""
+"""Bytes of arguments that surely fit one call: the limit of `xargs` and `find` is 128 KiB."""
 
 CALLING = frozenset({"xargs", "find"})
-"""The callers: commands that are taken apart here."""
+"""The callers: commands that run other commands."""
 
 _BUILTINS = BUILTINS - {"echo"} | CALLING
-"""Names that a shell runs itself where a caller runs a program, and the callers' own names."""
+"""Names that a shell would run itself instead of a program, and the callers' own names."""
 
 _OTHERWISE = frozenset({"-depth", "-d", "-prune", "-maxdepth", "-L", "-H", "-follow"})
-"""Words with which `find` does not go into every directory right after it looked at it."""
+"""Options by which `find` may not descend into a directory right after visiting it."""
 
 _PLAIN = re.compile(r"[\w./ +@%=,:-]+", re.ASCII)
-"""Names that a program's error quotes as they are."""
+"""Names that error messages quote unchanged."""
 
 _ACTIONS = re.compile(r"-(ok|okdir|exec|execdir|delete|print0?|printf|ls|fprint.*|fls|quit)")
 
 
 @dataclass(frozen=True, slots=True)
 class FindCall:
-    """A `find` that runs a command for the files that it finds."""
+    """A `find` that runs a command for each file found."""
 
     listing: tuple[str, ...]
-    """The same `find`, but listing the files, with NUL bytes between them."""
+    """The same `find`, listing the files separated by NUL bytes."""
     command: tuple[str, ...]
     """The command, with `{}` for the file."""
     together: bool
@@ -52,19 +52,19 @@ class FindCall:
 
     @property
     def descends(self) -> bool:
-        """Whether `find` goes into a directory once the command was run for it."""
+        """Whether `find` descends into a directory right after running the command for it."""
         return not _OTHERWISE.intersection(self.listing)
 
     @staticmethod
     def files(listed: bytes) -> list[str]:
-        """The files that were listed, in order."""
+        """Split a listing into files, in order."""
         return [os.fsdecode(file) for file in listed.split(b"\0") if file]
 
     def calls(self, listed: bytes) -> list[tuple[str, ...]] | None:
-        """The commands for the files that were listed; None where they are unknown.
+        """Return the commands for the listed files; None if unknown.
 
-        So they are for more than `MOST_CALLS` commands, and where `find` may part the files of one
-        call into several calls.
+        They are unknown past `MOST_CALLS` commands, and where `find` may split the files over
+        several calls.
         """
         files = self.files(listed)
         if not self.together:
@@ -76,7 +76,7 @@ class FindCall:
 
 
 def found(words: Sequence[str]) -> FindCall | None:
-    """The call that a `find` makes. None unless `-exec` is its one action and stands last."""
+    """Parse a `find`. None unless `-exec` is its only action and its last one."""
     if "-exec" not in words or {"-o", "-or", ",", "(", "-a", "-and"} & set(words):
         return None
     place = words.index("-exec")
@@ -95,10 +95,10 @@ def found(words: Sequence[str]) -> FindCall | None:
 
 
 def arguments_passed(words: Sequence[str], data: bytes) -> list[tuple[str, ...]] | None:
-    """The commands that an `xargs` runs for `data` on its standard input; None where unknown.
+    """Return the commands that `xargs` runs for `data` on standard input; None if unknown.
 
-    Known are the options `-0`, `-d`, `-n`, `-I`, `-i` and `-r`. Without `-0` and `-d` the data may
-    hold no quotes. There may be at most `MOST_CALLS` commands.
+    Supported are the options `-0`, `-d`, `-n`, `-I`, `-i` and `-r`. Without `-0` and `-d` the data
+    may contain no quotes. There may be at most `MOST_CALLS` commands.
     """
     options = _Options()
     place = options.read(words)
@@ -133,7 +133,7 @@ class _Options:
         self.unless_empty = False
 
     def read(self, words: Sequence[str]) -> int | None:
-        """Where the command begins; None for an option that is not known here."""
+        """Parse options; return the index of the command, or None for an unknown option."""
         left = iter(enumerate(words))
         next(left)
         for place, word in left:
@@ -173,7 +173,7 @@ class _Options:
         return not (self.replaced and self.most)
 
     def items(self, data: bytes) -> list[str] | None:
-        """The arguments in the data; None where quotes or NUL bytes leave them unknown."""
+        """Parse the data into arguments; None where quotes or NUL bytes leave them unknown."""
         if self.separator:
             parts = data.split(self.separator)
             parts = parts if parts[-1] else parts[:-1]
@@ -189,24 +189,24 @@ class _Options:
 
 
 def _is_program(command: Sequence[str]) -> bool:
-    """Whether a shell that is given the command runs the program that a caller runs."""
+    """Whether a shell runs the same program for this command as a caller does."""
     if not command or command[0] in _BUILTINS or not re.fullmatch(r"[\w./+-]+", command[0]):
         return False
-    # the shell's echo and the program differ in their options alone
+    # the shell's echo differs from the program only in its options
     return command[0] != "echo" or not {"--help", "--version"} & set(command[1:2])
 
 
 class Callers:
-    """Asks about the commands that the callers in an environment run, one by one."""
+    """Queries the commands of `xargs` and `find -exec` in an environment, one by one."""
 
     def __init__(self, here: Environment) -> None:
         self._here = here
 
     def run(self, command: Simple, streams: Streams) -> bool:
-        """Asks about the commands that `xargs` or `find -exec` runs, one by one.
+        """Query the commands of `xargs` or `find -exec`, one by one.
 
-        Gives False where that cannot be done, or where a command goes wrong in a way that its
-        caller reports. The state is then as it was: the caller is to be asked about whole.
+        Return False where this is not possible, or where a command fails in a way that its caller
+        reports. The state is then unchanged, and the caller must be queried as a whole.
         """
         fds, stdin = streams.fds, streams.stdin
         if command.assignments or any(map(self._here.is_unknown, command.words)):
@@ -251,9 +251,9 @@ class Callers:
         *,
         separate: bool,
     ) -> list[Behavior] | None:
-        """What a `find` and its commands do, one command for each file; None where unknown.
+        """Query one command per file of a `find`; None if the behavior is unknown.
 
-        `find` complains of a directory that its command removed, and finds nothing in it.
+        `find` reports an error for a directory that its command removed, and finds nothing in it.
         """
         before, gone = self._here.state, list[str]()
         behaviors = []
@@ -275,7 +275,7 @@ class Callers:
 
     @staticmethod
     def _entry(file: str, state: State) -> FileEntry | None:
-        """The file itself, also where it is a link."""
+        """Return the entry of a file itself, without following a link."""
         return state.entry_at(posixpath.normpath(posixpath.join(state.cwd, file)))
 
     def _called(self, calls: Sequence[Sequence[str]], *, separate: bool) -> list[Behavior] | None:
@@ -291,7 +291,7 @@ class Callers:
         return behaviors
 
     def _listed(self, search: FindCall) -> tuple[bytes, frozenset[bytes]] | None:
-        """What a `find` lists, as bytes and as a set of names; None where `find` complains."""
+        """Return the output of the listing, raw and as a set of names; None if `find` fails."""
         behavior = self._here.ask(Call.of(search.listing), separate=True)
         if behavior.exit_code or behavior.stderr or behavior.output_truncated:
             return None
@@ -305,9 +305,9 @@ class Callers:
         before: State,
         gone: Sequence[str],
     ) -> bool:
-        """Whether the commands left nothing new to be found, and removed no directory but `gone`.
+        """Whether the commands created nothing for `find`, and removed no directory except `gone`.
 
-        `before` is the state in which `find` began. Files may be gone.
+        `before` is the state in which `find` began. Removed files are allowed.
         """
         for name in search.files(listed[0]):
             entry = before.entry(name)

@@ -1,7 +1,7 @@
-"""Context patches put together, and taken apart again, without losing what was moved.
+"""Composition of context patches that keeps track of moved files.
 
-A file is followed by its origin. A file that is gone in one place and stands unchanged in another
-was moved there, through any number of steps.
+Each file is tracked by its origin. A file that disappears at one path and appears unchanged at
+another was moved there, possibly in several steps.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ class _File:
     origin: str | None
     """The file's name in the first document; None for a new file."""
     in_tree: bool = False
-    """The file was moved with its directory, or is a directory that was moved."""
+    """The file was moved with its directory, or is itself a moved directory."""
 
 
 class Changes:
-    """A context document after patches that were applied one after the other."""
+    """A context document after a sequence of patches."""
 
     def __init__(self, document: Mapping[str, Any]) -> None:
         self._first = document
@@ -37,7 +37,7 @@ class Changes:
         self._files: dict[str, _File | None] = {}
 
     def add(self, patch: ContextPatch) -> Changes:
-        """Applies one more patch; gives itself. Errors: PatchError where the patch does not fit."""
+        """Apply one more patch; return self. Errors: PatchError where the patch does not apply."""
         other: list[Operation] = []
         trees = self._moved_directories(patch)
         for operation in patch.operations:
@@ -51,7 +51,7 @@ class Changes:
         return self
 
     def since(self, before: Changes) -> ContextPatch:
-        """The patch that leads from `before` to here. Both began with the same document."""
+        """Return the patch from `before` to this state. Both must start from the same document."""
         operations: list[Operation] = []
         gone: dict[str, tuple[str, _File]] = {}
         names = sorted({*before._files, *self._files})
@@ -81,11 +81,11 @@ class Changes:
         return ContextPatch(tuple(operations))
 
     def whole(self, start: str) -> ContextPatch:
-        """The patch from the first document to here, as a recorder that saw only these two writes.
+        """Return the patch from the first document to this state, as a recorder would write it.
 
-        Of a directory in which an entry was added or removed, size, links and time are not told. A
-        directory that was moved and changed inside is a removed and a new directory; the files in
-        it are moved. `start` is the directory that names in `fs` are relative to.
+        Size, links and time of directories whose entries were added or removed are omitted. A
+        directory that was moved and changed inside counts as removed and added; its files count as
+        moved. Names in `fs` are relative to `start`.
         """
         patch = self.since(Changes(self._first))
         patch = self._without_broken_trees(patch)
@@ -115,7 +115,7 @@ class Changes:
         for name, target in moves.items():
             file = self.file(target)
             if file is None or not file.in_tree or file.entry.get("perms", "")[:1] != "d":
-                continue  # only directories become new ones: a file in them stays moved
+                continue  # only directories count as new: a file inside remains moved
             top = self._gone_above(name)
             if top not in whole:
                 whole[top] = self._is_whole(top, moves)
@@ -135,13 +135,13 @@ class Changes:
         return ContextPatch(tuple(operations))
 
     def _gone_above(self, name: str) -> str:
-        """The outermost directory around a file that is gone like the file; else the file."""
+        """Return the topmost removed ancestor directory of a removed file; else the file itself."""
         while (above := name.rpartition("/")[0]) in self._first["fs"] and self.file(above) is None:
             name = above
         return name
 
     def _is_whole(self, top: str, moves: Mapping[str, str]) -> bool:
-        """Whether a directory was moved with everything in it, and nothing was added to it."""
+        """Whether a directory was moved with all its entries, and nothing was added to it."""
         target = moves.get(top)
         if target is None:
             return False
@@ -156,7 +156,7 @@ class Changes:
         )
 
     def file(self, name: str) -> _File | None:
-        """The file that has this name now; None where there is none."""
+        """Return the file that has this name now; None if there is none."""
         if name in self._files:
             return self._files[name]
         entry = self._first["fs"].get(name)
@@ -196,7 +196,7 @@ class Changes:
             self._files[name] = _File(entry, origin, file.in_tree if file else False)
         elif operation[0] == "r":
             self._files[name] = None
-        else:  # a replaced entry is of the same file, an added one of another
+        else:  # a replaced entry belongs to the same file, an added one to another
             file = self.file(name) if operation[0] == "=" else None
             self._files[name] = replace(file or _File({}, None), entry=operation[2])
 
@@ -204,7 +204,7 @@ class Changes:
 def composed(
     document: Mapping[str, Any], patches: Iterable[ContextPatch], start: str
 ) -> ContextPatch:
-    """The one patch that does what `patches` do one after the other; see `Changes.whole`."""
+    """Combine successive patches into one; see `Changes.whole`."""
     changes = Changes(document)
     for patch in patches:
         changes.add(patch)
@@ -219,7 +219,7 @@ def _absolute(name: str, start: str) -> bytes:
 
 
 def attributes(operations: Iterable[Sequence[Any]]) -> dict[str, dict[str, Any]]:
-    """The attributes that operations set of existing files, by the file's name in `fs`."""
+    """Return the attributes that operations set on existing files, by the file's name in `fs`."""
     told: dict[str, dict[str, Any]] = {}
     for code, path, *rest in operations:
         area, *names = keys(path) or [""]

@@ -1,6 +1,6 @@
-"""Conditions decided by Bash's rules: `test`, `[ … ]` and `[[ … ]]`, of what a state has.
+"""Evaluation of `test`, `[ … ]` and `[[ … ]]` from a state, by Bash's rules.
 
-Nothing is executed. A condition that rests on more than the state tells is left to a runner.
+Nothing is executed. Conditions that depend on more than the state are left to a runner.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ DYNAMIC = re.compile(
     r"BASH\w*|COMP_\w*|DIRSTACK|EPOCH\w*|FUNCNAME|GROUPS|HISTCMD|LINENO|MAPFILE|OLDPWD|OPTARG"
     r"|PIPESTATUS|PPID|RANDOM|SECONDS|SHELLOPTS|SRANDOM|_"
 )
-"""Variables that no context tells, or that change by themselves."""
+"""Variables that are not in a context, or that change by themselves."""
 
 
 class Wrong(Exception):  # noqa: N818 - a condition that Bash refuses
-    """Bash refuses the condition; the message is what Bash says of it."""
+    """Bash rejects the condition; the message is Bash's."""
 
 
 def is_root(state: State) -> bool:
@@ -45,7 +45,7 @@ def is_root(state: State) -> bool:
 
 
 def is_set(state: State, name: str) -> bool:
-    """Whether a variable has a value. Errors: Abstained where no context tells."""
+    """Whether a variable has a value. Errors: Abstained where the context does not show it."""
     if not name.isidentifier() or not name.isascii() or DYNAMIC.fullmatch(name):
         raise Abstained(f"nobody knows whether {name!r:.40} is set")
     document = state.before.document
@@ -62,9 +62,9 @@ def is_set(state: State, name: str) -> bool:
 
 
 def looked_up(state: State, path: str, *, follow: bool = True) -> FileEntry | None:
-    """The file at a path, None where there is none; `follow`: a link at its end is followed.
+    """Look up the file at a path; None if there is none. `follow`: a final link is followed.
 
-    Errors: Abstained where no context tells.
+    Errors: Abstained where the context does not show it.
     """
     if not path:
         return None
@@ -73,7 +73,7 @@ def looked_up(state: State, path: str, *, follow: bool = True) -> FileEntry | No
     document = state.before.document
     whole = posixpath.join(document["cwd"], path)
     parts = whole.split("/")
-    for end in range(2, len(parts)):  # what stands before a `/` has to be a directory
+    for end in range(2, len(parts)):  # every part before a `/` must be a directory
         above = "/".join(parts[:end]) or "/"
         if parts[end - 1] in {"", "."} and end > 2:
             continue
@@ -88,7 +88,7 @@ def looked_up(state: State, path: str, *, follow: bool = True) -> FileEntry | No
 
 
 def _known(state: State, whole: str, *, itself: bool = False) -> FileEntry | None:
-    """The entry of an absolute path without links; `itself`: its last part may be a link."""
+    """Look up an absolute path without links; `itself`: the last part may be a link."""
     entry = state.entry_at(whole)
     if entry is None:
         if any(whole == each or whole.startswith(f"{each}/") for each in _ELSEWHERE):
@@ -100,7 +100,7 @@ def _known(state: State, whole: str, *, itself: bool = False) -> FileEntry | Non
 
 
 def holds(state: State, operator: str, operand: str) -> bool:
-    """Whether a unary operator, such as `-f`, holds of an operand. Errors: Abstained."""
+    """Whether a unary operator, such as `-f`, is true of an operand. Errors: Abstained."""
     letter = operator[1:]
     if letter in "nz":
         return bool(operand) == (letter == "n")
@@ -139,7 +139,7 @@ def holds(state: State, operator: str, operand: str) -> bool:
 
 
 def _related(state: State, operator: str, left: str, right: str) -> bool:
-    """Whether one of `_AGES` holds of two files."""
+    """Whether an operator of `_AGES` is true of two files."""
     one, other = looked_up(state, left), looked_up(state, right)
     if operator == "-ef":
         if one is None or other is None:
@@ -176,16 +176,16 @@ def _is_unary(word: str) -> bool:
 
 @dataclass(slots=True)
 class Test:
-    """The arguments of `test`, read as `test.c` of Bash 5.2 reads them: by their number first."""
+    """The arguments of `test`, parsed as in `test.c` of Bash 5.2: first by their number."""
 
     state: State
     arguments: Sequence[str]
     end: str | None = None
-    """The word behind the arguments: the `]` of `[ … ]`."""
+    """The word after the arguments: the `]` of `[ … ]`."""
     place: int = field(default=0, init=False)
 
     def value(self) -> bool:
-        """Whether the condition holds. Errors: Wrong; Abstained."""
+        """Evaluate the condition. Errors: Wrong; Abstained."""
         given = self.arguments
         n = len(given)
         if n <= 1:
@@ -302,17 +302,17 @@ def _integer(text: str) -> int:
 
 @dataclass(slots=True)
 class Conditional:
-    """The parts of a `[[ … ]]`, as `Verbatim.parts` has them."""
+    """The parts of a `[[ … ]]`, as in `Verbatim.parts`."""
 
     state: Callable[[], State]
     expander: Expander
     number: Callable[[str], int]
-    """The value of an arithmetic expression, its words expanded."""
+    """Evaluate an arithmetic expression after expanding its words."""
     parts: Sequence[str]
     place: int = field(default=0, init=False)
 
     def value(self) -> bool:
-        """Whether the condition holds. Words that do not count are not expanded.
+        """Evaluate the condition. Words in short-circuited branches are not expanded.
 
         Errors: Abstained.
         """

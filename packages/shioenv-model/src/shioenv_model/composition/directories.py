@@ -1,4 +1,4 @@
-"""Builtins of directories: `pwd`, `cd`, `pushd`, `popd`, `dirs`, by Bash's rules."""
+"""The directory builtins `pwd`, `cd`, `pushd`, `popd` and `dirs`."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from shioenv_model.composition.environment import Environment
 from shioenv_model.composition.variables import Variables
 
 STACKING = frozenset({"pushd", "popd", "dirs"})
-"""The builtins that are done here."""
+"""The builtins of the directory stack."""
 
 _NUMBER = re.compile(r"[-+]\d{1,9}")
 
 
 def stack(here: Environment, values: list[str]) -> None:
-    """`pushd`, `popd` or `dirs` with its operands, expanded. Errors: Abstained."""
+    """Run `pushd`, `popd` or `dirs` with expanded operands. Errors: Abstained."""
     name, *rest = values
     below = here.own.carried.directories
     if below is None:
@@ -43,7 +43,7 @@ def stack(here: Environment, values: list[str]) -> None:
 
 
 def _place(whole: list[str], word: str) -> int:
-    """The place in the stack that `+N` or `-N` names; -1 where there is none."""
+    """Return the stack index of `+N` or `-N`; -1 if out of range."""
     number = int(word[1:])
     place = number if word[0] == "+" else len(whole) - 1 - number
     return place if 0 <= place < len(whole) else -1
@@ -85,7 +85,7 @@ def _popd(here: Environment, whole: list[str], word: str) -> None:
 
 
 def _keep(here: Environment, below: list[str]) -> None:
-    """Has the shell carry the directories below its own, and prints the stack; status 0."""
+    """Store the directory stack below the current directory, and print it; status 0."""
     here.carry(directories=tuple(below))
     document = here.state.before.document
     _print(here, [document["env"].get("PWD", document["cwd"]), *below], whole_names=False)
@@ -98,7 +98,7 @@ def _print(here: Environment, whole: list[str], *, whole_names: bool) -> None:
 
 
 def _short(here: Environment, path: str) -> str:
-    """A directory with `~` for the home directory."""
+    """Abbreviate the home directory to `~`."""
     home = here.variable("HOME")
     if home and len(home) > 1 and (path == home or path.startswith(f"{home}/")):
         return f"~{path[len(home) :]}"
@@ -106,7 +106,7 @@ def _short(here: Environment, path: str) -> str:
 
 
 def _went(here: Environment, name: str, place: str) -> bool:
-    """Goes to a directory, as `cd` does. Gives whether it could."""
+    """Change the directory, as `cd` does. Return whether this succeeded."""
     call = Call(f"cd {quoted(place)}", parts=("cd", quoted(place)))
     behavior = here.ask(call)
     if behavior.exit_code:
@@ -143,7 +143,7 @@ _OPTIONS = re.compile("-[LPe@]+")
 
 
 def printed_directory(call: Call, state: State) -> Behavior | None:
-    """What `pwd` says, by rule; None for other commands."""
+    """Return the behavior of `pwd`; None for other commands."""
     if call.text not in {"pwd", "pwd -L", "pwd -P"}:
         return None
     where: str = state.before.document["cwd"] if call.text == "pwd -P" else _logical(state)
@@ -152,7 +152,7 @@ def printed_directory(call: Call, state: State) -> Behavior | None:
 
 
 def _logical(state: State) -> str:
-    """The working directory by the name that Bash took to it, links included."""
+    """Return the logical working directory, which may contain links."""
     document = state.before.document
     cwd: str = document["cwd"]
     named: str = document["env"].get("PWD", cwd)
@@ -160,11 +160,11 @@ def _logical(state: State) -> str:
 
 
 def changed_directory(call: Call, state: State) -> Behavior | None:
-    """What a `cd` to one directory does, or to several, by rule.
+    """Return the behavior of `cd` with one operand or several.
 
-    None for other commands, for one directory with options, and for `cd -` where the shell left a
-    directory before. None too under `CDPATH` or `set -o physical`, for other users than root, and
-    where the directory above is missing.
+    None for other commands, for one operand with options, and for `cd -` with a known previous
+    directory. None also under `CDPATH` or `set -o physical`, for users other than root, and where
+    the parent directory is missing.
     """
     document = state.before.document
     environment, settings = document["env"], document["settings"]

@@ -1,7 +1,7 @@
-"""The environment that a shell's commands run in (POSIX 2.12).
+"""The shell execution environment of commands (POSIX 2.12).
 
-It has open files, variables, functions and parameters, the last status, and the state that earlier
-commands left.
+It comprises open files, variables, functions, parameters, the last exit status, and the state left
+by earlier commands.
 """
 
 from __future__ import annotations
@@ -51,40 +51,40 @@ from shioenv_model.composition.replay import fed, written
 from shioenv_model.composition.variables import Value, element, item_of, known_place, stored
 
 _OF_RUN = frozenset({"?", "_", "0", "BASH_SUBSHELL", "LINENO", "PIPESTATUS"})
-"""Parameters that only the run itself knows."""
+"""Parameters that only this run can provide."""
 
 _PARAMETERS = frozenset({"@", "*", "#", *"123456789"})
 _CHANGING = re.compile(r"\$\(\(|\$\{[^}]*[?=]")
-"""An expansion that may set a variable, or that Bash may refuse."""
+"""An expansion that may set a variable, or that Bash may reject."""
 
 _OF_ACCESS = (["perms"], ["owner"], ["group"], ["links"])
-"""Attributes of a file that may change while the file is written to."""
+"""Attributes of a file that may change while the file is being written."""
 
 UNKNOWN = frozenset({"!", "_", "BASHPID", "BASH_COMMAND", "FUNCNAME", "HISTCMD"})
-"""Variables that nobody knows without the shell."""
+"""Variables whose values are unknown without the shell."""
 
 STAYING = re.compile(r"cd(?:\s+(?:-[LP]+|--))*\s+[^\s;&|()<>$`]+")
-"""A `cd` to one directory, perhaps the one where the shell is. `OLDPWD` is that one then."""
+"""A `cd` to one directory, possibly the current one; `OLDPWD` becomes the current one."""
 
 LONGEST_VALUE = 131_072
-"""Most characters of a variable that is followed; ours: as many as one argument may have."""
+"""Maximum characters of a tracked variable, our own limit: as many as one argument may have."""
 
 _SPECIAL = frozenset({"RANDOM", "SRANDOM", "SECONDS", "LINENO", "OLDPWD", "PPID", "UID", "EUID"})
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 _BLOCK = 4096
-"""Bytes that a program which reads takes at once, at least."""
+"""Minimum bytes that a reading program requests at once."""
 
 
 def is_special(name: str) -> bool:
-    """Whether a variable counts by itself, or steers the shell."""
+    """Whether a variable changes by itself, or controls the shell."""
     return name in _SPECIAL | UNKNOWN | {"PIPESTATUS"} or name.startswith("BASH")
 
 
 class Environment:
-    """The environment of one input's commands, and the `Scope` that their words expand in.
+    """The environment of one input's commands, and the `Scope` of their expansions.
 
-    `runner` is asked about the commands. The input `text` starts from `state`. `walk` runs the
-    program of a substitution, whose lines count on from the shell's line.
+    `runner` answers the commands. The input `text` starts from `state`. `walk` runs the program of
+    a substitution; its line numbers continue from the shell's line.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Environment:
         self.asking = Asker(runner, state, text)
         self.expander = Expander(self)
         self.output = Buffer()
-        """What the whole input prints."""
+        """Output of the whole input."""
         stdin = Stdin(state.stdin, piped=bool(state.stdin), shared=True)
         self.streams = Streams({1: self.output, 2: self.output}, stdin)
         self.own, self.place = Own(state.carried), Position()
@@ -102,22 +102,22 @@ class Environment:
         self.own.cluster = -1 if any("getopts" in line for line in state.history) else 0
         self.result = Result(statuses=(state.status,))
         self.status = state.status
-        """The last status."""
+        """The last exit status."""
         self.racing = False
-        """A background job prints to the whole input's output, at an unknown moment."""
+        """A background job writes to the input's output at an unknown moment."""
         self.beside: tuple[tuple[str, ...], ...] = ()
-        """Words of commands that run beside the next one, where the next one shows processes."""
+        """Words of the stages concurrent with the next command, if that lists processes."""
         self._walk = walk
 
     @property
     def arguments(self) -> Sequence[str]:
-        """See `Scope.arguments`. Errors: Abstained where nobody knows them."""
+        """See `Scope.arguments`. Errors: Abstained if they are unknown."""
         if self.own.carried.arguments is None:
             raise Abstained("nobody knows the positional parameters")
         return self.own.carried.arguments
 
     def carry(self, **what: Any) -> None:
-        """Has the shell carry something else: a field of `Carried` with its new value."""
+        """Update fields of `Carried`, the state that the shell carries to the next input."""
         self.own.carried = replace(self.own.carried, **what)
 
     @property
@@ -161,13 +161,13 @@ class Environment:
     def assign(self, name: str, value: str) -> None:
         """See `Scope.assign`.
 
-        Errors: Abstained for a value of more than `LONGEST_VALUE`, and for a variable that is more
-        than a variable. Complaint for one that cannot be set.
+        Errors: Abstained for a value longer than `LONGEST_VALUE`, and for special variables.
+        Complaint for a variable that cannot be set.
         """
         if len(value) > LONGEST_VALUE:
             raise Abstained(f"the variable {name} is longer than is followed")
         if name == "_":
-            return  # the next command sets it anew
+            return  # the next command sets it again
         if is_special(name):
             self._set_special(name, f"{name}={quoted(value)}")
             if name == "OLDPWD":
@@ -188,24 +188,24 @@ class Environment:
         self.store(name, Value(None, array, old.flags))
 
     def _set_special(self, name: str, text: str) -> None:
-        """Sets a variable of which only Bash can tell what its value is then."""
+        """Set a variable whose resulting value only the runner can determine."""
         behavior = self.ask(Call(text))
         self.advance(text, behavior)
         self.write(self.streams.fds[2], behavior.output)
         self.result.substituted = behavior.exit_code or self.result.substituted
 
     def complain(self, said: str) -> None:
-        """Writes to standard error what Bash itself says here."""
+        """Write one of Bash's own messages to standard error."""
         self.write(self.streams.fds[2], os.fsencode(f"{self.place_said()}{said}\n"))
 
     def place_said(self) -> str:
-        """How Bash begins its messages here."""
-        # functions come from no file: in messages `bash -c` calls their place `environment`
+        """Return the prefix of Bash's messages at this point."""
+        # a function without a file: under `bash -c`, messages show `environment`
         where = "environment" if self.place.calls and self.place.file == "bash" else self.place.file
         return f"{where}: {'' if self.place.is_dash else 'line '}{self.place.line}: "
 
     def hide(self, name: str) -> None:
-        """Makes a variable local to the newest function: it is unset until it is assigned."""
+        """Make a variable local to the innermost function, unset until assigned."""
         frame = self.own.frames[-1]
         if name in frame:
             return
@@ -215,7 +215,7 @@ class Environment:
 
     @contextmanager
     def function(self, arguments: Sequence[str], file: str) -> Iterator[None]:
-        """Inside, a function from `file` runs: it has parameters and variables of its own."""
+        """Run a function defined in `file` inside, with these parameters and a local scope."""
         saved, place = self.own.carried.arguments, self.place
         self.place = replace(place, file=file, loops=0)
         self.carry(arguments=tuple(arguments))
@@ -230,7 +230,7 @@ class Environment:
             self.carry(arguments=saved)
 
     def put_back(self, name: str, value: Value | None) -> None:
-        """Makes a variable what it was, constant or not."""
+        """Restore a variable, even a readonly one."""
         now = Value.of(self.state.before.document, name)
         if now is not None and "r" in now.flags:
             raise Abstained("a constant of a function")
@@ -238,12 +238,12 @@ class Environment:
             self.store(name, value)
 
     def export(self, name: str) -> None:
-        """Gives a variable to the programs that the shell starts."""
+        """Export a variable."""
         value = Value.of(self.state.before.document, name) or Value()
         self.store(name, replace(value, flags=value.flags | {"x"}))
 
     def _converted(self, value: str, flags: frozenset[str]) -> str:
-        """A value as a variable with these attributes takes it."""
+        """Convert a value according to a variable's attributes."""
         if "i" in flags:
             return str(evaluate(value, self.variable, self.assign))
         if flags & frozenset("lu"):
@@ -251,9 +251,9 @@ class Environment:
         return value
 
     def store(self, name: str, value: Value | None) -> None:
-        """Makes a variable this one; None: unset.
+        """Set a variable, or unset it (None).
 
-        Errors: Complaint for a constant; Abstained where setting it does more than that.
+        Errors: Complaint for a readonly variable; Abstained where setting it has other effects.
         """
         document = self.state.before.document
         old = Value.of(document, name)
@@ -269,7 +269,7 @@ class Environment:
         text = f"unset -v {name}" if value is None else f"declare -g {value.declaration(name)[8:]}"
         if value is not None and not value.flags and value.array is None:
             text = f"{name}={quoted(value.text or '')}"
-        if name == "OPTIND":  # 1 has getopts begin anew; another number leaves it in its word
+        if name == "OPTIND":  # 1 restarts getopts; another number keeps its offset in the word
             begins = value is not None and value.text == "1"
             self.own.cluster = -1 if self.own.cluster and not begins else 0
         patch = stored(document, name, value)
@@ -292,7 +292,10 @@ class Environment:
         return path
 
     def captured(self, source: str) -> bytes:
-        """What a program prints in a subshell. Errors: Abstained where more than is known."""
+        """Return the output of a program in a subshell.
+
+        Errors: Abstained if it is known in part.
+        """
         program = read_program(source)
         buffer = Buffer()
         fds = {**self.streams.fds, 1: buffer}
@@ -312,7 +315,7 @@ class Environment:
         piped: bool = False,
         final: bool = False,
     ) -> Behavior:
-        """What a command does here. The environment stays as it is: see `Asker.ask`."""
+        """Return a command's behavior without changing the environment: see `Asker.ask`."""
         place = os.fsencode(self.place_said())
         beside, self.beside = self.beside, ()
         how = CallSetting(
@@ -322,7 +325,7 @@ class Environment:
         return as_dash_says(behavior, place) if self.place.is_dash else behavior
 
     def advance(self, text: str, behavior: Behavior) -> None:
-        """Goes to the state after a command: see `Asker.advance`."""
+        """Advance to the state after a command: see `Asker.advance`."""
         moved = any(operation[1] == "/cwd" for operation in behavior.patch.operations)
         if moved or (not behavior.exit_code and STAYING.fullmatch(text)):
             self.carry(left=self.state.before.document["env"].get("PWD"))
@@ -339,10 +342,10 @@ class Environment:
         *,
         final: bool = False,
     ) -> None:
-        """Asks about a command, goes to the state after it, and writes what it prints.
+        """Query a command, advance to the state after it, and write its output.
 
-        Input and output are `streams`; None: the shell's own. `name` is the command's name. Errors:
-        Over where the command ran out of time or died by a signal; Abstained.
+        Input and output are `streams`; None: the shell's. `name` is the command's name. Errors:
+        Over where the command timed out or died by a signal; Abstained.
         """
         streams = streams or self.streams
         fds, stdin = streams.fds, streams.stdin
@@ -377,7 +380,7 @@ class Environment:
             raise Over(behavior)
 
     def _check_own(self, name: str, behavior: Behavior) -> None:
-        """Refuses a command that changes the very file that the command's output goes to."""
+        """Abstain where a command changes the file to which its output is redirected."""
         for operation in behavior.patch.operations:
             area, *names = keys(operation[1]) or [""]
             if area != "fs" or names[:1] != [name] or operation[0] == "r":
@@ -386,7 +389,7 @@ class Environment:
                 raise Abstained("a command changes the file that its output goes to")
 
     def _consume(self, call: Call, stdin: Stdin, behavior: Behavior, *, separate: bool) -> None:
-        """Settles how much of a shared input a command leaves: all, nothing, or an unknown rest."""
+        """Determine how much of a shared input a command consumed: all, nothing, or unknown."""
         data = stdin.data or stdin.perhaps
         fuller = behavior if stdin.data else self.ask(call, stdin=data, separate=separate)
         empty = self.ask(call, separate=separate) if stdin.data else behavior
@@ -395,14 +398,14 @@ class Environment:
         if not stdin.data:
             raise Abstained("nobody knows how much of their input commands left to each other")
         if stdin.seekable or len(stdin.data) > _BLOCK:
-            # a command that does something else where more follows has read to the end
+            # a command whose behavior changes with more data has read to the end
             more = self.ask(call, stdin=stdin.data + b"0 ~\n", separate=separate)
             if _said(more) == _said(behavior):
                 stdin.perhaps = stdin.data
         stdin.data = b""
 
     def write(self, sink: Sink, data: bytes | None, *, endless: bool = False) -> None:
-        """Writes output to a sink; `endless`: more was printed than is known. Errors: Abstained."""
+        """Write output to a sink; `endless`: the data is incomplete. Errors: Abstained."""
         spend(1 + len(data or b"") // COPIED)
         if isinstance(sink, Buffer):
             if sink is self.output and data and self.racing:
@@ -444,7 +447,7 @@ class Environment:
 
     @contextmanager
     def to(self, streams: Streams) -> Iterator[None]:
-        """Inside, output and input are `streams`."""
+        """Redirect input and output to `streams` inside."""
         saved, self.streams = self.streams, Streams(dict(streams.fds), streams.stdin)
         try:
             yield
@@ -453,7 +456,7 @@ class Environment:
 
     @contextmanager
     def subshell(self) -> Iterator[None]:
-        """Inside, commands run in a subshell: what they change of the shell ends with it."""
+        """Run the commands inside in a subshell, whose changes to the shell are discarded."""
         mark = self.asking.mark()
         saved, self.own = self.own, copied(self.own)
         self.place.level += 1
@@ -478,13 +481,13 @@ class Environment:
         return bool(self.state.before.document["settings"].get(f"-o {option}"))
 
     def is_matched(self, word: str) -> bool:
-        """Whether a word is a pattern of path names."""
+        """Whether a word contains a pathname pattern."""
         if not SPECIAL & set(word) or self.is_unknown(word):
             return False
         return any(is_pattern(self.expander.pattern(one)) for one in braces(word))
 
     def is_ours(self, word: str) -> bool:
-        """Whether a word stands for something that only this run knows."""
+        """Whether a word depends on values that only this run knows."""
         found = references(word)
         if found.substitutes or _CHANGING.search(word):
             return True
@@ -505,17 +508,17 @@ class Environment:
         return True
 
     def changes(self, word: str) -> bool:
-        """Whether the expansion of a word may set a variable."""
+        """Whether expanding a word may set a variable."""
         return _CHANGING.search(word) is not None
 
     def is_unknown(self, word: str) -> bool:
-        """Whether a word holds a substitution, or a parameter without a name (`$?`, `$1`)."""
+        """Whether a word contains a substitution or a special parameter (`$?`, `$1`)."""
         found = references(word)
         return found.substitutes or not all(name.isidentifier() for name in found.names)
 
 
 def as_dash_says(behavior: Behavior, place: bytes) -> Behavior:
-    """The behavior with the shell's own message as dash writes it. Errors: Abstained."""
+    """Rewrite the shell's own message to dash's wording. Errors: Abstained."""
     if place not in behavior.output:
         return behavior
     if not behavior.output.startswith(place) or behavior.output.count(b"\n") > 1:
@@ -534,7 +537,7 @@ def as_dash_says(behavior: Behavior, place: bytes) -> Behavior:
 
 
 def _read_files(program: Program) -> Program:
-    """The program with `$(< file)` as `cat < file`; any other program as it is."""
+    """Rewrite `$(< file)` to `cat < file`; return any other program unchanged."""
     pipelines = [pipeline for job in program for _, pipeline in job.pipelines]
     command = pipelines[0].stages[0] if pipelines else None
     if len(pipelines) != 1 or not isinstance(command, Simple) or command.words:
@@ -546,9 +549,9 @@ def _read_files(program: Program) -> Program:
 
 
 def _made_again(patch: ContextPatch) -> str | None:
-    """The commands that make what `mktemp` made: `mktemp` itself would choose other names.
+    """Return commands that recreate the files of `mktemp`, which would choose other names.
 
-    None where `mktemp` made nothing, or did anything else.
+    None where `mktemp` created nothing, or had other effects.
     """
     made = []
     for code, path, *entry in patch.operations:

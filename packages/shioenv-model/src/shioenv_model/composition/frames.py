@@ -1,4 +1,4 @@
-"""The state of a running shell: what it has open, what it keeps, how it leaves what it runs."""
+"""The state of a running shell: open files, variables, position, and control flow."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shioenv_model.composition.variables import Value
 
 
 class Exit(Exception):  # noqa: N818 - control flow
-    """The shell ends with this status."""
+    """The shell exits with this status."""
 
     def __init__(self, status: int) -> None:
         self.status = status
@@ -33,11 +33,11 @@ class Return(Exception):  # noqa: N818 - control flow
 
 
 class Discard(Exception):  # noqa: N818 - control flow
-    """The rest of what Bash read at once is left out, with the status 1."""
+    """The rest of what Bash has parsed so far is discarded, with status 1."""
 
 
 class Over(Exception):  # noqa: N818 - control flow
-    """The whole run is over: out of time, or its shell was killed."""
+    """The whole run ends: it timed out, or its shell was killed."""
 
     def __init__(self, behavior: Behavior) -> None:
         self.behavior = behavior
@@ -45,69 +45,70 @@ class Over(Exception):  # noqa: N818 - control flow
 
 @dataclass(slots=True)
 class Streams:
-    """What a shell has open."""
+    """The open files of a shell."""
 
     fds: dict[int, Sink]
-    """Where output goes, by descriptor."""
+    """Output sinks, by descriptor."""
     stdin: Stdin
 
 
 @dataclass(slots=True)
 class Own:
-    """What a shell has for itself. A subshell begins with a copy."""
+    """State private to a shell. A subshell starts with a copy."""
 
     carried: Carried = field(default_factory=Carried)
-    """What the shell would carry to the next input."""
+    """State that the shell carries to the next input."""
     functions: dict[str, Function] = field(default_factory=dict)
     last: str | None = None
-    """`$_`; None where it is unknown, and where the input never asks for it."""
+    """`$_`; None if it is unknown, and if the input never uses it."""
     name: str = "bash"
     """`$0`."""
     frames: list[dict[str, Value | None]] = field(default_factory=list)
-    """What the local variables of each function hide, by name; the newest function is last."""
+    """Variables shadowed by each function's locals, by name; the innermost function is last."""
     cluster: int = 0
-    """The place where `getopts` goes on in the word of `OPTIND`; 0: at its beginning.
+    """The offset at which `getopts` continues in the word of `OPTIND`; 0: at its beginning.
 
-    Below 0: unknown."""
+    Negative if unknown.
+    """
     files: dict[str, str] = field(default_factory=dict)
-    """The file that each function stands in, where it was defined in this input."""
+    """The file of each function that was defined in this input."""
 
 
 @dataclass(slots=True)
 class Position:
-    """Where in the input the shell is."""
+    """The shell's position in the input."""
 
     line: int = 1
     level: int = 0
-    """How many subshells deep."""
+    """Nesting depth of subshells."""
     calls: int = 0
-    """How many function calls deep."""
+    """Nesting depth of function calls."""
     loops: int = 0
-    """How many loops deep, in the same function and subshell."""
+    """Nesting depth of loops, in the same function and subshell."""
     file: str = "bash"
-    """The file that is read, as Bash names it in messages."""
+    """The file being read, as named in Bash's messages."""
     scripts: int = 0
-    """How many scripts deep."""
+    """Nesting depth of scripts."""
     is_read: bool = False
     """The file is read by `.`, so `return` ends it."""
     is_dash: bool = False
     """The shell is dash."""
     refused: int = 127
-    """The status with which the shell ends where it refuses an expansion."""
+    """The exit status after a failed expansion."""
 
 
 @dataclass(slots=True)
 class Result:
-    """How the newest commands ended, beside the last status."""
+    """Results of the newest commands, apart from the last exit status."""
 
     statuses: Sequence[int] = (0,)
     """`$PIPESTATUS`."""
     substituted: int | None = None
-    """The status of the command's newest substitution; None where there was none."""
+    """The status of the command's last substitution; None if there was none."""
 
 
 def copied(own: Own) -> Own:
-    """A copy, for a shell that changes it for itself alone."""
+    """Copy the state for a subshell."""
     frames = [dict(frame) for frame in own.frames]
     functions, files = dict(own.functions), dict(own.files)
     return replace(own, functions=functions, frames=frames, files=files)
@@ -115,30 +116,30 @@ def copied(own: Own) -> Own:
 
 @dataclass(slots=True, eq=False)
 class Buffer:
-    """Output that is kept: the whole input's, or a pipe's."""
+    """Captured output: the whole input's, or a pipe's."""
 
     data: bytearray = field(default_factory=bytearray)
     endless: bool = False
-    """More was written than is known."""
+    """The data is incomplete: more was written."""
 
 
 @dataclass(slots=True, eq=False)
 class OpenFile:
-    """Output that goes to a file; `name` is its key in `fs`, None once it has no name."""
+    """Output to a file; `name` is its key in `fs`, None after its removal."""
 
     path: str
     name: str | None
     fresh: bool
-    """This run made or emptied the file, so the file's times are the run's."""
+    """This run created or truncated the file, so the file's times are the run's."""
     appends: bool
-    """The file was opened by `>>`: output goes to the file's end, whoever else writes."""
+    """The file was opened by `>>`: every write goes to the end of the file."""
     offset: int = 0
-    """How many bytes were written to the file."""
+    """Bytes written to the file so far."""
 
 
 @dataclass(slots=True, eq=False)
 class Nowhere:
-    """Output that is lost."""
+    """Discarded output."""
 
 
 Sink = Buffer | OpenFile | Nowhere
@@ -146,9 +147,9 @@ Sink = Buffer | OpenFile | Nowhere
 
 @dataclass(slots=True, eq=False)
 class Stdin:
-    """Standard input that is still to be read.
+    """Standard input that has not been read yet.
 
-    `shared`: several commands read it, and each may leave something to the next. `endless`: more
+    `shared`: several commands read it, and each may leave a rest to the next. `endless`: more
     follows than is known. `seekable`: it is a file.
     """
 
@@ -158,4 +159,4 @@ class Stdin:
     seekable: bool = False
     endless: bool = False
     perhaps: bytes = b""
-    """The bytes that may be left, where it is unknown how many were read."""
+    """The bytes that may remain, where it is unknown how many were read."""

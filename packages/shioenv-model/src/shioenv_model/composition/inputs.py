@@ -1,6 +1,6 @@
-"""Inputs of several commands, answered from answers about each command.
+"""Answers for inputs of several commands, composed from answers for each command.
 
-The answers are put together by Bash's rules. Nothing is executed here, and nothing is learned.
+They are composed by Bash's rules. Nothing is executed or learned here.
 """
 
 from __future__ import annotations
@@ -18,36 +18,36 @@ from shioenv_model.composition.reading import read_program, read_source
 from shioenv_model.composition.shell import Walk
 
 _KEPT = re.compile(r"\$\{?\?|PIPESTATUS")
-"""The last status."""
+"""References to the last exit status."""
 
 _OF_START = re.compile(
     r"OLDPWD|~-|\bcd\b.*\s['\"]?-['\"]?(?![-\w])|\$\{?_(?!\w)|BASH_EXECUTION_STRING"
 )
-"""What a shell's start decides: where it was before, the last argument, its command line."""
+"""References to values set at a shell's start: `OLDPWD`, `$_`, and its command line."""
 
 
 class Composition:
-    """A runner over a runner that answers single commands.
+    """A runner that composes the answers of a runner for single commands.
 
-    The runner below answers an input of one command. Of any other input each simple command is
-    asked about in the state that the commands before it left. Their files, working directory and
-    variables are in `State`. What is piped into a command is its standard input. `start` is the
-    pristine state.
+    That runner answers an input of one command directly. In any other input, each simple command is
+    queried in the state left by the previous ones. `State` contains their files, working directory
+    and variables; its standard input is the data piped into the command. `start` is the pristine
+    state.
     """
 
     def __init__(self, runner: Runner, start: State) -> None:
         self._runner, self._start = runner, start
 
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
-        """What the input does.
+        """Return the behavior of the input.
 
-        Errors: Abstained for what Bash refuses to read, and for what cannot be put together by
-        rule; those of the runner below, Abstained included.
+        Errors: Abstained for syntax that Bash rejects, and for inputs that cannot be composed by
+        rule; those of the inner runner, Abstained included.
         """
         return self.answer(shell_input, state).behavior
 
     def answer(self, shell_input: str, state: State | None = None) -> Answer:
-        """What `run` says, with a confidence: the product of the commands' confidences."""
+        """Return the behavior with a confidence: the product of the commands' confidences."""
         start = state or self._start
         with answering(shell_input):
             program = read_program(shell_input)
@@ -60,12 +60,12 @@ class Composition:
 
 
 def asks_what_was_kept(text: str, state: State) -> bool:
-    """Whether the text may name what the shell has from its start, or keeps of the history."""
+    """Whether the text may use the shell's start values, or values kept from the history."""
     return asks_of_start(text) or bool(state.history and _KEPT.search(text))
 
 
 def asks_of_start(text: str) -> bool:
-    """Whether the text may name what a shell has from its start (D-27).
+    """Whether the text may use values set at a shell's start (D-27).
 
     Records made before D-27 show a `cd` there, so they do not answer such texts.
     """
@@ -73,10 +73,10 @@ def asks_of_start(text: str) -> bool:
 
 
 def is_asked_whole(text: str) -> bool:
-    """Whether there is nothing to put together, so that the runner is asked about the whole text.
+    """Whether the runner can be queried about the whole text, without composition.
 
-    The text is a single command (`is_single`), no expression, and no `find -exec`. False where the
-    text cannot be read.
+    The text is then a single command (`is_single`), no expression, and no `find -exec`. False for a
+    text that cannot be parsed.
     """
     try:
         source = read_source(text)

@@ -1,4 +1,4 @@
-"""What Bash does to a file that a redirection opens, told by rule."""
+"""Effects of opening a file by a redirection."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ NULL = "/dev/null"
 
 
 def opening(call: Call, state: State, fresh: Mapping[str, Any]) -> Behavior | None:
-    """What `: > FILE`, `: < FILE` and `echo >> FILE` do; None for other commands.
+    """Return the behavior of `: > FILE`, `: < FILE` and `echo >> FILE`; None for other commands.
 
-    `fresh` is the entry of an empty file that is made now.
+    `fresh` is the entry of an empty file created now.
 
-    Errors: Abstained where the file's name is not known.
+    Errors: Abstained for an unknown file name.
     """
     if call.opens is not None:
         operator, word = call.opens.operator, call.opens.target
@@ -75,7 +75,7 @@ def opening(call: Call, state: State, fresh: Mapping[str, Any]) -> Behavior | No
 
 
 def _why_not(path: str, state: State, *, reads: bool) -> str:
-    """Why Linux does not open a file; empty where it does."""
+    """Return the error of open(2) for a path; empty if it succeeds."""
     plain = path.rstrip("/")
     entry = state.entry(path) if path else None
     above = state.entry(posixpath.dirname(plain) or ("/" if path.startswith("/") else "."))
@@ -90,15 +90,15 @@ def _why_not(path: str, state: State, *, reads: bool) -> str:
 
 
 def umask_of(state: State) -> int:
-    """The state's umask; 0o022 where the state, which somebody else may have made, has none."""
+    """Return the state's umask; 0o022 if the state, which may come from elsewhere, has none."""
     said = str(state.before.document.get("umask"))
     return int(said, 8) if re.fullmatch("[0-7]{4}", said) else 0o022
 
 
 def given(call: Call, state: State) -> tuple[Call, State] | None:
-    """The command without its `< FILE`, and the state with that file's content as standard input.
+    """Replace `< FILE` by that file's content as standard input: the new command and state.
 
-    None where the command has no `<`, and where nobody knows the content.
+    None for a command without `<`, and for unknown content.
     """
     if call.reads is None:
         return None

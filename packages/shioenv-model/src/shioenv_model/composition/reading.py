@@ -1,4 +1,4 @@
-"""Programs that can be put together from their commands, or what Bash says of other texts."""
+"""Parsing of programs for composition, and Bash's errors for text with invalid syntax."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ from shioenv.errors import Abstained
 from shioenv_model.bash.work import spend
 
 REFUSED = 0.95
-"""How often what is said of a refused text is right, at least (of mutated inputs)."""
+"""Lower bound of the accuracy for texts with invalid syntax (measured on mutated inputs)."""
 
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _FUNCTION = re.compile(r"[\w.:-]+")
 
 
 def read_program(text: str) -> Program:
-    """The program that `text` is; empty where it holds no command.
+    """Parse a text; the program is empty if there is no command.
 
-    Errors: Abstained for what Bash refuses, with where, and for what is beyond being put together.
+    Errors: Abstained for invalid syntax, with its place, and for unsupported constructs.
     """
     return read_source(text).program
 
 
 def read_source(text: str) -> Source:
-    """The text as it was read, its program included. Errors: see `read_program`."""
+    """Parse a text into its source, including the program. Errors: see `read_program`."""
     spend(len(text))
     return _source(text)
 
@@ -59,7 +59,7 @@ def _source(text: str) -> Source:
 
 
 def refusal(refused: Refused, text: str, state: State) -> Answer | None:
-    """What Bash does with a text that it refuses, by rule; None where no rule tells."""
+    """Return Bash's behavior for a text with invalid syntax; None if no rule applies."""
     found = syntax_error(refused, text)
     if found is None:
         return None
@@ -99,10 +99,10 @@ def _beyond(what: str) -> Abstained:
 
 
 def known_functions(state: State) -> dict[str, Function]:
-    """The functions of the shell in a state, by name.
+    """Return the shell's functions in a state, by name.
 
-    Those that earlier inputs defined have these inputs' lines; those that earlier files defined
-    have lines of their own.
+    Functions from earlier inputs keep the line numbers of those inputs; functions from files have
+    the line numbers of their files.
     """
     typed = defined(state.history)
     functions: dict[str, Function] = {}
@@ -118,9 +118,9 @@ def known_functions(state: State) -> dict[str, Function]:
 
 @lru_cache(maxsize=64)
 def defined(history: tuple[str, ...]) -> Mapping[str, Function]:
-    """The functions that earlier inputs defined, by name, each as it was defined last.
+    """Return the functions defined by earlier inputs, by name; the last definition wins.
 
-    Functions that an input defines inside of another command are not among them.
+    Functions defined inside another command are not included.
     """
     found: dict[str, Function] = {}
     for text in history:
@@ -144,9 +144,9 @@ _CONDITION = re.compile(r"\]\] is missing|an expression is missing|no operand$|n
 
 
 def syntax_error(refused: Refused, text: str) -> tuple[str, int] | None:
-    """What Bash says behind the place, and on which line of the text; None where nobody knows.
+    """Return Bash's message, without its prefix, and the line number; None if unknown.
 
-    Only a text of one line is looked at: of other texts Bash runs the lines before the refused one.
+    Supports single-line texts only: of other texts Bash runs the lines before the error.
     """
     line = text.rstrip(" \t\n")
     if "\n" in line or not line or refused.text != text:
@@ -174,7 +174,7 @@ def syntax_error(refused: Refused, text: str) -> tuple[str, int] | None:
 
 
 def _token(text: str, place: int) -> str | None:
-    """The token at a place; empty at the end, None where there is none that can be read."""
+    """Return the token at an offset; empty at the end, None if it cannot be parsed."""
     reader = Reader(text, place)
     try:
         token = reader.peek()

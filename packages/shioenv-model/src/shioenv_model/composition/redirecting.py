@@ -1,4 +1,4 @@
-"""Redirections: what a command's output goes to, and what it reads."""
+"""Redirections of a command's output and input."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ from shioenv_model.composition.frames import Nowhere, OpenFile, Sink, Stdin
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """What the redirections of a command come to."""
+    """The result of a command's redirections."""
 
     fds: dict[int, Sink]
-    """Where the command's output goes, by descriptor."""
+    """The command's output sinks, by descriptor."""
     stdin: Stdin
-    """Where the command's input comes from."""
+    """The command's standard input."""
     reads: str | None = None
-    """The word of the file that the command reads. The word stays with the command."""
+    """The word of the file that the command reads. It remains part of the command."""
     closed: tuple[str, ...] = ()
-    """Redirections that close a descriptor, as written. They stay with the command."""
+    """Redirections that close a descriptor, unexpanded. They remain part of the command."""
 
 
 class Redirections:
-    """Opens what the commands of an environment are redirected to."""
+    """Opens the redirections of commands in an environment."""
 
     def __init__(self, here: Environment) -> None:
         self._here = here
         self.opened: dict[int, Sink | int] = {}
-        """Sinks that were opened before their command's turn; a status where opening failed.
+        """Sinks opened before their command runs, or the status of a failed open.
 
-        They are found by the `id` of the redirection.
+        The keys are the redirections' `id`.
         """
 
     def open_early(self, stage: Command) -> None:
-        """Opens what a later stage writes to: the stage's shell opens it before programs start."""
+        """Open the output files of a later pipeline stage, before any program starts."""
         redirects = stage.redirects if isinstance(stage, Simple | Redirected) else ()
         for redirect in redirects:
             if redirect.operator not in (">", ">>", ">|", "&>", "&>>"):
@@ -53,11 +53,11 @@ class Redirections:
                 return
             if isinstance(stage, Simple) and self.touches(stage):
                 return
-            # where opening fails, the stage's shell says so before it has other streams
+            # a failed open is reported before the stage's streams are redirected
             self.opened[id(redirect)] = self._open(redirect, self._here.streams.fds)
 
     def open_all(self, redirects: Sequence[Redirect]) -> Opened | int:
-        """What the redirections come to; the status where one fails."""
+        """Apply the redirections; return the exit status if one fails."""
         fds, stdin = dict(self._here.streams.fds), self._here.streams.stdin
         reads: str | None = None
         closed: list[str] = []
@@ -115,7 +115,7 @@ class Redirections:
         return Opened(fds, stdin, reads, tuple(closed))
 
     def content(self, opened: Opened) -> Stdin:
-        """The standard input of several commands that have these redirections in common."""
+        """Return the standard input of several commands that share these redirections."""
         if opened.closed:
             raise Abstained("these redirections of several commands are beyond it")
         if opened.reads is None:
@@ -132,7 +132,7 @@ class Redirections:
         return os.fsencode(text)
 
     def _ambiguous(self, word: str, fds: Mapping[int, Sink]) -> int:
-        """Says what Bash says of a target that stands for several words, or for none; status 1."""
+        """Write Bash's error for a target that expands to several words, or to none; return 1."""
         if references(word).substitutes:
             raise Abstained("a redirection whose substitution is not one word")
         message = f"{self._here.place_said()}{word}: ambiguous redirect\n"
@@ -147,7 +147,7 @@ class Redirections:
         return entry is not None and entry.perms.startswith("-")
 
     def _refused(self, call: Call, fds: Mapping[int, Sink]) -> int:
-        """Says what the shell says where it cannot open something. Gives the status."""
+        """Write the shell's error for a file that cannot be opened. Return the exit status."""
         behavior = self._here.ask(call)
         self._here.advance(call.text, behavior)
         self._here.write(fds[2], behavior.output)
@@ -182,10 +182,10 @@ class Redirections:
         return OpenFile(whole, name, fresh=not appends or entry is None, appends=appends)
 
     def touches(self, command: Simple) -> bool:
-        """Whether a command reads the file that its output is appended to.
+        """Whether a command reads the file to which its output is appended.
 
-        Programs notice that and refuse the file. A `grep` refuses a file that it overwrites, too,
-        and one in a directory that it names. Builtins do not look.
+        Programs detect this and reject the file. `grep` also rejects a file that it overwrites, and
+        one in a directory that it searches. Builtins do not check.
         """
         if command.words and command.words[0] in BUILTINS:
             return False

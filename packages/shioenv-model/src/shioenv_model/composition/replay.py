@@ -1,4 +1,4 @@
-"""A runner that executes, brought to the states of a composition."""
+"""A runner that executes commands in the states of a composition."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from shioenv.errors import Abstained
 from shioenv_model.composition.changes import Changes
 
 PIPES = re.compile(r"/dev/fd/6[0-3](?!\d)")
-"""Names of the pipes of `<(…)` in a state: the names that Bash gives them."""
+"""Paths of process substitutions in a state: the names that Bash gives them."""
 
 _REMEMBERED = 64
 _PRINTABLE = re.compile(rb"[\n -~]*")
@@ -26,12 +26,12 @@ _LONG = 2048
 
 
 class Replay:
-    """Answers a command in a state by running what led there first, unseen and on the same line.
+    """Runs a command in a state after silently replaying its history on the same line.
 
-    `runner` starts from the pristine machine each time. The command is given the state's standard
-    input, and a pipe for each path of a `<(…)` in `State.written`. Its patch is the difference that
-    the command makes. Errors: those of the runner; Abstained where all of that is too long for one
-    input, or changed more than a patch can say.
+    `runner` starts from the pristine machine each time. The command receives the state's standard
+    input, and a process substitution for each path in `State.written`. Its patch contains only its
+    own changes. Errors: those of the runner; Abstained where the input becomes too long, or the
+    patch too large.
     """
 
     def __init__(self, runner: Executing) -> None:
@@ -40,20 +40,20 @@ class Replay:
 
     @property
     def seconds(self) -> float:
-        """How long everything executed so far took by itself, in seconds."""
+        """Total time of everything executed so far, in seconds."""
         return self._runner.seconds
 
     @property
     def waited(self) -> bool:
-        """Whether the newest run ran out of time in its sleep."""
+        """Whether the newest run timed out while sleeping."""
         return self._runner.waited
 
     def close(self) -> None:
-        """Closes the runner."""
+        """Close the runner."""
         self._runner.close()
 
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
-        """What the command does in the state."""
+        """Return the command's behavior in the state."""
         return self.execute(shell_input, state)
 
     def execute(
@@ -66,7 +66,7 @@ class Replay:
         sandboxes: int | None = None,
         order: Order = "as it comes",
     ) -> Behavior:
-        """What `run` says, with settings that stay below the seam; see `Executing.execute`."""
+        """Run a command with settings for execution; see `Executing.execute`."""
         before = "".join(f"{silent(text)}; " for text in state.history) if state else ""
         text = before + connected(shell_input, state.written if state else {})
         if len(text) > 120_000:
@@ -82,7 +82,7 @@ class Replay:
         )
         if not before or state is None or start is None:
             return behavior
-        # programs that show the shell's command line show the command alone
+        # programs that show the shell's command line show only the command
         ran, asked = os.fsencode(text), os.fsencode(shell_input)
         at = f"bash: line {1 + before.count(chr(10))}: ".encode()
         known = self._end(before, start)
@@ -107,7 +107,10 @@ class Replay:
         )
 
     def _end(self, before: str, start: State) -> tuple[Changes, dict[str, str]]:
-        """Where the history alone leads: changes, and digests of contents. They are remembered."""
+        """Return the result of the history alone: changes, and digests of contents.
+
+        It is cached.
+        """
         key = start.cwd, before
         if key not in self._ends:
             behavior = self._runner.execute(before, replace(start, stdin=b""))
@@ -119,12 +122,12 @@ class Replay:
 
 
 def silent(text: str) -> str:
-    """The commands run unseen: without input, their output and status dropped."""
+    """Wrap the commands to run silently: without input, output and exit status."""
     return "{ " + text + "; } </dev/null >/dev/null 2>&1 || :"
 
 
 def written(data: bytes) -> str:
-    """The commands that write these bytes to standard output; for short text builtins alone."""
+    """Return commands that write these bytes to standard output; short texts use only builtins."""
     if not data:
         return ":"
     if _PRINTABLE.fullmatch(data) and len(data) < _LONG:
@@ -133,12 +136,12 @@ def written(data: bytes) -> str:
 
 
 def fed(text: str, data: bytes) -> str:
-    """The command with these bytes on its standard input, through a pipe."""
+    """Return the command with these bytes piped to its standard input."""
     return f"{{ {text}; }} < <({written(data)})"
 
 
 def connected(text: str, pipes: Mapping[str, bytes | None]) -> str:
-    """The commands with a `<(…)` in place of each pipe that the commands name."""
+    """Replace the paths of process substitutions in the commands by `<(…)`."""
 
     def pipe(match: re.Match[str]) -> str:
         data = pipes.get(match[0])

@@ -1,6 +1,6 @@
-"""What builtins of the shell do, decided by Bash's rules from a state; nothing is executed.
+"""Builtins of the shell, evaluated from a state by Bash's rules, without execution.
 
-A builtin that is not here, and whatever of it rests on more than the state, is left to a runner.
+Other builtins, and uses that depend on more than the state, are left to a runner.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ _DIRECTIVE = re.compile(r"%(?:%|([-0+ #]*)(\d{0,3})(?:\.(\d{0,2}))?([a-zA-Z]))")
 _NUMERAL = re.compile(r"[+-]?(?:0[xX][0-9a-fA-F]+|0[0-7]*|[1-9]\d*)", re.ASCII)
 _FRACTION = re.compile(r"[+-]?\d{1,12}(?:\.\d{1,12})?", re.ASCII)
 _MOST_DIGITS = 64
-"""Digits of a number that is read at most (ours); a number of 64 bits has 22 in octal."""
+"""Maximum digits of a number, our own limit; a 64-bit number has 22 in octal."""
 _EXACT_DIGITS = 18
-"""Significant digits of a decimal that Bash's `long double` keeps (`LDBL_DIG` on x86-64)."""
+"""Significant decimal digits of Bash's `long double` (`LDBL_DIG` on x86-64)."""
 _PLAIN = re.compile(r"[^\\%]+")
 _ENABLING = re.compile(
     r"(?:^|[;&|(){!`\"'\n]|\b(?:then|do|else|elif|if|while|until|time|builtin|command|eval)\s"
     r"|(?:^|[\s;&|(){])\w+=\S*\s)\s*\\?enable(?![\w.-])"
 )
-"""What may turn a builtin off, among the inputs before: `enable` where a command begins."""
+"""Commands in earlier inputs that may disable a builtin: `enable` as a command."""
 _MASK = re.compile(r"[0-7]{1,4}")
 _SET_LETTERS: Mapping[str, str] = MappingProxyType(
     {
@@ -51,15 +51,15 @@ _SET_LETTERS: Mapping[str, str] = MappingProxyType(
         "P": "physical", "T": "functrace",
     }
 )  # fmt: skip
-"""The options of `set` that do nothing at once, by letter."""
+"""The options of `set` without an immediate effect, by letter."""
 _SET_NAMES = frozenset({*_SET_LETTERS.values(), "pipefail", "nolog"})
 
 
 class _Known(Variables):
-    """The variables of a state, but for those that no context tells."""
+    """The variables of a state, without those that a context does not show."""
 
     def variable(self, name: str) -> str | None:
-        """See `Scope.variable`. Scripts expand `$0` before they ask about a command."""
+        """See `Scope.variable`. Scripts expand `$0` before a command is queried."""
         if name == "0":
             return "bash"
         if name != "OLDPWD" and DYNAMIC.fullmatch(name):
@@ -68,7 +68,7 @@ class _Known(Variables):
 
 
 def ruled(call: Call, state: State) -> Behavior | None:
-    """What the command does by rule; None where no rule decides the command."""
+    """Return the command's behavior by rule; None if no rule applies."""
     if call.closed or call.opens is not None or call.reads is not None:
         return None
     document = state.before.document
@@ -115,7 +115,7 @@ def _test(words: list[str], state: State) -> Behavior:
 
 
 def _refuse_special(state: State, name: str) -> None:
-    """Errors: Abstained where setting a variable does more than set it."""
+    """Abstain for a variable whose assignment has other effects."""
     document = state.before.document
     if re.fullmatch(r"BASH\w*|OPTIND|IFS|PATH|HOME|LINENO|SECONDS|S?RANDOM|_|.*HIST.*", name):
         raise Abstained(f"{name} is more than a variable")
@@ -190,7 +190,7 @@ def _type(words: list[str], state: State) -> Behavior:
 
 
 def _kind(name: str, state: State) -> tuple[str, str]:
-    """What a name is as a command, as `type -t` and `type` say it; "" for nothing."""
+    """Return a name's type and description, as in `type -t` and `type`; "" if not found."""
     document = state.before.document
     if name in document["aliases"] and document["shell_options"].get("expand_aliases"):
         raise Abstained("an alias")
@@ -208,7 +208,7 @@ def _kind(name: str, state: State) -> tuple[str, str]:
 
 
 def _program(name: str, state: State) -> str:
-    """The file that PATH finds for a name, "" for none."""
+    """Return the file that a PATH lookup finds for a name; "" if there is none."""
     if not is_root(state) or not name:
         raise Abstained("what an ordinary user may run is beyond it")
     if "/" in name:
@@ -284,7 +284,7 @@ def _unset(words: list[str], state: State) -> Behavior:
             raise Abstained(f"{name} is more than a variable")
         value = Value.of(document, name)
         if value is None:
-            is_set(state, name)  # abstains for what no context tells
+            is_set(state, name)  # raises Abstained for a variable that is not in the context
         if value is not None and "n" in value.flags:
             raise Abstained(f"{name} stands for another variable")
         if value is None and key is None and name in functions and words[1:2] != ["-v"]:
@@ -357,7 +357,7 @@ def _echo(words: list[str], state: State) -> Behavior:
 
 
 def echoed(text: str, newline: str) -> str:
-    r"""What `echo -e` prints of a text; nothing follows a `\c`. Errors: Abstained."""
+    r"""Return the output of `echo -e`; `\c` ends it. Errors: Abstained."""
     parts: list[str] = []
     place = 0
     while match := _ECHO_ESCAPE.search(text, place):
@@ -399,12 +399,12 @@ def _printf(words: list[str], state: State) -> Behavior:
     if not target:
         return _said("".join(parts))
     _refuse_special(state, target)
-    is_set(state, target)  # abstains for what is more than a text
+    is_set(state, target)  # raises Abstained for anything but a string
     return _said("", 0, _assigned(state, {target: "".join(parts)}))
 
 
 def _formatted(shape: str, values: Sequence[str], taken: int, parts: list[str]) -> int:
-    """Adds the format once through to `parts`; gives how many of `values` are taken then.
+    """Apply the format once, appending to `parts`; return how many of `values` are consumed.
 
     Errors: Abstained.
     """
@@ -432,7 +432,7 @@ def _formatted(shape: str, values: Sequence[str], taken: int, parts: list[str]) 
 
 
 def _escaped(match: re.Match[str]) -> str:
-    """What an escape in a format stands for."""
+    """Return the character of an escape in a format."""
     letter, octal, digits, other = match.groups()
     if letter:
         return _ESCAPES[letter]
@@ -530,4 +530,4 @@ RULES: Mapping[str, Callable[[list[str], State], Behavior]] = MappingProxyType(
         "printf": _printf, "true": _ends(0), ":": _ends(0), "false": _ends(1),
     }
 )  # fmt: skip
-"""What each builtin does, by name; a rule raises Abstained for what it does not decide."""
+"""Return the behavior of each builtin, by name. Errors: Abstained if undecided."""

@@ -1,4 +1,4 @@
-"""Commands that run a shell's program: `bash FILE`, `sh -c TEXT`, `. FILE`, `./FILE`."""
+"""Commands that run a shell script: `bash FILE`, `sh -c TEXT`, `. FILE`, `./FILE`."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from shioenv_model.composition.environment import Environment
 from shioenv_model.composition.frames import Stdin
 
 SHELLS = frozenset({"bash", "sh", "dash"})
-"""Programs that run a shell's program."""
+"""Shells that run a script."""
 
 READING = frozenset({".", "source"})
-"""Builtins that run a file's program in the shell itself."""
+"""Builtins that run a script in the current shell."""
 
 DEEPEST = 8
-"""Scripts that run each other, nested at most (ours)."""
+"""Maximum nesting depth of scripts, our own limit."""
 
 _SHEBANG = re.compile(r"#! *(\S+)(?:[ \t]+(.*?))?[ \t]*(?:\n|$)")
 _BASHISM = re.compile(
@@ -31,22 +31,22 @@ _BASHISM = re.compile(
     r"|\$\{!|\{\w*(?:,|\.\.)|\b(?:source|let|declare|typeset|select|pushd|popd|mapfile|shopt)\b"
     r"|echo +-[eE]|\$\{?(?:RANDOM|SECONDS|BASH)|\bread\b.* -[^rp ]|\\\\$",
 )
-"""What dash reads in another way than Bash, or not at all."""
+"""Syntax that dash parses differently from Bash, or not at all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A shell's program, and how it is run."""
+    """A shell script, and how it is run."""
 
     text: str
     name: str
     """`$0`."""
     file: str
-    """The file, as the shell names it in messages."""
+    """The file, as named in the shell's messages."""
     arguments: tuple[str, ...] = ()
     is_dash: bool = False
     options: frozenset[str] = frozenset()
-    """Options of `set -o` that are on."""
+    """Enabled options of `set -o`."""
     reads_itself: bool = False
     """The program comes from standard input."""
     is_argument: bool = False
@@ -55,16 +55,16 @@ class Script:
 
 @dataclass(frozen=True, slots=True)
 class NotRun:
-    """What a shell says where it cannot run a file, and the status."""
+    """The error message and exit status of a shell that cannot run a file."""
 
     said: str
     status: int
 
 
 def script_of(here: Environment, words: Sequence[str], stdin: Stdin) -> Script | NotRun | None:
-    """The program that a command runs in a shell of its own; None where it is none, or unknown.
+    """Parse a command that runs a script in a child shell; None if it does not, or if unknown.
 
-    Errors: Abstained for options that are beyond it.
+    Errors: Abstained for unsupported options.
     """
     name = words[0]
     if name in SHELLS or name in {f"/bin/{each}" for each in SHELLS}:
@@ -117,7 +117,7 @@ def _called(here: Environment, words: Sequence[str], stdin: Stdin) -> Script | N
 
 
 def _file(here: Environment, words: Sequence[str]) -> Script | NotRun | None:
-    """The program in a file that is called by its path."""
+    """Return the script in a file that is run by its path."""
     path, *arguments = words
     entry = here.state.entry(path)
     wrong = _refused(here, path, entry)
@@ -156,7 +156,7 @@ def _refused(here: Environment, path: str, entry: FileEntry | None) -> NotRun | 
 
 
 def content(here: Environment, path: str) -> str | None:
-    """The text of a file; None where nobody knows it, and where it is no text."""
+    """Return the text of a file; None if unknown, or if it is not text."""
     piped = here.asking.pipes.get(path)
     data = here.state.read(path) if piped is None else piped
     if data is None or b"\0" in data:
@@ -168,7 +168,7 @@ def content(here: Environment, path: str) -> str | None:
 
 
 def read_file(here: Environment, name: str) -> str | None:
-    """The path of the file that `. NAME` reads; None where no such file is found."""
+    """Return the path of the file that `. NAME` reads; None if it is not found."""
     if "/" in name:
         return name if here.state.entry(name) else None
     path = str(here.state.before.document["env"].get("PATH", ""))
@@ -181,16 +181,16 @@ def read_file(here: Environment, name: str) -> str | None:
 
 
 def refuse_bashisms(text: str) -> None:
-    """Errors: Abstained for what dash does not do as Bash does."""
+    """Abstain for constructs that dash handles differently from Bash."""
     found = _BASHISM.search(text)
     if found:
         raise Abstained(f"dash may read {found[0]!r:.20} in another way")
 
 
 def fresh_shell(here: Environment, script: Script) -> ContextPatch:
-    """The patch to a shell that begins now: it has the exported variables, and nothing else.
+    """Return the patch that resets the shell to a new one with only the exported variables.
 
-    Errors: Abstained where nobody knows the machine before anything was run on it.
+    Errors: Abstained if the pristine machine is unknown.
     """
     state = here.state
     if state.pristine is None:
@@ -212,5 +212,5 @@ def fresh_shell(here: Environment, script: Script) -> ContextPatch:
 
 
 def is_script(name: str) -> bool:
-    """Whether a command of this name may run a shell's program."""
+    """Whether a command of this name may run a script."""
     return name in SHELLS | READING or ("/" in name and name not in BUILTINS)

@@ -1,4 +1,4 @@
-"""A Bash program walked: who asks which command in which state, and where its output goes."""
+"""Evaluation of a Bash program: state, control flow, and destinations of output."""
 
 from __future__ import annotations
 
@@ -51,20 +51,20 @@ from shioenv_model.composition.frames import (
 from shioenv_model.composition.simple import SimpleCommands
 
 _LISTING = (("ps",), ("pstree",), ("top",))
-"""Programs that show what runs beside them."""
+"""Programs that list concurrent processes."""
 
 BROKEN_PIPE = 141
-"""The exit code of what prints on when nobody reads any more."""
+"""The exit code of a program killed by SIGPIPE."""
 
 _JOB = 20
-"""Steps that coming to any job takes."""
+"""Steps charged for each job."""
 
 
 class Walk(SimpleCommands):
-    """Walks the program of one input, `text`, and the programs inside it."""
+    """Evaluates the program of one input, `text`, and the programs inside it."""
 
     def answer(self, program: Program) -> Answer:
-        """What the program does, put together. Errors: Abstained."""
+        """Return the composed answer for the program. Errors: Abstained."""
         self._final = _replacing(program)
         over: Behavior | None = None
         try:
@@ -104,7 +104,7 @@ class Walk(SimpleCommands):
                 self._job(job)
 
     def _lines(self, program: Program) -> None:
-        """Runs a program that Bash reads bit by bit: what is discarded ends where the bit does."""
+        """Run a program that Bash parses incrementally: a discard ends with the current part."""
         left_out = 0
         for job in program:
             if job.end and job.end == left_out:
@@ -121,7 +121,7 @@ class Walk(SimpleCommands):
             self._here.to(Streams(self._here.streams.fds, Stdin(b"", piped=False))),
             suppress(Over),
         ):
-            self._job(job)  # nobody waits for a job that runs out of time
+            self._job(job)  # the shell does not wait for a job that times out
         if len(self._here.output.data) > before:
             self._here.racing = True
         self._here.status = 0
@@ -143,7 +143,7 @@ class Walk(SimpleCommands):
             failed = self._here.status != 0
             refused, self._refused_whole = self._refused_whole, False
             if pipeline.negated and refused:
-                continue  # Bash forgets the ! of a compound command whose redirection fails
+                continue  # Bash ignores the ! of a compound command whose redirection fails
             if pipeline.negated:
                 self._here.status = int(not failed)
             elif failed and not condition and not self._conditions and self._here.is_on("errexit"):
@@ -226,7 +226,7 @@ class Walk(SimpleCommands):
         self._here.put(Call(command.text), command.text.split()[0])
 
     def _decided(self, command: Verbatim) -> bool:
-        """Decides an expression by rule. Gives whether a rule does; else nothing is changed."""
+        """Evaluate an expression by rule. Return whether this succeeded; else nothing changes."""
         here = self._here
         here.asking.refuse_tracing()
         mark = here.asking.mark()
@@ -313,7 +313,7 @@ class Walk(SimpleCommands):
                 break
 
     def _select(self, command: For, values: Sequence[str]) -> None:
-        """`select`: asks for one of the values until the body leaves the loop."""
+        """Run `select`: read a choice for each iteration, until the body leaves the loop."""
         here = self._here
         if not values:
             return
@@ -350,7 +350,7 @@ class Walk(SimpleCommands):
             self._here.expander.number(step)
 
     def _once(self, turn: Callable[[], None]) -> bool:
-        """Runs a turn of a loop. Gives whether the loop goes on."""
+        """Run one iteration of a loop. Return whether the loop continues."""
         place = self._here.place
         place.loops += 1
         try:
@@ -380,10 +380,10 @@ class Walk(SimpleCommands):
 
 
 def _replacing(program: Program) -> int:
-    """The `id` of the command that Bash becomes instead of waiting for it; 0 for none.
+    """Return the `id` of the command that Bash execs instead of waiting for it; 0 if none.
 
-    It is the input's last command, where that is a simple command without redirections, in no
-    pipeline, not behind `!` and not in the background.
+    It is the input's last command. It must be a simple command without redirections, pipeline, `!`
+    and `&`.
     """
     last = program[-1].pipelines[-1][1] if program else None
     if last is None or program[-1].background or last.negated or len(last.stages) > 1:
@@ -393,14 +393,14 @@ def _replacing(program: Program) -> int:
 
 
 def stage_of(command: Command) -> Command:
-    """The command under its redirections."""
+    """Return the command without its redirections."""
     return stage_of(command.command) if isinstance(command, Redirected) else command
 
 
 def _beside(stages: Sequence[Command]) -> tuple[tuple[str, ...], ...]:
-    """The later stages of a pipeline whose first stage lists processes, each as its words.
+    """Return the words of the later stages, if a pipeline's first stage lists processes.
 
-    Empty for any other pipeline, and where a later stage holds a substitution.
+    Empty for any other pipeline, and where a later stage contains a substitution.
     """
     simple = [stage for stage in stages if isinstance(stage, Simple)]
     if len(simple) != len(stages) or len(simple) < 2 or simple[0].words[:1] not in _LISTING:
@@ -410,7 +410,7 @@ def _beside(stages: Sequence[Command]) -> tuple[tuple[str, ...], ...]:
 
 
 def _merged(stage: Command) -> Command:
-    """The stage with its standard error going into the pipe as well (`|&`)."""
+    """Return the stage with its standard error piped as well (`|&`)."""
     both = Redirect(2, ">&", "1")
     if isinstance(stage, Simple):
         return replace(stage, redirects=(*stage.redirects, both))

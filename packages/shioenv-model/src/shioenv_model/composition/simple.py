@@ -1,4 +1,4 @@
-"""Simple commands: who is asked about which, in which state, and where its output goes."""
+"""Evaluation of simple commands: queries, state, and destinations of output."""
 
 from __future__ import annotations
 
@@ -49,21 +49,21 @@ from shioenv_model.composition.scripts import (
 )
 
 _DECLARING = DECLARING - {"local"}
-"""Builtins whose operands are assignments: their values are not split."""
+"""Builtins whose operands are assignments, and therefore not split."""
 
 _ENDING = frozenset({"break", "continue", "return", "exit", "exec"})
 _RULED = frozenset({"eval", "getopts", "let", "mapfile", "read", "readarray", "shift"}) | STACKING
 _WALKED = DECLARING | _RULED | _ENDING | {"set"}
-"""Builtins that the walk does itself, or whose effect no context tells."""
+"""Builtins evaluated by the walk, or whose effect is not in a context."""
 
 CARRYING = re.compile(r"\b(?:cd|pushd|popd|dirs|set|shift|exit|exec)\b")
-"""What may change what a shell carries on (`Carried`), in the text of an input."""
+"""Builtins that may change the state that a shell carries to the next input (`Carried`)."""
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.ASCII | re.DOTALL)
 _LETTERS = re.compile(r"-[A-Za-z]+").fullmatch
 
 
 class SimpleCommands(ABC):
-    """Runs simple commands; who inherits from it runs what they stand in."""
+    """Evaluates simple commands; subclasses evaluate the constructs that contain them."""
 
     def __init__(self, runner: Runner, state: State, text: str) -> None:
         self._here = Environment(runner, state, text, self._inside)
@@ -79,18 +79,18 @@ class SimpleCommands(ABC):
 
     @abstractmethod
     def _program(self, program: Program) -> None:
-        """Runs a program that is read at once."""
+        """Run a program that is parsed as a whole."""
 
     @abstractmethod
     def _lines(self, program: Program) -> None:
-        """Runs a program that Bash reads bit by bit: what is discarded ends where the bit does."""
+        """Run a program that Bash parses incrementally: a discard ends with the current part."""
 
     @abstractmethod
     def _command(self, command: Command) -> None:
-        """Runs a command of any kind."""
+        """Run a command of any kind."""
 
     def _inside(self, program: Program) -> None:
-        """Runs a program that is read where the shell is: lines count on from the shell's line."""
+        """Run an embedded program, whose line numbers continue from the shell's line."""
         saved = self._above, self._here.place.line, self._end_line
         self._above = self._here.place.line - 1
         try:
@@ -100,7 +100,7 @@ class SimpleCommands(ABC):
 
     @contextmanager
     def _on_line(self, line: int) -> Iterator[None]:
-        """Inside, messages about failed redirections of compound commands name this line."""
+        """Make errors of compound commands' redirections refer to this line."""
         saved, self._end_line = self._end_line, self._above + line
         try:
             yield
@@ -143,7 +143,7 @@ class SimpleCommands(ABC):
 
     @contextmanager
     def _complaining(self) -> Iterator[None]:
-        """What Bash refuses inside, it says; the rest of what it read at once is left out."""
+        """Print Bash's errors raised inside, and discard the rest of the parsed part."""
         try:
             yield
         except Complaint as wrong:
@@ -154,7 +154,7 @@ class SimpleCommands(ABC):
             raise Discard from None
 
     def _refuse(self, name: str, command: Simple) -> None:
-        """Raises Abstained for builtins whose effect comes later, or is on what is not followed."""
+        """Abstain for builtins with a later effect, or with an effect on untracked state."""
         alone = len(command.words) == 1
         if name == "trap" and not (alone or command.words[1:] in (("-p",), ("-l",))):
             raise Abstained("what a trap does is done later")
@@ -166,7 +166,7 @@ class SimpleCommands(ABC):
             self._here.racing = False
 
     def _last_argument(self, command: Simple) -> str | None:
-        """What `$_` is after the command; None where nobody knows, and where nothing asks."""
+        """Return `$_` after the command; None if it is unknown, or never used."""
         if (
             not command.words
             or "_" not in self._here.input
@@ -224,7 +224,7 @@ class SimpleCommands(ABC):
                 self._here.own.functions.pop(each, None)
 
     def _declared(self, command: Simple) -> bool:
-        """Declares variables by rule. Gives whether a rule does; else nothing is changed."""
+        """Declare variables by rule. Return whether this succeeded; else nothing changes."""
         here = self._here
         if command.assignments:
             return False
@@ -245,7 +245,7 @@ class SimpleCommands(ABC):
         return True
 
     def _script(self, command: Simple) -> bool:
-        """Runs a shell's program. Gives whether there is one; else nothing is changed."""
+        """Run a script. Return whether the command is one; else nothing changes."""
         here = self._here
         if here.asking.executes:
             return False
@@ -296,7 +296,7 @@ class SimpleCommands(ABC):
                 here.place, self._conditions, self._has_jobs = place, conditions, jobs
 
     def _read_file(self, words: Sequence[str], streams: Streams) -> bool:
-        """`. FILE`: runs the file's program in this shell."""
+        """Run `. FILE`: execute a script in this shell."""
         here = self._here
         path = read_file(here, words[1]) if len(words) > 1 else None
         text = None if path is None else content(here, path)
@@ -324,7 +324,7 @@ class SimpleCommands(ABC):
 
     @contextmanager
     def _counting_from(self, above: int, end: int) -> Iterator[None]:
-        """Inside, lines are counted behind the line `above`."""
+        """Number lines inside from the line after `above`."""
         saved = self._above, self._end_line
         self._above, self._end_line = above, end
         try:
@@ -333,7 +333,7 @@ class SimpleCommands(ABC):
             self._above, self._end_line = saved
 
     def _go_back(self, cd: str, streams: Streams) -> None:
-        """`cd -`: goes to the directory where the shell was before, and prints it.
+        """Run `cd -`: return to the previous directory, and print it.
 
         `cd` is the command without its operand.
         """
@@ -349,9 +349,9 @@ class SimpleCommands(ABC):
             self._here.write(streams.fds[1], os.fsencode(f"{there}\n"))
 
     def _forgotten(self, command: Simple) -> list[str]:
-        """Functions that an `unset` removes: the names behind `-f`.
+        """Return the functions that `unset` removes: the names after `-f`.
 
-        Without options they are the names that no variable has.
+        Without options these are the names that no variable has.
         """
         if any(map(self._here.is_unknown, command.words)):
             raise Abstained("nobody knows which function is unset")
@@ -377,9 +377,9 @@ class SimpleCommands(ABC):
         self._here.status = self._here.result.substituted or 0
 
     def _text(self, command: Simple, *, whole: bool = False) -> str:
-        """The command as it is asked about: as written, but with what only this run knows expanded.
+        """Return the command's text, with values that only this run knows expanded.
 
-        "" where no word is left; `whole`: with the redirections.
+        "" where no word remains; `whole`: including the redirections.
         """
         parts: list[str] = []
         for assignment in command.assignments if command.words else ():
@@ -389,11 +389,11 @@ class SimpleCommands(ABC):
                 assignment = f"{match[1]}={quoted(value)}"
             parts.append(assignment)
         named = False
-        # words are expanded before a redirection makes its file
+        # words are expanded before a redirection creates its file
         opens = self._redirections.opened or any(
             ">" in redirect.operator for redirect in command.redirects
         )
-        # a word says what it says before the words behind it change a variable
+        # a word is expanded before later words change a variable
         changes = any(map(self._here.changes, command.words))
         for word in command.words:
             match = _ASSIGNMENT.fullmatch(word) if command.words[0] in _DECLARING else None
@@ -457,7 +457,7 @@ class SimpleCommands(ABC):
 
 
 def is_walked(words: Sequence[str]) -> bool:
-    """Whether a command is more than a runner of single commands can be asked."""
+    """Whether a command must be evaluated here, not by a runner of single commands."""
     name = next((word for word in words if not _ASSIGNMENT.fullmatch(word)), "")
     if any("${" in word or "$((" in word for word in words):
         return True

@@ -1,4 +1,4 @@
-"""Variables with their attributes, and the scope in which the words of one command expand."""
+"""Variables with attributes, and the scope for expanding one command's words."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from shioenv_model.bash.expand import Scope
 
 _DECLARATION = re.compile(r"declare -([-A-Za-z]+) ([A-Za-z_]\w*)(?:=(.*))?", re.ASCII | re.DOTALL)
 _ORDER = "aAinrtxclu"
-"""The attributes in the order in which `declare -p` writes them."""
+"""The attributes in the order of `declare -p`."""
 
 
 def known_place(left: str) -> str:
-    """The directory of `Carried.left`. Errors: Abstained where nobody knows it."""
+    """Return the directory in `Carried.left`. Errors: Abstained if it is unknown."""
     if not left:
         raise Abstained("nobody knows where the shell was before")
     return left
@@ -30,18 +30,18 @@ def known_place(left: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A variable: its text or its elements, and its attributes, as letters of `declare`."""
+    """A variable: its text or its elements, and its attributes as letters of `declare`."""
 
     text: str | None = None
-    """None where it has no value, and for an array."""
+    """None for an unset variable, and for an array."""
     array: Array | None = None
     flags: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, document: Mapping[str, Any], name: str) -> Value | None:
-        """The variable of this name in a context; None where there is none.
+        """Return the variable of this name in a context; None if there is none.
 
-        Errors: Abstained where the context does not tell.
+        Errors: Abstained where the context does not show it.
         """
         if name in document["env"]:
             return cls._read(str(document["env"][name]), frozenset("x"))
@@ -67,7 +67,7 @@ class Value:
         return cls(stored, None, flags)
 
     def declaration(self, name: str) -> str:
-        """The line that `declare -p` writes. Errors: Abstained."""
+        """Format the line of `declare -p`. Errors: Abstained."""
         kind = "" if self.array is None else "A" if self.array.associative else "a"
         letters = "".join(each for each in _ORDER if each in self.flags | frozenset(kind))
         value = "" if self.text is None else f"={written(self.text)}"
@@ -76,7 +76,7 @@ class Value:
         return f"declare -{letters or '-'} {name}{value}"
 
     def stored(self, name: str) -> tuple[str, str]:
-        """Where a context has the variable, and as which text. Errors: Abstained."""
+        """Return the context area of the variable, and its text there. Errors: Abstained."""
         further = bool(self.flags - frozenset("x"))
         if self.array is not None and self.array.assigned:
             whole = further or "x" in self.flags
@@ -88,7 +88,7 @@ class Value:
 
 
 def stored(document: Mapping[str, Any], name: str, value: Value | None) -> ContextPatch:
-    """The patch that makes a variable this one; None: unset. Errors: Abstained."""
+    """Return the patch that sets a variable, or unsets it (None). Errors: Abstained."""
     area, text = ("", "") if value is None else value.stored(name)
     operations: list[Operation] = [
         ("r", pointer(each, name))
@@ -103,9 +103,9 @@ def stored(document: Mapping[str, Any], name: str, value: Value | None) -> Conte
 
 
 def element(value: Value | None, key: str | None, scope: Scope) -> str | None:
-    """The text of a variable, or of its element `key`; None where that is not set.
+    """Return the text of a variable, or of its element `key`; None if it is unset.
 
-    Errors: Abstained; Complaint for a subscript that Bash refuses.
+    Errors: Abstained; Complaint for an invalid subscript.
     """
     if value is None or "n" in value.flags:
         if value is not None:
@@ -119,7 +119,7 @@ def element(value: Value | None, key: str | None, scope: Scope) -> str | None:
 
 
 def item_of(name: str) -> tuple[str, str | None]:
-    """The variable and the key in `name[key]`; None where the name is a variable's own."""
+    """Split `name[key]` into name and key; the key is None for a plain name."""
     if not name.endswith("]"):
         return name, None
     variable, _, key = name[:-1].partition("[")
@@ -127,14 +127,14 @@ def item_of(name: str) -> tuple[str, str | None]:
 
 
 class Variables:
-    """A `Scope` for the words of one command: a state, and nothing that runs."""
+    """A `Scope` for the words of one command: a state without anything that runs."""
 
     def __init__(self, state: State) -> None:
         self.state = state
 
     @property
     def arguments(self) -> Sequence[str]:
-        """See `Scope.arguments`. Errors: Abstained where nobody knows them."""
+        """See `Scope.arguments`. Errors: Abstained if they are unknown."""
         if self.state.carried.arguments is None:
             raise Abstained("nobody knows the positional parameters")
         return self.state.carried.arguments
@@ -157,13 +157,13 @@ class Variables:
         return None if value is None else value.array
 
     def assign(self, name: str, value: str) -> None:
-        """See `Scope.assign`; nothing can be set."""
+        """See `Scope.assign`; assignments are not supported."""
         raise Abstained(f"{name} would be set to {value!r:.40}")
 
     def substitute(self, source: str) -> str:
-        """See `Scope.substitute`; nothing can be run."""
+        """See `Scope.substitute`; substitutions are not supported."""
         raise Abstained(f"{source!r:.40} would have to be run")
 
     def connect(self, source: str, *, reading: bool) -> str:
-        """See `Scope.connect`; nothing can be run."""
+        """See `Scope.connect`; substitutions are not supported."""
         raise Abstained(f"{source!r:.40} would have to be run")

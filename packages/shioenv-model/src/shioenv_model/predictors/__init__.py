@@ -1,1 +1,1 @@
-"""Predictors that answer by a model."""
+"""Predictors that use a model."""

@@ -1,6 +1,6 @@
-"""The model that comes with the package, or another model.
+"""The predictor `default`: the model that comes with the package, or another model.
 
-As in `default`, `default:MODEL`, `default:MODEL,seq2seq=MODEL`, `default:abstain-below=0.3`,
+Examples: `default`, `default:MODEL`, `default:MODEL,seq2seq=MODEL`, `default:abstain-below=0.3`,
 `default:without=rules`.
 """
 
@@ -22,19 +22,19 @@ from shioenv_model.sequence.seq2seq import answer_in_one_thread
 from shioenv_model.worlds import asked_elsewhere
 
 STAGES = "bashkit"
-"""The emulator that may stand in for commands that read a pipe."""
+"""The emulator that can answer commands that read a pipe."""
 
 
 class Emulated:
-    """Answers commands that read a pipe by an emulator; abstains where a command changes files."""
+    """Answers commands that read a pipe with an emulator; abstains if a command changes files."""
 
     def __init__(self, bashkit: Runner) -> None:
         self._bashkit = bashkit
 
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
-        """What the command does in the emulator with the text in `State.stdin`.
+        """Run the command in the emulator, with `State.stdin` as standard input.
 
-        Errors: Abstained where the emulator changes anything, or fails and prints something.
+        Errors: Abstained where the emulator changes anything, or fails with output.
         """
         stdin = state.stdin if state else b""
         bare = replace(state, stdin=b"") if state else None
@@ -47,16 +47,16 @@ class Emulated:
 
 
 def default(setting: Setting) -> Model:
-    """The predictor `default`, or `default:` with options: a model, and `NAME=VALUE`, with commas.
+    """Build the predictor `default` from a model and comma-separated options `NAME=VALUE`.
 
-    `stages=bashkit` has the emulator answer commands that read a pipe. `seq2seq=MODEL` puts a
-    sequence model beside the memory. With `abstain-below=P` (0 to 1) the model abstains wherever it
-    is less sure than P. `without=rules`, `without=functions` and `without=records` leave out a
-    source of answers. Any other part names another model than the package's.
+    With `stages=bashkit`, the emulator answers commands that read a pipe. `seq2seq=MODEL` adds a
+    sequence model to the memory. With `abstain-below=P` (0 to 1) the model abstains below the
+    confidence P. `without=rules`, `without=functions` and `without=records` disable a source of
+    answers. Any other part names a model, instead of the package's.
 
-    A model that is asked about another system than its own answers about that system's files, and
-    that system has to be built here. Errors: PredictorError for options that are none; those of
-    models and of `find_system`.
+    A model that is asked about another system than its own uses that system's files, so that system
+    must be built on this host. Errors: PredictorError for unknown options; those of models and of
+    `find_system`.
     """
     name, stages, written, least = "", "", None, 0.0
     left_out: list[str] = []
@@ -83,7 +83,7 @@ def default(setting: Setting) -> Model:
 
 
 def emulator(name: str, system: str | None) -> Emulated:
-    """The runner of this name that answers commands that read a pipe, with a built system's files.
+    """Return the emulator of this name, with a built system's files.
 
     Errors: PredictorError for another name than `STAGES`; MissingExtraError; those of
     `find_system`.

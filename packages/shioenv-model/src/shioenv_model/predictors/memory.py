@@ -1,6 +1,6 @@
-"""A memory of executed inputs as a predictor: the honest baseline beside every model.
+"""A memory of executed inputs as a predictor: a baseline for every model.
 
-`memory` is the memory that models are made of. `memory-plain` gives the nearest record as it is: a
+`memory` is the memory that models contain. `memory-plain` returns the nearest record unchanged: a
 model that is no better has only memorised.
 """
 
@@ -30,12 +30,12 @@ from shioenv_model.training.memory import train_memory
 from shioenv_model.worlds import asked_elsewhere
 
 QUESTIONS = 2000
-"""Records that a dataset's memory asks itself about when it is made, on first use."""
+"""Records used to calibrate a dataset's memory when it is made, on first use."""
 
 
 @dataclass(frozen=True, slots=True)
 class Near:
-    """An executed input, the directory it started in, and what it did."""
+    """An executed input, its start directory, and its behavior."""
 
     text: str
     cwd: str
@@ -43,7 +43,7 @@ class Near:
 
 
 class Remembering:
-    """A memory as a predictor; with `fills` false it gives the nearest record as it is."""
+    """A memory as a predictor; unless `fills`, it returns the nearest record unchanged."""
 
     patch_level = PatchLevel.FULL
 
@@ -57,20 +57,19 @@ class Remembering:
     ) -> None:
         self.version = version
         self.world = world or memory.world
-        """The machine that is asked about, which may be another than that of the records."""
+        """The machine for which inputs are answered; it may differ from that of the records."""
         self.training = str(training[0]) if len(training) == 1 else memory.index.training
-        """The dataset, or the memory's inputs, which `em_new_text` leaves out."""
+        """The dataset, or the memory's inputs, which `em_new_text` excludes."""
         self.memory, self._fills = memory, fills
 
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
-        """The behavior alone."""
+        """Return only the behavior."""
         return self.answer(shell_input, state).behavior
 
     def answer(self, shell_input: str, state: State | None = None) -> Answer:
-        """The answer by what the nearest records did; the history is not looked at.
+        """Answer from the nearest records; the history is ignored.
 
-        Errors: Abstained where no input with the same utility was executed; those of
-        `Memory.answer`.
+        Errors: Abstained without a record of the same utility; those of `Memory.answer`.
         """
         if state is None or state.pristine is None:
             stdin, fed = (state.stdin, state.fed) if state else (b"", False)
@@ -88,7 +87,7 @@ class Remembering:
         return Answer(near[0].behavior, 0.1, near[0].text)
 
     def nearest(self, shell_input: str, cwd: str, count: int) -> list[Near]:
-        """At most `count` records of the same utility, the nearest first; perhaps none."""
+        """Return at most `count` records of the same utility, nearest first; possibly none."""
         memory = self.memory
         state = self.world.state(cwd)
         ours = memory.take(Call.parse(shell_input), state)
@@ -108,18 +107,18 @@ class Remembering:
 
 
 def memory(setting: Setting) -> Remembering:
-    """The predictor `memory:DATASET`, or `memory:MODEL`.
+    """Build the predictor `memory:DATASET`, or `memory:MODEL`.
 
-    Asked about another system than that of its records, it says what the records did, told of that
-    system's files. Errors: PredictorError where no dataset is named; those of datasets and models.
+    For another system than that of its records, it adapts the recorded behavior to that system's
+    files. Errors: PredictorError without a dataset; those of datasets and models.
     """
     return _memory(setting, fills=True)
 
 
 def plain_memory(setting: Setting) -> Remembering:
-    """The predictor `memory-plain:DATASET`, or `memory-plain:MODEL`: the nearest record as it is.
+    """Build the predictor `memory-plain:DATASET`, or `memory-plain:MODEL`.
 
-    Errors: those of `memory`.
+    It returns the nearest record unchanged. Errors: those of `memory`.
     """
     return _memory(setting, fills=False)
 
@@ -145,7 +144,7 @@ def _memory(setting: Setting, *, fills: bool) -> Remembering:
 
 
 def _remembered(datasets: Sequence[Path]) -> Path:
-    """The directory of the datasets' memory in the cache, made on first use."""
+    """Return the cache directory with the datasets' memory, made on first use."""
     shards = [shard.sha256 for each in datasets for shard in finished_manifest(each).shards]
     manifests = [(each / MANIFEST).read_bytes() for each in datasets]
     made = f"{FORMS}".encode() + "".join(shards).encode() + b"".join(manifests)

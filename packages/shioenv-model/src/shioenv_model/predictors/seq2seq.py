@@ -1,7 +1,7 @@
-"""A sequence model by itself: `seq2seq:MODEL`, `seq2seq:MODEL,memory=MODEL`.
+"""A sequence model as a predictor: `seq2seq:MODEL`, `seq2seq:MODEL,memory=MODEL`.
 
-The model is asked about the system that the suite was recorded on. A system other than the first in
-the model's card has to be built here; it is only looked at, and nothing runs there.
+The questions are about the system on which the suite was recorded. A system other than the first in
+the model's card must be built on this host; its files are read, and nothing runs there.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from shioenv_model.worlds import world_called
 class WrittenPredictor:
     """A sequence model as a predictor.
 
-    Of an input with several commands the model is asked about each command, in the state that the
-    commands before left.
+    For an input with several commands, the model answers each command in the state left by the
+    previous ones.
     """
 
     patch_level = PatchLevel.FULL
@@ -36,17 +36,17 @@ class WrittenPredictor:
         self._model = model
         self._composition = Composition(model, model.world.state())
         self.training = Seen(model.directory)
-        """What the model was trained on."""
+        """The model's training inputs."""
 
     def run(self, shell_input: str, state: State | None = None) -> Behavior:
-        """The behavior alone."""
+        """Return only the behavior."""
         return self.answer(shell_input, state).behavior
 
     def answer(self, shell_input: str, state: State | None = None) -> Answer:
-        """The answer that the model writes.
+        """Return the answer that the model generates.
 
-        Errors: Abstained where the model comes to no end, or the input cannot be put together from
-        its commands.
+        Errors: Abstained if the model does not finish its answer, or if the input cannot be
+        composed from its commands.
         """
         here = self._model.world.state(state.cwd if state else None)
         for text in state.history if state else ():
@@ -57,9 +57,9 @@ class WrittenPredictor:
 
 
 def seq2seq(setting: Setting) -> WrittenPredictor:
-    """The predictor `seq2seq:MODEL`, with `,memory=MODEL` a sequence model that uses a memory.
+    """Build the predictor `seq2seq:MODEL`; `,memory=MODEL` adds a memory to it.
 
-    Errors: PredictorError where no model is named; those of models and of `find_system`.
+    Errors: PredictorError without a model; those of models and of `find_system`.
     """
     name, _, rest = setting.text.partition(",")
     kept = rest.removeprefix("memory=")

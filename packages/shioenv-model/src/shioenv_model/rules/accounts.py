@@ -1,4 +1,4 @@
-"""What `id` and `groups` print of users, told by rule from the files of accounts."""
+"""Output of `id` and `groups` for named users, derived from `/etc/passwd` and `/etc/group`."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from shioenv.errors import Abstained
 from shioenv_model.rules.options import options_of
 
 PASSWD, GROUP = "/etc/passwd", "/etc/group"
-"""The files of accounts: passwd(5), group(5)."""
+"""The account databases: passwd(5), group(5)."""
 
 
 def accounts(state: State, file: str) -> dict[str, list[str]]:
-    """The lines of a file of accounts, in fields, by name. Errors: Abstained."""
+    """Parse an account database: the fields of each line, by account name. Errors: Abstained."""
     data = state.read(file)
     if data is None:
         raise Abstained(f"nobody knows {file}")
@@ -23,7 +23,7 @@ def accounts(state: State, file: str) -> dict[str, list[str]]:
 
 
 def named(known: Mapping[str, Sequence[str]], number: str) -> str | None:
-    """The first of these accounts that has a number, by name; None for a number without one."""
+    """Return the name of the first account with this number; None if there is none."""
     return next((name for name, fields in known.items() if fields[2] == number), None)
 
 
@@ -33,7 +33,7 @@ def _quoted(name: str) -> str:
 
 @dataclass(frozen=True)
 class _Users:
-    """The users and groups of a machine, in fields, by name."""
+    """The machine's users and groups, as parsed lines by name."""
 
     users: Mapping[str, list[str]]
     groups: Mapping[str, list[str]]
@@ -43,16 +43,16 @@ class _Users:
         return cls(accounts(state, PASSWD), accounts(state, GROUP))
 
     def called(self, word: str) -> list[str] | None:
-        """The user of a name, or else of a number."""
+        """Look up a user by name, else by number."""
         return self.users.get(word) or self.users.get(named(self.users, word) or "")
 
     def groups_of(self, user: Sequence[str]) -> list[str]:
-        """The numbers of a user's groups, the first one of the user's line first."""
+        """Return the numbers of a user's groups, the primary group first."""
         named = [fields for fields in self.groups.values() if user[0] in fields[-1].split(",")]
         return list(dict.fromkeys([user[3], *(fields[2] for fields in named)]))
 
     def group(self, number: str) -> str:
-        """The name of a group. Errors: Abstained for a number without a name."""
+        """Return the name of a group. Errors: Abstained for a number without a name."""
         name = named(self.groups, number)
         if name is None:
             raise Abstained("a group without a name")
@@ -60,10 +60,10 @@ class _Users:
 
 
 def told_of_users(words: Sequence[str], state: State) -> Iterator[tuple[str, str]]:
-    """What `id` says of each user that its words name: a line, or an error.
+    """Return the output of `id` for each user operand: a line, or an error.
 
-    Errors: Abstained for `id` without names, which tells of the shell itself, and for options of
-    which no rule tells.
+    Errors: Abstained for `id` without operands, which describes the shell's own process, and for
+    unsupported options.
     """
     options, names = options_of(words, "ugGnr")
     which = options & set("ugG")
@@ -87,9 +87,9 @@ def told_of_users(words: Sequence[str], state: State) -> Iterator[tuple[str, str
 
 
 def groups_of_users(words: Sequence[str], state: State) -> Iterator[tuple[str, str]]:
-    """What `groups` says of each user that its words name: a line, or an error.
+    """Return the output of `groups` for each user operand: a line, or an error.
 
-    Errors: Abstained, as `told_of_users`.
+    Errors: Abstained, as in `told_of_users`.
     """
     _, names = options_of(words, "")
     if not names:

@@ -1,7 +1,7 @@
-"""Rows of a longer list: which ones a command shows, and in which order.
+"""Filtered and reordered listings of `ps` and `find -ls`, derived from the full listings.
 
-These are processes (ps(1)) and the files that a search lists (find(1)). What the command shows of
-all of them is asked about. The rows are taken out of that.
+The rows are processes (ps(1)) or files found by a search (find(1)). The predictor is asked for the
+full listing; the requested rows are selected from it.
 """
 
 # ruff: noqa: SIM905
@@ -19,10 +19,10 @@ from shioenv_model.memory.forms import Form
 from shioenv_model.rules.accounts import PASSWD, accounts
 
 LISTS, WALKS = "ps", "find"
-"""The commands whose rows are told: of processes, and of files."""
+"""The supported commands: `ps` lists processes, `find` lists files."""
 
 Shown = Callable[[str, State], str | None]
-"""What a command prints in a state; None where nobody knows."""
+"""Return what a command prints in a state; None if unknown."""
 
 _ALL = frozenset({"-e", "-A"})
 _HOW = frozenset({"-f", "-l", "-y"})
@@ -34,16 +34,16 @@ _KEYS = re.compile(f"{_KEY}(?:,{_KEY})*")
 _ALONE = re.compile(r"[\w%]+")
 _CUT = re.compile("(?:args|cmd|command),")
 _NUMBER = 7
-"""How wide the column of numbers is."""
+"""Width of a column of numbers."""
 
 _PROCESS = re.compile(r" *(\d+) +\S+ +\S+ (.*)")
 
 
 def chosen_rows(form: Form, state: State, start: State, shown: Shown) -> Behavior | None:
-    """What a command prints that lists some processes or files, or in another order than usual.
+    """Return the output of a filtered or reordered listing, derived from the full listing.
 
-    `shown` is asked about commands that list all of them, or all that are usual, in the `start`
-    state of the machine. None for any other command, and where nobody knows what those print.
+    `shown` returns the output of commands that list all rows, or the usual ones, in the `start`
+    state of the machine. None for any other command, and where the full listing is unknown.
     """
     try:
         if form.utility == WALKS:
@@ -54,7 +54,7 @@ def chosen_rows(form: Form, state: State, start: State, shown: Shown) -> Behavio
 
 
 def _listed_files(form: Form, state: State, start: State, shown: Shown) -> Behavior | None:
-    """What `find PATH ... -ls` prints, by the paths that it finds and the list of the tree."""
+    """Output of `find PATH ... -ls`, from the paths found and the listing of the whole tree."""
     words = list(form.words)
     if state.before.document["fs"] != start.before.document["fs"]:
         return None
@@ -86,7 +86,7 @@ def _listed_files(form: Form, state: State, start: State, shown: Shown) -> Behav
 
 
 def _escaped(path: str, listed: str) -> str:
-    """A path as a list shows it, which shows the file by another path."""
+    """Escape a path as `-ls` does, given another path of the same file and its listed form."""
     shown, arrow, target = listed.partition(" -> ")
     names = path.split("/")
     for number, name in enumerate(reversed(shown.split("/")), 1):
@@ -113,7 +113,7 @@ def _lines(shown: Shown, command: str, state: State) -> Sequence[str]:
 
 
 class _Rows:
-    """The rows of one command. Errors: LookupError for what nobody knows."""
+    """The rows of one `ps` command. Errors: LookupError where a listing is unknown."""
 
     def __init__(self, form: Form, state: State, shown: Shown) -> None:
         self._form, self._state, self._shown = form, state, shown
@@ -146,7 +146,7 @@ class _Rows:
         processes = self._processes("ps -e")
         if len(rows) != len(processes):
             return None
-        if _CUT.search(columns):  # the command itself stands there, of another length
+        if _CUT.search(columns):  # that row also holds the command itself
             return None
         own = " ".join((LISTS, *self._form.words)).replace("\\", "\\\\")
         rows[-1] = re.sub(rf"(?<!\S){LISTS} \S.*", own, rows[-1])
@@ -162,20 +162,20 @@ class _Rows:
         return self._printed[command]
 
     def _column(self, name: str) -> Sequence[str]:
-        """The lines of one column, its name first."""
+        """Return the lines of one column, its header first."""
         if name == "pid":
             return [line[:_NUMBER] for line in self._lines("ps -e")]
         return [line[_NUMBER + 1 :] for line in self._lines(f"ps -e -o pid,{name}")]
 
     def _processes(self, command: str) -> list[tuple[str, str]]:
-        """The number and the name of each process that a command lists."""
+        """Return the number and the name of each process that a command lists."""
         found = [_PROCESS.fullmatch(line) for line in self._lines(command)[1:]]
         if not all(found):
             raise LookupError(command)
         return [(match[1], match[2]) for match in found if match]
 
     def _chosen(self, processes: Sequence[tuple[str, str]]) -> list[int]:
-        """The places of the processes that the command chooses, in order."""
+        """Return the indices of the processes that the command selects, in output order."""
         given, places = self._given, range(len(processes))
         if self._form.operands or given.keys() & _ALL:
             return list(places)
@@ -191,11 +191,11 @@ class _Rows:
         ]
 
     def _listed(self, option: str) -> set[str]:
-        """The values of an option that takes a list."""
+        """Return the values of an option that takes a list."""
         return {each for some in self._given.get(option, ()) for each in re.split("[, ]+", some)}
 
     def _owners(self, wanted: set[str]) -> set[str]:
-        """The names of users who are named, or given by their numbers."""
+        """Resolve users given by name or by number to names."""
         users = accounts(self._state, PASSWD)
         if any(each not in users and not each.isdecimal() for each in wanted):
             raise LookupError(LISTS)

@@ -1,6 +1,6 @@
-"""What `diff` prints of files and directories, told by rule from their contents (diff(1)).
+"""Output of `diff` for files and directories, derived from their contents (diff(1)).
 
-Where several shortest lists of changes are as good as each other, no rule tells.
+Abstains where several shortest edit scripts are equally good.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from shioenv_model.bash.work import spend
 from shioenv_model.rules.options import options_of
 
 _MANY = 5
-"""With more like it in the other file, a line may be left out of the search (`analyze.c`)."""
+"""A line that occurs this often in the other file may be left out of the search (`analyze.c`)."""
 _ALIKE, _TRIED = 200, 20_000
-"""Lists of changes, and pairs of lines, at most that are compared (ours)."""
+"""Limits of the comparison: the longest common subsequences, and the pairs of lines."""
 _LOOKED_AT = 32_000
-"""Bytes at the beginning in which a file is text where none is NUL, at least."""
+"""Number of leading bytes that `diff` surely checks: a file without NUL among them is text."""
 
 _LONG = {"--brief": "-q", "--recursive": "-r", "--report-identical-files": "-s"}
 
 
 @dataclass(frozen=True)
 class _Change:
-    """Lines `start` to `stop` of the old file, which lines `first` to `last` of the new replace."""
+    """A hunk: lines `start` to `stop` of the old file become lines `first` to `last` of the new."""
 
     start: int
     stop: int
@@ -42,10 +42,10 @@ class _Change:
 
 
 def differences(words: Sequence[str], state: State) -> tuple[str, str, int]:
-    """What `diff` prints on standard output and standard error, and its exit code.
+    """Return standard output, standard error and exit code of `diff`.
 
-    Errors: Abstained for options of which no rule tells, for what is nowhere known, and where
-    several answers are as good.
+    Errors: Abstained for unsupported options, for unknown contents, and where several results are
+    equally good.
     """
     options, names = options_of([_LONG.get(word, word) for word in words], "qrs")
     if len(names) != 2 or "-" in names:
@@ -76,17 +76,17 @@ def _entry(name: str, state: State) -> FileEntry:
 
 @dataclass
 class _Told:
-    """What is printed so far."""
+    """The output so far."""
 
     state: State
     options: set[str]
     called: str
-    """The command with its options, as it is printed before the changes of files in directories."""
+    """The command with its options, as printed before the hunks of files in directories."""
     lines: list[str] = field(default_factory=list)
     code: int = 0
 
     def compare(self, old: str, new: str, *, asked: bool = False) -> None:
-        """Tells how two files of one kind differ; `asked`: by their own names."""
+        """Compare two files of one kind; `asked`: they were named on the command line."""
         kinds = [_entry(name, self.state).perms[0] for name in (old, new)]
         if kinds == ["d", "d"]:
             if asked or "r" in self.options:
@@ -155,16 +155,16 @@ def _line(mark: str, line: str) -> str:
 
 
 def _range(start: int, stop: int) -> str:
-    """Lines as they are counted from 1; where there is none, the line before."""
+    """Format a range of lines, counted from 1; an empty range is the line before it."""
     if stop - start <= 1:
         return str(stop)
     return f"{start + 1},{stop}"
 
 
 def _changes(these: Sequence[str], those: Sequence[str]) -> list[_Change]:
-    """The fewest changes that make one file of the other. Errors: Abstained.
+    """Return the shortest edit script from one file to the other. Errors: Abstained.
 
-    Lines that both begin or end with are put aside first, so that no change slides into them.
+    The common prefix and suffix are stripped first, so that no hunk slides into them.
     """
     start = 0
     while start < min(len(these), len(those)) and these[start] == those[start]:
@@ -192,7 +192,7 @@ def _changes(these: Sequence[str], those: Sequence[str]) -> list[_Change]:
 
 
 def _matched(a: Sequence[str], b: Sequence[str]) -> Iterator[tuple[tuple[int, int], ...]]:
-    """Every longest list of lines that both have, as pairs of their places. Errors: Abstained."""
+    """Yield every longest common subsequence as pairs of line indices. Errors: Abstained."""
     lengths = [[0] * (len(b) + 1) for _ in range(len(a) + 1)]
     for i in range(len(a) - 1, -1, -1):
         here, below = lengths[i], lengths[i + 1]
@@ -221,7 +221,7 @@ def _matched(a: Sequence[str], b: Sequence[str]) -> Iterator[tuple[tuple[int, in
 
 
 def _grouped(pairs: Sequence[tuple[int, int]], old: int, new: int) -> list[_Change]:
-    """The lines between those that both have, of so many lines."""
+    """Return the hunks between matched lines, for files with `old` and `new` lines."""
     return [
         _Change(i + 1, k, j + 1, m)
         for (i, j), (k, m) in pairwise([(-1, -1), *pairs, (old, new)])
@@ -230,9 +230,9 @@ def _grouped(pairs: Sequence[tuple[int, int]], old: int, new: int) -> list[_Chan
 
 
 def _slid(change: _Change, these: Sequence[str], those: Sequence[str]) -> tuple[_Change, _Change]:
-    """The same change as early and as late as it can be.
+    """Return the hunk slid as far up and as far down as possible.
 
-    Errors: Abstained for lines that replace others and could do so elsewhere.
+    Errors: Abstained for replaced lines that could slide.
     """
     old, new = (change.start, change.stop, these), (change.first, change.last, those)
     if change.start != change.stop and change.first != change.last:
@@ -244,7 +244,7 @@ def _slid(change: _Change, these: Sequence[str], those: Sequence[str]) -> tuple[
 
 
 def _slides(start: int, stop: int, lines: Sequence[str]) -> tuple[int, int]:
-    """By how many lines a run of lines that are added or gone can stand earlier, and later."""
+    """Return by how many lines an inserted or deleted run can slide up, and down."""
     back = on = 0
     while start > back and lines[start - back - 1] == lines[stop - back - 1]:
         back += 1

@@ -1,8 +1,8 @@
-"""What a few commands change of the tree, told by rule from the tree: their effects.
+"""Filesystem effects of common commands, derived from the tree.
 
-They are `chmod`, `chown`, `chgrp`, `mkdir`, `rmdir`, `rm`, `touch`, `cp`, `mv`, `ln`, `tee`, `dd`
-and `split`. They have the options that people type, and nothing goes wrong. Anything else is left
-to a runner.
+The commands are `chmod`, `chown`, `chgrp`, `mkdir`, `rmdir`, `rm`, `touch`, `cp`, `mv`, `ln`,
+`tee`, `dd` and `split`, with their common options, where they succeed. Other uses are left to a
+runner.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from shioenv_model.rules.options import options_of, parse_options, words_of
 from shioenv_model.rules.tree_changes import Effects, now_of, written
 
 LARGEST = 16 * 1024 * 1024
-"""Most bytes of a file that is made; ours."""
+"""Maximum bytes of a file that a rule creates; our own limit."""
 
 _UNITS = {"": 1, "b": 512, "K": 1024, "k": 1024, "M": 1 << 20, "kB": 1000, "MB": 1_000_000}
 
@@ -38,9 +38,9 @@ _UNITS = {"": 1, "b": 512, "K": 1024, "k": 1024, "M": 1 << 20, "kB": 1000, "MB":
 def effect(
     call: Call, state: State, fresh: Mapping[str, Any]
 ) -> tuple[Behavior, Mapping[str, bytes]] | None:
-    """What a command does by rule, and the contents that it writes; None where no rule tells.
+    """Return a command's behavior and the contents that it writes; None if no rule applies.
 
-    `fresh` is the entry of an empty file that is made now.
+    `fresh` is the entry of an empty file created now.
     """
     try:
         name, *words = words_of(call, state, EFFECTS)
@@ -54,7 +54,7 @@ def effect(
 
 
 def _found(made: Effects, path: str) -> str:
-    """The absolute path of a file that is there. Errors: Abstained."""
+    """Return the absolute path of an existing file. Errors: Abstained."""
     if path.rstrip("/").rpartition("/")[2] in {"", ".", ".."}:
         whole = made.state.resolve(path)
     else:
@@ -65,9 +65,9 @@ def _found(made: Effects, path: str) -> str:
 
 
 def _reached(made: Effects, path: str, *, recurses: bool, follows: bool) -> Iterator[str]:
-    """The absolute paths of a file, and with `recurses` of everything below it.
+    """Yield the absolute path of a file, and with `recurses` of everything below it.
 
-    `follows`: a link stands for what it leads to.
+    `follows`: links are dereferenced.
     """
     whole = _found(made, path)
     if follows:
@@ -177,7 +177,7 @@ def _rmdir(made: Effects, words: Sequence[str]) -> bytes:
 
 
 def _around(made: Effects, whole: str) -> bool:
-    """Whether a directory is the shell's own, or one around it."""
+    """Whether a directory is the working directory or one of its ancestors."""
     here = made.state.before.document["cwd"]
     return f"{here}/".startswith(whole.rstrip("/") + "/")
 
@@ -221,7 +221,7 @@ def _touch(made: Effects, words: Sequence[str]) -> bytes:
 
 
 def _targets(made: Effects, operands: Sequence[str]) -> list[tuple[str, str]]:
-    """Sources and where each goes, as absolute paths. Errors: Abstained."""
+    """Return pairs of source and destination, as absolute paths. Errors: Abstained."""
     if len(operands) < 2:
         raise Abstained("a source without a target")
     *sources, target = operands
@@ -357,7 +357,7 @@ def _ln(made: Effects, words: Sequence[str]) -> bytes:
             raise Abstained("a link to nothing")
         above = posixpath.dirname(whole)
         parent = made.entry(above)
-        if old is not None and parent is not None:  # the new link takes the place of the old one
+        if old is not None and parent is not None:  # the new link replaces the old one
             made.put(above, {**parent, **now_of(made, owner=False)})
         made.put(whole, made.made("l", 0o777, size=len(os.fsencode(source)), target=source))
         return b""
@@ -390,9 +390,11 @@ def _tee(made: Effects, words: Sequence[str]) -> bytes:
 
 
 def _dd(made: Effects, words: Sequence[str]) -> bytes:
-    """What `dd` makes of a file, or of zeros; without `of` it is printed. Errors: Abstained.
+    """Apply `dd` to a file or to `/dev/zero`; return the data if `of` is missing.
 
-    The time that was taken, which `dd` tells without `status=none`, is made up.
+    Errors: Abstained.
+
+    The elapsed time, which `dd` prints unless `status=none`, is made up.
     """
     given = dict(word.partition("=")[::2] for word in words)
     if len(given) < len(words) or not given.keys() <= {"if", "of", "bs", "count", "skip", "status"}:
@@ -419,7 +421,7 @@ def _dd(made: Effects, words: Sequence[str]) -> bytes:
 
 
 def _counted(number: int) -> str:
-    """Bytes, as `dd` counts them: `3072 bytes (3.1 kB, 3.0 KiB)`."""
+    """Format a number of bytes as `dd` does: `3072 bytes (3.1 kB, 3.0 KiB)`."""
     if number < 1000:
         return f"{number} byte{'s' * (number != 1)}"
     binary = f", {_rounded(number, 1024)}" if number >= 1024 else ""
@@ -459,7 +461,7 @@ def _size(word: str) -> int:
 
 
 def _split(made: Effects, words: Sequence[str]) -> bytes:
-    """The files that `split` makes by lines or bytes. Errors: Abstained."""
+    """Create the files of `split`, by lines or bytes. Errors: Abstained."""
     counted = [re.sub(r"^-(?=\d+$)", "-l", word) for word in words]
     options, operands = parse_options(counted, "d", "lba", {"numeric-suffixes": "d"})
     given = dict(options)
@@ -475,7 +477,7 @@ def _split(made: Effects, words: Sequence[str]) -> bytes:
     names = itertools.product(letters, repeat=length)
     for piece in _by_bytes(content, size) if size else _by_lines(content, lines):
         name = next(names, None)
-        # GNU's names grow before the last letter is used up
+        # GNU split lengthens its suffixes before the last letter is used up
         if name is None or name[0] == letters[-1]:
             raise Abstained("more pieces than names")
         made.write(prefix + "".join(name), piece)
@@ -498,4 +500,4 @@ EFFECTS: Mapping[str, Callable[[Effects, Sequence[str]], bytes]] = MappingProxyT
         "split": _split,
     }
 )  # fmt: skip
-"""What each command does, by name; gives what it prints. Errors: Abstained for no rule."""
+"""Apply each command, by name, and return its output. Errors: Abstained if no rule applies."""

@@ -1,4 +1,4 @@
-"""Commands for several files, answered by what they do with each, one after the other."""
+"""Commands on several files, answered from their behavior on each file in turn."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from shioenv_model.memory.forms import ASSIGNMENT, Form
 from shioenv_model.rules.tree_changes import Effects
 
 SEARCH = "grep"
-"""The program that prints lines of files, behind a file's name where there are several files."""
+"""The search program; it prefixes lines with the file name when given several files."""
 
 MOST_FILES = 100
-"""Most files of one search that are asked about; ours, because each takes some milliseconds."""
+"""Maximum number of files per search; our own limit, because each file takes some milliseconds."""
 
 Walked: TypeAlias = Callable[[str], Sequence[tuple[str, FileEntry]] | None]
 
@@ -45,40 +45,40 @@ EACH = frozenset(
         "sha1sum", "sha224sum", "sha256sum", "sha384sum", "sha512sum", "stat", "tac", "touch",
     }
 )  # fmt: skip
-"""Commands that do the same to each operand, whatever the others are."""
+"""Commands that treat each operand independently of the others."""
 
 ALONG = frozenset({"nl", "sed"})
-"""Commands that read their operands as one text: as `EACH` where one operand is there."""
+"""Commands that concatenate their operands; handled as `EACH` when one operand exists."""
 
 _OF_ALL = frozenset({ASSIGNMENT, "--reference", "-I", "--interactive"})
-"""Options that say something of all operands together, or of what is missing."""
+"""Options that depend on all operands together, or on missing files."""
 
 EDITORS = frozenset({"sed", "perl"})
-"""Programs that edit files in place with `-i`: the output of the program becomes the file."""
+"""Programs that edit files in place with `-i`: their output replaces the file."""
 
 _IN_PLACE = frozenset({"-i", "--in-place"})
 _SCRIPTS = frozenset({"-e", "-E", "--expression", "-f", "--file"})
-"""Options whose values are scripts. Without a value `-E` of sed is none."""
+"""Options whose values are scripts. sed's `-E` takes no value and therefore does not count."""
 
 
 @dataclass(frozen=True)
 class _Search:
-    """A search that was taken apart."""
+    """A parsed search."""
 
     words: tuple[str, ...]
-    """The words before the name of a file."""
+    """The words before the file names."""
     options: Options
     named: bool
-    """Lines stand behind their file's name."""
+    """Lines are prefixed with the file name."""
 
     literals: tuple[bytes, ...] = ()
-    """Texts of which a line must hold one to be found; empty where that is not known."""
+    """Literals of which a matching line contains at least one; empty if unknown."""
 
     def has(self, *names: str) -> bool:
         return any(name in names for name, _ in self.options)
 
     def says_nothing_of(self, content: bytes | None) -> bool:
-        """Whether it is known that nothing is printed of a content, because nothing is in it."""
+        """Whether the search certainly prints nothing for this content."""
         if content is None or not self.literals or self.has("-v", "-c", "-L"):
             return False
         folded = content.lower()
@@ -93,11 +93,11 @@ def searched(
     walked: Walked,
     ask: Callable[[Call, State], Answer],
 ) -> Answer | None:
-    """What `grep` prints of several files, and of trees with `-r`: what it prints of each file.
+    """Return the output of `grep` on several files or, with `-r`, on trees, file by file.
 
-    `walked` gives the paths below a directory with their entries, in the order of a walk. `ask`
-    says what the command prints of one file. None for other commands, and for options that mean
-    something else for several files.
+    `walked` returns the paths below a directory with their entries, in walk order. `ask` returns
+    the output for one file. None for other commands, and for options whose meaning differs for
+    several files.
     """
     known = {*_PLAIN, *_TREES, *_CHOOSING, _NAMED, _UNNAMED}
     names = [option for option, _ in options]
@@ -126,9 +126,9 @@ def searched(
 
 
 def _literals(patterns: Sequence[str]) -> list[bytes]:
-    """Texts of small letters one of which is in each line that a pattern matches, if any is known.
+    """Return lowercase literals of which every matching line contains at least one, if known.
 
-    Only letters of ASCII have small letters of one length.
+    Non-ASCII letters are skipped, because their lowercase forms may differ in length.
     """
     found = [each for pattern in patterns for each in re.split(r"\\?\||\n", pattern)]
     if not all(_LITERAL.fullmatch(each) for each in found):
@@ -152,7 +152,7 @@ def _together(
     walked: Walked,
     ask: Callable[[Call, State], Answer],
 ) -> Answer:
-    """The search of all files, one after the other. Errors: Abstained."""
+    """Search all files, one after the other. Errors: Abstained."""
     printed: list[bytes] = []
     outputs: list[bytes] = []
     errors: list[bytes] = []
@@ -163,7 +163,7 @@ def _together(
             errors.append(said)
             if not search.has("-s"):
                 outputs.append(said)
-            if wrong == _DIRECTORY and not search.has("-q"):  # is read as if it were empty
+            if wrong == _DIRECTORY and not search.has("-q"):  # grep treats a directory as empty
                 empty = os.fsencode(f"{path}\n") if search.has("-L") else b"0\n"
                 shown = search.has("-L") or (search.has("-c") and not search.has("-l"))
                 lines = b"".join(_behind(search, path, empty if shown else b""))
@@ -196,7 +196,7 @@ def _together(
 
 
 def _behind(search: _Search, path: str, printed: bytes) -> Iterator[bytes]:
-    """The lines that were printed of a file, each behind its name where that is shown."""
+    """Yield the printed lines of a file, prefixed with its name where names are shown."""
     name = os.fsencode(path)
     whole = search.has(*_LISTING) or not search.named
     for line in printed.splitlines(keepends=True) if not whole else [printed]:
@@ -207,9 +207,9 @@ def _behind(search: _Search, path: str, printed: bytes) -> Iterator[bytes]:
 def _files(
     search: _Search, files: Sequence[str], state: State, walked: Walked
 ) -> Iterator[tuple[str, str]]:
-    """The files that are searched by their names, each with what is wrong with it, if anything.
+    """Yield the searched files by name, each with its error message, if any.
 
-    Errors: Abstained where a file may be followed, waited for or not be listed.
+    Errors: Abstained for links that may be followed, files that may block, and unknown directories.
     """
     for path in files or ("",):
         entry = _followed(path or ".", state)
@@ -235,7 +235,7 @@ def _files(
 
 
 def _is_chosen(search: _Search, path: str) -> bool:
-    """Whether `--include`, `--exclude` and `--exclude-dir` leave a file in: the last one counts."""
+    """Whether `--include`, `--exclude` and `--exclude-dir` select a file; the last match wins."""
     *above, name = path.split("/")
     chosen = [each for each in search.options if each[0] in ("--include", "--exclude")]
     left_in = not chosen or not _CHOOSING[chosen[0][0]]
@@ -256,10 +256,10 @@ def edited_in_place(
     fresh: Mapping[str, Any],
     ask: Callable[[Call, State], Answer],
 ) -> Answer | None:
-    """What `sed -i` and `perl -i` do. `ask` says what the command prints of one file.
+    """Return the effect of `sed -i` or `perl -i`. `ask` returns the output for one file.
 
-    `fresh` is the entry of an empty file that is made now. None for other commands, for files whose
-    content is not known, and where the command would print an error.
+    `fresh` is the entry of an empty file created now. None for other commands, for unknown
+    contents, and where the command would print an error.
     """
     if name not in EDITORS or not any(option in _IN_PLACE for option, _ in options):
         return None
@@ -282,10 +282,10 @@ def edited_in_place(
 
 
 def _replace(made: Effects, path: str, suffix: str, said: Behavior) -> None:
-    """Puts a new file in the place of a file, with what was printed of that. Errors: Abstained.
+    """Replace a file by the output `said`. Errors: Abstained.
 
-    The new file has the rights, but no special bits, and the owner of the old one. A link becomes a
-    file. With a suffix the old file stays under another name.
+    The new file keeps owner and permissions, without special bits. A link becomes a regular file.
+    With a suffix, the old file is kept under another name.
     """
     entry, content = made.state.entry(path), made.state.read(path)
     if entry is None or content is None or entry.links > 1:
@@ -311,9 +311,9 @@ def _replace(made: Effects, path: str, suffix: str, said: Behavior) -> None:
 def one_by_one(
     form: Form, operands: Sequence[Operand], state: State, ask: Callable[[Call], Answer]
 ) -> Answer | None:
-    """What a command does where some of its operands are missing, or are there and should not be.
+    """Answer a command of which some operands are missing, or exist and should not.
 
-    `ask` says what the command does with one operand. None for any other command.
+    `ask` answers the command with one operand. None for any other command.
     """
     if form.utility not in EACH | ALONG or len(form.roles) != len(operands):
         return None
@@ -330,7 +330,7 @@ def one_by_one(
     if form.utility in ALONG and there > 1:
         return None
     if form.utility == "cat" and there > 1 and form.options:
-        return None  # numbers go on from one file to the next
+        return None  # line numbers continue from one file to the next
     wrong = there if form.utility in ("mkdir", "rmdir") else len(missing)
     names = {name for name, _ in form.options}
     if not wrong or names & _OF_ALL or (form.utility == "touch" and names & {"-r", "-h"}):

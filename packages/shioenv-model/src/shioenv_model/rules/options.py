@@ -1,4 +1,4 @@
-"""The words of a command that a rule answers: expanded, and options apart from operands."""
+"""Expanded words of a command, divided into options and operands, for the rules."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ NO_NAMES: Mapping[str, str] = MappingProxyType({})
 
 
 def words_of(call: Call, state: State, names: Container[str]) -> list[str]:
-    """The words of a command that calls one of these programs, expanded.
+    """Return the expanded words of a command that calls one of these programs.
 
-    Errors: Abstained for any other command, for one with redirections, and for a name that is a
-    function of the shell.
+    Errors: Abstained for any other command, for redirections, and for a name that is a shell
+    function.
     """
     name = call.words[0] if call.words else ""
     if name not in names or call.closed or call.opens is not None or call.reads is not None:
@@ -38,11 +38,11 @@ def parse_options(
     *,
     permutes: bool = True,
 ) -> tuple[list[tuple[str, str]], list[str]]:
-    """Options by letter, each with its value or "", and operands.
+    """Parse options and operands; each option is a letter with its value, or "".
 
-    `flags` and `valued` are the letters of options without and with a value; `names` gives the
-    letters of long options. Where options do not permute, whatever follows the first operand is an
-    operand. Errors: Abstained for any other option, and for one without its value.
+    `flags` and `valued` are the letters of options without and with a value; `names` maps long
+    options to letters. Without `permutes`, everything after the first operand is an operand.
+    Errors: Abstained for an unknown option, and for a missing value.
     """
     options: list[tuple[str, str]] = []
     operands: list[str] = []
@@ -81,6 +81,9 @@ def _next(left: list[str]) -> str:
 
 
 def options_of(words: Sequence[str], letters: str) -> tuple[set[str], list[str]]:
-    """The letters of options without values, and operands. Errors: see `parse_options`."""
+    """Parse options without values: their letters, and the operands.
+
+    Errors: see `parse_options`.
+    """
     options, operands = parse_options(words, letters)
     return {letter for letter, _ in options}, operands

@@ -1,8 +1,8 @@
-"""What a few programs print, told by rule from their arguments and the state; they change nothing.
+"""Output of read-only programs, computed from their arguments and the state.
 
 They are `base64 -d`, `basename`, `bc`, `cat /dev/null`, `comm`, `diff`, `dirname`, `env`, `expr`.
-They are also `groups`, `id`, `printenv`, `readlink`, `seq`, `sort`, `which` and `yes`.
-They have the options that people type. Anything else is left to a runner.
+They are also `groups`, `id`, `printenv`, `readlink`, `seq`, `sort`, `which` and `yes`. Their common
+options are supported. Other uses are left to a runner.
 """
 
 from __future__ import annotations
@@ -31,27 +31,27 @@ from shioenv_model.rules.options import options_of, parse_options, words_of
 from shioenv_model.rules.sorting import common_lines, sorted_text
 
 KILLED = 137
-"""The exit code of what is killed for printing too much."""
+"""Exit code of a program killed for exceeding the output limit."""
 _PRINTED = 64 * 1024
-"""Bytes that are kept of what prints too much."""
+"""Bytes kept of output that exceeds the limit."""
 _BUCKETS = 1024
-"""Lists among which Bash spreads its variables (`VARIABLES_HASH_BUCKETS`, `variables.c`)."""
+"""Buckets of Bash's hash table of variables (`VARIABLES_HASH_BUCKETS`, `variables.c`)."""
 _WHOLE = re.compile(r"-?\d{1,15}", re.ASCII)
 _MOST_NUMBERS = 20_000
-"""Numbers of `seq` at most (ours)."""
+"""Maximum numbers printed by `seq`, our own limit."""
 _OF_SEQ = {"equal-width": "w", "separator": "s"}
 _SHORT = re.compile(r"-?(?:0|[1-9]\d{0,8})", re.ASCII)
-"""Numbers of which two, multiplied, are a number of 64 bits."""
+"""Numbers whose product fits 64 bits."""
 _SIGNS = frozenset({"+", "-", "*", "/", "%", "<", "<=", ">", ">=", "==", "!="})
 _PLAIN = re.compile(r"(?!length|index|match|substr)[a-zA-Z]\w*|\d+\.\d+", re.ASCII)
-"""Words that are neither numbers nor functions or signs of `expr`."""
+"""Words that are neither integers nor functions or operators of `expr`."""
 _TOKEN = r"\d+|[<>=!]=?|[-+*/%()]"
 _IN_TURN = re.compile(r"\(*n\)*(?:s\(*n\)*)*")
-"""Numbers and signs by turns, in parentheses or not."""
+"""Numbers and operators in turn, with or without parentheses."""
 
 
 def printed(call: Call, state: State) -> Behavior | None:
-    """What a command prints by rule; None where no rule tells."""
+    """Return the behavior of a supported program; None if no rule applies."""
     try:
         name, *words = words_of(call, state, PROGRAMS)
         return PROGRAMS[name](words, state)
@@ -68,7 +68,7 @@ def _output(data: bytes, code: int = 0) -> Behavior:
 
 
 def _pieces(pieces: Sequence[tuple[str, bool]], code: int) -> Behavior:
-    """What is written in pieces, each with whether it is an error."""
+    """Assemble a behavior from pieces of output, each with whether it goes to standard error."""
     shown, out, errors = (
         os.fsencode("".join(text for text, is_error in pieces if is_error in which))
         for which in ((False, True), (False,), (True,))
@@ -82,7 +82,7 @@ def _refused(text: str, code: int) -> Behavior:
 
 
 def _leading(words: Sequence[str], letters: str) -> tuple[set[str], list[str]]:
-    """See `options_of`, where options stand before operands alone."""
+    """Parse options as `options_of` does, where they may only precede the operands."""
     options, operands = parse_options(words, letters, permutes=False)
     return {letter for letter, _ in options}, operands
 
@@ -170,7 +170,7 @@ def _expr(words: Sequence[str], state: State) -> Behavior:
 
 
 def _computed(tokens: Sequence[str]) -> int:
-    """The value of whole numbers with signs between them. Errors: Abstained for anything else."""
+    """Evaluate integers joined by operators. Errors: Abstained for anything else."""
     signs = [token for token in tokens if token in _SIGNS]
     kinds = "".join(
         "n" if _SHORT.fullmatch(token) else "s" if token in _SIGNS else token for token in tokens
@@ -225,7 +225,7 @@ def _printenv(words: Sequence[str], state: State) -> Behavior:
 
 
 def _environment(state: State, program: str) -> dict[str, str]:
-    """The environment of a program, in the order in which Bash hands it over: by lists of names."""
+    """Return a program's environment in the order in which Bash exports it: by hash bucket."""
     document = state.before.document
     if "PATH" not in document["env"] or document["settings"].get("-o allexport"):
         raise Abstained("more is in the environment than is known")
@@ -243,7 +243,7 @@ def _environment(state: State, program: str) -> dict[str, str]:
 
 
 def _hash(name: str) -> int:
-    """The number of a name in Bash's tables (`hash_string`, `hashlib.c`: FNV-1 of 32 bits)."""
+    """Return the hash of a name in Bash's tables (`hash_string`, `hashlib.c`: 32-bit FNV-1)."""
     number = 2166136261
     for byte in os.fsencode(name):
         number = (number * 16777619 & 0xFFFFFFFF) ^ byte
@@ -301,4 +301,4 @@ PROGRAMS: Mapping[str, Callable[[Sequence[str], State], Behavior]] = MappingProx
         "yes": _yes,
     }
 )  # fmt: skip
-"""What each program prints, by name. Errors: Abstained for no rule."""
+"""Compute the behavior of each program, by name. Errors: Abstained if no rule applies."""

@@ -1,4 +1,4 @@
-"""The table of refusals: what programs say of words that they refuse, before they do anything."""
+"""Table of usage errors: programs' messages for arguments that they reject at once."""
 
 # ruff: noqa: RUF001  # the quotes are those of the messages
 
@@ -18,23 +18,23 @@ from shioenv_model.rules import refused_words as words
 from shioenv_model.rules.refused_values import Refuse, hint, unless
 
 RefuseWords: TypeAlias = Callable[[Form, State], str | None]
-"""Returns what a program says of all its words; None where it takes them, or no rule says."""
+"""Return a program's message about all its words; None if it accepts them, or if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class RefusalRow:
-    """One row: the words that a program refuses, its message, and its exit status."""
+    """One row: the arguments that a program rejects, its message, and its exit status."""
 
     commands: str
-    """The names of the commands, separated by spaces."""
+    """Command names, separated by spaces."""
     options: str
-    """The options whose value is refused, separated by spaces; "" for the words together."""
+    """Options whose value is rejected, separated by spaces; "" for the words together."""
     program: str
-    """The Debian package that holds the commands, and its version."""
+    """The Debian package that contains the commands, and its version."""
     value: Refuse | None = None
-    """Returns the message for a value, without the command's name."""
+    """Return the message for a value, without the command's name."""
     words: RefuseWords | None = None
-    """Returns the message for the words of a command."""
+    """Return the message for the words of a command."""
     status: int = 1
     """The exit status."""
 
@@ -129,7 +129,7 @@ REFUSALS = (
     RefusalRow("tar", "", TAR, words=words.absent_archive, status=2),
     RefusalRow("unzip", "", UNZIP, words=words.absent_zip, status=9),
 )  # fmt: skip
-"""All refusals. Values go before words; of the rows of a command's words the first counts."""
+"""All rows. Option values are checked before words; the first matching row of words wins."""
 
 _OF_VALUES = {
     (command, option): row
@@ -146,9 +146,9 @@ _OF_WORDS = {
 
 
 def refused(form: Form, state: State) -> Behavior | None:
-    """Return what a program says of the words of a command, which it refuses.
+    """Return the error of a program that rejects its arguments.
 
-    None for a program that takes the words, and where no rule says.
+    None if it accepts them, and if no rule applies.
     """
     if form.guessed or any(name in (UNKNOWN, UNKNOWN_LONG) for name, _ in form.options):
         return None
@@ -160,7 +160,7 @@ def refused(form: Form, state: State) -> Behavior | None:
 
 
 def _of_values(form: Form) -> Iterator[tuple[str, int]]:
-    """The message about the first value that is refused, and the exit status."""
+    """Yield the message about the first rejected value, with the exit status."""
     for option, value in form.options:
         row = _OF_VALUES.get((form.utility, option))
         if value is None or row is None or row.value is None:
@@ -175,7 +175,7 @@ def _of_values(form: Form) -> Iterator[tuple[str, int]]:
 
 
 def _of_words(form: Form, state: State) -> Iterator[tuple[str, int]]:
-    """The message about the words together, and the exit status."""
+    """Yield the message about the words together, with the exit status."""
     for row in _OF_WORDS.get(form.utility, ()):
         said = row.words(form, state) if row.words else None
         if said is not None:

@@ -1,7 +1,7 @@
-"""Values of options that programs refuse: functions that return the message for a value.
+"""Option values that programs reject: functions that return the error message.
 
-`rules.refusals` lists which program refuses which value. A program is said to refuse a value only
-where the value is plain text.
+`rules.refusals` maps programs to these functions. A value counts as rejected only if it is plain
+text.
 """
 
 # ruff: noqa: RUF001  # the quotes are those of the messages
@@ -12,14 +12,14 @@ import re
 from collections.abc import Callable
 
 Refuse = Callable[[str], str | None]
-"""What a program says of a value, without the program's name; None where it takes the value."""
+"""Return a program's message about a value, without the program's name; None if it is valid."""
 
 _PLAIN = re.compile(r"[ -\[\]-~]*")
-"""Values that messages show as they are: ASCII without a backslash."""
+"""Values that messages show verbatim: ASCII without a backslash."""
 
 SIZE = r"\d{1,18}(?:b|[kKmMGTPE](?:i?B|D)?)?"
 _ODD = re.compile(r"[-+]?\d{19,}|[+ ]+\d")
-"""Numbers that may be too large, or are written in an odd way: nothing is told of them."""
+"""Numbers that may be too large, or have an unusual spelling: these are not judged."""
 
 _CLAUSE = "[ugoa]*(?:[-+=](?:[rwxXst]*|[ugo]|[0-7]+))+"
 _SYMBOLIC = re.compile(f"{_CLAUSE}(?:,{_CLAUSE})*")
@@ -28,23 +28,23 @@ _KEY_LETTERS = "bdfghiMnRrV"
 
 
 def is_judged(value: str, refuse: Refuse) -> bool:
-    """Whether a rule tells what a program says of a value: plain text, and no odd number."""
+    """Whether a value can be judged: plain text, and no unusual number."""
     return bool(_PLAIN.fullmatch(value)) and not (_ODD.match(value) and refuse is not delimiter)
 
 
 def hint(name: str) -> str:
-    """The line, without its end, in which a program names its help."""
+    """Return the message's last line, which points to `--help`, without its newline."""
     return f"Try '{name} --help' for more information."
 
 
 def unless(pattern: str, said: str) -> Refuse:
-    """Refuses what does not match; `said` shows the value in place of `{}`."""
+    """Reject values that do not match; `said` contains `{}` for the value."""
     taken = re.compile(pattern)
     return lambda value: None if taken.fullmatch(value) else said.format(value)
 
 
 def size(of: str, *, signed: bool = False) -> Refuse:
-    """Refuses what is no number with a unit; a minus in front is not shown."""
+    """Reject values that are not a number with a unit; the message omits a leading minus."""
 
     def refuse(value: str) -> str | None:
         bare = value.removeprefix("-") if signed else value
@@ -54,7 +54,7 @@ def size(of: str, *, signed: bool = False) -> Refuse:
 
 
 def size_of_pieces(of: str) -> Refuse:
-    """Refuse what is no size, and a size of 0."""
+    """Reject invalid sizes, and a size of 0."""
 
     def refuse(value: str) -> str | None:
         if re.fullmatch(r"0+\w*", value) and re.fullmatch(SIZE, value):
@@ -65,7 +65,7 @@ def size_of_pieces(of: str) -> Refuse:
 
 
 def positions(of: str, one: str) -> Refuse:
-    """Refuses a list of numbers and ranges, as cut(1) reads it: the first fault counts."""
+    """Reject invalid lists of numbers and ranges; the first fault counts, as in cut(1)."""
 
     def refuse(value: str) -> str | None:
         said = None
@@ -94,27 +94,27 @@ def positions(of: str, one: str) -> Refuse:
 
 
 def delimiter(value: str) -> str | None:
-    """Refuse a delimiter of several characters (cut(1))."""
+    """Reject a delimiter of several characters (cut(1))."""
     if len(value) < 2:
         return None
     return f"the delimiter must be a single character\n{hint('cut')}"
 
 
 def tab(value: str) -> str | None:
-    """Refuse what is not one character."""
+    """Reject anything but one character."""
     if not value:
         return "empty tab"
     return f"multi-character tab ‘{value}’" if len(value) > 1 else None
 
 
 def tab_stops(value: str) -> str | None:
-    """Refuse a list of tab stops with other characters (expand(1))."""
+    """Reject a list of tab stops with other characters (expand(1))."""
     wrong = value.lstrip("0123456789, /+")
     return f"tab size contains invalid character(s): ‘{wrong}’" if wrong else None
 
 
 def sort_key(value: str) -> str | None:
-    """What sort(1) says of the definition of a key."""
+    """Return the message of sort(1) about a key definition."""
     start, comma, end = value.partition(",")
     parts = [(start, "at field start", value), (end, "after ','", end)]
     for text, where, whole in parts[: 2 if comma else 1]:
@@ -136,14 +136,14 @@ def sort_key(value: str) -> str | None:
 
 
 def is_mode(text: str) -> bool:
-    """Whether a text is a mode (the coreutils manual, File permissions)."""
+    """Whether a text is a file mode (the coreutils manual, File permissions)."""
     if re.fullmatch("[-+=]?[0-7]+", text):
         return int(text.lstrip("-+="), 8) <= 0o7777
     return bool(_SYMBOLIC.fullmatch(text))
 
 
 def stamp(value: str) -> str | None:
-    """What touch(1) says of `[[CC]YY]MMDDhhmm[.ss]`."""
+    """Return the message of touch(1) about `[[CC]YY]MMDDhhmm[.ss]`."""
     match = re.fullmatch(r"(?:\d\d|\d{4})?(\d\d)(\d\d)(\d\d)(\d\d)(?:\.(\d\d))?", value)
     if match:
         month, day, hour, minute, second = (int(each or 0) for each in match.groups())
@@ -160,16 +160,16 @@ _WORDS_OF_DATES = re.compile(
     r"|sixth|seventh|eighth|ninth|tenth|eleventh|twelfth|ago|hence|am|pm|dst|[a-z]|[a-z]{3,4}t"
     r"|utc?|noon|midnight)"
 )
-"""Words that dates are made of (the coreutils manual, Date input formats), and zones."""
+"""Words that occur in dates (the coreutils manual, Date input formats), and time zones."""
 
 
 def date_text(value: str) -> str | None:
-    """Refuse a text with words that stand in no date."""
+    """Reject a text with words that occur in no date."""
     return None if may_be_a_date(value) else f"invalid date format ‘{value}’"
 
 
 def may_be_a_date(text: str) -> bool:
-    """Whether no rule tells that a text is no date: a word that stands in no date."""
+    """Whether a text may be a date: it has no word that occurs in no date."""
     words = text.lower().split()
     if not words or not all(word.isalpha() and word.isascii() for word in words):
         return True
@@ -177,6 +177,6 @@ def may_be_a_date(text: str) -> bool:
 
 
 def number_of_arguments(option: str) -> Refuse:
-    """Refuses what is no number of arguments (xargs(1))."""
+    """Reject an invalid number of arguments (xargs(1))."""
     said = f'invalid number "{{}}" for {option} option\n{hint("xargs")}'
     return unless(r"-?\d+", said)

@@ -1,7 +1,7 @@
-"""Words that programs refuse together: scripts, expressions, modes, missing users and files.
+"""Arguments rejected as a whole: scripts, expressions, modes, missing users and files.
 
-Each function returns the message of the program, or None where it takes the words or no rule says.
-`rules.refusals` lists the functions.
+Each function returns the program's message. It returns None where the program accepts the words, or
+where no rule applies. `rules.refusals` lists the functions.
 """
 
 # ruff: noqa: RUF001, SIM905  # the quotes are those of the messages
@@ -20,28 +20,28 @@ from shioenv_model.rules.accounts import GROUP, PASSWD, accounts
 from shioenv_model.rules.refused_values import hint, is_mode, may_be_a_date
 
 _SHOWN = re.compile(r"[ -\[\]-~]+")
-"""Words that messages show as they are: ASCII without a backslash."""
+"""Words that messages show verbatim: ASCII without a backslash."""
 
 _OF_THE_KERNEL = ("/dev/", "/proc/", "/sys/")
-"""Directories of files of which a state does not tell."""
+"""Directories whose files a state does not describe."""
 
 _PLAIN = frozenset({"-E", "-i", "-n", "-s", "-u", "-z"})
-"""Options of `sed` that leave it what a script is."""
+"""Options of `sed` that do not change the meaning of a script."""
 
 
 def script(form: Form, state: State) -> str | None:
-    """What `sed` says of a script that it cannot read."""
+    """`sed`'s error for a script that it cannot parse."""
     return _script(form, 1)
 
 
 def label(form: Form, state: State) -> str | None:
-    """What `sed` says of a jump to a label that is not there."""
+    """`sed`'s error for a jump to a missing label."""
     with uncounted():  # `script` counted the same steps
         return _script(form, 4)
 
 
 def _script(form: Form, status: int) -> str | None:
-    """What `sed` says of a script that it refuses with this exit status."""
+    """`sed`'s error for a script that it rejects with this exit status."""
     scripts = [value for name, value in form.options if name == "-e"]
     if any(name not in _PLAIN and name != "-e" for name, _ in form.options) or len(scripts) > 1:
         return None
@@ -60,7 +60,7 @@ def _script(form: Form, status: int) -> str | None:
 
 
 def mode(form: Form, state: State) -> str | None:
-    """What `chmod` says of a word that is no mode."""
+    """`chmod`'s error for an invalid mode."""
     if len(form.operands) < 2 or any(name == "--reference" for name, _ in form.options):
         return None
     mode = form.operands[0]
@@ -72,7 +72,7 @@ def mode(form: Form, state: State) -> str | None:
 
 
 def mode_of_new_directory(form: Form, state: State) -> str | None:
-    """What `mkdir -m` says of a word that is no mode."""
+    """`mkdir -m`'s error for an invalid mode."""
     mode = dict(form.options).get("-m")
     if not mode or not form.operands or not _SHOWN.fullmatch(mode) or is_mode(mode):
         return None
@@ -80,7 +80,7 @@ def mode_of_new_directory(form: Form, state: State) -> str | None:
 
 
 def owner(form: Form, state: State) -> str | None:
-    """What `chown` and `chgrp` say of an unknown owner or group."""
+    """`chown`'s and `chgrp`'s errors for an unknown owner or group."""
     options = dict(form.options)
     if len(form.operands) < 2 or "--reference" in options:
         return None
@@ -97,13 +97,13 @@ def owner(form: Form, state: State) -> str | None:
         else:
             continue
         if "." in owner and not colon and not set(owner.split(".")).isdisjoint({*users, ""}):
-            return None  # an owner and a group with a point between them
+            return None  # an owner and a group separated by a dot
         return f"{form.utility}: invalid {what}: ‘{spec}’\n"
     return None
 
 
 def user(form: Form, state: State) -> str | None:
-    """What `passwd` and `su` say of a user whom there is not."""
+    """`passwd`'s and `su`'s errors for an unknown user."""
     users = accounts(state, PASSWD)
     who = [word for word in form.words if word not in ("-", "-l", "--login")][:1]
     if not users or not who or who[0] in users or not _NAME.fullmatch(who[0]) or who[0][0] == "-":
@@ -117,7 +117,7 @@ def user(form: Form, state: State) -> str | None:
 
 
 def seconds(form: Form, state: State) -> str | None:
-    """What `sleep` says of words that are no times."""
+    """`sleep`'s error for invalid time intervals."""
     wrong = [
         word for word in form.operands
         if not re.fullmatch(r"(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?[smhd]?|inf(?:inity)?", word)
@@ -131,7 +131,7 @@ def seconds(form: Form, state: State) -> str | None:
 
 
 def date(form: Form, state: State) -> str | None:
-    """What `date` says of a second operand, and of a text that is no date."""
+    """`date`'s errors for a second operand, and for an invalid date."""
     operands, options = form.operands, dict(form.options)
     if len(operands) > 1 and _SHOWN.fullmatch(operands[1]):
         return f"date: extra operand ‘{operands[1]}’\n{hint('date')}\n"
@@ -145,7 +145,7 @@ def date(form: Form, state: State) -> str | None:
 
 
 def numbers(form: Form, state: State) -> str | None:
-    """What `seq` says of a fourth number, and of a step of 0."""
+    """`seq`'s errors for a fourth number, and for a step of 0."""
     if len(form.operands) > 3 and _SHOWN.fullmatch(form.operands[3]):
         return f"seq: extra operand ‘{form.operands[3]}’\n{hint('seq')}\n"
     if len(form.operands) == 3 and re.fullmatch("0+", form.operands[1]):
@@ -154,7 +154,7 @@ def numbers(form: Form, state: State) -> str | None:
 
 
 def _columns(form: Form, state: State) -> str | None:
-    """What `cut` says where the list is missing, or not the only one, or not of fields."""
+    """`cut`'s errors for a missing list, for several lists, and for options that need fields."""
     given = [name for name, _ in form.options]
     lists = [name for name in given if name in ("-b", "-c", "-f")]
     delimiter = os.fsencode(dict(form.options).get("-d") or "")
@@ -172,7 +172,7 @@ def _columns(form: Form, state: State) -> str | None:
 
 
 def blocks(form: Form, state: State) -> str | None:
-    """What `dd` says of a number that is none, and of a file to read that there is not."""
+    """`dd`'s errors for an invalid number, and for a missing input file."""
     given = {}
     for word in form.words:
         key, sign, value = word.partition("=")
@@ -194,7 +194,7 @@ _OF_BLOCKS = frozenset(
 
 
 def absent_file(form: Form, state: State) -> str | None:
-    """What a program says of the one file to read, which is not there."""
+    """A program's error for its one input file, which is missing."""
     path = "".join(form.operands)
     if len(form.operands) != 1 or path == "-" or not _NAME.fullmatch(path):
         return None
@@ -206,12 +206,12 @@ def absent_file(form: Form, state: State) -> str | None:
 
 
 def columns_or_absent_file(form: Form, state: State) -> str | None:
-    """What `cut` says of its list, then of the one file that is not there."""
+    """`cut`'s error for its list, else for its one missing file."""
     return _columns(form, state) or absent_file(form, state)
 
 
 def absent_file_to_sort(form: Form, state: State) -> str | None:
-    """What `sort` says of the first file that is not there."""
+    """`sort`'s error for the first missing file."""
     if any(name not in _OF_ORDER for name, _ in form.options):
         return None
     for path in form.operands:
@@ -227,7 +227,7 @@ _OF_ORDER = frozenset(
 
 
 def absent_compressed_file(form: Form, state: State) -> str | None:
-    """What `gunzip` says of one file that there is not."""
+    """`gunzip`'s error for one missing file."""
     path = "".join(form.operands)
     if len(form.operands) != 1 or not _NAME.fullmatch(path) or form.options:
         return None
@@ -237,7 +237,7 @@ def absent_compressed_file(form: Form, state: State) -> str | None:
 
 
 def processes(form: Form, state: State) -> str | None:
-    """What `ps` says of users whom there are not, and of what is no list of numbers."""
+    """`ps`'s errors for unknown users and malformed PID lists."""
     users = accounts(state, PASSWD)
     for name, value in form.options:
         if not value or not _NAME.fullmatch(value):
@@ -264,7 +264,7 @@ For more details see ps(1).
 
 
 def absent_directory(form: Form, state: State) -> str | None:
-    """What is said of a file that would be made in a directory that there is not."""
+    """The error for a file to be created in a missing directory."""
     operands = form.operands
     several = {"cp": 2, "mv": 2, "ln": 2}.get(form.utility, 1)
     if len(operands) != several or set(form.options) - _OF_PLACES:
@@ -297,11 +297,11 @@ def absent_directory(form: Form, state: State) -> str | None:
 
 _NAME = re.compile(r"[\w.,/@%+=-]+", re.ASCII)
 _OF_PLACES = frozenset((name, None) for name in ("-R", "-a", "-f", "-p", "-r", "-s", "-n"))
-"""Options that leave what is said as it is."""
+"""Options that do not change the message."""
 
 
 def absent_archive(form: Form, state: State) -> str | None:
-    """What `tar` says of an archive to read that there is not."""
+    """`tar`'s error for a missing archive to read."""
     options = dict(form.options)
     path = options.get("-f")
     if not path or path == "-" or ":" in path or not options.keys() & {"-x", "-t"}:
@@ -319,7 +319,7 @@ def absent_archive(form: Form, state: State) -> str | None:
 
 
 def absent_zip(form: Form, state: State) -> str | None:
-    """What `unzip` says of an archive that there is not."""
+    """`unzip`'s error for a missing archive."""
     path = "".join(form.operands[:1])
     found = any(state.entry(path + end) for end in ("", ".zip", ".ZIP"))
     if not path or found or not _NAME.fullmatch(path) or {n for n, _ in form.options} - {"-o"}:
@@ -328,7 +328,7 @@ def absent_zip(form: Form, state: State) -> str | None:
 
 
 def expression(form: Form, state: State) -> str | None:
-    """What `find` says of the first word of an expression that it refuses (find(1))."""
+    """`find`'s error for the first invalid word of an expression (find(1))."""
     words = list(form.words)
     while words and (not words[0].startswith(("-", "(", ")", "!")) or words[0] == "--"):
         words.pop(0)
@@ -371,7 +371,7 @@ def expression(form: Form, state: State) -> str | None:
 
 
 def _refused_expression(words: Sequence[str]) -> str | None:
-    """What is said of operators, where all else of an expression is right."""
+    """The error for misplaced operators in an otherwise valid expression."""
     if not words:
         return None
     if words[0] in ("-o", "-or", "-a", "-and"):

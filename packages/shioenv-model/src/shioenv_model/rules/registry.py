@@ -1,6 +1,6 @@
-"""The rules of single commands, in the order in which a model asks them.
+"""The rules of single commands, in the order in which a model applies them.
 
-A model asks rules only through this module.
+A model uses rules only through this module.
 """
 
 from __future__ import annotations
@@ -38,24 +38,24 @@ from shioenv_model.rules.unreachable_hosts import outside
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One command that was asked about on the way to an answer."""
+    """One command that was answered on the way to an input's answer."""
 
     input: str
     answer: Answer
     nearest: tuple[tuple[str, float], ...] = ()
-    """Executed inputs that speak for the answer, each with its distance."""
+    """Recorded inputs that support the answer, each with its distance."""
     alternatives: tuple[tuple[Behavior, float], ...] = ()
     """Other answers, each with a probability or a confidence, 0 to 1."""
     asked: tuple[str, ...] = ()
-    """The answerers that were asked, in order; the last one answered."""
+    """The answerers that were tried, in order; the last one answered."""
 
 
 class Respondent(Protocol):
-    """Answers the questions of a rule: about the machine, and about other commands."""
+    """Answers a rule's questions about the machine and about other commands."""
 
     @property
     def world(self) -> World:
-        """The machine that is asked about."""
+        """The machine that the commands run on."""
         ...
 
     def parse(self, call: Call, state: State) -> Taken | None:
@@ -67,16 +67,16 @@ class Respondent(Protocol):
         ...
 
     def look_up(self, call: Call, state: State) -> Step | None:
-        """Return what a record of the same command did; None without one."""
+        """Return the recorded behavior of the same command; None without a record."""
         ...
 
     def remember(self, call: Call, state: State) -> Step | None:
-        """Return what records and functions say of a command that was not looked up."""
+        """Return the prediction of records and functions for a command that was not looked up."""
         ...
 
 
 class Rule(Protocol):
-    """Answers a command in the state that the commands before it left."""
+    """Answers a command in the state that the previous commands left."""
 
     def __call__(self, call: Call, state: State, respondent: Respondent) -> Step | None:
         """Return the answer; None for an unknown command."""
@@ -84,21 +84,21 @@ class Rule(Protocol):
 
 
 Changed: TypeAlias = tuple[Behavior, Mapping[str, bytes]]
-"""What a command does, and the contents of the files that it writes."""
+"""The behavior of a command, and the contents of the files that it writes."""
 
 
 _USAGE = re.compile(rb"^Usage: |(?i:try) ['`]")
-"""The texts in messages to somebody who called a command in a wrong way."""
+"""Phrases in usage errors."""
 
 
 def _program(call: Call, state: State, respondent: Respondent) -> Step | None:
-    """The output of a program that changes nothing."""
+    """The output of a read-only program."""
     said = printed(call, state)
     return None if said is None else Step(call.text, Answer(said, 1.0, "a program, by rule"))
 
 
 def _other_spelling(call: Call, state: State, respondent: Respondent) -> Step | None:
-    """The answer about `tar -xf` and `grep -E` for `tar xf` and `egrep`."""
+    """The answer for `tar -xf` and `grep -E`, given `tar xf` and `egrep`."""
     written = respelled(call)
     if written is None:
         return None
@@ -107,9 +107,9 @@ def _other_spelling(call: Call, state: State, respondent: Respondent) -> Step | 
 
 
 def _usage(call: Call, state: State, respondent: Respondent) -> Step | None:
-    """The output of a GNU program behind whose name `--help` or `--version` stands.
+    """The output of a GNU program whose first argument is `--help` or `--version`.
 
-    The words behind that option are never read.
+    The program ignores the words after that option.
     """
     if not asks_for_usage(call):
         return None
@@ -119,7 +119,7 @@ def _usage(call: Call, state: State, respondent: Respondent) -> Step | None:
 
 
 def _refusal(call: Call, state: State, respondent: Respondent) -> Step | None:
-    """The error of a program that refuses its words."""
+    """The error of a program that rejects its words."""
     taken = respondent.parse(call, state)
     said = None if taken is None else refused(taken.form, state)
     if said is None:
@@ -128,9 +128,9 @@ def _refusal(call: Call, state: State, respondent: Respondent) -> Step | None:
 
 
 def _refusal_of_a_filter(call: Call, state: State, respondent: Respondent) -> Step | None:
-    """The error of a filter that refuses its words before it reads a pipe.
+    """The error of a filter that rejects its words before it reads a pipe.
 
-    The error is the same where it reads nothing, on a machine on which nothing was run.
+    The error is the same for an empty input, on a pristine machine.
     """
     taken = respondent.parse(call, state) if state.stdin else None
     if taken is None or not taken.form.filters:
@@ -148,13 +148,13 @@ def _refusal_of_a_filter(call: Call, state: State, respondent: Respondent) -> St
 
 
 def _is_refusal(step: Step) -> bool:
-    """Whether the answer is that the command was called in a wrong way."""
+    """Whether the answer is a usage error."""
     said = step.answer.behavior
     return bool(said.exit_code and not said.patch and _USAGE.search(said.output))
 
 
 def _in_place(call: Call, state: State, respondent: Respondent) -> Step | None:
-    """The changes of files that are edited in place, by what the command prints of each."""
+    """The effect of an in-place edit, from the command's output for each file."""
     fresh = respondent.world.made
     taken = respondent.parse(call, state) if fresh is not None else None
     if taken is None or fresh is None or taken.form.guessed:
@@ -168,7 +168,7 @@ def _in_place(call: Call, state: State, respondent: Respondent) -> Step | None:
 
 
 def _search(call: Call, state: State, respondent: Respondent) -> Step | None:
-    """The output of a search in several files, by what the command prints of each."""
+    """The output of a search in several files, from the command's output for each."""
     if call.words[:1] != (SEARCH,):
         return None
     taken = respondent.parse(call, state)
@@ -184,7 +184,7 @@ def _search(call: Call, state: State, respondent: Respondent) -> Step | None:
 
 
 def _operands_one_by_one(call: Call, state: State, respondent: Respondent) -> Step | None:
-    """The answer about several operands, by what the command does to each."""
+    """The answer for several operands, from the command's behavior on each."""
     taken = respondent.parse(call, state)
     if taken is None or taken.form.guessed:
         return None
@@ -195,12 +195,12 @@ def _operands_one_by_one(call: Call, state: State, respondent: Respondent) -> St
 
 
 def _effect(call: Call, state: State, respondent: Respondent) -> Step | None:
-    """The changes of a command to the tree."""
+    """The filesystem effects of a command."""
     return _changed(effect, call, state, respondent, "an effect, by rule")
 
 
 def _host_outside(call: Call, state: State, respondent: Respondent) -> Step | None:
-    """The error of a command that does not reach a host."""
+    """The error of a command that cannot reach a host."""
     return _changed(outside, call, state, respondent, "a host outside, by rule")
 
 
@@ -222,7 +222,7 @@ def _changed(
 
 
 def _chosen_rows(call: Call, state: State, respondent: Respondent) -> Step | None:
-    """A list of some processes or files, by the list of all."""
+    """A filtered listing of processes or files, derived from the full listing."""
     if call.words[:1] not in ((LISTS,), (WALKS,)):
         return None
     taken = respondent.parse(call, state)
@@ -245,10 +245,10 @@ def _chosen_rows(call: Call, state: State, respondent: Respondent) -> Step | Non
 
 
 def _unnamed_directory(call: Call, state: State, respondent: Respondent) -> Step | None:
-    """The answer about a command that works on its working directory without naming it.
+    """The answer for a command that works on its working directory without naming it.
 
-    The same command with the name is asked about instead. Where no file was changed before, it is
-    asked about from the start directory of the machine.
+    The command with the name is answered instead. If no file has changed yet, the start directory
+    of the machine is used.
     """
     if not unnamed(call.text, state, respondent.world.start):
         return None
@@ -266,7 +266,7 @@ EFFECT = "effect"
 """The rule that knows the contents of the files that a command writes."""
 
 BEFORE_RECORDS: Mapping[str, Rule] = MappingProxyType({"program": _program})
-"""The rules that are asked before the records, by name."""
+"""The rules that come before records, by name."""
 
 AFTER_RECORDS: Mapping[str, Rule] = MappingProxyType(
     {
@@ -283,7 +283,7 @@ AFTER_RECORDS: Mapping[str, Rule] = MappingProxyType(
         "unnamed directory": _unnamed_directory,
     }
 )
-"""The rules that are asked where no record is of the same command, by name."""
+"""The rules that apply where the same command has no record, by name."""
 
 RULES: Mapping[str, Rule] = MappingProxyType({**BEFORE_RECORDS, **AFTER_RECORDS})
-"""All rules, by name, in the order in which they are asked."""
+"""All rules, by name, in order of application."""

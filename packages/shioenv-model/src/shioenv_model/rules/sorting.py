@@ -1,4 +1,4 @@
-"""Lines in order, and lines in common, by rule: sort(1) and comm(1) of GNU coreutils 9.1."""
+"""Output of sort(1) and comm(1) of GNU coreutils 9.1."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _KEY = re.compile(rf"[1-9]\d*(?:\.[1-9]\d*)?([{_ORDERING}]*)(?:,[1-9]\d*([{_ORDE
 _OLD_KEY = re.compile(rf"\+(\d+)([{_ORDERING}]*)")
 _NO_NUMBER = re.compile(r"inf|nan", re.I)
 _MOST = 1_000_000
-"""Most bytes that are compared (ours)."""
+"""Maximum bytes to compare, our own limit."""
 
 Ordering: TypeAlias = Callable[[str], tuple[object, ...]]
 
 
 def sorted_text(words: Sequence[str], state: State) -> bytes:
-    """What `sort` prints of texts. Errors: Abstained for what no rule tells."""
+    """Return the output of `sort`. Errors: Abstained if no rule applies."""
     options, operands = parse_options(words, f"{_ORDERING}us", "kt", _LONG)
     letters = "".join(letter for letter, _ in options if letter in _ORDERING)
     flags = {letter for letter, _ in options}
@@ -66,7 +66,10 @@ def sorted_text(words: Sequence[str], state: State) -> bytes:
 
 
 def _key(spec: str, letters: str, tab: str | None) -> tuple[Ordering, bool]:
-    """What of a line is compared, and whether backwards. Errors: Abstained."""
+    """Return the function that extracts a sort key, and whether the order is reversed.
+
+    Errors: Abstained.
+    """
     match = _KEY.fullmatch(spec)
     if match is None:
         raise Abstained("no key")
@@ -78,7 +81,7 @@ def _key(spec: str, letters: str, tab: str | None) -> tuple[Ordering, bool]:
 
 
 def _texts(names: Sequence[str], state: State) -> list[str]:
-    """What these files hold; `-` is standard input. Errors: Abstained."""
+    """Read these files as text; `-` is standard input. Errors: Abstained."""
     texts = [state.stdin if name == "-" else state.read(name) for name in names]
     known = [text for text in texts if text is not None]
     if names.count("-") > 1 or len(known) < len(texts) or sum(map(len, known)) > _MOST:
@@ -96,9 +99,10 @@ def _lines(text: str) -> list[str]:
 
 
 def common_lines(words: Sequence[str], state: State) -> tuple[list[tuple[str, bool]], int]:
-    """The pieces of what `comm` writes, each with whether it is an error, and the exit status.
+    """Return the output of `comm` and its exit status.
 
-    Errors: Abstained for what no rule tells.
+    The output is a list of pieces, each with whether it goes to standard error. Errors: Abstained
+    if no rule applies.
     """
     given, names = parse_options(words, "123", names={"total": "t", "nocheck-order": "n"})
     options = {letter for letter, _ in given}

@@ -1,4 +1,4 @@
-"""Commands that are asked about as another one: `tar xf` as `tar -xf`, `ls` as `ls DIRECTORY`."""
+"""Commands rewritten to an equivalent one: `tar xf` to `tar -xf`, `ls` to `ls DIRECTORY`."""
 
 from __future__ import annotations
 
@@ -14,42 +14,43 @@ from shioenv.grammar.library import shipped_headers
 from shioenv_model.composition.call import Call
 
 _BUNDLE = re.compile(r"([ctxru][vzjJpkmhO]*)(?:(f)([vzjJpkmhO]*))?")
-"""Letters of tar's options, of which the archive's alone takes a value."""
+"""Letters of tar's options; only `f`, the archive, takes a value."""
 
 _SHORT = {"egrep": ("grep", "-E"), "fgrep": ("grep", "-F"), "rgrep": ("grep", "-r")}
-"""Programs that are another one with an option (grep(1))."""
+"""Programs that are equivalent to another one with an option (grep(1))."""
 
 _SHOWN_AT_ONCE = ("--help", "--version")
 
 _READS_ON = ("curl", "expr")
-"""Programs that read the words behind `--help` all the same."""
+"""Programs that do read the words after `--help`."""
 
 _ANYWHERE = re.compile(r"(?P<before>\S+(?: -\S+)*)(?: \.)?(?P<after>)")
 _FIRST = re.compile(r"(?P<before>\S+)(?: \.)?(?P<after>(?: -.*)?)", re.DOTALL)
-"""A command that names no directory but `.`. A name would stand between `before` and `after`:
-behind the options, or before options whose order means something (`_FIRST`).
+"""A command that names no directory but `.`.
+
+A name goes between `before` and `after`: after the options, or before options whose order matters
+(`_FIRST`).
 """
 
 
 def unnamed(text: str, state: State, start: str) -> bool:
     """Whether the command does not name the directory that it works on.
 
-    False where that directory is `start` or `/`. In `start` such commands were executed often
-    enough as they are.
+    False where that directory is `start` or `/`: enough records of such commands exist for `start`.
     """
     here = state.before.document["cwd"]
     return here not in {start, "/"} and _nameless(text) is not None
 
 
 def named(text: str, name: str) -> str:
-    """An `unnamed` command with `name` for its directory."""
+    """Insert `name` as the directory of an `unnamed` command."""
     match = _nameless(text)
     assert match is not None
     return f"{match['before']} {quoted(name)}{match['after']}"
 
 
 def _nameless(text: str) -> re.Match[str] | None:
-    """The match of a command that works on its working directory and names no directory."""
+    """Match a command that works on its working directory and names no directory."""
     header = shipped_headers().get(text.partition(" ")[0])
     if header is None or header.traits.implied != "." or not header.traits.operands:
         return None
@@ -57,7 +58,7 @@ def _nameless(text: str) -> re.Match[str] | None:
 
 
 def without_name(behavior: Behavior, name: str) -> Behavior:
-    """The behavior of a command that was given `name`, with `.` in place of the name."""
+    """Return the behavior of a command that was given `name`, with `.` in place of the name."""
     escaped = re.escape(name.encode("utf-8", "surrogateescape"))
     place = re.compile(rb"(?m)(^|\t|'|\xe2\x80\x98)" + escaped + rb"(?=$|[/:'\n\xe2])")
 
@@ -73,7 +74,7 @@ def without_name(behavior: Behavior, name: str) -> Behavior:
 
 
 def respelled(call: Call) -> str | None:
-    """Return the command spelled in the usual way; None where it is.
+    """Return the command in its usual spelling; None if it already has it.
 
     The first word of `tar` needs no dash.
     """
@@ -89,7 +90,7 @@ def respelled(call: Call) -> str | None:
 
 
 def asks_for_usage(call: Call) -> bool:
-    """Whether `--help` or `--version` is the first word of a program, and others follow it."""
+    """Whether a program's first word is `--help` or `--version`, and other words follow."""
     words = call.words
     if len(words) < 3 or words[1] not in _SHOWN_AT_ONCE or call.closed:
         return False
@@ -99,5 +100,5 @@ def asks_for_usage(call: Call) -> bool:
 
 
 def is_usage_of(name: str, behavior: Behavior) -> bool:
-    """Whether a program printed its help or its version as GNU programs do."""
+    """Whether the output is a program's GNU-style help or version."""
     return behavior.output.startswith((b"Usage:", os.fsencode(f"{name} (")))

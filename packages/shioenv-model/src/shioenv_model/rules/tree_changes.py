@@ -1,4 +1,4 @@
-"""The changes of one command to the tree, gathered as a rule tells them."""
+"""The filesystem changes of one command, collected while a rule runs."""
 
 from __future__ import annotations
 
@@ -21,31 +21,31 @@ from shioenv_model.bash.work import spend
 from shioenv_model.composition.opening import umask_of
 
 MOST_FILES = 2_000
-"""Most files that one command may change (ours)."""
+"""Maximum files that one command may change, our own limit."""
 
 _SPECIAL = ("/proc", "/sys", "/dev")
 
 
 @dataclass(slots=True)
 class Effects:
-    """The changes of one command, gathered."""
+    """The collected changes of one command."""
 
     state: State
     fresh: Mapping[str, Any]
-    """The entry of an empty file that is made now."""
+    """The entry of an empty file created now."""
     files: dict[str, Mapping[str, Any] | None] = field(default_factory=dict)
-    """The files that changed, by their names in `fs`; None: gone."""
+    """The changed files, by their names in `fs`; None: removed."""
     moved: dict[str, str] = field(default_factory=dict)
     contents: dict[str, bytes] = field(default_factory=dict)
-    """The contents that were written, by name."""
+    """The written contents, by name."""
     errors: bytes = b""
-    """What the command says on standard error."""
+    """The command's standard error."""
     exit_code: int = 0
     volatile: bool = False
-    """Whether what the command says is another thing each time."""
+    """Whether the command's output varies from run to run."""
 
     def place(self, path: str) -> str:
-        """The absolute path of a name, links before its last part followed. Errors: Abstained."""
+        """Return the absolute path, with all links but a final one resolved. Errors: Abstained."""
         stripped = path.rstrip("/")
         last = posixpath.basename(stripped)
         if not stripped or last in {".", ".."} or "\0" in path:
@@ -63,11 +63,11 @@ class Effects:
         return whole
 
     def key(self, whole: str) -> str:
-        """The name in `fs` of an absolute path."""
+        """Return the name in `fs` of an absolute path."""
         return file_key(os.fsencode(whole), os.fsencode(self.state.cwd))
 
     def entry(self, whole: str) -> Mapping[str, Any] | None:
-        """The file at an absolute path, as it is now."""
+        """Return the current entry at an absolute path."""
         name = self.key(whole)
         if name in self.files:
             return self.files[name]
@@ -75,7 +75,7 @@ class Effects:
         return found
 
     def followed(self, whole: str) -> str:
-        """Where a path leads, a link at its end followed. Errors: Abstained for nowhere."""
+        """Resolve a path, including a final link. Errors: Abstained for a dangling link."""
         entry = self.entry(whole)
         if entry is None or entry.get("target") is None:
             return whole
@@ -85,7 +85,10 @@ class Effects:
         return whole
 
     def inside(self, whole: str) -> list[str]:
-        """The absolute paths of everything below a directory, in any order. Errors: Abstained."""
+        """Return the absolute paths of everything below a directory, unordered.
+
+        Errors: Abstained.
+        """
         cwd = self.state.cwd
         if (cwd + "/").startswith(whole.rstrip("/") + "/") or whole == "/":
             raise Abstained("a directory around the start directory")
@@ -100,7 +103,7 @@ class Effects:
         return [path for path in paths if self.entry(path) is not None]
 
     def put(self, whole: str, entry: Mapping[str, Any] | None) -> None:
-        """Makes the file at a path this one; None: it is gone. Its directory's links follow."""
+        """Set the entry at a path, or remove it (None); the directory's link count is updated."""
         spend(20)
         old = self.entry(whole)
         was, is_now = (each is not None and each["perms"].startswith("d") for each in (old, entry))
@@ -113,7 +116,7 @@ class Effects:
                 self.files[self.key(above)] = {**parent, "links": links}
 
     def write(self, path: str, content: bytes) -> None:
-        """Makes a file, or writes it anew. Errors: Abstained for what is no regular file."""
+        """Create or overwrite a file. Errors: Abstained unless it is a regular file."""
         whole = self.followed(self.place(path))
         old = self.entry(whole)
         if old is not None and old["perms"][0] != "-":
@@ -124,18 +127,18 @@ class Effects:
         self.contents[self.key(whole)] = content
 
     def remove_tree(self, whole: str) -> None:
-        """Removes a directory with everything below it. Errors: Abstained."""
+        """Remove a directory and everything below it. Errors: Abstained."""
         for path in sorted(self.inside(whole), reverse=True):
             self.put(path, None)
         self.put(whole, None)
 
     def made(self, kind: str, mode: int, **what: Any) -> dict[str, Any]:
-        """The entry of a file that is made now."""
+        """Return the entry of a file created now."""
         entry = {**self.fresh, "perms": shown(kind, mode), **what}
         return {**entry, "links": 2, "size": 4096} if kind == "d" else entry
 
     def behavior(self, stdout: bytes = b"") -> Behavior:
-        """What the command does: it prints this, and changes what was gathered."""
+        """Return the command's behavior: this output, and the collected changes."""
         first = self.state.before.document["fs"]
         operations: list[Operation] = []
         for source, target in self.moved.items():
@@ -169,13 +172,13 @@ class Effects:
 
 
 def written(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """The entry of a file that is written to, or given away: the kernel takes set-ID bits off."""
+    """Return the entry after a write or a change of owner: the kernel clears the set-ID bits."""
     mode = mode_of(entry["perms"])
     mode &= ~0o6000 if mode & 0o010 else ~0o4000
     return {**entry, "perms": shown(entry["perms"][0], mode)}
 
 
 def now_of(made: Effects, *, owner: bool = True) -> dict[str, Any]:
-    """What a file that is made now has of the moment and of who made it."""
+    """Return the attributes that a file created now takes from the time and its creator."""
     names = (*OF_DATE, *(("owner", "group") if owner else ()))
     return {each: made.fresh[each] for each in names}

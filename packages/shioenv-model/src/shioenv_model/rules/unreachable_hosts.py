@@ -1,9 +1,8 @@
-"""What programs say of hosts that do not answer: hosts beyond the network, and the machine itself.
+"""Errors of network programs for unreachable hosts, and for the machine itself.
 
-They are `curl`, `ping` and `wget`, with the options that people type. A name that the machine does
-not hold itself is not resolved. An address beyond the networks of its links
-is not reached. The machine itself refuses `curl` and `wget`, except at the port of SSH. Anything
-else is left to a runner.
+The programs are `curl`, `ping` and `wget`, with their common options. Only names that the machine
+itself defines are resolved. Addresses outside the networks of its links are unreachable. The
+machine refuses `curl` and `wget`, except on the SSH port. Other uses are left to a runner.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _UNRESOLVED = "Temporary failure in name resolution"
 _NO_ROUTE = "No route to host"
 _REFUSED = "Connection refused"
 _SSH = 22
-"""The one port at which the machine listens."""
+"""The only port on which the machine listens."""
 _METER = (
     "  % Total    % Received % Xferd  Average Speed   Time    Time     Time  Current\n"
     "                                 Dload  Upload   Total   Spent    Left  Speed\n"
@@ -49,25 +48,25 @@ _METERED = "\r  0     0    0     0    0     0      0      0 --:--:-- --:--:-- --
 
 @dataclass(frozen=True, slots=True)
 class _Said:
-    """How a program ends, and what it writes."""
+    """The exit code and the output of a program."""
 
     code: int
     error: str = ""
-    """What goes to standard error."""
+    """Standard error."""
     opened: str = ""
-    """The file that it opened before anything else, and left empty."""
+    """The file that was opened first and remains empty."""
     output: str = ""
-    """What goes to standard output; only one of the two is written."""
+    """Standard output; either this or standard error is empty."""
     sure: bool = True
-    """Whether it says the same each time."""
+    """Whether the output is the same each time."""
 
 
 def outside(
     call: Call, state: State, fresh: Mapping[str, Any]
 ) -> tuple[Behavior, Mapping[str, bytes]] | None:
-    """What a command says of hosts beyond the network, and the contents that it writes.
+    """Return the behavior of a command on an unreachable host, and the contents that it writes.
 
-    None where no rule tells. `fresh` is the entry of an empty file that is made now.
+    None if no rule applies. `fresh` is the entry of an empty file created now.
     """
     try:
         name, *words = words_of(call, state, PROGRAMS)
@@ -88,7 +87,7 @@ def outside(
 
 
 class _Network:
-    """What the machine reaches, and its date."""
+    """The machine's view of the network, and its date."""
 
     def __init__(self, state: State, fresh: Mapping[str, Any]) -> None:
         month = MONTHS.index(fresh["month"]) + 1
@@ -109,13 +108,13 @@ class _Network:
         self._state = state
 
     def exists(self, path: str) -> bool:
-        """Whether there is a file."""
+        """Whether a file exists."""
         return self._state.entry(path) is not None
 
     def refusing(self, host: str, port: int) -> list[str]:
-        """The addresses of the machine itself that a host leads to, and that refuse a connection.
+        """Return the machine's own addresses that a host resolves to and that refuse connections.
 
-        None of them for any other host. Errors: Abstained where something listens.
+        Empty for any other host. Errors: Abstained where something listens.
         """
         host = host.lower()
         lines = (self._state.read("/etc/hosts") or b"").decode("utf-8", "replace").splitlines()
@@ -134,9 +133,9 @@ class _Network:
         return address.is_loopback or text in self._addresses
 
     def is_address(self, host: str) -> bool:
-        """Whether a host is an address, which is not reached, or a name, which nobody resolves.
+        """Whether a host is an unreachable address, rather than an unresolvable name.
 
-        Errors: Abstained for a host that may be reached, and for what is no host.
+        Errors: Abstained for a host that may be reachable, and for an invalid host.
         """
         if re.fullmatch(r"[\d.]+|0[xX][0-9a-fA-F]+", host):
             try:
@@ -162,13 +161,13 @@ class _Network:
 def _parsed(
     words: Sequence[str], flags: str, valued: str, names: Mapping[str, str] = NO_NAMES
 ) -> tuple[dict[str, str], list[str]]:
-    """See `parse_options`; of an option that is given twice the last value counts."""
+    """Parse options as `parse_options` does; of repeated options the last value wins."""
     options, operands = parse_options(words, flags, valued, names)
     return dict(options), operands
 
 
 def _split(address: str) -> tuple[str, str, int, str]:
-    """Scheme, host, port and path of an address. Errors: Abstained."""
+    """Split a URL into scheme, host, port and path. Errors: Abstained."""
     match = _ADDRESS.fullmatch(address)
     if match is None:
         raise Abstained("an address that is beyond it")
@@ -221,7 +220,10 @@ def _wget(words: Sequence[str], network: _Network) -> _Said:
 def _refused(
     host: str, port: int, addresses: Sequence[str], resolved: set[str], loud: bool, silent: bool
 ) -> str:
-    """What `wget` says of the addresses of a host that refuse it; `resolved` are known hosts."""
+    """Return the error of `wget` for a host whose addresses refuse it.
+
+    `resolved` are known hosts.
+    """
     by_name = host not in addresses
     said = ""
     if by_name and loud and host not in resolved:
@@ -283,4 +285,7 @@ def _ping(words: Sequence[str], network: _Network) -> _Said:
 PROGRAMS: Mapping[str, Callable[[Sequence[str], _Network], _Said]] = MappingProxyType(
     {"curl": _curl, "ping": _ping, "wget": _wget}
 )
-"""How each program ends where no host is reached. Errors: Abstained for no rule."""
+"""Compute the outcome of each program for an unreachable host.
+
+Errors: Abstained if no rule applies.
+"""
