@@ -65,7 +65,7 @@ LOOK_SECONDS = 0.05
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICKS = os.sysconf("SC_CLK_TCK")
-_SYS_ADMIN = 21  # the number of a capability
+_SYS_ADMIN = 21  # the number of CAP_SYS_ADMIN
 _NOBODY = 65534  # shown for an unmapped id
 _PATIENCE = 120.0  # seconds for the setup; seconds beyond the limit for a scan
 

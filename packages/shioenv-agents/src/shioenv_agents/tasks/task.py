@@ -209,7 +209,7 @@ def decode(line: bytes | str, place: str = "a line") -> Task:
     """Decode a line of `encode`. Errors: TaskError, which names the `place` of the line."""
     try:
         task = _TASK.decode(line)
-        task.goal.facts  # noqa: B018 - a patch that is none shows here, not in an episode
+        task.goal.facts  # noqa: B018 - an invalid patch fails here, not in an episode
     except (ValueError, RecursionError, msgspec.DecodeError) as error:
         raise TaskError(f"{place} is no task: {fault(error)}") from None
     except PatchError as error:

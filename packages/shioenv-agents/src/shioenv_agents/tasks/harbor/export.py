@@ -157,7 +157,7 @@ def tag_of(task: Task) -> str:
     return f"{IMAGE}/{_build_of(task)}"
 
 
-class FolderRefused(Exception):  # noqa: N818 - it says what became of a task, not what went wrong
+class FolderRefused(Exception):  # noqa: N818 - it describes an outcome, not a fault
     """A task cannot be exported, or is not proved."""
 
 
